@@ -12,7 +12,7 @@ import msgspec
 from msgspec import inspect
 
 from sanderling.editor import frames
-from sanderling.protocol import actions, events, requests, rewriting
+from sanderling.protocol import actions, events, requests
 
 TARGET = Path(__file__).resolve().parent.parent / "lua" / "sanderling" / "types.lua"
 HEADER = """---@meta
@@ -97,8 +97,8 @@ def generate() -> str:
             requests.Request,
             requests.SessionInfo,
             *get_args(requests.Answer),
-            rewriting.RewritePiece,
-            rewriting.Rewritten,
+            requests.RewritePiece,
+            requests.Rewritten,
         ]
     )
     parts = [

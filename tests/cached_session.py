@@ -135,8 +135,8 @@ class CachedSession:
             case 17:
                 set_zone(AFTER_MIDNIGHT)
             case 23 | 26:
-                shown = self.conversation.services.project.shown()
-                self.conversation.services.project.trust_files(
+                shown = self.conversation.services.project.trust.shown()
+                self.conversation.services.project.trust.trust(
                     {f.path: f.sha256 for f in shown.files}
                 )
             case 25:

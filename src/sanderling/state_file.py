@@ -19,7 +19,7 @@ import msgspec
 from sanderling.errors import ConfigError
 from sanderling.paths import open_plain, replacing, temporaries_of
 
-MAX_LOCK_WAIT_S = 2.0
+MAX_LOCK_WAIT_S, LOCK_POLL_S = 2.0, 0.005
 
 
 class Versioned(msgspec.Struct):
@@ -101,7 +101,9 @@ def locked(path: Path) -> Generator[None]:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _lock(fd, path)
+        # Not long: a stopped process may hold the lock, and the editor's host is waiting.
+        if not has_locked(fd, MAX_LOCK_WAIT_S):
+            raise ConfigError(f"another process is changing {path} and has not finished; try again")
         for leftover in temporaries_of(path):  # left by killed writers
             leftover.unlink(missing_ok=True)
         yield
@@ -109,15 +111,15 @@ def locked(path: Path) -> Generator[None]:
         os.close(fd)
 
 
-def _lock(fd: int, path: Path) -> None:
-    """Wait for the lock, but not long: a stopped process may hold it, and the editor's host is waiting."""
-    deadline = time.monotonic() + MAX_LOCK_WAIT_S
+def has_locked(fd: int, wait_s: float) -> bool:
+    """Lock a file, if that is possible within `wait_s`."""
+    deadline = time.monotonic() + wait_s
     while True:
         try:
-            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise ConfigError(
-                    f"another process is changing {path} and has not finished; try again"
-                ) from None
-            time.sleep(0.005)
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(LOCK_POLL_S)
+        else:
+            return True

@@ -9,13 +9,13 @@ import pytest
 from sanderling.protocol.actions import CancelTurn
 from sanderling.protocol.events import (
     ApprovalRequested,
+    GuestOptionsChanged,
     SlashCommandsChanged,
     TodoChanged,
     ToolEnded,
     ToolStarted,
     UsageUpdated,
 )
-from sanderling.protocol.guests import GuestOptionsChanged
 from tests.acp_client.test_turns import call, content, news, update
 from tests.conftest import DEADLINE_S, happens, prove, running, wait_until
 

@@ -13,8 +13,13 @@ from sanderling.config.layers import Layers
 from sanderling.conversation.external.servers import sent, with_servers
 from sanderling.errors import ConfigError
 from sanderling.protocol.actions import AnswerApproval, CancelTurn
-from sanderling.protocol.events import ApprovalRequested, CompactionStarted, ToolEnded, ToolOutput
-from sanderling.protocol.guests import GuestOptionsChanged
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    CompactionStarted,
+    GuestOptionsChanged,
+    ToolEnded,
+    ToolOutput,
+)
 from tests.acp_client.test_turns import call, news, update
 from tests.conftest import prove
 

@@ -11,6 +11,7 @@ from sanderling.protocol.actions import (
     CancelTurn,
     Compact,
     Rewind,
+    SetGuestOption,
     SetMode,
     SteerTurn,
     UndoTurn,
@@ -20,6 +21,7 @@ from sanderling.protocol.events import (
     ApprovalSettled,
     BlockEnded,
     FilesRestored,
+    GuestOptionsChanged,
     HistoryShown,
     ModelChanged,
     SessionOpened,
@@ -34,7 +36,6 @@ from sanderling.protocol.events import (
     TurnStarted,
     UsageUpdated,
 )
-from sanderling.protocol.guests import GuestOptionsChanged, SetGuestOption
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.requests import ListChanges, ListModels
 from sanderling.session.history_pager import HistoryPager

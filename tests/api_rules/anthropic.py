@@ -109,9 +109,6 @@ def _begin_of_loop(messages: Sequence[Mapping[str, Any]]) -> int:
     return 0
 
 
-# --- beside the messages -----------------------------------------------------------------------------------------------
-
-
 def _of_parameters(request: Mapping[str, Any]) -> Iterator[str]:
     for field in sorted(set(request) - REQUEST_FIELDS):
         yield f"{field}: Extra inputs are not permitted"
@@ -180,9 +177,6 @@ def _parts(block: Block) -> Sequence[Block]:
     return [] if isinstance(content, str) else content
 
 
-# --- a message ---------------------------------------------------------------------------------------------------------
-
-
 def _of_message(message: Mapping[str, Any]) -> Iterator[str]:
     role, content = message["role"], message["content"]
     if role not in IN_ROLE:
@@ -247,9 +241,6 @@ def _of_image(source: Mapping[str, Any]) -> Iterator[str]:
     else:
         if not 0 < size <= MAX_IMAGE_BYTES:
             yield f".image.source: image exceeds 5 MB maximum: {size} bytes"
-
-
-# --- messages among each other -----------------------------------------------------------------------------------------
 
 
 def _of_pairs(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:

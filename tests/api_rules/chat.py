@@ -213,9 +213,6 @@ def _signature(call: Block) -> str:
     return call.get("extra_content", {}).get("google", {}).get("thought_signature", "")
 
 
-# --- beside the messages -----------------------------------------------------------------------------------------------
-
-
 def _of_parameters(request: Mapping[str, Any], rules: Endpoint) -> Iterator[str]:
     known = (REQUEST_FIELDS | rules.fields | set(rules.max_tokens)) - rules.without
     yield from of_fields(request, known)
@@ -259,9 +256,6 @@ def _of_tools(tools: Sequence[Mapping[str, Any]] | None, rules: Endpoint) -> Ite
         strict = bool(function.get("strict"))
         for problem in (*of_fields(function, known), *of_function(function, is_strict=strict)):
             yield f"tools[{n}].function{problem}"
-
-
-# --- a message ---------------------------------------------------------------------------------------------------------
 
 
 def _of_message(message: Block, rules: Endpoint) -> Iterator[str]:
@@ -347,9 +341,6 @@ def _of_thought(part: Block) -> Iterator[str]:
         set(each) == {"type", "text"} and each["type"] == "text" for each in thinking
     ):
         yield ".thinking: Input should be a valid list of texts"
-
-
-# --- messages among each other -----------------------------------------------------------------------------------------
 
 
 def _of_order(messages: Sequence[Block], rules: Endpoint) -> Iterator[str]:

@@ -104,9 +104,6 @@ def _thoughts_before(call: Block, said: Sequence[Sequence[Block]]) -> list[str]:
     return []
 
 
-# --- beside the items --------------------------------------------------------------------------------------------------
-
-
 def _of_parameters(request: Mapping[str, Any]) -> Iterator[str]:
     yield from of_fields(request, REQUEST_FIELDS)
     if is_blank(request.get("model")):
@@ -152,9 +149,6 @@ def _of_tools(tools: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
         yield from (
             where + each for each in of_function(tool, is_strict=tool.get("strict") is not False)
         )
-
-
-# --- an item -----------------------------------------------------------------------------------------------------------
 
 
 def _of_item(item: Block) -> Iterator[str]:
@@ -241,9 +235,6 @@ def _of_call(item: Block) -> Iterator[str]:
 def _of_call_id(item: Block) -> Iterator[str]:
     if not 0 < len(str(item.get("call_id", ""))) <= MAX_ID_CHARS:
         yield f".call_id: Expected a string of 1 to {MAX_ID_CHARS} characters"
-
-
-# --- items among each other --------------------------------------------------------------------------------------------
 
 
 def _is_said(item: Block) -> bool:

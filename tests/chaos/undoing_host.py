@@ -19,9 +19,15 @@ from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
 from sanderling.protocol.actions import AnswerApproval, RedoTurn, Rewind, UndoTurn
-from sanderling.protocol.events import ApprovalRequested, Event, Notice, TurnEnded
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    ConversationRewound,
+    Event,
+    FilesRestored,
+    Notice,
+    TurnEnded,
+)
 from sanderling.protocol.messages import Prompt
-from sanderling.protocol.restoring import ConversationRewound, FilesRestored
 from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.confinement import policy_for
 from sanderling.session.session import Session

@@ -11,9 +11,15 @@ from sanderling.mcp import tools
 from sanderling.mcp.servers import load_servers
 from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.protocol.actions import UndoTurn
-from sanderling.protocol.events import ApprovalRequested, Notice, ToolEnded, ToolOutput, TurnEnded
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    FilesRestored,
+    Notice,
+    ToolEnded,
+    ToolOutput,
+    TurnEnded,
+)
 from sanderling.protocol.messages import ImageBlock, TextBlock
-from sanderling.protocol.restoring import FilesRestored
 from sanderling.tools.commands.output import MAX_TOLD_BYTES
 from tests.conftest import prove
 from tests.mcp.conftest import hostile

@@ -5,12 +5,11 @@ from typing import Any
 import anyio
 import pytest
 
+from sanderling.mcp.connection import Patience
 from sanderling.mcp.elicitation import MAX_OPEN, Elicitation, ElicitationAnswer
 from sanderling.mcp.forms import Form, FormError
-from sanderling.mcp.patience import Patience
 from sanderling.protocol.actions import AnswerApproval
-from sanderling.protocol.events import ApprovalRequested
-from sanderling.protocol.forms import FormChoice
+from sanderling.protocol.events import ApprovalRequested, FormChoice
 from tests.conftest import DEADLINE_S, passes
 
 PROPERTIES = {
@@ -116,9 +115,6 @@ def test_a_field_that_is_empty_and_not_needed_has_no_value():
 def test_what_no_form_has_is_refused(schema):
     with pytest.raises(FormError):
         Form(schema)
-
-
-# --- asking ------------------------------------------------------------------------------------------------------------
 
 
 def asking(*answers: AnswerApproval) -> tuple[Elicitation, list[ApprovalRequested]]:

@@ -12,16 +12,13 @@ from sanderling.mcp.callback import waiting_for_browser
 from sanderling.mcp.http import over_http
 from sanderling.mcp.logins import ServerLogin
 from sanderling.mcp.problems import ServerError, why
-from sanderling.mcp.server_address import ServerAddress
+from sanderling.mcp.servers import ServerAddress
 from tests.conftest import prove
 from tests.mcp.hostile_http import Asked, Hostile, Reply, hostile_over_http
 from tests.mcp.test_login import PAGE, browse, log_in
 
 COUNTLESS = b'{"content":[],"structuredContent":{"a":[' + b"[]," * 1_000_000 + b"[]]}}"
 EVENTS = {"Content-Type": "text/event-stream"}
-
-
-# --- answers -----------------------------------------------------------------------------------------------------------
 
 
 async def called(server: Hostile) -> str:
@@ -101,9 +98,6 @@ async def test_what_is_no_message_costs_the_call_and_nothing_else(body):
     async with hostile_over_http() as server:
         server.called = Reply(body)
         assert "Failed to parse JSON response" in await called(server)
-
-
-# --- logins ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)

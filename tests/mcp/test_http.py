@@ -7,12 +7,10 @@ import pytest
 
 from sanderling.errors import ConfigError
 from sanderling.mcp.problems import ServerError
-from sanderling.mcp.server_address import ServerAddress
+from sanderling.mcp.servers import ServerAddress
 from sanderling.protocol.events import Notice
 from tests.conftest import prove, prove_rest
 from tests.mcp.talk import everything_over_http, notes_over_http, says, talking, uses
-
-# --- where it leads ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -74,9 +72,6 @@ def test_an_address_in_a_network_around_can_be_declared():
 )
 def test_headers_are_for_the_servers_own_origin(scheme, host, port, is_own):
     assert ServerAddress("https://a.example/mcp").is_own(scheme, host, port) is is_own
-
-
-# --- in a session ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)

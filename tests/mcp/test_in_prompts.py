@@ -46,9 +46,6 @@ def notes(tmp_path):
     return opened
 
 
-# --- prompts and resources ---------------------------------------------------------------------------------------------
-
-
 async def test_prompts_are_slash_commands_that_take_arguments(notes):
     async with notes() as talk:
         await talk.until(talk.services.servers.commands)
@@ -162,9 +159,6 @@ def test_a_single_argument_is_all_that_was_typed():
     alone = RemotePrompt("p", "s:p", "", (RemoteArgument("a", True),))
     assert alone.values('it\'s all "mine"') == {"a": 'it\'s all "mine"'}
     assert alone.values("a=b c") == {"a": "b c"}
-
-
-# --- questions ---------------------------------------------------------------------------------------------------------
 
 
 @prove

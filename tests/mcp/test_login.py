@@ -176,8 +176,6 @@ async def test_without_a_keychain_nobody_is_sent_to_a_page(tmp_path, unused_port
         await log_in(url, tmp_path / "state")
 
 
-# --- the page at which the browser ends --------------------------------------------------------------------------------
-
 PAGE = "https://auth.example/authorize?state=right&x=1"
 
 

@@ -109,8 +109,6 @@ def test_whatever_changes_in_a_declaration_it_is_another_one():
     assert len(set(digests)) == 3
 
 
-# --- in a session ------------------------------------------------------------------------------------------------------
-
 ECHO = {"command": PYTHON, "args": ["-c", "raise SystemExit(0)"]}
 
 

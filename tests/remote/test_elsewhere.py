@@ -6,9 +6,9 @@ import anyio
 import pytest
 
 from sanderling.protocol.actions import CancelTurn, SetMode
-from sanderling.protocol.connections import ConnectionChanged
 from sanderling.protocol.events import (
     ApprovalRequested,
+    ConnectionChanged,
     ModeChanged,
     PromptsReturned,
     SandboxChanged,

@@ -11,9 +11,9 @@ from websockets.asyncio.server import serve
 from sanderling.acp.remote.address import parse_address
 from sanderling.errors import ConfigError
 from sanderling.protocol.actions import AnswerApproval, CancelTurn, SubmitPrompt
-from sanderling.protocol.connections import ConnectionChanged
 from sanderling.protocol.events import (
     ApprovalRequested,
+    ConnectionChanged,
     HistoryShown,
     PromptsReturned,
     TextDelta,

@@ -203,8 +203,6 @@ def test_any_text_arrives_and_any_message_can_be_marked(said, result, is_error):
     assert messages[2] == {"role": "user", "content": [{"type": "text", "text": said}]}
 
 
-# --- servers of others -------------------------------------------------------------------------------------------------
-
 DEEPSEEK = load_endpoint("deepseek-anthropic", {}).quirks
 IMAGE = ImageBlock(ImageSource("image/png", "aGk="))
 SPOKEN = [

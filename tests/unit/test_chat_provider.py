@@ -72,9 +72,6 @@ async def connect(server: ChatServer, tmp_path: Path) -> AsyncIterator[Connect]:
         await provider.aclose()
 
 
-# --- what is asked and answered ----------------------------------------------------------------------------------------
-
-
 async def test_answer_streams_and_ends_with_its_usage(server, connect):
     assert await ask(connect()) == [
         TextPiece("Hello"),
@@ -132,9 +129,6 @@ async def test_headers_may_name_variables_and_are_secret(server, connect, monkey
     error = await fail(connect(table=table))
     assert "TENANT" in error.message
     assert len(server.prompts) == 1
-
-
-# --- keys --------------------------------------------------------------------------------------------------------------
 
 
 async def test_without_a_key_this_machine_is_asked_all_the_same(server, connect, monkeypatch):
@@ -203,9 +197,6 @@ async def test_key_is_in_no_log_record_and_no_error(server, connect, caplog, ans
 async def test_key_that_stands_in_the_place_of_a_content_type_is_not_shown(server, connect):
     server.answer(Reply(b"{}", content_type=f"text/{KEY}"))
     assert KEY not in (await fail(connect())).message
-
-
-# --- what goes wrong ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -421,9 +412,6 @@ async def test_proxy_of_the_environment_leads_elsewhere(server, connect, monkeyp
     assert said(await ask(provider)) == "Hello there."
 
 
-# --- models ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "listed, limits",
     [
@@ -460,8 +448,6 @@ async def test_models_that_are_not_listed_are_an_error_and_no_limits(server, con
     await provider.learn_limits()
     assert provider.limits == ModelLimits()
 
-
-# --- what is loaded ----------------------------------------------------------------------------------------------------
 
 CODE = """
 import sys, anyio

@@ -69,9 +69,6 @@ def run(home, capsys):
     return run
 
 
-# --- show --------------------------------------------------------------------------------------------------------------
-
-
 def test_without_files_the_defaults_are_shown(run):
     status, out, err = run("show")
     assert (status, err) == (0, "")
@@ -132,9 +129,6 @@ def test_show_says_what_is_wrong_instead(run, user):
         "sanderling: ~/.config/sanderling/config.toml:1: unknown key 'modle'; did you mean 'model'?\n"
         "~/.config/sanderling/config.toml:2: 'max_calls': must be a whole number, not a string\n"
     )
-
-
-# --- check -------------------------------------------------------------------------------------------------------------
 
 
 def test_files_without_mistakes_are_named(run, user, project):
@@ -302,9 +296,6 @@ def test_the_options_of_neovim_are_checked_with_the_files(run, user, home, monke
     assert (settings["model"], settings["max_calls"]) == ("b", 3)
 
 
-# --- schema ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name, argv", [("user", []), ("project", ["--project"])])
 def test_the_schema_is_as_it_was(run, name, argv):
     """A change of what a file may hold shows here; `sanderling config schema [--project]` writes these files."""
@@ -318,9 +309,6 @@ def test_each_key_of_the_schema_is_described(run):
     for name in ("File", "Sandbox", "Tools", "Mcp"):
         for key, told in schema[name]["properties"].items():
             assert "$ref" in told or told["description"], key
-
-
-# --- templates ---------------------------------------------------------------------------------------------------------
 
 
 def uncommented(name: str) -> str:
@@ -351,9 +339,6 @@ def test_the_projects_template_has_each_key_and_is_right_without_its_comment_sig
         for key in key_of(field):
             table = table[key]
     assert KINDS.keys() >= {"permissions", "providers"}
-
-
-# --- secrets -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_a_variable_holds_is_never_shown_wherever_it_was_put(run, user, monkeypatch):

@@ -118,9 +118,6 @@ def test_key_is_looked_for_in_the_environment_of_the_moment(monkeypatch):
     assert not ACCOUNT.is_set()
 
 
-# --- keeping it --------------------------------------------------------------------------------------------------------
-
-
 def test_key_is_kept_read_and_removed(use):
     credentials = use("FileKeychain")
     assert credentials.backend() == "keychain FileKeychain"
@@ -186,9 +183,6 @@ def test_whether_a_key_is_known_costs_no_import(tmp_path):
         [sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True
     )
     assert run.stdout.split() == ["False", "''", "False"]
-
-
-# --- keychains that are of no use --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -271,9 +265,6 @@ def test_state_directory_that_cannot_be_written_is_told(use, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CredentialsError, match="cannot be written"):
         Credentials(tmp_path / "file" / "state", ACCOUNT).store(KEY)
-
-
-# --- using it ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -370,9 +361,6 @@ async def test_key_that_cannot_be_read_is_told_and_read_with_the_next_prompt(use
     assert keys(server) == [KEY]
 
 
-# --- from the command line --------------------------------------------------------------------------------------------
-
-
 def command_line(*words: str, key: str = "") -> tuple[int, str]:
     run = subprocess.run(
         [sys.executable, "-m", "sanderling", *words],
@@ -422,9 +410,6 @@ def test_login_that_cannot_be_is_told(state, words, key, status, told):
     assert found[0] == status
     assert told in found[1]
     assert not list(state.glob("keychain*"))
-
-
-# --- the system's own --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

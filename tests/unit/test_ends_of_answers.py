@@ -73,9 +73,6 @@ def is_hello(talk: Talk) -> bool:
     ]
 
 
-# --- a stated stop reason is the end -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ending", prove_rest(["", "RST", "FIN", "unframed", "silence"]))
 @pytest.mark.parametrize("wire", ["anthropic", "chat"])
 async def test_a_stop_reason_is_the_end_whatever_is_left_out_after_it(wire, server, talk, ending):
@@ -132,9 +129,6 @@ async def test_a_last_event_that_is_cut_in_its_middle_is_no_end(server, talk, wi
     assert is_hello(talk)
 
 
-# --- an end without one ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("is_chunked", [True, False])
 async def test_an_answer_that_ends_cleanly_without_a_reason_is_asked_for_twice_at_most(
     server, talk, wire, is_chunked
@@ -152,9 +146,6 @@ async def test_an_answer_in_another_encoding_is_not_paid_for_ten_times(server, t
     server.answer(reply(talk, HELLO[wire].decode().encode("utf-16")))
     await talk.say("Good morning.")
     assert is_hello(talk) or len(server.prompts) <= 2
-
-
-# --- nothing after the end counts --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pieces", prove_rest(["one", "two", "bytes"]))

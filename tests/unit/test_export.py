@@ -181,9 +181,6 @@ def test_an_open_session_can_be_exported(tmp_path):
     session.close()
 
 
-# --- nothing breaks out ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "said, closed",
     [
@@ -263,9 +260,6 @@ def test_command_is_exported_with_its_output_and_what_stood_below_it(tmp_path):
         results(ToolResult("t", "a.py\n[exit status 0 · 1 ms · cwd: src]")),
     )
     assert "```\na.py\n[cwd: src]\n```" in text
-
-
-# --- the file ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_export_is_written_into_a_new_file(tmp_path):

@@ -57,9 +57,6 @@ def texts(trust: Trust, own: Path) -> Callable[..., list[str]]:
     return told
 
 
-# --- Which hold ----------------------------------------------------------------------------------------------------------------
-
-
 def test_instructions_go_from_the_persons_own_down_to_the_directory_of_the_file(texts, own, put):
     write(own, "AGENTS.md", "own")
     for directory in ("", "src/", "src/api/", "docs/"):
@@ -128,9 +125,6 @@ def test_fifo_and_huge_file_are_ignored(instructions, project):
     assert instructions.ignored() == ("AGENTS.md", "src/AGENTS.md")
 
 
-# --- Imports -------------------------------------------------------------------------------------------------------------------
-
-
 def test_import_on_its_own_line_is_replaced_by_the_file(texts, put):
     put("docs/style.md", "Short lines.\n- @more.md\n")
     put("docs/more.md", "Short words.\n")
@@ -189,9 +183,6 @@ def test_imports_of_ones_own_stay_below_ones_own(texts, own, put):
     write(own, "more.md", "more")
     write(own, "AGENTS.md", "@more.md\n@../project/secret.md")
     assert texts() == ["more\n@../project/secret.md [not included: it is outside]"]
-
-
-# --- What the model is told ----------------------------------------------------------------------------------------------------
 
 
 def test_model_is_told_each_once_and_where_it_holds(instructions, own, put):

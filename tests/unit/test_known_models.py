@@ -161,9 +161,6 @@ def test_what_a_provider_tells_of_its_price_goes_before_the_snapshot_and_not_bef
     assert known.of("openai:gpt-5.5").window_tokens
 
 
-# --- lists of servers that nobody knows ---------------------------------------------------------------------------------
-
-
 WRONG = ["", "a\x1b]0;x\x07", "a\u202eb", "a\nb", "x" * 201, "\u200b"]
 
 

@@ -100,9 +100,6 @@ async def connect(server: Server, tmp_path: Path) -> AsyncIterator[Connect]:
         await provider.aclose()
 
 
-# --- answers -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("chunk_bytes", [0, 3])
 async def test_an_answer_streams_whatever_pieces_it_comes_in(server, connect, chunk_bytes):
     words = wire.thinking("Hm.") + wire.text("Good", " morning, \u2028you.") + wire.done()
@@ -161,9 +158,6 @@ async def test_whoever_stops_reading_stops_the_server(server, connect):
     with anyio.fail_after(DEADLINE_S):
         while not server.prompts[0].closed_at:
             await anyio.sleep(0.005)
-
-
-# --- the window --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -255,9 +249,6 @@ async def test_a_model_is_shown_once_and_another_again(server, connect):
     assert shown == [{"model": "m"}, {"model": "n"}]
 
 
-# --- abilities ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "abilities, thinking, think",
     [(["thinking"], True, True), (["thinking"], False, False), ([], True, None), (None, True, None)],
@@ -281,9 +272,6 @@ async def test_only_who_can_see_is_shown_images(server, connect, abilities):
     message = server.prompts[0].json()["messages"][-1]
     sees = abilities != ["tools"]
     assert ("images" in message, message["content"]) == (sees, "" if sees else NO_IMAGE)
-
-
-# --- failures ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_model_that_is_not_there_can_be_pulled(server, connect):
@@ -333,9 +321,6 @@ async def test_a_key_is_sent_and_never_told(server, connect, monkeypatch):
     error = await fail(connect(table={"api_key": "$OLLAMA_API_KEY"}))
     assert server.prompts[0].headers["authorization"] == "Bearer a-secret-of-mine"
     assert "secret" not in f"{error.message} {error.remedy}"
-
-
-# --- the list ----------------------------------------------------------------------------------------------------------
 
 
 async def test_the_models_are_those_that_were_pulled(connect):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, little_work, prove, prove_rest
 
-from sanderling.mcp.names import MAX_NUMBER, tool_name
+from sanderling.mcp.servers import MAX_NUMBER, tool_name
 from sanderling.permissions.decide import Mode, applies, decide
 from sanderling.permissions.proposing import propose
 from sanderling.permissions.rules import Rule, rule_from_text

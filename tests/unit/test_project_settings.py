@@ -33,7 +33,7 @@ def project(root: Path) -> Project:
 
 
 def trust(project: Project, *names: str) -> None:
-    project.trust_files(
+    project.trust.trust(
         {
             name: sha256((Path(project.trust.project) / name).read_bytes()).hexdigest()
             for name in names
@@ -90,8 +90,6 @@ def test_a_projects_server_of_a_name_that_the_person_has_is_left_out_and_that_is
     ]
 
 
-# --- the person's own file, in the project -----------------------------------------------------------------------------
-
 DOTFILES = """
 model = "dotfiles"
 base_url = "http://elsewhere.example"
@@ -125,7 +123,7 @@ def test_a_persons_file_in_the_project_only_binds_the_agent_until_it_is_trusted(
     assert (made.budget_usd, made.sandbox_min_level) == (3, "full")
     assert made.permissions == ({"action": "deny", "path": "*.pem"},)
     assert project.news_of_untrusted() == (own_file.name,)
-    assert own_file.name in [file.path for file in project.shown().files]
+    assert own_file.name in [file.path for file in project.trust.shown().files]
     trust(project, own_file.name)
     made = settings(project, read_user_file())
     assert (made.model, made.sandbox_write) == ("dotfiles", ("/",))
@@ -140,9 +138,6 @@ def test_in_any_other_project_it_counts_as_it_is(own_file, tmp_path):
     assert own_file.exists()
     assert settings(other, read_user_file()).model == "dotfiles"
     assert other.news_of_untrusted() == ()
-
-
-# --- a session ---------------------------------------------------------------------------------------------------------
 
 
 async def open_session(root: Path, **options: object) -> list[Event]:

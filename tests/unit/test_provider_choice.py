@@ -194,9 +194,6 @@ def test_other_endpoint_of_claudes_wire_gets_nothing_of_claudes(settings, monkey
     assert ANTHROPIC.account.is_set()
 
 
-# --- in a session ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 async def converse(tmp_path):
     """Open the session with settings; what it says is in `events`."""

@@ -319,9 +319,6 @@ async def test_request_for_the_limits_does_not_go_before_the_prompt(server, talk
     assert first.method == "POST"
 
 
-# --- what it costs -----------------------------------------------------------------------------------------------------
-
-
 async def test_tokens_are_what_the_api_has_counted_and_cost_what_its_list_says(server, tmp_path):
     model = SPOKEN[server.wire_name].model
     server.endpoint = model.partition(":")[0]

@@ -62,9 +62,6 @@ async def record(provider: Provider, path: Path) -> dict[str, Any]:
     return replies_in(path)[0]
 
 
-# --- what is recorded --------------------------------------------------------------------------------------------------
-
-
 async def test_blocks_are_recorded_whole_and_in_order(tmp_path):
     use = {"name": "read", "input": {"path": "a.py"}, "id": "toolu_1"}
     steps = [{"thinking": "Hm."}, {"text": "I look.", "chunk_chars": 2}, {"tool_use": use}]
@@ -153,9 +150,6 @@ async def test_a_secret_that_is_known_later_is_taken_out_of_earlier_replies(tmp_
     await answer(recorded)
     await answer(recorded)
     assert "xK9mQ2vL7pR4" not in (tmp_path / "r.json").read_text()
-
-
-# --- the round trip ----------------------------------------------------------------------------------------------------
 
 
 async def converse(
@@ -249,8 +243,6 @@ async def test_a_session_against_the_api_replays_the_same(tmp_path, monkeypatch)
     recorded = json.loads((tmp_path / "r.json").read_text())
     assert recorded == json.loads(GOLDEN.read_text())
 
-
-# --- what must not be told ---------------------------------------------------------------------------------------------
 
 # Made up, and put together here: no scanner takes them for real ones.
 SECRETS = [

@@ -126,9 +126,6 @@ def test_what_fails_in_the_keychains_own_thread_is_told_in_the_faces_words(tmp_p
     assert "starts Neovim" in told_in(NEOVIM, tell)
 
 
-# --- refusals -----------------------------------------------------------------------------------------------------------
-
-
 TOO_LONG = [
     (400, {"error": {"message": "This model's maximum context length is 8192 tokens.", "type": "invalid_request_error", "code": "context_length_exceeded"}}),
     (400, {"error": {"message": "Input tokens exceed the configured limit.", "type": "invalid_request_error", "param": "input", "code": "context_length_exceeded"}}),

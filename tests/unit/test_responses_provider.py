@@ -86,9 +86,6 @@ def refusal(status: int, message: str, **fields: Any) -> Status:
     return Status(status, body=json.dumps(body).encode(), retry_after=retry_after)
 
 
-# --- answers -----------------------------------------------------------------------------------------------------------
-
-
 async def test_thought_text_and_calls_arrive_as_they_are_said(server, connect):
     server.answer(Reply(wire.events_of([THOUGHT, wire.said("Well."), CALL])))
     items = await ask(connect())
@@ -229,9 +226,6 @@ async def test_answer_that_comes_byte_by_byte_is_the_same(server, connect):
     assert await ask(provider) == await ask(provider)
 
 
-# --- ends that are none ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "steps, kind",
     prove_rest(
@@ -269,9 +263,6 @@ async def test_stream_without_its_last_event_was_cut(server, connect, steps: tup
 async def test_answer_that_is_incomplete_says_why(server, connect, reason, stop_reason):
     server.answer(Reply(wire.events_of([wire.said("And so")], reason)))
     assert (await ask(connect()))[-1] == ReplyDone(stop_reason)
-
-
-# --- refusals ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

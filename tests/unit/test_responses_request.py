@@ -78,9 +78,6 @@ def uses(number: int, count: int) -> list[Message]:
     return [Message("assistant", (thought(number), *calls)), Message("user", tuple(results))]
 
 
-# --- the prefix --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("quirks", [PLAIN, MARKED], ids=["plain", "marked"])
 def test_each_request_begins_with_the_one_before_it(quirks):
     encoder, history = ResponsesEncoder("gpt-test", quirks), [HELLO]
@@ -134,9 +131,6 @@ def test_system_prompt_is_a_message_of_its_own(role):
 def test_system_prompt_that_is_empty_is_not_sent():
     [hello] = body_of([HELLO], system="")["input"]
     assert hello["content"] == [{"type": "input_text", "text": "Good morning."}]
-
-
-# --- what the model said -----------------------------------------------------------------------------------------------
 
 
 def test_thoughts_texts_and_calls_go_back_as_they_came():
@@ -246,9 +240,6 @@ def test_limit_of_tokens_is_no_less_than_the_api_takes():
     assert "max_output_tokens" not in body_of([HELLO], Quirks(max_tokens_name=""))
 
 
-# --- results, images ---------------------------------------------------------------------------------------------------
-
-
 def outputs_of(result: ToolResult, **quirks: Any) -> list[dict[str, Any]]:
     use = Message("assistant", (ToolUse("t1", "read", {}),))
     return items_of([HELLO, use, Message("user", (result,))], Quirks(**quirks))[2:]
@@ -281,9 +272,6 @@ def test_image_stands_where_the_endpoint_can_see_it():
     assert (shown["role"], shown["content"]) == ("user", [SEEN])
     [item] = outputs_of(result, images="none")
     assert item["output"] == f"see\n\n{IMAGE_UNSEEN}"
-
-
-# --- the cache ---------------------------------------------------------------------------------------------------------
 
 
 def marks(body: dict[str, Any]) -> list[int]:
@@ -345,9 +333,6 @@ def test_other_session_reads_tools_and_system_prompt():
         assert (cache.counts(body)["cached"] > 2000) is bool(number)
 
 
-# --- tools, settings ---------------------------------------------------------------------------------------------------
-
-
 def test_tool_is_strict_where_endpoint_and_schema_allow_it():
     tools = (TOOLS[0], ToolSpec("write", "Writes.", CLOSED_SCHEMA))
     for allows in (True, False):
@@ -378,9 +363,6 @@ def test_fields_of_the_endpoint_are_sent_as_they_are():
         assert (body["reasoning"], body["include"]) == (told, include)
         assert body["parallel_tool_calls"] is False
     assert not {"reasoning", "parallel_tool_calls"} & set(body_of([HELLO]))
-
-
-# --- any text ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

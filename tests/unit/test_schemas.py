@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.api_rules import of_function
 
-from sanderling.providers.schemas import fits_strict
+from sanderling.providers.encoding import fits_strict
 from sanderling.tools.catalog import TOOLS, specs_of
 
 TEXT = {"type": "string"}

@@ -21,6 +21,7 @@ from tests.fuzz import part
 
 from sanderling.conversation.prompt import prompt_message
 from sanderling.errors import SessionError
+from sanderling.protocol.events import FilesRestored, RestoredFile
 from sanderling.protocol.messages import (
     CommandEnding,
     CommandRecord,
@@ -36,10 +37,8 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.protocol.restoring import FilesRestored, RestoredFile
 from sanderling.session.codec import Codec
 from sanderling.session.history import NOT_RUN, UNKNOWN_OUTCOME, with_results
-from sanderling.session.kept_agent import KeptAgent, KeptPosition, keep_agent, kept_agent
 from sanderling.session.log import SessionInUseError
 from sanderling.session.records import (
     LoggedClearing,
@@ -55,7 +54,7 @@ from sanderling.session.records import (
     LoggedTurnEnd,
     LoggedUsage,
 )
-from sanderling.session.session import Session
+from sanderling.session.session import KeptAgent, KeptPosition, Session, keep_agent, kept_agent
 
 pytestmark = pytest.mark.guard
 

@@ -108,9 +108,6 @@ def is_valid(session: Session) -> bool:
     return not (said and refusals(said))
 
 
-# --- the list ----------------------------------------------------------------------------------------------------------
-
-
 def test_sessions_of_a_project_come_newest_first_and_those_of_others_only_when_asked_for(
     tmp_path, make
 ):
@@ -203,9 +200,6 @@ def test_the_golden_log_is_listed(tmp_path):
     assert info.project
 
 
-# --- the search --------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def talks(tmp_path, make):
     session = make("s", "Where is the Parser, and\n  why does ÄRGER occur?", is_open=True)
@@ -258,9 +252,6 @@ def test_an_excerpt_is_one_short_line_around_what_was_found(tmp_path, make, said
     (info,) = list_sessions(tmp_path, "", text)
     assert info.excerpt == excerpt
     assert len(info.excerpt) <= 120
-
-
-# --- rename, delete ----------------------------------------------------------------------------------------------------
 
 
 def test_a_renamed_session_keeps_its_place_and_what_it_holds(tmp_path, make):
@@ -328,9 +319,6 @@ def test_a_directory_that_cannot_be_written_is_told_of(tmp_path, make):
     with pytest.raises(SessionError, match="cannot remove"):
         delete(tmp_path, "s")
     assert ids(list_sessions(tmp_path, "", "")) == ["s"]
-
-
-# --- forks -------------------------------------------------------------------------------------------------------------
 
 
 def forked(tmp_path: Path, prompt_id: str = "", *, is_before: bool = False):

@@ -39,9 +39,6 @@ def named(commands: SlashCommands) -> dict[str, SlashCommand]:
     return {command.name: command for command in commands.all()}
 
 
-# --- Which there are -----------------------------------------------------------------------------------------------------------
-
-
 OURS = ["commit", "explain", "fix", "review", "test"]
 
 
@@ -121,9 +118,6 @@ def test_file_of_ones_own_that_cannot_be_read_says_why(commands, own):
         commands.expand("/fifo")
 
 
-# --- Their header --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "header, description, arguments",
     [
@@ -170,9 +164,6 @@ def test_command_with_a_wrong_header_is_listed_with_the_reason_and_does_not_run(
     with pytest.raises(ConfigError) as caught:
         commands.expand("/fix")
     assert str(caught.value) == description
-
-
-# --- What is sent --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

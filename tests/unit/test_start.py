@@ -135,9 +135,6 @@ def test_no_pattern_is_compiled_while_modules_load_but_those_that_each_start_nee
     assert set(run.stdout.split()) <= {"sanderling.config", "sanderling.text"}
 
 
-# --- the supervisor -----------------------------------------------------------------------------------------------------
-
-
 def test_the_supervisor_loads_neither_openssl_nor_what_it_can_load_while_it_waits():
     code = f"import sys; sys.path = {sys.path}; import sanderling.sandbox.inside.supervisor; print(*sys.modules)"
     isolated = [sys.executable, "-I", "-S", "-c", code]

@@ -141,9 +141,6 @@ async def playing(folder: Path, apis: Apis, model: str) -> AsyncIterator[Play]:
             await play.aclose()
 
 
-# --- a fixed conversation, for each pair -------------------------------------------------------------------------------
-
-
 def text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
 
@@ -206,8 +203,6 @@ def test_two_models_may_take_turns(first, second):
     assert apis.problems == []
     assert {name for name, _ in apis.asked} == {first, second}
 
-
-# --- whatever they say -------------------------------------------------------------------------------------------------
 
 WORDS = st.sampled_from(
     ["Hello.", "a\n\n```py\nx = 1\n```", " ", "\n", "Grüße, 🦀\u2028", "x" * 200, ""]

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.conftest import prove
 
 from sanderling.errors import ConfigError
-from sanderling.project.trust.imports import Import, imported_path, lines_with_imports
 from sanderling.project.trust.reading import (
     MAX_DEPTH,
     MAX_ENTRIES,
@@ -22,7 +21,13 @@ from sanderling.project.trust.reading import (
     as_text,
     find_files,
 )
-from sanderling.project.trust.trust import OwnFiles, Trust
+from sanderling.project.trust.trust import (
+    Import,
+    OwnFiles,
+    Trust,
+    imported_path,
+    lines_with_imports,
+)
 
 
 @pytest.fixture
@@ -49,9 +54,6 @@ def trust_all(trust: Trust) -> None:
 
 def states(trust: Trust) -> dict[str, str]:
     return {file.path: file.state for file in trust.shown().files}
-
-
-# --- Reading what is trusted ---------------------------------------------------------------------------------------------------
 
 
 def test_file_is_read_only_after_it_was_shown_and_trusted(trust, project):
@@ -125,9 +127,6 @@ def test_one_project_under_two_names_is_one(state, project, tmp_path):
     (tmp_path / "link").symlink_to(project)
     trust_all(Trust(str(state), str(tmp_path / "link")))
     assert Trust(str(state), str(project)).read("AGENTS.md")
-
-
-# --- Hostile files -------------------------------------------------------------------------------------------------------------
 
 
 def test_link_out_of_the_project_is_never_trusted(trust, project, tmp_path):
@@ -265,9 +264,6 @@ def test_changes_within_a_moment_and_of_the_same_size_are_seen(project):
         assert reader.read(str(path)).text == str(number % 10)
 
 
-# --- What is shown -------------------------------------------------------------------------------------------------------------
-
-
 def test_all_kinds_of_files_are_shown_and_no_others(trust, project):
     expected = [
         *("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", ".sanderling.toml", ".mcp.json"),
@@ -357,9 +353,6 @@ def test_more_text_than_can_be_looked_at_is_not_shown_and_not_trusted(trust, pro
     )
 
 
-# --- Projects that cannot be trusted, and the store ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("project", ["home/me", "home", "/"])
 def test_home_and_what_holds_it_is_never_trusted(tmp_path, monkeypatch, project):
     home = tmp_path / "home" / "me"
@@ -443,9 +436,6 @@ def test_store_that_cannot_be_written_is_an_error(trust, state):
         trust.trust({})
 
 
-# --- The person's own files ----------------------------------------------------------------------------------------------------
-
-
 def test_own_files_are_trusted_wherever_their_links_lead(trust, tmp_path):
     write(tmp_path, "dotfiles/AGENTS.md", "Mine.")
     (tmp_path / "config").mkdir()
@@ -474,9 +464,6 @@ def test_own_file_that_cannot_be_read_says_why(trust, tmp_path, make, why):
     file = OwnFiles(str(tmp_path), trust).look("AGENTS.md")
     assert (file.state, file.sha256) == ("trusted", "")
     assert file.text.startswith(f"[AGENTS.md {why}")
-
-
-# --- Imports -------------------------------------------------------------------------------------------------------------------
 
 
 def imports(text: str) -> list[Import]:

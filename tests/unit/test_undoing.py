@@ -11,10 +11,16 @@ from tests.unit.test_conversation import Talk
 from sanderling.changes.records import CommandBegun, Restoring
 from sanderling.changes.states import FileChange
 from sanderling.protocol.actions import RedoTurn, RejectChanges, RejectedHunk, Rewind, UndoTurn
-from sanderling.protocol.events import Notice, PromptsReturned, TurnEnded
+from sanderling.protocol.events import (
+    ConversationRewound,
+    FilesRestored,
+    Notice,
+    PromptsReturned,
+    RestoredFile,
+    TurnEnded,
+)
 from sanderling.protocol.messages import Prompt, TextBlock
 from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, PreviewRewind
-from sanderling.protocol.restoring import ConversationRewound, FilesRestored, RestoredFile
 from sanderling.session.store import fork
 from sanderling.tools.restoring import FileRestorer
 

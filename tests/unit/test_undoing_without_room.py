@@ -13,8 +13,7 @@ from tests.unit.test_restorer import tree
 from tests.unit.test_undoing import ONE, TWO, write
 
 from sanderling.protocol.actions import Action, RedoTurn, Rewind, UndoTurn
-from sanderling.protocol.events import Notice, TurnEnded
-from sanderling.protocol.restoring import ConversationRewound, FilesRestored
+from sanderling.protocol.events import ConversationRewound, FilesRestored, Notice, TurnEnded
 
 pytestmark = pytest.mark.guard
 

@@ -20,8 +20,7 @@ from sanderling.protocol.messages import Prompt, Usage
 from sanderling.providers.choice import make_provider
 from sanderling.providers.http.models import decode_models
 from sanderling.providers.models.known import LENGTH_STEP_TOKENS, KnownModels, Price
-from sanderling.session.ledger import MAX_TURNS, Ledger
-from sanderling.session.prices import Cost, Prices, prompt_tokens
+from sanderling.session.ledger import MAX_TURNS, Cost, Ledger, Prices, prompt_tokens
 from sanderling.session.session import Session
 
 SHIPPED = Prices(KnownModels())
@@ -90,7 +89,7 @@ def test_a_long_session_is_not_longer_to_add_up():
     ledger = Ledger()
     for number in range(10_000):
         ledger.add("claude-sonnet-5-5", Usage(number % 100 * 1_000, 500))
-    assert len(ledger._all._by_length) == 100
+    assert len(ledger._by_length) == 100
     assert ledger.total == Usage(495_000_000, 5_000_000)
 
 
@@ -99,9 +98,6 @@ def test_long_prompts_cost_more_from_the_first_token_over_the_limit_and_all_of_t
     above = SHIPPED.cost_usd("claude-haiku-5-5", Usage(1, 1_000, 0, 100_000))
     assert at_limit == pytest.approx(0.0015)
     assert above == pytest.approx(5 * (0.0015 + 0.0000001))
-
-
-# --- prices ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -166,9 +162,6 @@ def test_a_wrong_price_is_told_with_its_model_and_key(price, told):
         Prices(KnownModels(prices={"my-model": price}))
     assert "'my-model'" in str(raised.value)
     assert told in str(raised.value)
-
-
-# --- the report --------------------------------------------------------------------------------------------------------
 
 
 def test_report_shows_context_budget_models_and_turns():
@@ -248,8 +241,6 @@ def test_a_cost_is_shown_in_dollars(cost, shown):
 def test_prompt_tokens_are_all_that_went_in():
     assert prompt_tokens(Usage(1, 20, 300, 4_000)) == 4_301
 
-
-# --- a price that the provider tells -----------------------------------------------------------------------------------
 
 PRICED = {
     "id": "z-ai/glm-5",

@@ -94,9 +94,6 @@ def error_body(message: str, kind: str = "invalid_request_error") -> bytes:
     return json.dumps({"error": {"message": message, "type": kind, "code": None}}).encode()
 
 
-# --- a whole answer ----------------------------------------------------------------------------------------------------
-
-
 def message_of(content: Sequence[Block], endpoint: str) -> dict[str, Any]:
     """The message of `endpoint` that says `content`, as it would be sent in one piece."""
     message: dict[str, Any] = {"role": "assistant"}

@@ -70,9 +70,6 @@ def error(code: str = "server_error", message: str = "as the test wants it") -> 
     return event("error", code=code, message=message, param=None)
 
 
-# --- items -------------------------------------------------------------------------------------------------------------
-
-
 def said(words: str, item_id: str = "msg_1", **fields: Any) -> dict[str, Any]:
     part = {"type": "output_text", "text": words, "annotations": [], "logprobs": []}
     return {

@@ -30,12 +30,13 @@ from sanderling.errors import ConfigError, SanderlingError, UsageError
 from sanderling.project.root import project_root
 from sanderling.protocol.actions import AnswerApproval, CancelTurn, CloseSession, SubmitPrompt
 from sanderling.protocol.agent import Agent
-from sanderling.protocol.connections import ConnectionChanged
 from sanderling.protocol.events import (
     ApprovalRequested,
     ApprovalSettled,
+    ConnectionChanged,
     ErrorOccurred,
     Event,
+    GuestOptionsChanged,
     Notice,
     TextDelta,
     ToolEnded,
@@ -43,7 +44,6 @@ from sanderling.protocol.events import (
     TurnEnded,
     TurnStarted,
 )
-from sanderling.protocol.guests import GuestOptionsChanged
 from sanderling.protocol.messages import Prompt
 from sanderling.session.records import new_session_id
 from sanderling.text import printable

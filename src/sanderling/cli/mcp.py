@@ -30,8 +30,8 @@ from sanderling.mcp.server import Server
 from sanderling.mcp.servers import McpServer, load_servers
 from sanderling.mcp.source import McpSource
 from sanderling.mcp.tool_servers import log_in_at, place_of
+from sanderling.project.project import with_project
 from sanderling.project.root import project_root
-from sanderling.project.trust.settings import with_project
 from sanderling.project.trust.trust import MCP_FILE, Trust
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested

@@ -15,9 +15,8 @@ from sanderling.json_lines import for_terminal
 from sanderling.project.root import project_root
 from sanderling.protocol.actions import RedoTurn, UndoTurn
 from sanderling.protocol.agent import Agent
-from sanderling.protocol.events import Event, Notice
+from sanderling.protocol.events import Event, FilesRestored, Notice, RestoredFile
 from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, TurnShown
-from sanderling.protocol.restoring import FilesRestored, RestoredFile
 from sanderling.session.log import SessionInUseError
 from sanderling.session.records import is_session_id
 from sanderling.session.store import newest_session

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from sanderling.errors import ConfigError
 from sanderling.protocol.modes import ConfiningLevel
+from sanderling.text import name_set
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 
@@ -23,20 +24,7 @@ LEVELS: tuple[ConfiningLevel, ...] = get_args(ConfiningLevel)  # the strongest f
 GROUPS = ("sandbox", "mcp", "tools")
 """The tables of a file whose keys are fields of `Settings`, with the table's name as prefix."""
 
-NEOVIM_KEYS = frozenset(
-    (
-        "answer",
-        "approval",
-        "chat",
-        "diagnostics",
-        "follow",
-        "icons",
-        "keys",
-        "python",
-        "review",
-        "ui",
-    )
-)
+NEOVIM_KEYS = name_set("answer approval chat diagnostics follow icons keys python review ui")
 """Options of Neovim's screen. It is drawn before any Python runs, so they cannot be in a settings file."""
 
 

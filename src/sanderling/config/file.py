@@ -1,8 +1,8 @@
-"""A settings file: read, expanded and checked. Mistakes are reported with their lines."""
+"""A settings file: read, expanded and checked. Mistakes are reported with their lines. Its JSON Schema."""
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from itertools import islice
@@ -24,6 +24,7 @@ MAX_SHOWN = 10
 MAX_FOUND = 500  # looking for the key that was meant is slow
 _TOP_KEYS = frozenset(field for field in FIELDS if len(key_of(field)) == 1)
 _PLACE = r" \(at (?:line (\d+), column \d+|end of document)\)$"  # as tomllib writes it
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class SettingLocation(NamedTuple):
@@ -62,7 +63,6 @@ def read_user_file(environment: Mapping[str, str] = os.environ) -> Layer:
 
 
 def parse_user_file(environment: Mapping[str, str] = os.environ) -> tuple[Layer, list[Mistake]]:
-    """Read the user's settings file and find its mistakes; return an empty layer if it does not exist."""
     return parse_file(user_file(environment), environment)
 
 
@@ -102,7 +102,6 @@ def setup_layer(options: Table) -> Layer:
 
 
 def parse_setup(options: Table) -> tuple[Layer, list[Mistake]]:
-    """Return the options that Neovim passes, and which of them cannot be expanded."""
     errors = list[ConfigError]()
     layer = Layer("setup()", expanded(options, os.environ, errors.append), written=options)
     return layer, placed(layer, errors)
@@ -274,3 +273,17 @@ def _elsewhere(name: str) -> str:
         if name == field or last in (key.rpartition(".")[2], field):
             return key
     return ""
+
+
+def json_schema(kind: type[msgspec.Struct], title: str, whole: Container[str]) -> dict[str, Any]:
+    """
+    Return the schema of a file of this type.
+
+    `whole` names the structs that must be complete; other tables may leave keys to other sources.
+    """
+    schema = msgspec.json.schema(kind)
+    for name, definition in schema["$defs"].items():
+        definition.pop("description", None)  # a docstring for developers
+        if name not in whole:
+            definition.pop("required", None)
+    return {"$schema": DIALECT, "title": title, **schema}

@@ -67,13 +67,11 @@ def read_project_file(text: str) -> Layer:
 
 
 def ignored_servers(project: Layer, settings: Settings) -> list[str]:
-    """Return the names of the project's servers that the user has declared too."""
     servers = project.options.get("mcp", {}).get("servers", {})
     return [name for name in servers if name in settings.mcp_servers]
 
 
 def project_file_type(kinds: Mapping[str, Any] = MappingProxyType({})) -> type[msgspec.Struct]:
-    """Return the type of a project's file, like `file_type` for the user's."""
     rules = {"permissions": kinds["permissions"]} if "permissions" in kinds else {}
     return file_type({**KINDS, **rules}, tuple(KINDS))
 

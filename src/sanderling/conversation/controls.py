@@ -79,7 +79,7 @@ class Controls:
 
     def trust_files(self, hashes: dict[str, str]) -> None:
         try:
-            self._services.project.trust_files(hashes)
+            self._services.project.trust.trust(hashes)
         except ConfigError as error:
             self._services.warn(str(error))
         else:

@@ -34,7 +34,7 @@ def mentions_session(prompt: Prompt) -> bool:
 
 
 def _selection(session_id: str, session_dir: Path) -> Selection:
-    from sanderling.session.store.quoting import last_words  # only needed for mentions
+    from sanderling.session.store.export import last_words  # only needed for mentions
 
     try:
         said = last_words(session_dir, session_id)

@@ -36,7 +36,7 @@ from sanderling.providers import (
 from sanderling.providers.idle import keeps_what_came
 from sanderling.providers.models.known import load_models
 from sanderling.providers.retries import Backoff
-from sanderling.session.prices import Prices
+from sanderling.session.ledger import Prices
 from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
 from sanderling.text import duration

@@ -15,9 +15,9 @@ from sanderling.project.facts import SessionFacts
 from sanderling.project.instructions import Instructions
 from sanderling.project.trust.reading import visible_name
 from sanderling.protocol.actions import RejectChanges
+from sanderling.protocol.events import FilesRestored
 from sanderling.protocol.messages import Prompt, ToolUse
 from sanderling.protocol.modes import Mode
-from sanderling.protocol.restoring import FilesRestored
 from sanderling.session.records import LoggedRestored, LoggedRewind
 from sanderling.session.session import Session
 from sanderling.tools.workspace import Workspace

@@ -26,8 +26,7 @@ from sanderling.providers import Provider
 from sanderling.providers.choice import DEFAULT, choose, make_provider
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.policy import SandboxPolicy
-from sanderling.session.kept_agent import kept_agent
-from sanderling.session.session import Session
+from sanderling.session.session import Session, kept_agent
 from sanderling.tools.catalog import check_disabled
 from sanderling.tools.editor import Editor
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from sanderling.protocol.messages import Usage
-from sanderling.session.ledger import Ledger
-from sanderling.session.prices import Cost, Prices, prompt_tokens
+from sanderling.session.ledger import Cost, Ledger, Prices, prompt_tokens
 from sanderling.text import markdown_table
 
 

@@ -93,7 +93,7 @@ class SessionViews:
 
                 return await reports.answer(self._services, request)
             case ShowTrust():
-                return await to_thread.run_sync(self._services.project.shown)
+                return await to_thread.run_sync(self._services.project.trust.shown)
             case ListToolServers():
                 return ToolServers(self._services.servers.shown())
             case ShowToolServer(_, name):

@@ -12,7 +12,7 @@ from sanderling.config.layers import Layers
 from sanderling.editor.bridge import Bridge
 from sanderling.errors import ProviderError, SanderlingError
 from sanderling.protocol.messages import Usage
-from sanderling.protocol.rewriting import Rewrite, RewritePiece
+from sanderling.protocol.requests import Rewrite, RewritePiece
 
 if TYPE_CHECKING:
     from sanderling.editor.rewriting.rewriter import Rewriter

@@ -37,8 +37,7 @@ from sanderling.protocol.actions import (
     SubmitPrompt,
 )
 from sanderling.protocol.messages import Usage
-from sanderling.protocol.requests import RenameSession, Request, SessionRequest
-from sanderling.protocol.rewriting import Rewrite
+from sanderling.protocol.requests import RenameSession, Request, Rewrite, SessionRequest
 from sanderling.text import with_printable
 
 MAX_LOG_BYTES = 1_000_000

@@ -8,11 +8,11 @@ from anyio import to_thread
 
 from sanderling.config import Settings
 from sanderling.errors import SanderlingError, SessionError
-from sanderling.protocol.guests import ListAgents
 from sanderling.protocol.requests import (
     DeleteSession,
     ExportSession,
     ForkSession,
+    ListAgents,
     ListSessions,
     Login,
     Logout,
@@ -59,7 +59,7 @@ def _answer(  # noqa: PLR0911 - one table
                 raise SessionError("the session is open: close it first, with :Agent close")
             delete(directory, session_id)
         case MeasureSession(session_id):
-            from sanderling.session.store.quoting import last_words  # only needed for mentions
+            from sanderling.session.store.export import last_words  # only needed for mentions
 
             return {"size_bytes": len(last_words(directory, session_id).text.encode())}
         case ForkSession(session_id, new_id, prompt_id, is_before):

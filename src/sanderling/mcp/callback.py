@@ -38,7 +38,6 @@ class Callback:
         self._done = anyio.Event()
 
     def expect(self, url: str) -> None:
-        """Wait for a browser that is sent to `url`."""
         self._state = _first(parse_qs(urlsplit(url).query), "state")
 
     async def wait(self) -> BrowserCallback:
@@ -71,7 +70,6 @@ class Callback:
         return True
 
     async def serve(self, stream: SocketStream) -> None:
-        """Answer one browser."""
         with suppress(anyio.BrokenResourceError, anyio.EndOfStream, ValueError):  # nonsense
             async with stream:
                 with anyio.move_on_after(HEAD_S):

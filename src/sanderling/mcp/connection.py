@@ -1,17 +1,22 @@
 """One connection to a server: its offers, our requests to it, and its questions."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import msgspec
 
 from sanderling.mcp import CONNECT_S, DISCOVER_S
-from sanderling.mcp.offers import RemotePrompt, remote_prompts, remote_resources
-from sanderling.mcp.patience import Patience
-from sanderling.mcp.remote import RemoteTool, listen, remote_tools
+from sanderling.mcp.offers import (
+    RemotePrompt,
+    RemoteTool,
+    listen,
+    remote_prompts,
+    remote_resources,
+    remote_tools,
+)
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -28,6 +33,55 @@ T = TypeVar("T")
 
 Question = Callable[["mcp_types.ElicitRequestParams"], Awaitable[Any]]
 """Shows a server's question to the user, and returns the answer for the SDK."""
+
+
+class Patience:
+    """The timeout for one server. Its questions to the user belong to our requests, and end with the last of them."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._requests: set[anyio.CancelScope] = set()
+        self._questions: set[anyio.CancelScope] = set()
+
+    @contextmanager
+    def limited(self) -> Generator[None]:
+        """
+        Limit a request in this context.
+
+        Raises:
+            TimeoutError: it took too long.
+        """
+        scope = anyio.CancelScope(deadline=self._deadline())
+        self._requests.add(scope)
+        try:
+            with scope:
+                yield
+        finally:
+            self._requests.discard(scope)
+            if not self._requests:
+                for question in self._questions:
+                    question.cancel()
+        if scope.cancelled_caught:
+            raise TimeoutError
+
+    @contextmanager
+    def asking(self) -> Generator[bool]:
+        """Ask the user in this context, which ends with the last open request; yield True if one is open."""
+        with anyio.CancelScope() as scope:
+            self._questions.add(scope)
+            self._set_deadlines()
+            try:
+                yield bool(self._requests)
+            finally:
+                self._questions.discard(scope)
+                self._set_deadlines()
+
+    def _set_deadlines(self) -> None:
+        for request in self._requests:
+            request.deadline = self._deadline()
+
+    def _deadline(self) -> float:
+        return float("inf") if self._questions else anyio.current_time() + self._limit_s
 
 
 class ServerOffers(msgspec.Struct, frozen=True):
@@ -107,8 +161,6 @@ class McpConnection:
             if self._ask and is_in_request:
                 return await self._ask(params)
         return ElicitResult(action="cancel")
-
-    # --- offers --------------------------------------------------------------------------------------------------------
 
     async def tools(self) -> tuple[tuple[RemoteTool, ...], tuple[str, ...]]:
         """Fetch the tools; return them, and what of them cannot be used."""

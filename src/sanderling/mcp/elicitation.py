@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from sanderling.mcp.forms import Form, FormError, Value
 from sanderling.protocol.actions import AnswerApproval
-from sanderling.protocol.events import ApprovalRequested
-from sanderling.protocol.forms import FormField
+from sanderling.protocol.events import ApprovalRequested, FormField
 from sanderling.text import visible
 
 if TYPE_CHECKING:

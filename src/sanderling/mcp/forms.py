@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from sanderling.errors import SanderlingError
-from sanderling.protocol.forms import FormChoice, FormField
+from sanderling.protocol.events import FormChoice, FormField
 from sanderling.text import visible
 
 MAX_FIELDS = 40
@@ -155,25 +155,15 @@ def _read_text(asked: _Property, text: str) -> str:
     return text
 
 
-def _read_integer(asked: _Property, text: str) -> int:
+def _read_number(asked: _Property, text: str) -> int | float:
     try:
-        return int(_within(asked, int(text)))
+        number = int(text) if asked.kind == "integer" else float(text)
     except ValueError as error:
         raise ValueError(_bounds(asked)) from error
-
-
-def _read_number(asked: _Property, text: str) -> float:
-    try:
-        return _within(asked, float(text))
-    except ValueError as error:
-        raise ValueError(_bounds(asked)) from error
-
-
-def _within(asked: _Property, number: float) -> float:
     low = number if asked.minimum is None else asked.minimum
     high = number if asked.maximum is None else asked.maximum
     if not low <= number <= high:  # false for nan, too
-        raise ValueError
+        raise ValueError(_bounds(asked))
     return number
 
 
@@ -200,7 +190,7 @@ def _read_choices(asked: _Property, text: str) -> list[str]:
 
 _READERS = {
     "string": _read_text,
-    "integer": _read_integer,
+    "integer": _read_number,
     "number": _read_number,
     "boolean": _read_boolean,
     "choice": _read_choice,

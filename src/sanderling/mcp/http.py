@@ -33,7 +33,7 @@ from sanderling.mcp.messages import (
     messages_in,
 )
 from sanderling.mcp.problems import PermanentError, ServerError, why
-from sanderling.mcp.server_address import ServerAddress
+from sanderling.mcp.servers import ServerAddress
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.http.transport import causes_of, words_of
 from sanderling.providers.http.trust import read_certificates

@@ -8,8 +8,7 @@ from sanderling.mcp.http import over_http
 from sanderling.mcp.logins import ServerLogin
 from sanderling.mcp.oauth import ServerAuth, Show, in_keychain
 from sanderling.mcp.problems import ServerError, why
-from sanderling.mcp.server_address import ServerAddress
-from sanderling.mcp.servers import McpServer, OAuthClient, filled_in
+from sanderling.mcp.servers import McpServer, OAuthClient, ServerAddress, filled_in
 
 
 async def log_in(name: str, declared: McpServer, state_dir: str, show: Show) -> None:

@@ -70,7 +70,6 @@ def messages_in(data: bytes) -> Iterator[tuple[Envelope, bytes]]:
 
 
 def _envelope_of(data: bytes) -> Envelope:
-    """Decode where a message goes, skipping its content."""
     return msgspec.json.decode(data, type=Envelope)
 
 
@@ -102,7 +101,6 @@ def _with_whole_id(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _whole(number: object) -> object:
-    """Return a whole float as an integer."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 

@@ -23,7 +23,7 @@ from sanderling.hosts import canonical_host, is_loopback
 from sanderling.mcp.callback import Callback
 from sanderling.mcp.logins import ServerLogin, StoredLogin
 from sanderling.mcp.problems import LoginNeededError, PermanentError, ServerError
-from sanderling.mcp.server_address import ServerAddress
+from sanderling.mcp.servers import ServerAddress
 from sanderling.providers.credentials import CredentialsError
 
 EARLY_S = 30.0  # a token is renewed that long before its end, because clocks differ
@@ -105,8 +105,6 @@ class ServerAuth(OAuthClientProvider):
             return ServerError("its token must be renewed")
         return LoginNeededError(self._login.name)
 
-    # --- the SDK's storage ---------------------------------------------------------------------------------------------
-
     async def get_tokens(self) -> OAuthToken | None:
         if self._callback:
             return None
@@ -149,8 +147,6 @@ class ServerAuth(OAuthClientProvider):
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Do nothing: it is stored with the first token."""
-
-    # --- the browser ---------------------------------------------------------------------------------------------------
 
     async def _show_page(self, url: str) -> None:
         assert self._callback

@@ -13,6 +13,8 @@ from typing import Any, TypeGuard, cast
 
 import msgspec
 
+from sanderling.text import name_set
+
 MAX_SCHEMA_BYTES = 64_000
 MAX_DEPTH = 32
 MAX_PROPERTY_CHARS = 64
@@ -150,7 +152,6 @@ def _referred(schema: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, A
 
 
 def _is_sound(schema: object) -> bool:
-    """Check the keywords that are known here."""
     left = [(schema, 0)]
     while left:
         part, depth = left.pop()
@@ -213,19 +214,8 @@ def _is_own_place(value: object) -> bool:
     return isinstance(value, str) and value.startswith("#")
 
 
-_ONE = frozenset(
-    [
-        "items",
-        "additionalProperties",
-        "not",
-        "if",
-        "then",
-        "else",
-        "contains",
-        "propertyNames",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    ]
+_ONE = name_set(
+    "items additionalProperties not if then else contains propertyNames unevaluatedItems unevaluatedProperties"
 )
 _MANY = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
 _NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
@@ -233,25 +223,15 @@ _VALUES: Mapping[str, Callable[[object], bool]] = {
     **dict.fromkeys(_MANY, _is_filled),
     **dict.fromkeys(_NAMED, _is_table),
     **dict.fromkeys(
-        ["title", "description", "format", "pattern", "$schema", "$id", "$comment", "$anchor"],
-        _is_text,
+        name_set("title description format pattern $schema $id $comment $anchor"), _is_text
     ),
     **dict.fromkeys(
-        ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"], _is_number
+        name_set("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"), _is_number
     ),
     **dict.fromkeys(
-        [
-            "minLength",
-            "maxLength",
-            "minItems",
-            "maxItems",
-            "minProperties",
-            "maxProperties",
-            "minContains",
-            "maxContains",
-        ],
-        _is_count,
+        name_set("minLength maxLength minItems maxItems minProperties maxProperties"), _is_count
     ),
+    **dict.fromkeys(name_set("minContains maxContains"), _is_count),
     "type": _is_type,
     "required": _are_names,
     "enum": _is_filled,

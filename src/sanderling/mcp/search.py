@@ -87,8 +87,6 @@ class ToolIndex:
 
 
 def _search_of(shelf: ToolIndex) -> Tool:
-    """Return the tool that searches `shelf`."""
-
     @tool(SearchInput, effect=_effect, title=lambda args, _: args.query)
     async def mcp_search(args: SearchInput, _: Context) -> Outcome:
         """

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from sanderling.mcp import CONNECT_S
 from sanderling.mcp.connection import McpConnection, Question, ServerOffers
+from sanderling.mcp.offers import RemoteTool
 from sanderling.mcp.problems import LoginNeededError, ServerError, lasting, why
-from sanderling.mcp.remote import RemoteTool
 from sanderling.mcp.sdk import load_sdk
 from sanderling.mcp.servers import McpServer
 from sanderling.protocol.events import ToolServerState
@@ -98,8 +98,6 @@ class Server:
     @property
     def tools(self) -> tuple[RemoteTool, ...]:
         return self.offers.tools
-
-    # --- the owner task ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Keep the server connected until cancelled."""
@@ -223,8 +221,6 @@ class Server:
         settled.set()
         self._access.on_change(self)
 
-    # --- for callers ---------------------------------------------------------------------------------------------------
-
     def restart(self) -> None:
         """Connect again, even after a failure or a stop."""
         self._failures = 0
@@ -335,7 +331,6 @@ class Server:
 
 
 def _in_short(problems: Sequence[str]) -> str:
-    """Return a one-line summary of what cannot be used."""
     more = len(problems) - MAX_SHOWN_PROBLEMS
     shown = (*problems[:MAX_SHOWN_PROBLEMS], *([f"and {more} more"] if more > 0 else []))
     return visible_prose("; ".join(shown))

@@ -1,22 +1,121 @@
-"""Servers as settings declare them: a program that runs in the sandbox, or a URL."""
+"""
+Servers as settings declare them: a program that runs in the sandbox, or a URL.
+
+Their tools have names for the model, `mcp__server__tool`, in the characters and the length that every API accepts.
+"""
 
 import os
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Annotated, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
 from sanderling.config.expansion import expand, variables_in
-from sanderling.errors import ConfigError
+from sanderling.errors import ConfigError, SandboxError
+from sanderling.hosts import canonical_host, is_address, is_loopback, is_public
 from sanderling.mcp import START_S
-from sanderling.mcp.names import fitted_server
-from sanderling.mcp.server_address import ServerAddress
+from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.text import did_you_mean
+from sanderling.tools.effects import MAX_NAME_CHARS, OUTSIDE
 
+PREFIX = "mcp"
+MAX_SERVER_CHARS = 24
+MAX_NUMBER = 99
+_HASH_CHARS = 6
+PORTS = {"https": 443, "http": 80}
 CALL_S = 120.0
 LEAST_START_S = 10.0
 _OF_PROGRAMS = ("paths", "write_paths", "env")
+
+
+def fitted_server(name: str) -> str:
+    """Return a server's name as a part of its tools' names; empty if no character of it can be used."""
+    return _fitted(name, MAX_SERVER_CHARS)
+
+
+def names_begin(server: str) -> str:
+    return OUTSIDE.join((PREFIX, fitted_server(server), ""))
+
+
+def tool_name(server: str, tool: str, *, number: int = 1) -> str:
+    """
+    Return the name for the tool `tool` of `server`; `number` distinguishes tools that would have the same name.
+
+    It is appended to the name, which leaves room for it: a rule that denies by name applies to all of them (`permissions/rules.py`).
+    """
+    start = names_begin(server)
+    room = MAX_NAME_CHARS - len(start) - len(f"-{MAX_NUMBER}")
+    fitted = _fitted(tool, room) or f"tool-{_mark(tool)}"
+    return start + fitted + (f"-{number}" if number > 1 else "")
+
+
+def _fitted(name: str, max_chars: int) -> str:
+    """
+    Return the name in letters, digits, `-` and single `_`, so that only `OUTSIDE` separates its parts.
+
+    A name that is too long keeps its beginning, and gets a hash of the whole.
+    """
+    fitted = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "-", name)).strip("_-")
+    if len(fitted) <= max_chars:
+        return fitted
+    return f"{fitted[: max_chars - _HASH_CHARS - 1].rstrip('_-')}-{_mark(name)}"
+
+
+def _mark(name: str) -> str:
+    return sha256(name.encode(errors="surrogatepass")).hexdigest()[:_HASH_CHARS]
+
+
+class ServerAddress:
+    """
+    The address that `url` names.
+
+    `hosts` are declared for the server. With `has_secrets` its headers must be sent encrypted.
+
+    Raises:
+        ConfigError: it is not the URL of a server.
+    """
+
+    def __init__(self, url: str, hosts: tuple[str, ...] = (), *, has_secrets: bool = False) -> None:
+        try:
+            parts = urlsplit(url)
+            self.host = canonical_host(parts.hostname or "")
+            self._scheme, self._port = parts.scheme, parts.port or PORTS[parts.scheme]
+            self._declared = HostRules(hosts)
+        except (ValueError, KeyError) as error:
+            raise ConfigError(
+                "its url must be https://host/path, or http:// on this machine"
+            ) from error
+        except SandboxError as error:
+            raise ConfigError(f"in its hosts, {error}") from error
+        if parts.username is not None or parts.fragment:
+            raise ConfigError("its url must have no password and no # in it; use headers")
+        self.url = url
+        self.is_local = is_loopback(self.host)
+        if has_secrets and self._scheme == "http" and not self.is_local:
+            raise ConfigError("its headers would be sent unencrypted: use https")
+
+    def is_own(self, scheme: str, host: str, port: int) -> bool:
+        """Recognize the server's own origin, or the same over TLS."""
+        own, other = (self._scheme, self._port), (scheme, port)
+        is_upgrade = (own, other) == (("http", 80), ("https", 443))
+        return host == self.host and (own == other or is_upgrade)
+
+    def declares(self, host: str, port: int) -> bool:
+        return self._declared.allows(host, port)
+
+    def may_lead_to(self, host: str) -> bool:
+        """Keep a remote server away from programs on this machine. `host` must be in canonical spelling."""
+        return self.is_local or not is_loopback(host)
+
+    def may_be_at(self, host: str, address: str, port: int) -> bool:
+        """Allow addresses of this machine and the networks around it only where the declaration names them."""
+        if is_public(address) or self.declares(address, port):
+            return True
+        is_named = host == self.host and is_address(host)
+        return is_named or (self.is_local and is_loopback(host) and is_loopback(address))
 
 
 class OAuthClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,7 +168,6 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     @property
     def call_s(self) -> float:
-        """The timeout of one call."""
         return self.timeout_s or CALL_S
 
     @property

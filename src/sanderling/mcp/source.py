@@ -11,12 +11,17 @@ import anyio
 from sanderling.errors import ConfigError
 from sanderling.mcp import GRACE_S
 from sanderling.mcp.logins import ServerLogin
-from sanderling.mcp.names import MAX_NUMBER, fitted_server, tool_name
-from sanderling.mcp.remote import MAX_TOOLS, RemoteTool
+from sanderling.mcp.offers import MAX_TOOLS, RemoteTool
 from sanderling.mcp.search import ToolIndex
 from sanderling.mcp.server import OpenTransport, Server, ServerAccess
-from sanderling.mcp.server_address import ServerAddress
-from sanderling.mcp.servers import McpServer, filled_in
+from sanderling.mcp.servers import (
+    MAX_NUMBER,
+    McpServer,
+    ServerAddress,
+    filled_in,
+    fitted_server,
+    tool_name,
+)
 from sanderling.mcp.stdio import over_pipes
 from sanderling.mcp.tools import tool_of
 from sanderling.sandbox.confinement import SessionSandbox

@@ -28,6 +28,7 @@ from sanderling.mcp.messages import (
 )
 from sanderling.mcp.problems import ServerError
 from sanderling.sandbox.execution_environment import RunningServer, end_server
+from sanderling.text import name_set
 from sanderling.tools.commands.server_log import ServerLog, ending
 
 if TYPE_CHECKING:
@@ -41,18 +42,12 @@ BURST, PAUSE_S = 50, 0.02  # of unrequested messages
 PATIENCE_S = 0.5  # with a server that should end
 STATUS_S = 0.2
 
-HEARD = frozenset(
-    f"notifications/{name}"
-    for name in (
-        "progress",
-        "cancelled",
-        "tools/list_changed",
-        "prompts/list_changed",
-        "resources/list_changed",
-        "resources/updated",
-        "elicitation/complete",
-        "subscriptions/acknowledged",
-    )
+HEARD = name_set(
+    """
+    notifications/progress notifications/cancelled notifications/tools/list_changed notifications/prompts/list_changed
+    notifications/resources/list_changed notifications/resources/updated notifications/elicitation/complete
+    notifications/subscriptions/acknowledged
+    """
 )
 SPOKEN = "notifications/message"
 

@@ -11,11 +11,10 @@ from sanderling.errors import SanderlingError
 from sanderling.mcp import GRACE_S, mentions
 from sanderling.mcp.allowed import AllowedServers
 from sanderling.mcp.elicitation import Elicitation, answer_in_sdk
-from sanderling.mcp.names import fitted_server, names_begin
 from sanderling.mcp.project_file import ProposedServer
 from sanderling.mcp.sdk import giving_way, load_sdk
 from sanderling.mcp.server import Server
-from sanderling.mcp.servers import McpServer
+from sanderling.mcp.servers import McpServer, fitted_server, names_begin
 from sanderling.mcp.source import McpSource
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (
@@ -149,8 +148,6 @@ class ToolServers:
     def _may_run_unasked(self, server: Server) -> bool:
         return self._context.may_allow(names_begin(server.name), server.declared.mark)
 
-    # --- the user's actions --------------------------------------------------------------------------------------------
-
     def control(self, name: str, what: Literal["start", "stop", "login"]) -> None:
         server = self.source.servers.get(name)
         if server is None:
@@ -168,7 +165,6 @@ class ToolServers:
             server.restart()
 
     def network_changed(self) -> None:
-        """Retry the servers that the network has blocked."""
         for server in self.source.servers.values():
             status = server.status
             if server.declared.url and status.is_permanent and not status.needs_login:
@@ -195,8 +191,6 @@ class ToolServers:
             server.restart()  # after a failed login, too: it works as before, or says what it needs
         if self._logins.get(name) is scope:
             del self._logins[name]
-
-    # --- display -------------------------------------------------------------------------------------------------------
 
     def shown(self) -> tuple[ToolServer, ...]:
         """Return the current state of the servers."""
@@ -263,8 +257,6 @@ class ToolServers:
             for server in self.source.servers.values()
             for prompt in (server.offers.prompts if server.connection else ())
         )
-
-    # --- mentions in prompts -------------------------------------------------------------------------------------------
 
     def begins_with_prompt(self, text: str) -> bool:
         return mentions.begins_with_prompt(text, self.source.servers)

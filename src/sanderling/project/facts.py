@@ -50,7 +50,6 @@ class SessionFacts:
         return f"[{heading}:\n{lines}]"
 
     def state(self) -> dict[str, str]:
-        """Return everything that was sent, as plain data for `restore`."""
         return dict(self._sent)
 
     def restore(self, state: Mapping[str, Any]) -> None:

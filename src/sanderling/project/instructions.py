@@ -12,13 +12,16 @@ from typing import Any
 
 import msgspec
 
-from sanderling.project.trust.imports import (
+from sanderling.project.trust.trust import (
+    INSTRUCTION_NAMES,
     MAX_IMPORT_DEPTH,
     Import,
+    InstructionFiles,
+    OwnFiles,
+    Trust,
     imported_path,
     lines_with_imports,
 )
-from sanderling.project.trust.trust import INSTRUCTION_NAMES, InstructionFiles, OwnFiles, Trust
 from sanderling.protocol.requests import TrustFile
 
 MAX_SENT_BYTES = 32 * 1024
@@ -82,7 +85,6 @@ class Instructions:
         return self._ignored or ()
 
     def state(self) -> dict[str, Any]:
-        """Return everything that was sent, as plain data for `restore`."""
         return msgspec.to_builtins(self._sent)
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -106,7 +108,6 @@ class Instructions:
         return scopes
 
     def _scope_of(self, directory: str) -> str:
-        """Return the directory relative to the project; the root if it is outside."""
         project = self._trust.project
         absolute = posixpath.normpath(posixpath.join(project, directory))
         return absolute[len(project) + 1 :] if absolute.startswith(f"{project}/") else ROOT

@@ -1,21 +1,20 @@
 """A project's words to the agent, and the user's: instructions, command files, and which of them are trusted."""
 
 import os
-from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from sanderling.config import Settings, config_dir
-from sanderling.config.layers import Layers
-from sanderling.config.project import PROJECT_FILE, ignored_servers
+from sanderling.config.file import parse, sound, user_file
+from sanderling.config.layers import Layers, guards_in
+from sanderling.config.project import PROJECT_FILE, ignored_servers, read_project_file
 from sanderling.errors import ConfigError
 from sanderling.project.instructions import Instructions
 from sanderling.project.slash_commands import SlashCommands
-from sanderling.project.trust.settings import own_file_in_project, with_project
 from sanderling.project.trust.trust import MCP_FILE, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
 from sanderling.protocol.messages import Prompt
-from sanderling.protocol.requests import TrustPage
 
 OLD_PROJECT_FILE = ".sanderling/config.toml"  # never released
 OLD_NAME = "{old} is no longer read: move it to {new} in the project's root, and trust it there."
@@ -84,15 +83,25 @@ class Project:
         is_news, self._reported_untrusted = ignored != self._reported_untrusted, ignored
         return ignored if is_news else ()
 
-    def shown(self) -> TrustPage:
-        """Return all files that could be trusted. Reads the project: call it in a thread."""
-        return self.trust.shown()
 
-    def trust_files(self, hashes: Mapping[str, str]) -> None:
-        """
-        Trust these files as they were shown, and no others.
+def own_file_in_project(trust: Trust) -> str | None:
+    """Return the path in the project of the user's own settings file, if it leads there, as in a repository of dotfiles."""
+    return trust.relative(str(user_file()))
 
-        Raises:
-            ConfigError: nothing of this project can be trusted, or the hashes cannot be stored.
-        """
-        self.trust.trust(hashes)
+
+def with_project(layers: Layers, trust: Trust) -> Layers:
+    """
+    Return `layers` with the project's settings, if its file is trusted as it is now.
+
+    If the user's own file is in the project, anything that works there can change it. So it must be trusted as well; until then it can
+    only restrict the agent.
+
+    Raises:
+        ConfigError: the file is not valid TOML, or sets what a project may not.
+    """
+    if (own := own_file_in_project(trust)) is not None:
+        text = trust.read(own)
+        file = guards_in(layers.file) if text is None else sound(*parse(layers.file.origin, text))
+        layers = replace(layers, file=file)
+    text = trust.read(PROJECT_FILE)
+    return layers if text is None else replace(layers, project=read_project_file(text))

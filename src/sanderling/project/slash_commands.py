@@ -18,38 +18,13 @@ import msgspec
 from sanderling.errors import ConfigError
 from sanderling.project.trust.trust import InstructionFiles, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
+from sanderling.text import name_set
 
-BUILT_IN = frozenset(
-    [
-        "help",
-        "new",
-        "clear",
-        "resume",
-        "sessions",
-        "fork",
-        "rename",
-        "export",
-        "compact",
-        "undo",
-        "redo",
-        "rewind",
-        "config",
-        "model",
-        "option",
-        "mode",
-        "net",
-        "sandbox",
-        "todo",
-        "usage",
-        "cost",
-        "settings",
-        "trust",
-        "mcp",
-        "login",
-        "logout",
-        "close",
-        "exit",
-    ]
+BUILT_IN = name_set(
+    """
+    help new clear resume sessions fork rename export compact undo redo rewind config model option mode net sandbox
+    todo usage cost settings trust mcp login logout close exit
+    """
 )
 """Commands that the chat window runs itself; `lua/sanderling/verbs` has the tables."""
 BUNDLED = Path(__file__).with_name("bundled_commands")

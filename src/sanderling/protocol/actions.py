@@ -4,13 +4,16 @@ from typing import Literal
 
 import msgspec
 
-from sanderling.protocol.guests import SetGuestOption
 from sanderling.protocol.messages import Prompt, Usage
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.reviews import Review, ReviewLeft
 
 
-class OpenSession(msgspec.Struct, tag="open_session", frozen=True, forbid_unknown_fields=True):
+class _Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of actions: a misspelt field is an error."""
+
+
+class OpenSession(_Action, tag="open_session", frozen=True):
     """
     Open the session, or resume it if its log exists. `project` is the absolute path of the project's root.
 
@@ -22,7 +25,7 @@ class OpenSession(msgspec.Struct, tag="open_session", frozen=True, forbid_unknow
     agent: str = ""
 
 
-class SubmitPrompt(msgspec.Struct, tag="submit_prompt", frozen=True, forbid_unknown_fields=True):
+class SubmitPrompt(_Action, tag="submit_prompt", frozen=True):
     """
     Send a prompt to the model. During a turn it is queued for the turn's end.
 
@@ -32,64 +35,60 @@ class SubmitPrompt(msgspec.Struct, tag="submit_prompt", frozen=True, forbid_unkn
     prompt: Prompt
 
 
-class SteerTurn(msgspec.Struct, tag="steer_turn", frozen=True, forbid_unknown_fields=True):
+class SteerTurn(_Action, tag="steer_turn", frozen=True):
     """Send a message to the model at its next tool boundary, or as soon as its turn has ended."""
 
     prompt: Prompt
 
 
-class EditWaiting(msgspec.Struct, tag="edit_waiting", frozen=True, forbid_unknown_fields=True):
+class EditWaiting(_Action, tag="edit_waiting", frozen=True):
     """Change the text of a pending prompt; an empty text removes the prompt."""
 
     id: str
     text: str
 
 
-class ReleaseWaiting(
-    msgspec.Struct, tag="release_waiting", frozen=True, forbid_unknown_fields=True
-):
+class ReleaseWaiting(_Action, tag="release_waiting", frozen=True):
     """Release the held prompts."""
 
 
-class RetryNow(msgspec.Struct, tag="retry_now", frozen=True, forbid_unknown_fields=True):
+class RetryNow(_Action, tag="retry_now", frozen=True):
     """Repeat now the request that waits for its retry."""
 
 
-class Rest(msgspec.Struct, tag="rest", frozen=True, forbid_unknown_fields=True):
+class Rest(_Action, tag="rest", frozen=True):
     """Close the sandbox as soon as nothing in it would be lost. The next use opens it again."""
 
 
-class SetModel(msgspec.Struct, tag="set_model", frozen=True, forbid_unknown_fields=True):
+class SetModel(_Action, tag="set_model", frozen=True):
     """Use `model` from the next request on."""
 
     model: str
 
 
-class Compact(msgspec.Struct, tag="compact", frozen=True, forbid_unknown_fields=True):
+class Compact(_Action, tag="compact", frozen=True):
     """Replace the conversation, as sent to the model, by a summary; `focus` says what matters."""
 
     focus: str = ""
 
 
-class UndoCompaction(
-    msgspec.Struct, tag="undo_compaction", frozen=True, forbid_unknown_fields=True
-):
+class UndoCompaction(_Action, tag="undo_compaction", frozen=True):
     """Undo the last compaction: send the model the earlier conversation again."""
 
 
-class UndoTurn(msgspec.Struct, tag="undo_turn", frozen=True, forbid_unknown_fields=True):
+class UndoTurn(_Action, tag="undo_turn", frozen=True):
     """Undo the agent's changes in the turn of the prompt `turn`; by default, in the last turn that is not undone."""
 
     turn: str = ""
 
 
-class RedoTurn(msgspec.Struct, tag="redo_turn", frozen=True, forbid_unknown_fields=True):
+class RedoTurn(_Action, tag="redo_turn", frozen=True):
     """Redo the last undo or rewind of files; with a `turn`, the last one of that turn."""
 
     turn: str = ""
 
 
-class Rewind(msgspec.Struct, tag="rewind", frozen=True, forbid_unknown_fields=True):
+class Rewind(_Action, tag="rewind", frozen=True):
     """
     Go back to before a prompt: the conversation, the files that the agent has changed since, or both.
 
@@ -100,14 +99,14 @@ class Rewind(msgspec.Struct, tag="rewind", frozen=True, forbid_unknown_fields=Tr
     what: Literal["conversation", "files", "both"] = "both"
 
 
-class SetTitle(msgspec.Struct, tag="set_title", frozen=True, forbid_unknown_fields=True):
+class SetTitle(_Action, tag="set_title", frozen=True):
     title: str
 
 
 FROM_END = -1
 
 
-class ShowEarlier(msgspec.Struct, tag="show_earlier", frozen=True, forbid_unknown_fields=True):
+class ShowEarlier(_Action, tag="show_earlier", frozen=True):
     """
     Return the `HistoryShown` that ends at `before`, where the shown history begins. Another process may have shown that history.
 
@@ -117,40 +116,38 @@ class ShowEarlier(msgspec.Struct, tag="show_earlier", frozen=True, forbid_unknow
     before: int = 0
 
 
-class TrustFiles(msgspec.Struct, tag="trust_files", frozen=True, forbid_unknown_fields=True):
+class TrustFiles(_Action, tag="trust_files", frozen=True):
     """Trust exactly the files in `hashes`, which has the SHA-256 of the shown content for each path. Other files are not trusted."""
 
     hashes: dict[str, str]
 
 
-class RunCommand(msgspec.Struct, tag="run_command", frozen=True, forbid_unknown_fields=True):
+class RunCommand(_Action, tag="run_command", frozen=True):
     """Run a command of the user's in the sandbox. The next prompt includes it and its output."""
 
     id: str
     command: str
 
 
-class SetNetwork(msgspec.Struct, tag="set_network", frozen=True, forbid_unknown_fields=True):
+class SetNetwork(_Action, tag="set_network", frozen=True):
     """Change the network of commands that start from now on in this session."""
 
     mode: NetworkMode
 
 
-class SetSandbox(msgspec.Struct, tag="set_sandbox", frozen=True, forbid_unknown_fields=True):
+class SetSandbox(_Action, tag="set_sandbox", frozen=True):
     """Switch the sandbox for commands off, or on again. Only a user may switch it off."""
 
     is_on: bool
 
 
-class SetMode(msgspec.Struct, tag="set_mode", frozen=True, forbid_unknown_fields=True):
+class SetMode(_Action, tag="set_mode", frozen=True):
     """Set how far the agent may go without asking. Only a user may do this."""
 
     mode: Mode
 
 
-class AnswerApproval(
-    msgspec.Struct, tag="answer_approval", frozen=True, forbid_unknown_fields=True
-):
+class AnswerApproval(_Action, tag="answer_approval", frozen=True):
     """
     `reason` is for the model, with "deny". `rule` is the rule that "always" stores, as it was shown or as the user edited it.
 
@@ -170,7 +167,7 @@ class AnswerApproval(
     option: str = ""
 
 
-class RejectedHunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RejectedHunk(_Action, frozen=True):
     """The lines `rejected` of a file, beginning at `first_line` (1-based), were changed back to the lines `restored`."""
 
     first_line: int
@@ -178,7 +175,7 @@ class RejectedHunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     restored: tuple[str, ...]
 
 
-class RejectChanges(msgspec.Struct, tag="reject_changes", frozen=True, forbid_unknown_fields=True):
+class RejectChanges(_Action, tag="reject_changes", frozen=True):
     """
     The user undid changes of the agent in the file `path`, perhaps for a `reason`.
 
@@ -190,47 +187,52 @@ class RejectChanges(msgspec.Struct, tag="reject_changes", frozen=True, forbid_un
     reason: str = ""
 
 
-class NoteReviewed(msgspec.Struct, tag="note_reviewed", frozen=True, forbid_unknown_fields=True):
+class NoteReviewed(_Action, tag="note_reviewed", frozen=True):
     """The user reviewed the changes of the file `path` (symlinks resolved): all of them, or all but those in `left`."""
 
     path: str
     left: ReviewLeft | None = None
 
 
-class NoteSaved(msgspec.Struct, tag="note_saved", frozen=True, forbid_unknown_fields=True):
+class NoteSaved(_Action, tag="note_saved", frozen=True):
     """The user just wrote the file `path` (symlinks resolved), so the change is not attributed to a command that is running."""
 
     path: str
 
 
-class NoteUsage(msgspec.Struct, tag="note_usage", frozen=True, forbid_unknown_fields=True):
+class NoteUsage(_Action, tag="note_usage", frozen=True):
     """A request outside the session, such as an inline edit, used tokens. They count in the session's usage."""
 
     model: str
     usage: Usage
 
 
-class WatchJob(msgspec.Struct, tag="watch_job", frozen=True, forbid_unknown_fields=True):
+class WatchJob(_Action, tag="watch_job", frozen=True):
     """Send the job's output so far, then new output as it comes; or stop sending it."""
 
     id: str
     is_on: bool = True
 
 
-class StopJob(msgspec.Struct, tag="stop_job", frozen=True, forbid_unknown_fields=True):
+class StopJob(_Action, tag="stop_job", frozen=True):
     id: str
 
 
-class ControlToolServer(
-    msgspec.Struct, tag="control_tool_server", frozen=True, forbid_unknown_fields=True
-):
+class ControlToolServer(_Action, tag="control_tool_server", frozen=True):
     """Start or restart a tool server, stop it, or log in to it in a browser."""
 
     name: str
     what: Literal["start", "stop", "login"]
 
 
-class CancelTurn(msgspec.Struct, tag="cancel_turn", frozen=True, forbid_unknown_fields=True):
+class SetGuestOption(_Action, tag="set_guest_option", frozen=True):
+    """Set an option of the session's external agent to `value`; `id` is the option's id or title."""
+
+    id: str
+    value: str
+
+
+class CancelTurn(_Action, tag="cancel_turn", frozen=True):
     """
     Stop the turn; pending prompts come back as `PromptsReturned`. If there are neither, stop the newest command.
 
@@ -238,7 +240,7 @@ class CancelTurn(msgspec.Struct, tag="cancel_turn", frozen=True, forbid_unknown_
     """
 
 
-class CloseSession(msgspec.Struct, tag="close_session", frozen=True, forbid_unknown_fields=True):
+class CloseSession(_Action, tag="close_session", frozen=True):
     """Stop the turn and close the session; its log stays."""
 
 

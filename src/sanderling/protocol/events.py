@@ -10,16 +10,16 @@ from typing import Literal
 import msgspec
 
 from sanderling.errors import ErrorKind
-from sanderling.protocol.connections import ConnectionChanged
-from sanderling.protocol.forms import FormField
-from sanderling.protocol.guests import AnswerOption, GuestOptionsChanged
 from sanderling.protocol.messages import Prompt, StopReason, Usage
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
-from sanderling.protocol.restoring import ConversationRewound, FilesRestored
 from sanderling.protocol.reviews import Proposal, UnreviewedFile
 
 
-class SessionOpened(msgspec.Struct, tag="session_opened", frozen=True, omit_defaults=True):
+class _Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The base of events and their parts."""
+
+
+class SessionOpened(_Event, tag="session_opened", frozen=True):
     """
     The session is ready. A resumed session then shows its latest history as `HistoryShown`.
 
@@ -32,34 +32,34 @@ class SessionOpened(msgspec.Struct, tag="session_opened", frozen=True, omit_defa
     agent: str = ""
 
 
-class SessionInUse(msgspec.Struct, tag="session_in_use", frozen=True):
+class SessionInUse(_Event, tag="session_in_use", frozen=True):
     """The session is open in another process and cannot be opened here; it can be forked."""
 
     session_id: str
 
 
-class TitleChanged(msgspec.Struct, tag="title_changed", frozen=True):
+class TitleChanged(_Event, tag="title_changed", frozen=True):
     title: str
 
 
-class ModelChanged(msgspec.Struct, tag="model_changed", frozen=True):
+class ModelChanged(_Event, tag="model_changed", frozen=True):
     model: str
 
 
-class TurnStarted(msgspec.Struct, tag="turn_started", frozen=True, omit_defaults=True):
+class TurnStarted(_Event, tag="turn_started", frozen=True):
     """`is_continued`: the turn kept running remotely while no client was attached, and its prompt was already shown."""
 
     prompt: Prompt
     is_continued: bool = False
 
 
-class PromptSteered(msgspec.Struct, tag="prompt_steered", frozen=True):
+class PromptSteered(_Event, tag="prompt_steered", frozen=True):
     """The model received a message from the user during its turn."""
 
     prompt: Prompt
 
 
-class WaitingChanged(msgspec.Struct, tag="waiting_changed", frozen=True, omit_defaults=True):
+class WaitingChanged(_Event, tag="waiting_changed", frozen=True):
     """
     The pending prompts: `steering` are sent at the next tool boundary, `queued` after the turn.
 
@@ -71,13 +71,13 @@ class WaitingChanged(msgspec.Struct, tag="waiting_changed", frozen=True, omit_de
     is_held: bool = False
 
 
-class PromptsReturned(msgspec.Struct, tag="prompts_returned", frozen=True):
+class PromptsReturned(_Event, tag="prompts_returned", frozen=True):
     """Prompts that were not sent because the turn was stopped or the session did not open. The user may send them again."""
 
     prompts: tuple[Prompt, ...]
 
 
-class RetryScheduled(msgspec.Struct, tag="retry_scheduled", frozen=True):
+class RetryScheduled(_Event, tag="retry_scheduled", frozen=True):
     """The request failed for `reason`, a sentence, and is repeated after `delay_s`; `attempt` counts from 1 up to `attempts`."""
 
     attempt: int
@@ -86,35 +86,35 @@ class RetryScheduled(msgspec.Struct, tag="retry_scheduled", frozen=True):
     reason: str
 
 
-class RetryStarted(msgspec.Struct, tag="retry_started", frozen=True):
+class RetryStarted(_Event, tag="retry_started", frozen=True):
     """The wait that `RetryScheduled` announced is over."""
 
 
-class AnswerRestarted(msgspec.Struct, tag="answer_restarted", frozen=True):
+class AnswerRestarted(_Event, tag="answer_restarted", frozen=True):
     """The blocks from `block_id` on were cut off. The blocks that follow replace them."""
 
     block_id: int
 
 
-class ProviderStarting(msgspec.Struct, tag="provider_starting", frozen=True):
+class ProviderStarting(_Event, tag="provider_starting", frozen=True):
     """The provider's client is still loading; the request is sent when it is ready."""
 
 
-class ThinkingDelta(msgspec.Struct, tag="thinking_delta", frozen=True):
+class ThinkingDelta(_Event, tag="thinking_delta", frozen=True):
     block_id: int
     text: str
 
 
-class TextDelta(msgspec.Struct, tag="text_delta", frozen=True):
+class TextDelta(_Event, tag="text_delta", frozen=True):
     block_id: int
     text: str
 
 
-class BlockEnded(msgspec.Struct, tag="block_ended", frozen=True):
+class BlockEnded(_Event, tag="block_ended", frozen=True):
     block_id: int
 
 
-class UsageUpdated(msgspec.Struct, tag="usage_updated", frozen=True, omit_defaults=True):
+class UsageUpdated(_Event, tag="usage_updated", frozen=True):
     """
     `last_request` fills the model's context window; `turn` and `total` are the sums for the turn and the session.
 
@@ -130,11 +130,11 @@ class UsageUpdated(msgspec.Struct, tag="usage_updated", frozen=True, omit_defaul
     is_priced: bool = False
 
 
-class CompactionStarted(msgspec.Struct, tag="compaction_started", frozen=True):
+class CompactionStarted(_Event, tag="compaction_started", frozen=True):
     """The model starts to summarize the conversation."""
 
 
-class Compacted(msgspec.Struct, tag="compacted", frozen=True, omit_defaults=True):
+class Compacted(_Event, tag="compacted", frozen=True):
     """
     The conversation as sent to the model got shorter: old tool results were `cleared`, or a `summary` replaced everything.
 
@@ -147,17 +147,17 @@ class Compacted(msgspec.Struct, tag="compacted", frozen=True, omit_defaults=True
     summary: str = ""
 
 
-class CompactionUndone(msgspec.Struct, tag="compaction_undone", frozen=True):
+class CompactionUndone(_Event, tag="compaction_undone", frozen=True):
     """The last compaction was undone: the model sees the earlier conversation again."""
 
 
-class TrustNeeded(msgspec.Struct, tag="trust_needed", frozen=True):
+class TrustNeeded(_Event, tag="trust_needed", frozen=True):
     """Project files that are ignored because the user has not trusted their current content."""
 
     paths: tuple[str, ...]
 
 
-class SlashCommand(msgspec.Struct, frozen=True, omit_defaults=True):
+class SlashCommand(_Event, frozen=True):
     """A slash command: `name` without the slash, and one line of help. `source` says who defines it."""
 
     name: str
@@ -166,18 +166,18 @@ class SlashCommand(msgspec.Struct, frozen=True, omit_defaults=True):
     source: Literal["project", "user", "sanderling", "mcp", "agent"] = "user"
 
 
-class SlashCommandsChanged(msgspec.Struct, tag="slash_commands_changed", frozen=True):
+class SlashCommandsChanged(_Event, tag="slash_commands_changed", frozen=True):
     commands: tuple[SlashCommand, ...]
 
 
-class Notice(msgspec.Struct, tag="notice", frozen=True):
+class Notice(_Event, tag="notice", frozen=True):
     """A sentence for the user. The model does not see it."""
 
     level: Literal["info", "warning"]
     text: str
 
 
-class ErrorOccurred(msgspec.Struct, tag="error_occurred", frozen=True):
+class ErrorOccurred(_Event, tag="error_occurred", frozen=True):
     """The turn failed; its `TurnEnded` follows. `remedy` says what the user can do; it may be empty."""
 
     kind: ErrorKind
@@ -185,7 +185,7 @@ class ErrorOccurred(msgspec.Struct, tag="error_occurred", frozen=True):
     remedy: str
 
 
-class SandboxChanged(msgspec.Struct, tag="sandbox_changed", frozen=True, omit_defaults=True):
+class SandboxChanged(_Event, tag="sandbox_changed", frozen=True):
     """The state of the sandbox. `missing` lists in sentences what this level does not enforce; `problem` says why commands cannot run."""
 
     level: SandboxLevel
@@ -194,7 +194,7 @@ class SandboxChanged(msgspec.Struct, tag="sandbox_changed", frozen=True, omit_de
     problem: str = ""
 
 
-class AccessDenied(msgspec.Struct, tag="access_denied", frozen=True):
+class AccessDenied(_Event, tag="access_denied", frozen=True):
     """The sandbox blocked `operation` on a path, an address or a host name, because of `rule`."""
 
     operation: Literal["read", "write", "execute", "connect", "resolve"]
@@ -202,7 +202,7 @@ class AccessDenied(msgspec.Struct, tag="access_denied", frozen=True):
     rule: str
 
 
-class GuardActed(msgspec.Struct, tag="guard_acted", frozen=True, omit_defaults=True):
+class GuardActed(_Event, tag="guard_acted", frozen=True):
     """
     The guard undid something that would have run code outside the sandbox; `kept_at` is where it moved the file.
 
@@ -215,21 +215,21 @@ class GuardActed(msgspec.Struct, tag="guard_acted", frozen=True, omit_defaults=T
     kept_at: str = ""
 
 
-class CommandStarted(msgspec.Struct, tag="command_started", frozen=True):
+class CommandStarted(_Event, tag="command_started", frozen=True):
     """The user runs a command in the sandbox."""
 
     id: str
     command: str
 
 
-class CommandOutput(msgspec.Struct, tag="command_output", frozen=True):
+class CommandOutput(_Event, tag="command_output", frozen=True):
     """Output for the screen: without escape sequences, each line in its final state."""
 
     id: str
     text: str
 
 
-class CommandEnded(msgspec.Struct, tag="command_ended", frozen=True, omit_defaults=True):
+class CommandEnded(_Event, tag="command_ended", frozen=True):
     """`outcome` describes the end in words; `notes` are remarks for the user, such as where the full output is."""
 
     id: str
@@ -238,11 +238,11 @@ class CommandEnded(msgspec.Struct, tag="command_ended", frozen=True, omit_defaul
     notes: tuple[str, ...] = ()
 
 
-class CommandsRunning(msgspec.Struct, tag="commands_running", frozen=True):
+class CommandsRunning(_Event, tag="commands_running", frozen=True):
     count: int
 
 
-class ToolStarted(msgspec.Struct, tag="tool_started", frozen=True):
+class ToolStarted(_Event, tag="tool_started", frozen=True):
     """
     A tool call starts. `title` is the call in one line, without the tool's name: `src/app.py`, `pytest -q`.
 
@@ -255,14 +255,14 @@ class ToolStarted(msgspec.Struct, tag="tool_started", frozen=True):
     title: str
 
 
-class ToolOutput(msgspec.Struct, tag="tool_output", frozen=True):
+class ToolOutput(_Event, tag="tool_output", frozen=True):
     """Output for the screen while the tool runs."""
 
     id: str
     text: str
 
 
-class ChangedLines(msgspec.Struct, frozen=True):
+class ChangedLines(_Event, frozen=True):
     """How many lines were added to and removed from a file; `path` is in the form to show."""
 
     path: str
@@ -270,7 +270,7 @@ class ChangedLines(msgspec.Struct, frozen=True):
     removed: int
 
 
-class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=True):
+class ToolEnded(_Event, tag="tool_ended", frozen=True):
     """
     `summary` is appended to the call's line (`+3 −1`, `✓ 2.1 s`).
 
@@ -292,7 +292,36 @@ Limit = Literal["again", "calls", "budget", "tokens", "retry"]
 """The limits that a turn can reach: identical calls, number of calls, budget, output tokens, retries."""
 
 
-class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, omit_defaults=True):
+class FormChoice(_Event, frozen=True):
+    value: str
+    title: str = ""
+
+
+class FormField(_Event, frozen=True):
+    """
+    A field of a form. `value` is its initial text: `true` or `false` for "boolean", one line per selected item for "choices".
+
+    `help` explains the field and its valid values.
+    """
+
+    name: str
+    kind: Literal["string", "integer", "number", "boolean", "choice", "choices"]
+    label: str = ""
+    help: str = ""
+    value: str = ""
+    is_required: bool = False
+    choices: tuple[FormChoice, ...] = ()
+
+
+class AnswerOption(_Event, frozen=True):
+    """An answer that an external agent offers to its question. `choice` is its key; the first answer with that `choice` gets it."""
+
+    id: str
+    title: str
+    choice: Literal["once", "always", "deny"]
+
+
+class ApprovalRequested(_Event, tag="approval_requested", frozen=True):
     """
     A question for the user: may this be done? It waits without a time limit.
 
@@ -325,26 +354,26 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
     options: tuple[AnswerOption, ...] = ()
 
 
-class ApprovalSettled(msgspec.Struct, tag="approval_settled", frozen=True):
+class ApprovalSettled(_Event, tag="approval_settled", frozen=True):
     """A question was answered or withdrawn."""
 
     id: str
 
 
-class ModeChanged(msgspec.Struct, tag="mode_changed", frozen=True):
+class ModeChanged(_Event, tag="mode_changed", frozen=True):
     mode: Mode
 
 
-class TodoItem(msgspec.Struct, frozen=True):
+class TodoItem(_Event, frozen=True):
     content: str
     status: Literal["pending", "in_progress", "completed"]
 
 
-class TodoChanged(msgspec.Struct, tag="todo_changed", frozen=True):
+class TodoChanged(_Event, tag="todo_changed", frozen=True):
     items: tuple[TodoItem, ...]
 
 
-class ShownJob(msgspec.Struct, frozen=True):
+class ShownJob(_Event, frozen=True):
     """A background job of the model. `outcome` says how it ended; it is empty while the job runs."""
 
     id: str
@@ -352,11 +381,11 @@ class ShownJob(msgspec.Struct, frozen=True):
     outcome: str
 
 
-class JobsChanged(msgspec.Struct, tag="jobs_changed", frozen=True):
+class JobsChanged(_Event, tag="jobs_changed", frozen=True):
     jobs: tuple[ShownJob, ...]
 
 
-class JobOutput(msgspec.Struct, tag="job_output", frozen=True):
+class JobOutput(_Event, tag="job_output", frozen=True):
     """New output of a watched job, escape sequences included: text for a terminal."""
 
     id: str
@@ -367,7 +396,7 @@ ToolServerState = Literal["waiting", "starting", "ready", "restarting", "failed"
 """`waiting`: starts soon, when nothing more urgent is left to do. `stopped`: by the user or the settings."""
 
 
-class ToolServer(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolServer(_Event, frozen=True):
     """
     A tool server and what it offers. `place` is its command, or its URL without parts that may be secret.
 
@@ -386,22 +415,103 @@ class ToolServer(msgspec.Struct, frozen=True, omit_defaults=True):
     is_projects: bool = False
 
 
-class ToolServersChanged(msgspec.Struct, tag="tool_servers_changed", frozen=True):
+class ToolServersChanged(_Event, tag="tool_servers_changed", frozen=True):
     servers: tuple[ToolServer, ...]
 
 
-class LinkOffered(msgspec.Struct, tag="link_offered", frozen=True):
+class LinkOffered(_Event, tag="link_offered", frozen=True):
     """A page at `url` that the user asked to open in a browser; `text` describes it in a sentence."""
 
     url: str
     text: str
 
 
-class TurnEnded(msgspec.Struct, tag="turn_ended", frozen=True):
+class ConnectionChanged(_Event, tag="connection_changed", frozen=True):
+    """
+    The connection to `name` has a new state.
+
+    waiting: it ended because of `why`, and `attempt` number `attempt` starts in `delay_s`. refused: no further attempts until the user
+    acts. closed: no longer needed.
+    """
+
+    state: Literal["connecting", "connected", "waiting", "refused", "closed"]
+    name: str
+    why: str = ""
+    delay_s: float = 0
+    attempt: int = 0
+
+
+class GuestChoice(_Event, frozen=True):
+    """A value that an option can have."""
+
+    value: str
+    title: str
+    description: str = ""
+
+
+class GuestOption(_Event, frozen=True):
+    """
+    An option of an external agent, such as its mode, model or thinking effort; `value` is the current one.
+
+    An option without `choices` is on or off: `true` or `false`.
+    """
+
+    id: str
+    title: str
+    value: str
+    choices: tuple[GuestChoice, ...] = ()
+    category: str = ""
+    description: str = ""
+
+
+class GuestOptionsChanged(_Event, tag="guest_options_changed", frozen=True):
+    """All current options of the session's external agent."""
+
+    options: tuple[GuestOption, ...]
+
+
+class TurnEnded(_Event, tag="turn_ended", frozen=True):
     stop_reason: StopReason
 
 
-class ChangesUnreviewed(msgspec.Struct, tag="changes_unreviewed", frozen=True, omit_defaults=True):
+class RestoredFile(_Event, frozen=True):
+    """
+    A file that was restored, `merged` with the user's changes, or `left` as it is, and `why`.
+
+    `path` is relative to the project for files inside it.
+    """
+
+    path: str
+    how: Literal["restored", "merged", "left"] = "restored"
+    why: str = ""
+    added: int = 0
+    removed: int = 0
+
+
+Restoration = Literal["undo", "redo", "rewind", "finish"]
+""""finish" completes the undo of a process that was killed."""
+
+
+class FilesRestored(_Event, tag="files_restored", frozen=True):
+    """
+    The agent's changes in these turns were undone or redone; `turns` are the ids of their prompts.
+
+    `rest_of` is the number of a turn for which another try may restore the files that were left, or 0.
+    """
+
+    kind: Restoration
+    turns: tuple[str, ...]
+    files: tuple[RestoredFile, ...] = ()
+    rest_of: int = 0
+
+
+class ConversationRewound(_Event, tag="conversation_rewound", frozen=True):
+    """The model now sees only what came before the prompt that begins with `text`. The transcript keeps everything."""
+
+    text: str
+
+
+class ChangesUnreviewed(_Event, tag="changes_unreviewed", frozen=True):
     """
     The files with unreviewed changes, after the session was resumed or changes were undone or redone.
 
@@ -433,7 +543,7 @@ HistoryEvent = (
 )
 
 
-class HistoryShown(msgspec.Struct, tag="history_shown", frozen=True):
+class HistoryShown(_Event, tag="history_shown", frozen=True, omit_defaults=False):
     """
     Earlier events of the session, to be inserted above everything shown so far.
 

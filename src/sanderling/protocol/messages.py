@@ -7,6 +7,7 @@ https://docs.anthropic.com/en/api/messages
 `extra` of a block holds the provider's fields that we do not know. They are sent back unread, and only to the model that wrote them.
 """
 
+from operator import add
 from typing import Any, Literal
 
 import msgspec
@@ -76,20 +77,10 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def context_tokens(self) -> int:
         """The tokens of the context window that the request and its answer fill."""
-        return (
-            self.input_tokens
-            + self.output_tokens
-            + self.cache_creation_input_tokens
-            + self.cache_read_input_tokens
-        )
+        return sum(msgspec.structs.astuple(self))
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_creation_input_tokens + other.cache_creation_input_tokens,
-            self.cache_read_input_tokens + other.cache_read_input_tokens,
-        )
+        return Usage(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 _ENDINGS = {

@@ -4,13 +4,25 @@ from typing import Literal
 
 import msgspec
 
-from sanderling.protocol.events import ToolServer
-from sanderling.protocol.guests import ListAgents
-from sanderling.protocol.restoring import RestoredFile
-from sanderling.protocol.rewriting import Rewrite
+from sanderling.protocol.events import RestoredFile, ToolServer
+from sanderling.protocol.messages import Selection, StopReason, Usage
 
 
-class ListSessions(msgspec.Struct, tag="list_sessions", frozen=True, forbid_unknown_fields=True):
+class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of requests: a misspelt field is an error."""
+
+
+class _OfSession(_Request, frozen=True):
+    """The base of requests about one session."""
+
+    session_id: str
+
+
+class _Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The base of answers and their parts."""
+
+
+class ListSessions(_Request, tag="list_sessions", frozen=True):
     """
     List sessions, newest first, of `project` or, if that is empty, of all projects. The answer's `sessions` is a list of `SessionInfo`.
 
@@ -22,7 +34,7 @@ class ListSessions(msgspec.Struct, tag="list_sessions", frozen=True, forbid_unkn
     has_printed: bool = False
 
 
-class SessionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionInfo(_Answer, frozen=True):
     """`changed_at` is in seconds since 1970; `size_bytes` is the size of the log; `excerpt` is from around the text that was found."""
 
     id: str
@@ -34,46 +46,41 @@ class SessionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     excerpt: str = ""
 
 
-class RenameSession(msgspec.Struct, tag="rename_session", frozen=True, forbid_unknown_fields=True):
-    session_id: str
+class RenameSession(_OfSession, tag="rename_session", frozen=True):
     title: str
 
 
-class DeleteSession(msgspec.Struct, tag="delete_session", frozen=True, forbid_unknown_fields=True):
+class DeleteSession(_OfSession, tag="delete_session", frozen=True):
     """Delete a session's log and outputs. An open session is not deleted."""
 
-    session_id: str
 
-
-class MeasureSession(
-    msgspec.Struct, tag="measure_session", frozen=True, forbid_unknown_fields=True
-):
+class MeasureSession(_OfSession, tag="measure_session", frozen=True):
     """Return, as `size_bytes`, how much text `@session:ID` adds to a prompt."""
 
-    session_id: str
 
-
-class ForkSession(msgspec.Struct, tag="fork_session", frozen=True, forbid_unknown_fields=True):
+class ForkSession(_OfSession, tag="fork_session", frozen=True):
     """
     Copy a session into the new session `new_id`, up to the turn of `prompt_id` (all of it without one).
 
     That turn is included unless `is_before`; then the answer's `prompt` is the text of its prompt.
     """
 
-    session_id: str
     new_id: str
     prompt_id: str = ""
     is_before: bool = False
 
 
-class ExportSession(msgspec.Struct, tag="export_session", frozen=True, forbid_unknown_fields=True):
+class ExportSession(_OfSession, tag="export_session", frozen=True):
     """Write the conversation as Markdown into a new file at `path`. The answer's `path` is the file that was written."""
 
-    session_id: str
     path: str
 
 
-class Login(msgspec.Struct, tag="login", frozen=True, forbid_unknown_fields=True):
+class ListAgents(_Request, tag="list_agents", frozen=True):
+    """List the agents that can answer in a session instead of Sanderling. The answer's `agents` are their names."""
+
+
+class Login(_Request, tag="login", frozen=True):
     """
     Store an API key in the system's keychain. Without a `key`, return whether that is possible: as `backend`, or else as `error`.
 
@@ -84,16 +91,72 @@ class Login(msgspec.Struct, tag="login", frozen=True, forbid_unknown_fields=True
     provider: str = ""
 
 
-class Logout(msgspec.Struct, tag="logout", frozen=True, forbid_unknown_fields=True):
+class Logout(_Request, tag="logout", frozen=True):
     """Delete the API key from the keychain."""
 
     provider: str = ""
 
 
-# --- about a session that is open --------------------------------------------------------------------------------------
+class Draft(_Request, frozen=True):
+    """An earlier instruction, and the text that the model wrote for it."""
+
+    instruction: str
+    text: str
 
 
-class ListModels(msgspec.Struct, tag="list_models", frozen=True, forbid_unknown_fields=True):
+class Rewrite(_Request, tag="rewrite", frozen=True):
+    """
+    Have the model rewrite `text`. Streams `RewritePiece`s and ends with `Rewritten`.
+
+    `path` is the file's absolute path, or empty; `shown_as` is the name that the model sees. Lines count from 1. `before` and `after`
+    surround `text`; `lines` are the full lines if `text` is a block of columns; `outline` names what else the file contains. `drafts` are
+    earlier attempts that the user did not accept. `selections` are attached. An `instruction` `/name …` is expanded from that command's
+    file. Without a `model` the settings choose. The usage counts in the session `session_id`, if that is open.
+    """
+
+    project: str
+    path: str
+    shown_as: str
+    filetype: str
+    first_line: int
+    text: str
+    instruction: str
+    kind: Literal["lines", "characters", "block"] = "lines"
+    before: str = ""
+    after: str = ""
+    lines: str = ""
+    outline: str = ""
+    drafts: tuple[Draft, ...] = ()
+    selections: tuple[Selection, ...] = ()
+    model: str = ""
+    session_id: str = ""
+
+
+class RewritePiece(_Answer, frozen=True):
+    """The text so far: its first `kept` bytes, then `text`. `notice` says in a sentence what the request is waiting for."""
+
+    kept: int = 0
+    text: str = ""
+    notice: str = ""
+
+
+class Rewritten(_Answer, frozen=True):
+    """
+    The complete replacement, and the cost of this request; `total_usd` is the cost of all since the process began.
+
+    Unless `stop_reason` is "end_turn", the text is incomplete.
+    """
+
+    text: str
+    model: str
+    stop_reason: StopReason
+    usage: Usage
+    usd: float
+    is_priced: bool
+    total_usd: float
+
+
+class ListModels(_OfSession, tag="list_models", frozen=True):
     """
     List the models that can be chosen. The answer is `Models`.
 
@@ -101,11 +164,10 @@ class ListModels(msgspec.Struct, tag="list_models", frozen=True, forbid_unknown_
     all usable providers.
     """
 
-    session_id: str
     scope: Literal["known", "own", "all"] = "own"
 
 
-class Models(msgspec.Struct, frozen=True, omit_defaults=True):
+class Models(_Answer, frozen=True):
     """Model names, as they are chosen, and notes about them; `problems` are sentences about providers that did not answer."""
 
     models: tuple[str, ...]
@@ -113,37 +175,30 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True):
     problems: tuple[str, ...] = ()
 
 
-class TestProvider(msgspec.Struct, tag="test_provider", frozen=True, forbid_unknown_fields=True):
+class TestProvider(_OfSession, tag="test_provider", frozen=True):
     """Test what a provider can do, `PROVIDER` or `PROVIDER:MODEL`, by default the session's. The answer is a `Report`. Costs tokens."""
 
-    session_id: str
     provider: str = ""
 
 
-class ShowUsage(msgspec.Struct, tag="show_usage", frozen=True, forbid_unknown_fields=True):
+class ShowUsage(_OfSession, tag="show_usage", frozen=True):
     """Return a `Report` of tokens and cost."""
 
-    session_id: str
 
-
-class ShowSettings(msgspec.Struct, tag="show_settings", frozen=True, forbid_unknown_fields=True):
+class ShowSettings(_OfSession, tag="show_settings", frozen=True):
     """Return a `Report` of the settings in effect."""
 
-    session_id: str
 
-
-class Report(msgspec.Struct, frozen=True):
+class Report(_Answer, frozen=True):
     title: str
     text: str  # Markdown
 
 
-class ShowTrust(msgspec.Struct, tag="show_trust", frozen=True, forbid_unknown_fields=True):
+class ShowTrust(_OfSession, tag="show_trust", frozen=True):
     """Return the project files that could be trusted, as a `TrustPage`."""
 
-    session_id: str
 
-
-class TrustFile(msgspec.Struct, frozen=True, omit_defaults=True):
+class TrustFile(_Answer, frozen=True):
     """
     A project file that contains instructions for the model or settings for Sanderling. `path` is relative to the project.
 
@@ -157,7 +212,7 @@ class TrustFile(msgspec.Struct, frozen=True, omit_defaults=True):
     allowed: tuple[str, ...] = ()
 
 
-class TrustPage(msgspec.Struct, frozen=True, omit_defaults=True):
+class TrustPage(_Answer, frozen=True):
     """All files that could be trusted, with their contents; `refusal` says why no file of this project can be trusted."""
 
     project: str
@@ -165,61 +220,49 @@ class TrustPage(msgspec.Struct, frozen=True, omit_defaults=True):
     refusal: str = ""
 
 
-class ListToolServers(
-    msgspec.Struct, tag="list_tool_servers", frozen=True, forbid_unknown_fields=True
-):
+class ListToolServers(_OfSession, tag="list_tool_servers", frozen=True):
     """List the session's tool servers. The answer is `ToolServers`."""
 
-    session_id: str
 
-
-class ToolServers(msgspec.Struct, frozen=True):
+class ToolServers(_Answer, frozen=True):
     servers: tuple[ToolServer, ...]
 
 
-class ShowToolServer(
-    msgspec.Struct, tag="show_tool_server", frozen=True, forbid_unknown_fields=True
-):
+class ShowToolServer(_OfSession, tag="show_tool_server", frozen=True):
     """Return a `Report` of a tool server's offers and of its output outside the protocol."""
 
-    session_id: str
     name: str
 
 
-class CheckMentions(msgspec.Struct, tag="check_mentions", frozen=True, forbid_unknown_fields=True):
+class CheckMentions(_OfSession, tag="check_mentions", frozen=True):
     """Return, as `KeptFiles`, the files among `paths` that a rule hides from the model."""
 
-    session_id: str
     paths: tuple[str, ...]
 
 
-class KeptFiles(msgspec.Struct, frozen=True):
+class KeptFiles(_Answer, frozen=True):
     paths: tuple[str, ...]
 
 
-class InspectToolUse(
-    msgspec.Struct, tag="inspect_tool_use", frozen=True, forbid_unknown_fields=True
-):
+class InspectToolUse(_OfSession, tag="inspect_tool_use", frozen=True):
     """Return a tool call in full, as a `WholeToolUse`."""
 
-    session_id: str
     id: str
 
 
-class WholeToolUse(msgspec.Struct, frozen=True):
+class WholeToolUse(_Answer, frozen=True):
     tool: str
     input: str  # JSON
     result: str
 
 
-class ListChanges(msgspec.Struct, tag="list_changes", frozen=True, forbid_unknown_fields=True):
+class ListChanges(_OfSession, tag="list_changes", frozen=True):
     """List the turns of a session, or only `turn`, with the agent's changes in each. The answer is `Changes`."""
 
-    session_id: str
     turn: str = ""
 
 
-class ChangedFile(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChangedFile(_Answer, frozen=True):
     """`why` says what prevents undoing the change: its content is not stored, or it may not be the agent's."""
 
     path: str
@@ -229,7 +272,7 @@ class ChangedFile(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
 
 
-class TurnShown(msgspec.Struct, frozen=True, omit_defaults=True):
+class TurnShown(_Answer, frozen=True):
     """
     A turn: the id and the first words of its prompt, and its `number` in the session, from 1.
 
@@ -244,28 +287,25 @@ class TurnShown(msgspec.Struct, frozen=True, omit_defaults=True):
     is_interrupted: bool = False
 
 
-class Changes(msgspec.Struct, frozen=True, omit_defaults=True):
+class Changes(_Answer, frozen=True):
     """The turns of a session; `problems` are sentences about damage to the record of changes."""
 
     turns: tuple[TurnShown, ...]
     problems: tuple[str, ...] = ()
 
 
-class ShowDifference(
-    msgspec.Struct, tag="show_difference", frozen=True, forbid_unknown_fields=True
-):
+class ShowDifference(_OfSession, tag="show_difference", frozen=True):
     """
     Return, as `FilesBefore`, what the agent changed in the last turn or in the session, including by commands, or only in `path`.
 
     "unreviewed" means the changes by file tools that the user has not reviewed.
     """
 
-    session_id: str
     what: Literal["turn", "session", "unreviewed"] = "turn"
     path: str = ""
 
 
-class FileBefore(msgspec.Struct, frozen=True, omit_defaults=True):
+class FileBefore(_Answer, frozen=True):
     """
     The `text` of a file without the agent's changes, but with the user's.
 
@@ -279,21 +319,20 @@ class FileBefore(msgspec.Struct, frozen=True, omit_defaults=True):
     baseline: str = ""
 
 
-class FilesBefore(msgspec.Struct, frozen=True, omit_defaults=True):
+class FilesBefore(_Answer, frozen=True):
     """The files that the agent changed; for the files in `left`, the content without its changes is unknown."""
 
     files: tuple[FileBefore, ...]
     left: tuple[RestoredFile, ...] = ()
 
 
-class PreviewRewind(msgspec.Struct, tag="preview_rewind", frozen=True, forbid_unknown_fields=True):
+class PreviewRewind(_OfSession, tag="preview_rewind", frozen=True):
     """Return what rewinding to before a prompt would do to the current files, as a `RewindPreview`."""
 
-    session_id: str
     prompt_id: str
 
 
-class RewindPreview(msgspec.Struct, frozen=True, omit_defaults=True):
+class RewindPreview(_Answer, frozen=True):
     """`turns` is the number of turns to be taken back; `refusal` says why the conversation cannot be rewound, if so."""
 
     prompt: str

@@ -97,9 +97,7 @@ class Provider(Protocol):
         """
         ...
 
-    async def aclose(self) -> None:
-        """Close connections."""
-        ...
+    async def aclose(self) -> None: ...
 
     async def learn_limits(self) -> None:
         """Set `limits` from the API; to zeros if it does not report them."""

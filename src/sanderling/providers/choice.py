@@ -181,9 +181,6 @@ def load_ahead(settings: Settings) -> None:
             begin_reading()
 
 
-# --- selection ---------------------------------------------------------------------------------------------------------
-
-
 def _first_choice(settings: Settings, fallback: str) -> tuple[str, str]:
     """Return the provider and model that the settings choose. The default model counts as not chosen."""
     if settings.model != DEFAULT_MODEL:

@@ -1,9 +1,9 @@
-"""Encoding of requests: each message of a history is encoded once."""
+"""Encoding of requests: each message of a history is encoded once. Tools, in the formats of APIs."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -13,6 +13,8 @@ from sanderling.providers import ModelRequest, ToolSpec
 from sanderling.providers.endpoint import Quirks
 
 MAX_KEY_CHARS = 64
+
+_NOT_STRICT = frozenset(("oneOf", "allOf", "not", "patternProperties", "default"))
 
 EncodeMessage = Callable[[Message, Message | None], Iterable[msgspec.Raw]]
 
@@ -30,7 +32,6 @@ class EncodedHistory:
         self._encoded: list[tuple[msgspec.Raw, ...]] = []
 
     def of(self, history: Sequence[Message]) -> list[tuple[msgspec.Raw, ...]]:
-        """Return the encoded messages of each message of `history`."""
         known = _common_length(self._messages, history)
         del self._messages[known:], self._encoded[known:]
         for message in history[known:]:
@@ -75,6 +76,12 @@ def replays_thoughts(quirks: Quirks, message: Message, previous: Message | None)
     return {"never": False, "with_tools": has_tools, "always": True}[quirks.replay_reasoning]
 
 
+def with_mark(message: msgspec.Raw, name: str, value: dict[str, str]) -> msgspec.Raw:
+    """Add the field `name` to the last block of `message`, which ends with its content, and that with a block."""
+    block = bytes(message).removesuffix(b"}]}")
+    return msgspec.Raw(block + b',"%b":%b}]}' % (name.encode(), msgspec.json.encode(value)))
+
+
 def previous_end(history: Sequence[Message]) -> int | None:
     """Return the index of the previous request's last message, which precedes the model's last one."""
     for index in range(len(history) - 2, -1, -1):
@@ -99,3 +106,51 @@ def cache_key(request: ModelRequest, quirks: Quirks) -> str:
             return blake2b(request.system.encode(errors="replace"), digest_size=16).hexdigest()
         case _:
             return ""
+
+
+def function_tool(spec: ToolSpec, *, is_strict: bool = False) -> dict[str, Any]:
+    """Return a tool in the format of Chat Completions and Ollama; `is_strict` takes effect if its schema allows it."""
+    function: dict[str, Any] = {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": spec.input_schema,
+    }
+    if is_strict and fits_strict(spec.input_schema):
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def fits_strict(schema: Mapping[str, Any]) -> bool:
+    """
+    Return True if `schema` can be enforced: each object is closed, and all its properties are required.
+
+    Source: https://developers.openai.com/api/docs/guides/structured-outputs
+    """
+    left: list[object] = [schema]
+    while left:
+        part = left.pop()
+        if isinstance(part, Mapping):
+            known = cast("Mapping[str, Any]", part)
+            if not _is_strict(known):
+                return False
+            left += _parts(known)
+    return True
+
+
+def _is_strict(schema: Mapping[str, Any]) -> bool:
+    properties = schema.get("properties", {})
+    is_object = bool(properties) or schema.get("type") == "object"
+    is_closed = schema.get("additionalProperties") is False
+    is_alone = "$ref" not in schema or len(schema) == 1
+    return (
+        not _NOT_STRICT & set(schema)
+        and is_alone
+        and (not is_object or (is_closed and set(schema.get("required", ())) == set(properties)))
+    )
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[object]:
+    for name in ("properties", "$defs"):
+        yield from schema.get(name, {}).values()
+    yield from schema.get("anyOf", ())
+    yield schema.get("items")

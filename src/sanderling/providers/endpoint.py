@@ -102,7 +102,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return Account(self.name, self.variables, marker)
 
     def quirks_of(self, model: str) -> Quirks:
-        """Return the quirks for `model`, by the first matching pattern, else the endpoint's."""
         return next(
             (quirks for pattern, quirks in self.by_model if fnmatchcase(model, pattern)),
             self.quirks,

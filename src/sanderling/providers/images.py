@@ -54,8 +54,6 @@ class Images:
         self._refused: set[str] = set()
         self._replaced: dict[int, tuple[Message, tuple[str, ...], Message]] = {}
 
-    # --- known limits --------------------------------------------------------------------------------------------------
-
     def fitting(self, request: ModelRequest, quirks: Quirks) -> ModelRequest:
         """Return the request with the images that the endpoint accepts; the same object if it accepts all."""
         sources = [source for message in request.history for source in sources_in(message)]
@@ -126,8 +124,6 @@ class Images:
             known = message, words, replace(message, content=content)
         self._replaced[id(message)] = known
         return known[2]
-
-    # --- learned limits ------------------------------------------------------------------------------------------------
 
     def learn(
         self, request: ModelRequest, body: bytes, error: ProviderError, refusals: int

@@ -11,26 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from sanderling.text import name_set
+
 MIN_SECRET_CHARS = 8
 STAND_IN = "REDACTED-"
-COMMON_USERS = frozenset(
-    (
-        *(
-            "root",
-            "user",
-            "admin",
-            "nobody",
-            "test",
-            "dev",
-            "demo",
-            "app",
-            "agent",
-            "node",
-            "python",
-            "git",
-        ),
-        *("build", "ci", "runner", "jenkins", "vscode", "docker", "debian", "ubuntu", "fedora"),
-    )
+COMMON_USERS = name_set(
+    "root user admin nobody test dev demo app agent node python git build ci runner jenkins vscode docker debian ubuntu fedora"
 )
 """User names that do not identify a person and are words of many commands."""
 
@@ -121,7 +107,6 @@ def hide_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Judge by the look of `value`, and by its name."""
     return (
         bool(_SECRET_VARIABLE.search(name))
         or hide_secrets(f"{name}: {value}", {}) != f"{name}: {value}"

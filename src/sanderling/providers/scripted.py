@@ -233,13 +233,11 @@ def _pieces(text: str, chunk_chars: int) -> list[str]:
 
 
 def _last_tool_use(history: Sequence[Message]) -> str:
-    """Return the id of the last tool use whose result is in the last message."""
     results = [block for block in history[-1].content if isinstance(block, ToolResult)]
     return results[-1].tool_use_id if results else ""
 
 
 def _last_words(history: Sequence[Message]) -> str:
-    """Return the user's last words: the last text block of the last message."""
     blocks = history[-1].content
     return next(
         (block.text for block in reversed(blocks) if isinstance(block, TextBlock)), ""

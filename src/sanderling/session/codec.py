@@ -112,8 +112,6 @@ class Codec:
             self._new.append(LoggedPrompt(number, prompt))
         return self._numbers[prompt]
 
-    # --- messages ------------------------------------------------------------------------------------------------------
-
     def _shortened(self, logged: LoggedMessage) -> _Message:
         prompts = (*((logged.prompt,) if logged.prompt else ()), *logged.steered)
         numbers = [self._number(prompt) for prompt in prompts]
@@ -168,8 +166,6 @@ class Codec:
             return ImageBlock(ImageSource(quoted.media_type, quoted.text))
         words = quoted.text if quoted else _words(prompt)
         return TextBlock(f"{block.before}{words}{block.after}")
-
-    # --- pending prompts -----------------------------------------------------------------------------------------------
 
     def _numbered(self, waiting: object) -> dict[str, list[int]]:
         prompts = msgspec.convert(waiting, dict[str, list[Prompt]])

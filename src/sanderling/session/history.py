@@ -18,7 +18,9 @@ from sanderling.protocol.messages import (
     ContentBlock,
     ImageBlock,
     Message,
+    Prompt,
     RedactedThinkingBlock,
+    StopReason,
     TextBlock,
     ThinkingBlock,
     ToolResult,
@@ -48,7 +50,6 @@ class UnansweredCalls(msgspec.Struct):
     ended: dict[str, ToolResult] = msgspec.field(default_factory=dict)
 
     def forget(self, tool_use_id: str) -> None:
-        """Forget a call whose result is now in the history."""
         self.started.discard(tool_use_id)
         self.ended.pop(tool_use_id, None)
 
@@ -99,7 +100,6 @@ class History:
                     pass
 
     def compact(self, messages: list[Message], tokens: int) -> None:
-        """Replace the history by `messages`, of about `tokens` tokens."""
         self._compactions.append(_Compaction(self.messages, self.last_usage, len(messages)))
         del self._compactions[:-MAX_UNDOS]
         self.messages, self.last_usage = messages, Usage(tokens)
@@ -155,7 +155,6 @@ class History:
 
 
 def _said(message: Message) -> tuple[ContentBlock, ...]:
-    """Return the message without the results at its head, which a compaction may have cleared."""
     if message.role == "assistant":
         return ()
     return tuple(block for block in message.content if not isinstance(block, ToolResult))
@@ -175,7 +174,7 @@ def continued(history: Sequence[Message], message: Message, ran: UnansweredCalls
     blocks = (*results, *others)
     if not blocks:
         return []
-    return [message if blocks == message.content else Message("user", blocks)]
+    return [_with_blocks(message, blocks)]
 
 
 def plain(words: str, limit: int = MAX_NAME_CHARS) -> str:
@@ -212,10 +211,12 @@ def fit_id(tool_use_id: str) -> str:
 
 
 def fit(message: Message) -> Message:
-    """Return `message` with valid names and ids."""
-    blocks = tuple(map(_fit, message.content))
-    is_fit = all(one is other for one, other in zip(blocks, message.content, strict=True))
-    return message if is_fit else Message(message.role, blocks)
+    return _with_blocks(message, tuple(map(_fit, message.content)))
+
+
+def _with_blocks(message: Message, blocks: tuple[ContentBlock, ...]) -> Message:
+    """Return `message` itself if these are its blocks, because encoded messages are recognized by identity."""
+    return message if blocks == message.content else Message(message.role, blocks)
 
 
 def _fit(block: ContentBlock) -> ContentBlock:
@@ -233,10 +234,8 @@ def for_another_model(history: Iterable[Message]) -> list[Message]:
     kept: list[Message] = []
     for message in history:
         blocks = tuple(_without_extra(block) for block in message.content if not _is_thought(block))
-        if blocks == message.content:
-            kept.append(message)
-        elif blocks:
-            kept.append(Message(message.role, blocks))
+        if blocks or not message.content:
+            kept.append(_with_blocks(message, blocks))
     return kept
 
 
@@ -246,24 +245,17 @@ def _without_extra(block: ContentBlock) -> ContentBlock:
 
 
 def with_results(history: Iterable[Message], texts: dict[str, str]) -> list[Message]:
-    """Return `history` with the results of some tool calls replaced."""
     return [_with_results(message, texts) for message in history]
 
 
 def _with_results(message: Message, texts: dict[str, str]) -> Message:
-    if not any(
-        isinstance(block, ToolResult) and block.tool_use_id in texts for block in message.content
-    ):
-        return message
-    return Message(
-        message.role,
-        tuple(
-            msgspec.structs.replace(block, content=texts[block.tool_use_id])
-            if isinstance(block, ToolResult) and block.tool_use_id in texts
-            else block
-            for block in message.content
-        ),
+    blocks = (
+        msgspec.structs.replace(block, content=texts[block.tool_use_id])
+        if isinstance(block, ToolResult) and block.tool_use_id in texts
+        else block
+        for block in message.content
     )
+    return _with_blocks(message, tuple(blocks))
 
 
 def _tool_uses(message: Message) -> list[ToolUse]:
@@ -273,7 +265,6 @@ def _tool_uses(message: Message) -> list[ToolUse]:
 def _results(
     uses: Sequence[ToolUse], given: Sequence[ContentBlock], ran: UnansweredCalls
 ) -> tuple[ToolResult, ...]:
-    """Return a result for each call, in the order of the calls."""
     by_use = {block.tool_use_id: block for block in given if isinstance(block, ToolResult)}
     return tuple(_filled(by_use.get(use.id) or ran.result(use.id)) for use in uses)
 
@@ -339,3 +330,53 @@ def input_line(use: ToolUse) -> str:
     text = next((value for value in values if isinstance(value, str)), "")
     line = " ".join(text.split())
     return shortened(line, MAX_INPUT_CHARS)
+
+
+class PromptHistory:
+    """
+    The prompts of a session's turns, each with the message that it became. Rewound prompts are not included.
+
+    `turn_ids` has the ids of all turns, including rewound ones; `ends` why they ended.
+    """
+
+    def __init__(self, history: History) -> None:
+        self.turn_ids: list[str] = []
+        self.ends: dict[str, StopReason] = {}
+        self.messages: list[tuple[Message, Prompt]] = []
+        self._history = history
+
+    @property
+    def prompts(self) -> list[Prompt]:
+        return [prompt for _, prompt in self.messages]
+
+    def find(self, prompt_id: str) -> Prompt | None:
+        at = self._index_of(prompt_id)
+        return None if at is None else self.messages[at][1]
+
+    def add(self, prompt: Prompt) -> None:
+        """Add a prompt; the newest message of the history was made from it."""
+        self.turn_ids.append(prompt.id)
+        self.messages += [(message, prompt) for message in self._history.messages[-1:]]
+
+    def end(self, stop_reason: StopReason) -> None:
+        for turn_id in self.turn_ids[-1:]:
+            self.ends.setdefault(turn_id, stop_reason)
+
+    def history_before(self, prompt_id: str) -> list[Message] | None:
+        """Return the history after a rewind to this prompt; None if it is no longer known."""
+        at = self._index_of(prompt_id)
+        return None if at is None else self._history.before(self.messages[at][0])
+
+    def rewind(self, prompt_id: str, tokens: int) -> Prompt | None:
+        """Rewind the history to before this prompt, leaving about `tokens` tokens; return the prompt, if it is known."""
+        at = self._index_of(prompt_id)
+        if at is None:
+            return None
+        message, prompt = self.messages[at]
+        self._history.rewind(message, tokens)
+        del self.messages[at:]
+        return prompt
+
+    def _index_of(self, prompt_id: str) -> int | None:
+        ids = [prompt.id for prompt in self.prompts]
+        return len(ids) - 1 - ids[::-1].index(prompt_id) if prompt_id in ids else None

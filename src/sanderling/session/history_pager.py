@@ -1,7 +1,7 @@
 """A session's log as history events, page by page from its end, because drawing a long log at once takes too long."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from sanderling.protocol.events import (
     CommandStarted,
     Compacted,
     CompactionUndone,
+    ConversationRewound,
     ErrorOccurred,
     HistoryEvent,
     HistoryShown,
@@ -28,11 +29,8 @@ from sanderling.protocol.messages import (
     ContentBlock,
     TextBlock,
     ThinkingBlock,
-    ToolResult,
     ToolUse,
 )
-from sanderling.protocol.restoring import ConversationRewound
-from sanderling.session.kept_agent import kept_agent
 from sanderling.session.records import (
     LoggedClearing,
     LoggedCommand,
@@ -41,13 +39,13 @@ from sanderling.session.records import (
     LoggedRewind,
     LoggedSummary,
     LoggedToolEnd,
-    LoggedToolStart,
     LoggedTurnEnd,
     LoggedUndo,
     Record,
+    ToolRecords,
     without_left_ends,
 )
-from sanderling.session.session import Session
+from sanderling.session.session import Session, kept_agent
 
 PAGE_BYTES, PAGE_PARTS = 64 * 1024, 60
 MAX_DETAIL_CHARS = 32_768  # at least as much as the model gets of a command
@@ -94,7 +92,7 @@ class HistoryPager:
 
     def _events(self, records: Iterable[Record]) -> Iterator[HistoryEvent]:
         records = tuple(records)
-        uses = _Uses(records)
+        tools = ToolRecords(records)
         for record in records:
             match record:
                 case LoggedMessage(message=message, prompt=prompt, steered=steered):
@@ -103,7 +101,7 @@ class HistoryPager:
                     yield from map(PromptSteered, steered)
                     if message.role == "assistant":
                         for block in message.content:
-                            yield from self._block(block, uses)
+                            yield from self._block(block, tools)
                 case LoggedCommand(record=command):
                     yield from self._command(command)
                 case LoggedTurnEnd(stop_reason=stop_reason, error=error):
@@ -113,7 +111,7 @@ class HistoryPager:
                 case _:
                     yield from _memory_changes(record)
 
-    def _block(self, block: ContentBlock, uses: "_Uses") -> Iterator[HistoryEvent]:
+    def _block(self, block: ContentBlock, tools: ToolRecords) -> Iterator[HistoryEvent]:
         match block:
             case TextBlock(text):
                 block_id = self._new_id()
@@ -124,7 +122,7 @@ class HistoryPager:
                 yield ThinkingDelta(block_id, text)
                 yield BlockEnded(block_id)
             case ToolUse():
-                yield from uses.shown(block)
+                yield from _shown_use(block, tools)
             case _:
                 pass
 
@@ -144,38 +142,19 @@ def _begins_turn(record: Record) -> bool:
     return isinstance(record, LoggedMessage) and record.prompt is not None
 
 
-class _Uses:
-    """The tool calls on a page."""
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._begun: set[str] = set()
-        self._ended: dict[str, LoggedToolEnd] = {}
-        self._results: dict[str, ToolResult] = {}
-        for record in records:
-            match record:
-                case LoggedToolStart(tool_use_id=use_id):
-                    self._begun.add(use_id)
-                case LoggedToolEnd(tool_use_id=use_id):
-                    self._ended[use_id] = record
-                case LoggedMessage(message=message):
-                    results = [each for each in message.content if isinstance(each, ToolResult)]
-                    self._results |= {each.tool_use_id: each for each in results}
-                case _:
-                    pass
-
-    def shown(self, use: ToolUse) -> Iterator[HistoryEvent]:
-        """Yield the start and end of `use`. Its detail is what its block showed, or else the result that the model got."""
-        end = self._ended.get(use.id) or LoggedToolEnd(use.id)
-        result = self._results.get(use.id)
-        result_text = result.content if result and isinstance(result.content, str) else ""
-        # Older logs do not say how much of the result is output, so all of it is shown.
-        is_command = use.name == "bash" and use.id in self._begun
-        if end.output_chars is None and (is_command or not end.detail):
-            end = replace(end, detail=result_text)
-        is_error = end.is_error or bool(result and result.is_error)
-        detail = end.block(result_text)[:MAX_DETAIL_CHARS]
-        yield ToolStarted(use.id, use.name, end.title)
-        yield ToolEnded(use.id, end.summary, detail, end.filetype, is_error, end.is_denied)
+def _shown_use(use: ToolUse, tools: ToolRecords) -> Iterator[HistoryEvent]:
+    """Yield the start and end of `use`. Its detail is what its block showed, or else the result that the model got."""
+    end = tools.ended.get(use.id) or LoggedToolEnd(use.id)
+    result = tools.results.get(use.id)
+    result_text = result.content if result and isinstance(result.content, str) else ""
+    # Older logs do not say how much of the result is output, so all of it is shown.
+    is_command = use.name == "bash" and use.id in tools.begun
+    if end.output_chars is None and (is_command or not end.detail):
+        end = replace(end, detail=result_text)
+    is_error = end.is_error or bool(result and result.is_error)
+    detail = end.block(result_text)[:MAX_DETAIL_CHARS]
+    yield ToolStarted(use.id, use.name, end.title)
+    yield ToolEnded(use.id, end.summary, detail, end.filetype, is_error, end.is_denied)
 
 
 def _memory_changes(record: Record) -> Iterator[HistoryEvent]:

@@ -1,12 +1,38 @@
-"""The ledger: tokens and cost of a session, by model and by turn."""
+"""Tokens and cost: of a request, and of a session by model and by turn."""
 
 from collections import deque
+from typing import NamedTuple
 
 from sanderling.protocol.messages import Usage
-from sanderling.providers.models.known import LENGTH_STEP_TOKENS
-from sanderling.session.prices import Cost, Prices, prompt_tokens
+from sanderling.providers.models.known import LENGTH_STEP_TOKENS, KnownModels, Price
 
 MAX_TURNS = 12  # shown in the report
+
+
+class Prices:
+    """The known prices of models."""
+
+    def __init__(self, known: KnownModels) -> None:
+        self._known = known
+
+    def of(self, model: str) -> Price | None:
+        return self._known.of(model).price
+
+    def cost_usd(self, model: str, usage: Usage) -> float | None:
+        """Return the cost of one request, or None if its model's price is unknown."""
+        price = self.of(model)
+        return price.cost_usd(usage, prompt_tokens(usage)) if price else None
+
+
+def prompt_tokens(usage: Usage) -> int:
+    return usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+
+
+class Cost(NamedTuple):
+    """An amount in dollars. Unless it `is_priced`, some prices are unknown and their cost is missing."""
+
+    usd: float
+    is_priced: bool
 
 
 class Tally:
@@ -57,13 +83,13 @@ class TurnTally(Tally):
         self.number = number
 
 
-class Ledger:
+class Ledger(Tally):
     """The tokens of all requests of a session, and of each of its last turns."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.last_model = ""
         self.turns = deque[TurnTally](maxlen=MAX_TURNS)
-        self._all = Tally()
         self._turn = TurnTally(0)
 
     def begin_turn(self) -> None:
@@ -73,27 +99,20 @@ class Ledger:
     def add(self, model: str, usage: Usage) -> None:
         """Record the usage of a request; an empty `model` is unknown."""
         self.last_model = model or self.last_model
-        self._all.add(model, usage)
+        super().add(model, usage)
         self._turn.add(model, usage)
 
     def add_aside(self, model: str, usage: Usage) -> None:
         """Record the usage of a request outside the session's turns."""
-        self._all.add(model, usage)
+        super().add(model, usage)
 
     @property
     def total(self) -> Usage:
-        return self._all.usage
+        return self.usage
 
     @property
     def turn(self) -> Usage:
         return self._turn.usage
-
-    @property
-    def by_model(self) -> dict[str, Usage]:
-        return self._all.by_model
-
-    def cost(self, prices: Prices, model: str | None = None) -> Cost:
-        return self._all.cost(prices, model)
 
     def turn_cost(self, prices: Prices) -> Cost:
         return self._turn.cost(prices)

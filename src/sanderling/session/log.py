@@ -9,7 +9,6 @@ resets Neovim's state. The next write notices that and writes the log again.
 
 import fcntl
 import os
-import time
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -40,10 +39,11 @@ from sanderling.session.records import (
     is_session_id,
     now,
 )
+from sanderling.state_file import has_locked
 
 SUFFIX = ".jsonl"
 CHUNK_BYTES = 1 << 16
-LOCK_WAIT_S, LOCK_POLL_S = 0.3, 0.01
+LOCK_WAIT_S = 0.3
 IN_THE_LOG_ALONE = (LoggedPartial, LoggedRestart, LoggedToolEnd, LoggedTurnEnd)
 """Records that a log has lost when it is rebuilt from memory."""
 
@@ -82,8 +82,6 @@ class Log:
     def write_error(self) -> str:
         """Return why the log lags behind the conversation; empty if it does not."""
         return self._write_error or self._sync_error
-
-    # --- reading -------------------------------------------------------------------------------------------------------
 
     def read(self) -> Iterator[Record]:
         """
@@ -170,8 +168,6 @@ class Log:
         except OSError as error:
             raise SessionError(f"cannot read {self.path}: {error.strerror}") from error
 
-    # --- writing -------------------------------------------------------------------------------------------------------
-
     def write(self, record: Record) -> None:
         if not (self.size or self._unwritten):
             self.header = replace(self.header, at=now())
@@ -252,15 +248,13 @@ class Log:
         fd = os.open(path or self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | flags, 0o600)
         is_locked = False
         try:
-            is_locked = _lock(fd, wait_s)
+            is_locked = has_locked(fd, wait_s)
         finally:
             if not is_locked:
                 os.close(fd)
         if not is_locked:
             raise SessionInUseError(f"another process has the session {self.path.stem} open")
         return fd
-
-    # --- the disk ------------------------------------------------------------------------------------------------------
 
     async def synced(self) -> None:
         """Wait until the disk has everything written so far. Concurrent callers share one `fsync`."""
@@ -302,9 +296,6 @@ class Log:
                     fcntl.flock(self._fd, fcntl.LOCK_UN)
                 os.close(self._fd)
                 self._fd = None
-
-
-# --- any session's log -------------------------------------------------------------------------------------------------
 
 
 def log_path(session_dir: Path, session_id: str) -> Path:
@@ -388,17 +379,3 @@ def _chunks(fd: int) -> Iterator[bytes]:
     while chunk := os.pread(fd, CHUNK_BYTES, offset):
         yield chunk
         offset += len(chunk)
-
-
-def _lock(fd: int, wait_s: float) -> bool:
-    """Lock a file, if that is possible within `wait_s`."""
-    end = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(LOCK_POLL_S)
-        else:
-            return True

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from sanderling import __version__
+from sanderling.protocol.events import FilesRestored
 from sanderling.protocol.messages import (
     CommandRecord,
     Message,
@@ -21,7 +22,6 @@ from sanderling.protocol.messages import (
     ToolResult,
     Usage,
 )
-from sanderling.protocol.restoring import FilesRestored
 
 LOG_VERSION = 6
 
@@ -228,6 +228,26 @@ def without_left_ends(records: Iterable[Record], *, goes_on: bool = False) -> It
         else:
             yield record
     yield from left[1:] if goes_on else left
+
+
+class ToolRecords:
+    """What `records` say about tool calls, by the calls' ids."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.begun: set[str] = set()
+        self.ended: dict[str, LoggedToolEnd] = {}
+        self.results: dict[str, ToolResult] = {}
+        for record in records:
+            match record:
+                case LoggedToolStart(tool_use_id=use_id):
+                    self.begun.add(use_id)
+                case LoggedToolEnd(tool_use_id=use_id):
+                    self.ended[use_id] = record
+                case LoggedMessage(message=message):
+                    results = [each for each in message.content if isinstance(each, ToolResult)]
+                    self.results |= {each.tool_use_id: each for each in results}
+                case _:
+                    pass
 
 
 def begins_page(record: Record) -> bool:

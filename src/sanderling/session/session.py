@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from sanderling.protocol.messages import (
     CommandRecord,
@@ -22,10 +23,9 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.session.history import History, continued, with_results
+from sanderling.session.history import History, PromptHistory, continued, with_results
 from sanderling.session.ledger import Ledger
 from sanderling.session.log import Log, log_path
-from sanderling.session.prompt_history import PromptHistory
 from sanderling.session.records import (
     LOG_VERSION,
     Header,
@@ -116,7 +116,6 @@ class Session:
 
     @property
     def model(self) -> str:
-        """The model that was called last, or an empty string."""
         return self.ledger.last_model
 
     @property
@@ -125,14 +124,11 @@ class Session:
 
     @property
     def last_usage(self) -> Usage:
-        """The usage of the last request, or the estimate after a compaction."""
         return self._history.last_usage
 
     @property
     def tool_use_ids(self) -> set[str]:
         return self._history.tool_use_ids
-
-    # --- records -------------------------------------------------------------------------------------------------------
 
     def append(self, record: Record) -> None:
         """Apply `record` and write it to the log, in one step."""
@@ -200,8 +196,6 @@ class Session:
             case _:
                 pass
 
-    # --- messages ------------------------------------------------------------------------------------------------------
-
     def append_prompt(self, message: Message, prompt: Prompt) -> None:
         self.append(LoggedMessage(message, prompt))
 
@@ -227,8 +221,6 @@ class Session:
         """Return whether this restore was the last thing that happened, so that the rewind that should follow did not happen."""
         last = self.taken_back[-1] if self.taken_back else None
         return isinstance(last, LoggedRestored) and last.undoing_id == undoing_id
-
-    # --- state ---------------------------------------------------------------------------------------------------------
 
     def keep_state(self, key: StateKey, value: Any) -> None:
         """Record `value`, plain data, to be restored when the session is resumed. Does nothing if it is unchanged."""
@@ -276,3 +268,40 @@ def derived_title(prompt: Prompt) -> str:
     lines = (re.sub(_MARKDOWN, "", line).strip() for line in prompt.text.splitlines())
     line = " ".join(next(filter(None, lines), "").split())
     return shortened(line, MAX_TITLE_CHARS)
+
+
+class KeptPosition(msgspec.Struct, frozen=True):
+    """The position up to which updates were shown: `life` and `seq`, and the other fields of `acp.ours.Position`."""
+
+    life: str = ""
+    seq: int | UnsetType = UNSET
+    is_continued: bool | UnsetType = UNSET
+    running: str | UnsetType = UNSET
+
+
+class KeptAgent(msgspec.Struct, frozen=True):
+    """
+    The agent `name`, with its own id for the session. `of` is our session's id. Unset fields are not in the log.
+
+    `turn` is the prompt whose turn is still running remotely; `whole`: nothing of that turn was shown yet.
+    """
+
+    name: str = ""
+    session: str = ""
+    of: str = ""
+    turn: str | UnsetType = UNSET
+    whole: bool | UnsetType = UNSET
+    seen: KeptPosition | UnsetType = UNSET
+
+
+def kept_agent(session: Session) -> KeptAgent:
+    """Return the agent of `session`; without one, the name is empty. A fork keeps only the name."""
+    try:
+        kept = msgspec.convert(session.state("agent"), KeptAgent)
+    except msgspec.ValidationError:
+        return KeptAgent()
+    return kept if kept.of == session.id else KeptAgent(kept.name)
+
+
+def keep_agent(session: Session, kept: KeptAgent) -> None:
+    session.keep_state("agent", msgspec.to_builtins(kept))

@@ -22,8 +22,7 @@ from sanderling.acp.wire.content import Location, ToolContent, shown_text
 from sanderling.acp.wire.errors import ClosedError, RpcError
 from sanderling.acp.wire.updates import ToolCallFields
 from sanderling.protocol.actions import Action, AnswerApproval, CancelTurn
-from sanderling.protocol.events import ApprovalRequested
-from sanderling.protocol.forms import FormField
+from sanderling.protocol.events import ApprovalRequested, FormField
 
 PERMISSION, ELICITATION = "session/request_permission", "elicitation/create"
 GRANT = ":grant"

@@ -11,7 +11,7 @@ from sanderling.acp.wire.sessions import (
     SetModeRequest,
 )
 from sanderling.errors import SanderlingError
-from sanderling.protocol.guests import GuestChoice, GuestOption
+from sanderling.protocol.events import GuestChoice, GuestOption
 from sanderling.text import did_you_mean, visible_prose
 
 MAX_OPTIONS, MAX_CHOICES = 100, 500

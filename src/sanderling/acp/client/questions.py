@@ -8,8 +8,7 @@ from sanderling.acp.client.calls import ExternalCall, is_shown
 from sanderling.acp.wire.asking import PermissionOption, PermissionOutcome, PermissionResponse
 from sanderling.agents.calls import Diff, ToolCall, cwd_of
 from sanderling.protocol.actions import AnswerApproval
-from sanderling.protocol.events import ApprovalRequested
-from sanderling.protocol.guests import AnswerOption
+from sanderling.protocol.events import AnswerOption, ApprovalRequested
 from sanderling.text import visible, visible_prose
 
 MAX_OPTIONS = 20

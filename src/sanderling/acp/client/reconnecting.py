@@ -43,7 +43,7 @@ from sanderling.acp.wire.sessions import (
 )
 from sanderling.acp.wire.setup import InitializeResponse
 from sanderling.errors import ProviderError, SanderlingError
-from sanderling.protocol.connections import ConnectionChanged
+from sanderling.protocol.events import ConnectionChanged
 
 FIRST_S, AGAIN_S = 0.5, 2.0
 FIRST_CONNECTION_S = 30.0  # retrying: the server may still be starting behind a proxy

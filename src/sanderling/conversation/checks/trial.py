@@ -37,7 +37,7 @@ from sanderling.providers.choice import DEFAULT, full_name, make_at
 from sanderling.providers.endpoint import Endpoint, load_endpoint
 from sanderling.providers.models.known import KnownModels, Price, load_models
 from sanderling.session.history import History
-from sanderling.session.prices import prompt_tokens
+from sanderling.session.ledger import prompt_tokens
 from sanderling.text import duration, markdown_table
 from sanderling.tools.catalog import TOOLS, specs_of
 

@@ -44,14 +44,14 @@ from sanderling.conversation.services import SessionServices
 from sanderling.protocol.events import (
     CompactionStarted,
     Event,
+    GuestOptionsChanged,
     ModelChanged,
     Notice,
     SlashCommand,
     TitleChanged,
     TodoItem,
 )
-from sanderling.protocol.guests import GuestOptionsChanged
-from sanderling.session.kept_agent import KeptAgent, keep_agent, kept_agent
+from sanderling.session.session import KeptAgent, keep_agent, kept_agent
 from sanderling.text import visible_prose
 
 SESSION_CAPABILITIES = ClientSessionCapabilities(

@@ -11,9 +11,16 @@ from sanderling.conversation.external.turn import ExternalTurn
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.usage_report import guest_report
 from sanderling.errors import ProviderError, SanderlingError, SessionError
-from sanderling.protocol.actions import Action, Compact, NoteUsage, Rewind, SetModel, UndoCompaction
+from sanderling.protocol.actions import (
+    Action,
+    Compact,
+    NoteUsage,
+    Rewind,
+    SetGuestOption,
+    SetModel,
+    UndoCompaction,
+)
 from sanderling.protocol.events import ErrorOccurred, TurnEnded
-from sanderling.protocol.guests import SetGuestOption
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import (

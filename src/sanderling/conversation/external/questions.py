@@ -16,8 +16,7 @@ from sanderling.agents.permits import Verdict
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import SanderlingError
 from sanderling.protocol.actions import AnswerApproval
-from sanderling.protocol.events import ApprovalRequested
-from sanderling.protocol.guests import AnswerOption
+from sanderling.protocol.events import AnswerOption, ApprovalRequested
 from sanderling.protocol.messages import Prompt
 from sanderling.text import visible_prose
 

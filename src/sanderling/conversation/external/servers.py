@@ -16,8 +16,7 @@ from sanderling.acp.wire.setup import AgentCapabilities
 from sanderling.agents.declared import DeclaredAgent
 from sanderling.config import Settings
 from sanderling.errors import ConfigError
-from sanderling.mcp.server_address import ServerAddress
-from sanderling.mcp.servers import McpServer, filled_in, load_server
+from sanderling.mcp.servers import McpServer, ServerAddress, filled_in, load_server
 from sanderling.text import did_you_mean
 
 

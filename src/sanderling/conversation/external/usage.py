@@ -8,7 +8,7 @@ import msgspec
 from sanderling.acp.wire.updates import UsageUpdate
 from sanderling.protocol.events import Event, UsageUpdated
 from sanderling.protocol.messages import Usage
-from sanderling.session.prices import Prices
+from sanderling.session.ledger import Prices
 from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
 

@@ -36,12 +36,17 @@ from sanderling.agents.permits import Verdict
 from sanderling.conversation.external.agent import SESSION_CAPABILITIES, ExternalAgent
 from sanderling.conversation.remote.tools_here import HERE, NO_SERVERS, LocalTools
 from sanderling.conversation.services import SessionServices
-from sanderling.protocol.connections import ConnectionChanged
-from sanderling.protocol.events import ModeChanged, Notice, SandboxChanged, ToolStarted
+from sanderling.protocol.events import (
+    ConnectionChanged,
+    ModeChanged,
+    Notice,
+    SandboxChanged,
+    ToolStarted,
+)
 from sanderling.protocol.messages import Usage
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
 from sanderling.providers.endpoint import is_local
-from sanderling.session.kept_agent import KeptAgent, KeptPosition, keep_agent, kept_agent
+from sanderling.session.session import KeptAgent, KeptPosition, keep_agent, kept_agent
 from sanderling.text import visible
 
 ELICITATION = "elicitation/create"

@@ -18,7 +18,14 @@ from sanderling.conversation.compaction import estimated_tokens
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import SandboxError, SessionError, ToolError
 from sanderling.protocol.actions import RedoTurn, Rewind, UndoTurn
-from sanderling.protocol.events import Notice, PromptsReturned
+from sanderling.protocol.events import (
+    ConversationRewound,
+    FilesRestored,
+    Notice,
+    PromptsReturned,
+    Restoration,
+    RestoredFile,
+)
 from sanderling.protocol.requests import (
     ChangedFile,
     Changes,
@@ -26,12 +33,6 @@ from sanderling.protocol.requests import (
     FilesBefore,
     RewindPreview,
     TurnShown,
-)
-from sanderling.protocol.restoring import (
-    ConversationRewound,
-    FilesRestored,
-    Restoration,
-    RestoredFile,
 )
 from sanderling.session.records import LoggedRestored, LoggedRewind
 from sanderling.session.session import derived_title

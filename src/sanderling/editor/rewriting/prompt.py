@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sanderling.project.trust.reading import visible_name
 from sanderling.protocol.messages import Message, TextBlock
-from sanderling.protocol.rewriting import Rewrite
+from sanderling.protocol.requests import Rewrite
 from sanderling.text import fence_around
 
 SYSTEM = """\

@@ -23,14 +23,13 @@ from sanderling.permissions.mentions import check_mentions
 from sanderling.permissions.store import RuleStore, load_rules
 from sanderling.project.project import Project
 from sanderling.protocol.messages import Prompt, StopReason, Usage
-from sanderling.protocol.rewriting import Draft, Rewrite, RewritePiece, Rewritten
+from sanderling.protocol.requests import Draft, Rewrite, RewritePiece, Rewritten
 from sanderling.providers import ModelRequest, Provider, ReplyDone, TextPiece, UsageReport
 from sanderling.providers.choice import DEFAULT, ProviderChoice, make_provider
 from sanderling.providers.models.known import KnownModels, load_models
 from sanderling.providers.retries import Backoff
 from sanderling.sandbox.execution_environment import LOCAL_DISK
-from sanderling.session.ledger import Tally
-from sanderling.session.prices import Prices
+from sanderling.session.ledger import Prices, Tally
 from sanderling.text import duration
 
 SHOW_EVERY_S = 0.033  # faster than anyone reads; each one takes a diff

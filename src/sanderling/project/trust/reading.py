@@ -98,7 +98,6 @@ def as_text(data: bytes) -> str:
 
 
 def visible_name(name: str) -> str:
-    """Return the name of a file on one line, with invisible characters as their numbers."""
     text = as_text(name.encode(errors="replace"))
     return text.replace("\t", "<U+0009>").replace("\n", "<U+000A>")
 

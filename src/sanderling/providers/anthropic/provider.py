@@ -14,9 +14,10 @@ from sanderling.providers.anthropic.profile import (
 from sanderling.providers.anthropic.reply import ReplyDecoder, decode_limits, decode_page
 from sanderling.providers.anthropic.request import RequestEncoder
 from sanderling.providers.endpoint import ANTHROPIC, Endpoint
+from sanderling.providers.http.bodies import Decoder
 from sanderling.providers.http.errors import no_key
 from sanderling.providers.http.models import is_name
-from sanderling.providers.http.provider import Decoder, HttpProvider
+from sanderling.providers.http.provider import HttpProvider
 from sanderling.providers.http.setup import check_address
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ class AnthropicProvider(HttpProvider):
         super().__init__(settings, endpoint, model or settings.model)
         self._encoder = RequestEncoder(endpoint.quirks_of(self.model))
         self._profile: Profile | None = None
-
-    # --- connection ----------------------------------------------------------------------------------------------------
 
     @property
     def _is_claude(self) -> bool:
@@ -92,8 +91,6 @@ class AnthropicProvider(HttpProvider):
     def _key_remedy(self) -> str:
         return LOG_IN if self._profile else super()._key_remedy
 
-    # --- the wire ------------------------------------------------------------------------------------------------------
-
     def _encode(self, request: ModelRequest, model: str) -> bytes:
         quirks = self.endpoint.quirks_of(model)
         if quirks is not self._encoder.quirks:
@@ -108,8 +105,6 @@ class AnthropicProvider(HttpProvider):
     def _decoder(self, model: str) -> Decoder:
         keeps_unsigned = self.endpoint.quirks_of(model).replay_reasoning != "never"
         return ReplyDecoder(self._without_key, self._key_remedy, keeps_unsigned=keeps_unsigned)
-
-    # --- models --------------------------------------------------------------------------------------------------------
 
     async def fetch_limits(self) -> ModelLimits:
         return decode_limits(await self._get(f"/v1/models/{quote(self.model, safe='')}"))

@@ -29,7 +29,7 @@ from sanderling.providers import (
     ToolUseBegun,
     UsageReport,
 )
-from sanderling.providers.http.bodies import count, decode, field, tool_input
+from sanderling.providers.http.bodies import Decoder, count, decode, field, tool_input
 from sanderling.providers.http.errors import explain_status, malformed
 
 # The `type` of an object is decoded first, and only then the rest, so that an object of a later API is skipped whatever it contains.
@@ -184,7 +184,7 @@ def decode_page(data: bytes) -> ModelPage:
     return decode(_page_decoder, data)
 
 
-class ReplyDecoder:
+class ReplyDecoder(Decoder):
     """Turns the events of one reply into stream items. Additions of later APIs are skipped; what breaks the format is an error."""
 
     def __init__(
@@ -195,19 +195,14 @@ class ReplyDecoder:
         keeps_unsigned: bool = False,
     ) -> None:
         """`keeps_unsigned`: this API accepts reasoning without a signature."""
+        super().__init__(without_key, key_remedy)
         self._keeps_unsigned = keeps_unsigned
-        self._without_key = without_key
-        self._key_remedy = key_remedy
-        self.has_started = self.has_words = False
-        self.is_done = self.is_over = False
-        self.stop_reason: StopReason = "end_turn"
         self._block: _WireBlock | None = None
         self._pieces: list[str] = []
         self._signature = ""
         self._usage = Usage()
 
     def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
-        """Decode an event; `event` is its name."""
         if not data or (event not in _event_decoders and event not in NAMELESS):
             return
         match _decode_event(data, event):
@@ -222,10 +217,6 @@ class ReplyDecoder:
                 yield from self._take(decoded)
             case _:
                 pass  # part of another answer
-
-    def end(self) -> Iterator[StreamItem]:
-        """Yield nothing: an open block was cut off."""
-        return iter(())
 
     def _take(self, decoded: Any) -> Iterator[StreamItem]:
         match decoded:

@@ -27,7 +27,7 @@ from sanderling.protocol.messages import (
     ToolResult,
 )
 from sanderling.providers import ModelRequest
-from sanderling.providers.encoding import EncodedHistory, encoded, previous_end
+from sanderling.providers.encoding import EncodedHistory, encoded, previous_end, with_mark
 from sanderling.providers.endpoint import ANTHROPIC, Quirks
 from sanderling.text import printable
 
@@ -65,7 +65,7 @@ class RequestEncoder:
         messages = list(chain.from_iterable(self._history.of(history)))
         end = previous_end(history) if self._is_marked else None
         if end is not None and _count_blocks(history[end + 1 :]) > LOOK_BACK_BLOCKS:
-            messages[end] = _marked(messages[end])
+            messages[end] = with_mark(messages[end], "cache_control", _MARK)
         return messages
 
     def _encode_message(self, message: Message, _previous: Message | None) -> tuple[msgspec.Raw]:
@@ -105,9 +105,3 @@ def _count_blocks(messages: Sequence[Message]) -> int:
         for message in messages
         for block in message.content
     )
-
-
-def _marked(message: msgspec.Raw) -> msgspec.Raw:
-    """Insert a mark into the last block of `message`, which ends with its content, and that with a block."""
-    block = bytes(message).removesuffix(b"}]}")
-    return msgspec.Raw(block + b',"cache_control":' + msgspec.json.encode(_MARK) + b"}]}")

@@ -51,7 +51,6 @@ class Calls:
         return len(self._calls)
 
     def add(self, delta: object) -> None:
-        """Add a delta of a call."""
         function = field(delta, "function")
         given_index = field(delta, "index")
         index = given_index if type(given_index) is int else None
@@ -87,7 +86,6 @@ class Calls:
         return call
 
     def done(self) -> list[BlockDone]:
-        """Return the finished calls in the order in which they began."""
         return [_block(call) for call in self._calls]
 
 

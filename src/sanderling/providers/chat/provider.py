@@ -5,7 +5,8 @@ from sanderling.providers import ModelRequest
 from sanderling.providers.chat.reply import ChatDecoder
 from sanderling.providers.chat.request import ChatEncoder
 from sanderling.providers.endpoint import Endpoint
-from sanderling.providers.http.provider import Decoder, HttpProvider
+from sanderling.providers.http.bodies import Decoder
+from sanderling.providers.http.provider import HttpProvider
 
 
 class ChatProvider(HttpProvider):

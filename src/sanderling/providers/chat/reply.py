@@ -24,9 +24,17 @@ from sanderling.providers import (
 )
 from sanderling.providers.chat.calls import Calls
 from sanderling.providers.chat.tags import TaggedThoughts
-from sanderling.providers.chat.usage import read_usage
 from sanderling.providers.endpoint import Quirks
-from sanderling.providers.http.bodies import decode, field, is_list, items, read_refusal
+from sanderling.providers.http.bodies import (
+    Decoder,
+    count,
+    decode,
+    field,
+    first_count,
+    is_list,
+    items,
+    read_refusal,
+)
 from sanderling.providers.http.errors import explain_status
 from sanderling.providers.idle import keeps_what_came
 
@@ -52,11 +60,21 @@ _FAILURES = {
 }
 _ABORTED = "abort"
 _THOUGHT_TAGS = "<thought>", "</thought>"
+# Fields of `usage` for cached input: OpenAI and most others, DeepSeek, Moonshot.
+_READ = (
+    ("prompt_tokens_details", "cached_tokens"),
+    ("prompt_cache_hit_tokens",),
+    ("cached_tokens",),
+)
+_WRITTEN = (
+    ("prompt_tokens_details", "cache_write_tokens"),
+    ("cache_creation_input_tokens",),
+)
 
 _chunk_decoder = msgspec.json.Decoder(Any)
 
 
-class ChatDecoder:
+class ChatDecoder(Decoder):
     """Turns the chunks of one reply into stream items."""
 
     def __init__(
@@ -65,12 +83,8 @@ class ChatDecoder:
         without_key: Callable[[str], str] = str,
         key_remedy: str = "",
     ) -> None:
+        super().__init__(without_key, key_remedy)
         self._quirks = quirks
-        self._without_key = without_key
-        self._key_remedy = key_remedy
-        self.has_started = self.has_words = False
-        self.is_done = self.is_over = False
-        self.stop_reason: StopReason = "end_turn"
         self._calls = Calls(quirks.echo)
         self._tagged = TaggedThoughts(quirks.text_thoughts)
         self._run = _TextRun()
@@ -108,8 +122,6 @@ class ChatDecoder:
         if last and self._extra:
             last[-1] = _with_message(last[-1], self._extra)
         yield from last
-
-    # --- parts of a chunk ----------------------------------------------------------------------------------------------
 
     def _check(self, chunk: object, choice: object, event: str) -> None:
         """Raise the error in a chunk, if there is one."""
@@ -262,3 +274,23 @@ def _with_message(done: BlockDone, extra: dict[str, Any]) -> BlockDone:
         return done
     whole = msgspec.structs.replace(block, extra={**block.extra, "message": extra})
     return BlockDone(whole, done.problem)
+
+
+def read_usage(chunk: object, choice: object, before: Usage) -> Usage | None:
+    """Return the counts in a chunk; None if it has none. Missing counts keep their values."""
+    usage = (
+        field(chunk, "usage") or field(field(chunk, "x_groq"), "usage") or field(choice, "usage")
+    )
+    prompt, completion, total = (
+        count(field(usage, f"{name}_tokens")) for name in ("prompt", "completion", "total")
+    )
+    if prompt is None and completion is None:
+        return None
+    read, written = first_count(usage, _READ), first_count(usage, _WRITTEN)
+    output = before.output_tokens if completion is None else completion
+    if prompt is not None and total is not None:
+        output = max(
+            output, total - prompt
+        )  # some servers leave reasoning out of completion_tokens
+    prompt = before.input_tokens if prompt is None else max(0, prompt - read - written)
+    return Usage(prompt, output, written, read)

@@ -31,11 +31,12 @@ from sanderling.providers.encoding import (
     EncodedTools,
     cache_key,
     encoded,
+    function_tool,
     previous_end,
     replays_thoughts,
+    with_mark,
 )
 from sanderling.providers.endpoint import Quirks
-from sanderling.providers.schemas import function_tool
 
 _MARKS: dict[str, tuple[str, dict[str, str]]] = {
     "anthropic": ("cache_control", {"type": "ephemeral"}),
@@ -82,14 +83,12 @@ class ChatEncoder:
         parts = self._history.of(request.history)
         if self._mark and request.history[-1].role == "user":
             for index in {previous_end(request.history) or 0, len(parts) - 1}:
-                parts[index] = (*parts[index][:-1], _marked(parts[index][-1], self._mark))
+                parts[index] = (*parts[index][:-1], with_mark(parts[index][-1], *self._mark))
         messages = list(chain.from_iterable(parts))
         if request.system:
             system = encoded(self._spoken(self.quirks.system_role, [_text(request.system)]))
-            messages.insert(0, _marked(system, self._mark) if self._mark else system)
+            messages.insert(0, with_mark(system, *self._mark) if self._mark else system)
         return messages
-
-    # --- one message ---------------------------------------------------------------------------------------------------
 
     def _messages(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
         """Return the one or more messages that the format needs for `message`."""
@@ -217,10 +216,3 @@ def _shown_below(result: ToolResult) -> Iterable[dict[str, Any]]:
 
 def _has_result(message: Message | None) -> bool:
     return message is not None and any(isinstance(b, ToolResult) for b in message.content)
-
-
-def _marked(message: msgspec.Raw, mark: tuple[str, dict[str, str]]) -> msgspec.Raw:
-    """Insert a mark into the last part of `message`, which ends with its content, and that with a part."""
-    name, value = mark
-    part = bytes(message).removesuffix(b"}]}")
-    return msgspec.Raw(part + b',"%b":%b}]}' % (name.encode(), msgspec.json.encode(value)))

@@ -5,14 +5,20 @@ Counts and reasons that cannot be read count as unknown: the answer has been pai
 """
 
 import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from sanderling.errors import ProviderError
+from sanderling.providers import StreamItem
 from sanderling.providers.http.errors import is_known, malformed
 from sanderling.text import printable
+
+if TYPE_CHECKING:
+    from sanderling.protocol.messages import StopReason
 
 MAX_SHOWN_INPUT_CHARS = 500
 MAX_COUNT = 2**53  # what Lua can hold
@@ -20,6 +26,37 @@ MAX_COUNT = 2**53  # what Lua can hold
 T = TypeVar("T")
 
 _input_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+class Decoder(ABC):
+    """
+    The decoder of one response.
+
+    `has_started`: if the stream breaks now, it breaks in the middle of the answer. `is_done`: a stop reason has arrived; some gateways
+    leave out everything after it. `is_over`: nothing else can follow. Between `is_done` and `is_over` only usage is read, and only for a
+    short time. Everything after that is ignored: some gateways append things, such as a tool use, that are not part of the answer.
+    """
+
+    def __init__(self, without_key: Callable[[str], str] = str, key_remedy: str = "") -> None:
+        """`without_key` removes the key from a server's words; `key_remedy` says what to do about a rejected key."""
+        self._without_key = without_key
+        self._key_remedy = key_remedy
+        self.has_started = self.has_words = False
+        self.is_done = self.is_over = False
+        self.stop_reason: StopReason = "end_turn"
+
+    @abstractmethod
+    def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
+        """
+        Decode the next event; `event` is its name.
+
+        Raises:
+            ProviderError: it reports an error, or breaks the format.
+        """
+
+    def end(self) -> Iterator[StreamItem]:
+        """Finish: the answer is over, or the connection is closed. What was cut off is not a block."""
+        return iter(())
 
 
 def decode(decoder: msgspec.json.Decoder[T], data: bytes | str | msgspec.Raw) -> T:

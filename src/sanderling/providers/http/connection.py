@@ -4,18 +4,23 @@ The connection to an endpoint: an HTTP client, made in a thread when needed, wit
 Failures become one sentence and a remedy, without the key.
 """
 
+import os
+import re
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import anyio
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
+from sanderling.protocol.remedies import remedies
+from sanderling.providers.credentials import Account, Credentials, CredentialsError, is_mangled
 from sanderling.providers.endpoint import Endpoint, is_local
 from sanderling.providers.http.bodies import decode_refusal
 from sanderling.providers.http.errors import (
@@ -25,7 +30,6 @@ from sanderling.providers.http.errors import (
     refused_key,
     retry_after_s,
 )
-from sanderling.providers.http.keys import Key, without_keys
 from sanderling.providers.http.setup import (
     header_secrets,
     header_values,
@@ -46,7 +50,55 @@ if TYPE_CHECKING:
 
     from sanderling.providers.http.model_proxy import ModelProxy
 
+MIN_KEY_CHARS = 8  # shorter values are not keys, and may be part of any word
+_KEY = re.compile(r"\b(?:sk-(?:ant-|proj-|or-v1-)?|gsk_|xai-|AIza)[A-Za-z0-9_-]{8,}")
 FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
+
+class Key:
+    """The key of `account`. The last one read came from `variable`, or from the keychain if it `is_kept`."""
+
+    def __init__(self, account: Account, state_dir: str | Path) -> None:
+        self.account = account
+        self.variable = ""
+        self.is_kept = False
+        self._credentials = Credentials(state_dir, account)
+
+    @property
+    def version(self) -> int | None:
+        """Changes whenever a key is stored."""
+        return self._credentials.version()
+
+    @property
+    def costs_nothing(self) -> bool:
+        """True if reading it does not use the keychain, which might ask the user."""
+        return self.account.is_set() or not self._credentials.is_known()
+
+    def read(self) -> str:
+        """
+        Return the key, or "" if there is no key. Blocks.
+
+        Raises:
+            ProviderError: the key is invalid, or the keychain failed.
+        """
+        self.variable, self.is_kept = "", False
+        set_keys = [(name, os.environ.get(name, "")) for name in self.account.variables]
+        for name, key in set_keys:
+            if is_mangled(key):
+                raise ProviderError(
+                    "auth",
+                    "The API key contains a space, a line break or another invalid character.",
+                    f"Set {name} again and {remedies().restart}.",
+                )
+        if found := next((each for each in set_keys if each[1]), None):
+            self.variable, key = found
+            return key
+        try:
+            key = self._credentials.read()
+        except CredentialsError as error:
+            raise ProviderError("auth", error.message, error.remedy) from error
+        self.is_kept = bool(key)
+        return key
 
 
 class ApiConnection:
@@ -69,8 +121,6 @@ class ApiConnection:
         self._secrets: set[str] = set()  # sent by any client so far
         self._loading = anyio.Lock(fast_acquire=True)
         self._key_version: int | None = None
-
-    # --- the client ----------------------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
@@ -161,8 +211,6 @@ class ApiConnection:
             raise no_key(self.endpoint.account)
         return key
 
-    # --- failures ------------------------------------------------------------------------------------------------------
-
     def _errors(self) -> tuple[type[Exception], ...]:
         """Return the exceptions of a request, all of which `_explain` handles."""
         return (RefusalError, ssl.SSLError, *transport_errors())
@@ -182,7 +230,11 @@ class ApiConnection:
         return explained
 
     def _without_key(self, words: str) -> str:
-        return without_keys(words, sorted(self._secrets, key=len, reverse=True))
+        """Remove our keys, and anything else that looks like one, from `words`: a server may quote the key that it was sent."""
+        for key in sorted(self._secrets, key=len, reverse=True):
+            if len(key) >= MIN_KEY_CHARS:
+                words = words.replace(key, "[the key]")
+        return _KEY.sub("[a key]", words)
 
     def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
         """Return the error for an error response, readable even if a proxy has changed the body, and without the key."""

@@ -34,7 +34,6 @@ class Meter:
         self._received_bytes = 0
 
     def add(self, piece: bytes) -> None:
-        """Take the next piece of the answer."""
         if self._received_bytes <= MAX_KEPT_BYTES:
             self._pieces.append(piece)
         self._received_bytes += len(piece)

@@ -6,10 +6,12 @@ key travels.
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+
+from sanderling.providers.http.transport import body_of
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -54,15 +56,9 @@ def response_of(
     """Return a response that came through a peer. Closing it ends the `pieces`."""
     import httpx2
 
-    class Body(httpx2.AsyncByteStream):
-        def __aiter__(self) -> AsyncIterator[bytes]:
-            return pieces
-
-        async def aclose(self) -> None:
-            await pieces.aclose()
-
     request = httpx2.Request("POST", "http://elsewhere.invalid/")
-    return httpx2.Response(status, headers=dict(headers), stream=Body(), request=request)
+    body = body_of(pieces)
+    return httpx2.Response(status, headers=dict(headers), stream=body, request=request)
 
 
 def forwarded_headers(response: Any) -> dict[str, str]:

@@ -8,7 +8,7 @@ items. This module does the rest: it sends requests, and limits and watches the 
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property
 from http import HTTPStatus
@@ -19,10 +19,9 @@ from anyio.lowlevel import checkpoint
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
-from sanderling.protocol.messages import StopReason
 from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
 from sanderling.providers.endpoint import Endpoint
-from sanderling.providers.http.bodies import decode_refusal
+from sanderling.providers.http.bodies import Decoder, decode_refusal
 from sanderling.providers.http.connection import ApiConnection
 from sanderling.providers.http.errors import (
     MAX_DETAIL_CHARS,
@@ -80,35 +79,6 @@ def events_of(response: "httpx2.Response") -> AsyncIterator[ServerSentEvent]:
     return aiter(httpx2.EventSource(response, max_event_size=None))  # `watched` limits lines
 
 
-class Decoder(Protocol):
-    """
-    The decoder of one response.
-
-    `has_started`: if the stream breaks now, it breaks in the middle of the answer. `is_done`: a stop reason has arrived; some gateways
-    leave out everything after it. `is_over`: nothing else can follow. Between `is_done` and `is_over` only usage is read, and only for a
-    short time. Everything after that is ignored: some gateways append things, such as a tool use, that are not part of the answer.
-    """
-
-    has_started: bool
-    has_words: bool
-    is_done: bool
-    is_over: bool
-    stop_reason: StopReason
-
-    def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
-        """
-        Decode the next event.
-
-        Raises:
-            ProviderError: it reports an error, or breaks the format.
-        """
-        ...
-
-    def end(self) -> Iterator[StreamItem]:
-        """Finish: the answer is over, or the connection is closed."""
-        ...
-
-
 class HttpProvider(ApiConnection, ABC):
     """
     A provider that calls `model` at `endpoint`. A wire defines `path`, `_encode` and `_decoder`.
@@ -127,8 +97,6 @@ class HttpProvider(ApiConnection, ABC):
         self.limits: ModelLimits | None = None
         self._watch = IdleWatch(settings.idle_timeout_s)
         self._images = Images()
-
-    # --- defined by a wire ---------------------------------------------------------------------------------------------
 
     async def _look_at(self, model: str) -> None:
         """Load what a request to `model` depends on; nothing for most wires."""
@@ -157,8 +125,6 @@ class HttpProvider(ApiConnection, ABC):
     async def _models(self) -> dict[str, ModelLimits]:
         return decode_models(await self._get("/models"))
 
-    # --- the model -----------------------------------------------------------------------------------------------------
-
     def set_model(self, model: str) -> None:
         self.model, self.limits = model, None
 
@@ -180,7 +146,6 @@ class HttpProvider(ApiConnection, ABC):
             )
 
     def _known(self, model: str) -> Model:
-        """Return what is known about `model` without calling the API."""
         return self._known_models.of(f"{self.endpoint.name}:{model}")
 
     @cached_property
@@ -191,8 +156,6 @@ class HttpProvider(ApiConnection, ABC):
         wanted = self._settings.max_tokens or DEFAULT_MAX_TOKENS
         limit = self.limits.max_output_tokens if self.limits else 0
         return min(wanted, limit) if limit else wanted
-
-    # --- requests ------------------------------------------------------------------------------------------------------
 
     async def _get(self, path: str, **query: object) -> bytes:
         async with self._using_client() as client:
@@ -295,8 +258,6 @@ class HttpProvider(ApiConnection, ABC):
                     scope.deadline = min(scope.deadline, anyio.current_time() + DRAIN_S)
         return items
 
-    # --- the model proxy -----------------------------------------------------------------------------------------------
-
     async def _posted(self, client: "httpx2.AsyncClient | None", body: bytes) -> "httpx2.Response":
         if client is None:
             return await self._asked(body=body.decode())
@@ -345,8 +306,6 @@ class HttpProvider(ApiConnection, ABC):
                 raise self._explain(error, is_streaming=True) from error
             finally:
                 await response.aclose()
-
-    # --- an answer -----------------------------------------------------------------------------------------------------
 
     async def _send(self, client: "httpx2.AsyncClient | None", body: bytes) -> "httpx2.Response":
         """Return the response once its headers are there. The idle timeout applies to its body."""

@@ -16,9 +16,8 @@ from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.credentials import is_mangled
 from sanderling.providers.endpoint import Endpoint, is_local
-from sanderling.providers.http.transport import receive_head, words_of
+from sanderling.providers.http.transport import ACCEPTED, receive_head, words_of
 from sanderling.providers.http.trust import read_certificates, tls_variables
-from sanderling.providers.http.unpacking import ACCEPTED
 
 if TYPE_CHECKING:
     import ssl
@@ -95,7 +94,6 @@ def header_values(endpoint: Endpoint) -> dict[str, str]:
 
 
 def header_secrets(endpoint: Endpoint) -> tuple[str, ...]:
-    """Return the values of the variables that the endpoint's headers reference."""
     names = (name for value in endpoint.headers.values() for name in variables_in(value))
     return tuple(os.environ.get(name, "") for name in names)
 

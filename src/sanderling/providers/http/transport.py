@@ -3,22 +3,26 @@
 import codecs
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, suppress
+from functools import wraps
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import msgspec
 
 from sanderling.errors import ProviderError
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.http.errors import login_page, malformed
-from sanderling.providers.http.unpacking import Unpacker
 from sanderling.providers.idle import IdleWatch, keeps_what_came
 
 if TYPE_CHECKING:
     import httpx2
 
+ACCEPTED = "gzip, deflate"
+PIECE_BYTES = 1 << 18
+_EITHER_HEADER = zlib.MAX_WBITS | 32
 # 128,000 tokens, each in an event of 100 bytes, are a tenth of this.
 MAX_REPLY_BYTES = 128 << 20
 MAX_LINE_BYTES = 32 << 20
@@ -29,6 +33,83 @@ _BROKEN_HTTP = re.compile(r"illegal |Receive buffer too long")
 
 _ERROR_LINE, _ERROR_EVENT = b"error:", b"event: error\ndata:"
 _ERROR_LINES = re.compile(b"^" + _ERROR_LINE, re.MULTILINE)
+
+
+P = ParamSpec("P")
+
+
+class Unpacker:
+    """
+    Decompresses a body, a little at a time; `encoding` is the value of its header.
+
+    A library that decompresses everything that has arrived at once turns 300 kB into 300 MB before a limit can apply.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        names = [name for each in encoding.lower().split(",") if (name := each.strip())]
+        names = [name for name in names if name != "identity"]
+        if names not in ([], ["gzip"], ["x-gzip"], ["deflate"]):
+            raise malformed(f"it uses the encoding {encoding[:80]}, which was not requested")
+        self._inflater = zlib.decompressobj(_EITHER_HEADER) if names else None
+        self._is_begun = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """
+        Decompress the next bytes of the body.
+
+        Raises:
+            ProviderError: they do not match the header.
+        """
+        if self._inflater is None:
+            yield data
+            return
+        while data:
+            yield self._inflate(data)
+            if self._inflater.eof:
+                data = self._inflater.unused_data
+                self._inflater = zlib.decompressobj(_EITHER_HEADER)
+            else:
+                data = self._inflater.unconsumed_tail
+
+    def _inflate(self, data: bytes) -> bytes:
+        assert self._inflater
+        is_begun, self._is_begun = self._is_begun, True
+        try:
+            return self._inflater.decompress(data, PIECE_BYTES)
+        except zlib.error as error:
+            if is_begun:
+                raise malformed(str(error)) from error
+        try:
+            self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)  # some servers omit the header
+            return self._inflater.decompress(data, PIECE_BYTES)
+        except zlib.error as error:
+            raise malformed(str(error)) from error
+
+
+def body_of(pieces: AsyncGenerator[bytes], source: Any = None) -> "httpx2.AsyncByteStream":
+    """Return a body that yields `pieces`. Closing it closes their `source`, or else ends them."""
+    import httpx2
+
+    class Body(httpx2.AsyncByteStream):
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return pieces
+
+        async def aclose(self) -> None:
+            await (source or pieces).aclose()
+
+    return Body()
+
+
+def _as_body(
+    read: Callable[Concatenate[Any, P], AsyncGenerator[bytes]],
+) -> Callable[Concatenate[Any, P], "httpx2.AsyncByteStream"]:
+    """Turn a generator that reads a body into a function from that body to another one."""
+
+    @wraps(read)
+    def body(stream: Any, *args: P.args, **named: P.kwargs) -> "httpx2.AsyncByteStream":
+        return body_of(read(stream, *args, **named), stream)
+
+    return body
 
 
 class RefusalError(Exception):
@@ -44,8 +125,7 @@ async def receive_head(response: "httpx2.Response") -> None:
     is_refusal = not response.is_success
     encoding = response.headers.pop("content-encoding", "")
     limit = MAX_REFUSAL_BYTES if is_refusal else MAX_REPLY_BYTES
-    pieces = _bounded(response.stream, encoding, limit, is_cut=is_refusal)
-    response.stream = _stream_of(pieces, response.stream)
+    response.stream = _bounded(response.stream, encoding, limit, is_cut=is_refusal)
     if is_refusal:
         with suppress(ProviderError):  # wrongly compressed: the status is enough
             await response.aread()
@@ -69,20 +149,7 @@ def is_page(response: "httpx2.Response") -> bool:
     return "html" in response.headers.get("content-type", "").lower().partition(";")[0]
 
 
-def _stream_of(pieces: AsyncIterator[bytes], stream: Any) -> "httpx2.AsyncByteStream":
-    """Return a body that yields `pieces` and closes `stream`."""
-    import httpx2
-
-    class Body(httpx2.AsyncByteStream):
-        def __aiter__(self) -> AsyncIterator[bytes]:
-            return pieces
-
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return Body()
-
-
+@_as_body
 async def _bounded(
     stream: Any, encoding: str, limit: int, *, is_cut: bool
 ) -> AsyncGenerator[bytes]:
@@ -100,16 +167,13 @@ async def _bounded(
                     raise _endless(limit)
 
 
-def watched(stream: Any, watch: IdleWatch) -> "httpx2.AsyncByteStream":
+@_as_body
+async def watched(stream: Any, watch: IdleWatch) -> AsyncGenerator[bytes]:
     """
     Return `stream` with an idle timeout for each piece. Any data resets the timeout, pings too.
 
     Invalid UTF-8 becomes U+FFFD: a broken character must not cost an answer.
     """
-    return _stream_of(_watched(stream, watch), stream)
-
-
-async def _watched(stream: Any, watch: IdleWatch) -> AsyncGenerator[bytes]:
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     line_bytes = 0
     async with aclosing(aiter(stream)) as pieces:
@@ -125,12 +189,9 @@ async def _watched(stream: Any, watch: IdleWatch) -> AsyncGenerator[bytes]:
             yield decode(piece).encode()
 
 
-def with_error_events(stream: Any) -> "httpx2.AsyncByteStream":
+@_as_body
+async def with_error_events(stream: Any) -> AsyncGenerator[bytes]:
     """Return `stream` with an `error` event for each line `error: …`, which is not a field of events (llama.cpp, and gateways)."""
-    return _stream_of(_with_error_events(stream), stream)
-
-
-async def _with_error_events(stream: Any) -> AsyncGenerator[bytes]:
     held, begins_line = b"", True
     async with aclosing(aiter(stream)) as pieces:
         async for piece in pieces:
@@ -145,12 +206,9 @@ async def _with_error_events(stream: Any) -> AsyncGenerator[bytes]:
     yield held
 
 
-def with_last_event(stream: Any) -> "httpx2.AsyncByteStream":
+@_as_body
+async def with_last_event(stream: Any) -> AsyncGenerator[bytes]:
     """Return `stream` with the blank line that ends its last event, which some servers leave out. An event that was cut stays incomplete."""
-    return _stream_of(_with_last_event(stream), stream)
-
-
-async def _with_last_event(stream: Any) -> AsyncGenerator[bytes]:
     line = bytearray()
     async with aclosing(aiter(stream)) as pieces:
         async for piece in pieces:

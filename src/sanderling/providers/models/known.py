@@ -80,12 +80,8 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self in (UNKNOWN, FREE):
             return ""
         window = f"{self.window_tokens:,}" if self.window_tokens else "?"
-        dollars = [f"${each:g}" if each is not None else "$?" for each in self.dollars]
-        return f"window {window}, {dollars[0]}/{dollars[1]} per M"
-
-    @property
-    def dollars(self) -> tuple[float | None, float | None]:
-        return (self.price.input, self.price.output) if self.price else (None, None)
+        dollars = f"${self.price.input:g}/${self.price.output:g}" if self.price else "$?/$?"
+        return f"window {window}, {dollars} per M"
 
 
 UNKNOWN = Model()
@@ -173,7 +169,6 @@ class KnownModels:
 
 
 def split(name: str) -> tuple[str, str]:
-    """Return the provider and the model in `name`."""
     provider, colon, model = name.partition(":")
     if colon:
         return provider, model

@@ -52,8 +52,6 @@ class OllamaProvider(HttpProvider):
         self._encoder = OllamaEncoder(endpoint.quirks_of(model))
         self._shown: dict[str, ShownModel] = {}
 
-    # --- the model -----------------------------------------------------------------------------------------------------
-
     async def list_models(self) -> tuple[str, ...]:
         return decode_tags(await self._get("/api/tags"))
 
@@ -96,8 +94,6 @@ class OllamaProvider(HttpProvider):
         options = self.endpoint.quirks_of(model).body.get("options", {})
         return options.get("num_ctx") or self._known(model).window_tokens
 
-    # --- requests ------------------------------------------------------------------------------------------------------
-
     async def _look_at(self, model: str) -> None:
         await self._show(model)
 
@@ -121,8 +117,6 @@ class OllamaProvider(HttpProvider):
             has_images=not abilities or "vision" in abilities,
         )
 
-    # --- HTTP ----------------------------------------------------------------------------------------------------------
-
     async def _fetch(
         self, client: "httpx2.AsyncClient", path: str, **query: object
     ) -> "httpx2.Response":
@@ -136,8 +130,6 @@ class OllamaProvider(HttpProvider):
                 yield _StreamLine(line)
         for line in lines.end():
             yield _StreamLine(line)
-
-    # --- failures ------------------------------------------------------------------------------------------------------
 
     def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
         _, words = decode_refusal(response.content)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from sanderling.errors import ProviderError
-from sanderling.protocol.messages import StopReason, TextBlock, ThinkingBlock, ToolUse, Usage
+from sanderling.protocol.messages import TextBlock, ThinkingBlock, ToolUse, Usage
 from sanderling.providers import (
     BlockDone,
     StreamItem,
@@ -22,7 +22,7 @@ from sanderling.providers import (
     ToolUseBegun,
     UsageReport,
 )
-from sanderling.providers.http.bodies import count, decode, field, read_refusal, tool_input
+from sanderling.providers.http.bodies import Decoder, count, decode, field, read_refusal, tool_input
 from sanderling.providers.http.models import MAX_MODELS, is_name
 from sanderling.providers.ollama.errors import explain
 
@@ -140,7 +140,7 @@ class LineDecoder:
             yield self._rest.decode()
 
 
-class OllamaDecoder:
+class OllamaDecoder(Decoder):
     """
     Turns the lines of one reply of `model` into stream items.
 
@@ -148,21 +148,13 @@ class OllamaDecoder:
     """
 
     def __init__(self, model: str, max_tokens: int = 0) -> None:
+        super().__init__()
         self._model = model
         self._max_tokens = max_tokens
-        self.has_started = self.has_words = False
-        self.is_done = self.is_over = False
-        self.stop_reason: StopReason = "end_turn"
         self._kind: type[TextPiece | ThinkingPiece] = TextPiece
         self._pieces: list[str] = []
 
     def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
-        """
-        Decode the next line.
-
-        Raises:
-            ProviderError: it reports an error, or breaks the format.
-        """
         del event  # lines have no name
         if not data.strip() or self.is_done:
             return
@@ -186,10 +178,6 @@ class OllamaDecoder:
                 is_full = 0 < usage.output_tokens < self._max_tokens
                 self.stop_reason = "context_full" if is_full else "max_tokens"
             yield UsageReport(usage)
-
-    def end(self) -> Iterator[StreamItem]:
-        """Yield nothing: no text is held back."""
-        return iter(())
 
     def _grow(
         self, kind: type[TextPiece | ThinkingPiece], text: str | None

@@ -21,9 +21,14 @@ from sanderling.protocol.messages import (
     ToolUse,
 )
 from sanderling.providers import ModelRequest
-from sanderling.providers.encoding import EncodedHistory, EncodedTools, encoded, replays_thoughts
+from sanderling.providers.encoding import (
+    EncodedHistory,
+    EncodedTools,
+    encoded,
+    function_tool,
+    replays_thoughts,
+)
 from sanderling.providers.endpoint import Quirks
-from sanderling.providers.schemas import function_tool
 
 NO_IMAGE = "[an image, which this model cannot see]"
 

@@ -43,7 +43,6 @@ class WireItem(msgspec.Struct):
 
     @property
     def names(self) -> set[str]:
-        """Its ids."""
         return {name for name in (self.id, self.call_id) if name}
 
     @property
@@ -52,7 +51,6 @@ class WireItem(msgspec.Struct):
 
     @property
     def parts(self) -> list[str]:
-        """The text, part by part."""
         parts = self.content or self.summary or ()
         texts = [part.text or part.refusal or "" for part in parts] or [self.arguments or ""]
         return [words for words in texts if words]
@@ -92,8 +90,6 @@ class Item:
     def is_at(self, ref: ItemRef) -> bool:
         return (self._wire.id, self._index) == (ref.item_id, ref.output_index)
 
-    # --- events --------------------------------------------------------------------------------------------------------
-
     def begin(self, wire: WireItem) -> None:
         """Begin. Encrypted reasoning is not complete yet, and text in `wire` counts only if no other follows."""
         self._learn(msgspec.structs.replace(wire, encrypted_content=None))
@@ -106,7 +102,6 @@ class Item:
         self.unsent.append(piece)
 
     def settle(self, part: str, whole: str) -> None:
-        """Set the complete text of a part."""
         if whole and part not in self._parts:
             self.grow(part, whole)
         elif whole:
@@ -139,8 +134,6 @@ class Item:
         if not any(self._parts.values()):
             self.unsent.append(self._between.join(whole))
         self._parts = parts
-
-    # --- result --------------------------------------------------------------------------------------------------------
 
     @property
     def goes_back(self) -> bool:

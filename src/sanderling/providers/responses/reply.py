@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from sanderling.errors import ProviderError
-from sanderling.protocol.messages import StopReason, Usage
+from sanderling.protocol.messages import Usage
 from sanderling.providers import StreamItem, TextPiece, ThinkingPiece, ToolUseBegun, UsageReport
-from sanderling.providers.http.bodies import count, decode, field, read_refusal
+from sanderling.providers.http.bodies import Decoder, count, decode, field, read_refusal
 from sanderling.providers.http.errors import explain_status
 from sanderling.providers.responses.items import ITEM_KINDS, Item, ItemRef, Kind, WireItem
 
@@ -109,22 +109,17 @@ _list_decoder = msgspec.json.Decoder(list[msgspec.Raw] | None)
 _any_decoder = msgspec.json.Decoder(Any)
 
 
-class ResponsesDecoder:
-    """Turns the events of one reply into stream items. `key_remedy` says what to do about a rejected key."""
+class ResponsesDecoder(Decoder):
+    """Turns the events of one reply into stream items."""
 
     def __init__(self, without_key: Callable[[str], str] = str, key_remedy: str = "") -> None:
-        self._without_key = without_key
-        self._key_remedy = key_remedy
-        self.has_started = self.has_words = False
-        self.is_done = self.is_over = False
-        self.stop_reason: StopReason = "end_turn"
+        super().__init__(without_key, key_remedy)
         self._items: list[Item] = []  # not streamed to their end
         self._finished: set[str] = set()  # the names of finished items
         self._has_items = self._is_refusal = self._has_lost_thought = False
         self._last = ""
 
     def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
-        """Decode an event; `event` is its name."""
         if not data or not _is_response_event(event):
             return
         if data.strip() == END_MARK:
@@ -154,12 +149,6 @@ class ResponsesDecoder:
                 item.settle(f"{growing} {whole.part}", whole.words)
         self._is_refusal |= growing == "response.refusal"
         yield from self._flush()
-
-    def end(self) -> Iterator[StreamItem]:
-        """Yield nothing: an item that was cut off is not a block."""
-        yield from ()
-
-    # --- items ---------------------------------------------------------------------------------------------------------
 
     def _take(self, event: _OfItem, *, is_done: bool) -> None:
         self._has_items = True
@@ -193,8 +182,6 @@ class ResponsesDecoder:
         self._has_items = True
         self._items.append(Item(kind, ref))
         return self._items[-1]
-
-    # --- streaming -----------------------------------------------------------------------------------------------------
 
     def _flush(self) -> Iterator[StreamItem]:
         """Yield the new text of the first item, and of the next ones once it is finished."""

@@ -33,17 +33,18 @@ from sanderling.providers.encoding import (
     EncodedTools,
     cache_key,
     encoded,
+    fits_strict,
     previous_end,
     replays_thoughts,
+    with_mark,
 )
 from sanderling.providers.endpoint import Quirks
-from sanderling.providers.schemas import fits_strict
 from sanderling.text import printable
 
 MIN_OUTPUT_TOKENS = 16
 IMAGE_FOLLOWS = "[an image, which follows]"
 IMAGE_UNSEEN = "[an image, which this model cannot see]"
-_MARK = b',"prompt_cache_breakpoint":{"mode":"explicit"}'
+_MARK = "prompt_cache_breakpoint", {"mode": "explicit"}
 
 
 class _InputText(msgspec.Struct, tag="input_text"):
@@ -169,11 +170,11 @@ class ResponsesEncoder:
         is_marked = self._quirks.cache == "openai_explicit"
         end = previous_end(request.history)
         if is_marked and end is not None:
-            messages[end] = (*messages[end][:-1], _marked(messages[end][-1]))
+            messages[end] = (*messages[end][:-1], with_mark(messages[end][-1], *_MARK))
         if request.system:
             text = printable(request.system)
             system = encoded(_InputMessage(self._quirks.system_role, [_InputText(text)]))
-            messages.insert(0, (_marked(system) if is_marked else system,))
+            messages.insert(0, (with_mark(system, *_MARK) if is_marked else system,))
         return list(chain.from_iterable(messages))
 
     def _encode_message(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
@@ -194,14 +195,6 @@ def _with_ids_again(history: Sequence[Message]) -> Iterator[int]:
         if len({*ids}) < len(ids) or not seen.isdisjoint(ids):
             yield number
         seen.update(ids)
-
-
-def _marked(item: msgspec.Raw) -> msgspec.Raw:
-    """Insert a breakpoint into the last block of `item`, which ends with its content or output, and that with a block."""
-    return msgspec.Raw(bytes(item).removesuffix(b"}]}") + _MARK + b"}]}")
-
-
-# --- user messages and tool results ------------------------------------------------------------------------------------
 
 
 def _user_items(message: Message, quirks: Quirks) -> Iterator[_Item]:
@@ -251,9 +244,6 @@ def _is_image(part: _InputText | _InputImage) -> bool:
     return isinstance(part, _InputImage)
 
 
-# --- assistant messages ------------------------------------------------------------------------------------------------
-
-
 def _assistant_items(message: Message, *, is_whole: bool) -> Iterator[_Item]:
     """
     Yield the model's own items as the API sent them or, if something is missing, as quotations.
@@ -299,9 +289,6 @@ def _thought(block: ThinkingBlock) -> _Reasoning:
 def _id(block: ContentBlock) -> str:
     has_extra = isinstance(block, ThinkingBlock | TextBlock | ToolUse)
     return str(block.extra.get("id", "")) if has_extra else ""
-
-
-# --- tools -------------------------------------------------------------------------------------------------------------
 
 
 def _function(tool: ToolSpec, quirks: Quirks) -> _Function:

@@ -1,13 +1,16 @@
-"""Export of a session as Markdown."""
+"""Export of a session as Markdown; and its last answer, for a prompt that mentions it."""
 
 import html
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from sanderling.errors import SessionError
 from sanderling.protocol.messages import (
     CommandRecord,
+    Message,
     Prompt,
     StopReason,
     TextBlock,
@@ -16,8 +19,8 @@ from sanderling.protocol.messages import (
     Usage,
 )
 from sanderling.session.history import input_line
+from sanderling.session.ledger import prompt_tokens
 from sanderling.session.log import log_path, opened, records_of
-from sanderling.session.prices import prompt_tokens
 from sanderling.session.records import (
     Header,
     LoggedClearing,
@@ -32,6 +35,7 @@ from sanderling.session.records import (
     LoggedUndo,
     LoggedUsage,
     Record,
+    ToolRecords,
     without_left_ends,
 )
 from sanderling.session.session import derived_title
@@ -122,27 +126,13 @@ def _head(header: Header, records: Iterable[Record]) -> str:
     )
 
 
-# --- the conversation --------------------------------------------------------------------------------------------------
-
-
 class _Conversation:
     """Converts records to sections of Markdown."""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self._ended: dict[str, LoggedToolEnd] = {}
-        self._results: dict[str, ToolResult] = {}
+        self._tools = ToolRecords(records)
         self._is_answering = False
         self._pieces = ""  # of an answer without a message yet
-        for record in records:
-            match record:
-                case LoggedToolEnd(tool_use_id=tool_use_id):
-                    self._ended[tool_use_id] = record
-                case LoggedMessage(message=message):
-                    for block in message.content:
-                        if isinstance(block, ToolResult):
-                            self._results[block.tool_use_id] = block
-                case _:
-                    pass
 
     def sections(self, record: Record) -> Iterator[str]:
         match record:
@@ -198,8 +188,8 @@ class _Conversation:
         yield section
 
     def _tool_use(self, use: ToolUse) -> str:
-        end = self._ended.get(use.id) or LoggedToolEnd(use.id)
-        result = self._results.get(use.id) or end.result
+        end = self._tools.ended.get(use.id) or LoggedToolEnd(use.id)
+        result = self._tools.results.get(use.id) or end.result
         is_error = end.is_error or bool(result and result.is_error)
         outcome = end.summary or ("failed" if is_error else "")
         result_text = _told(result) if result else "No result."
@@ -230,9 +220,6 @@ def _told(result: ToolResult) -> str:
     return "\n".join(
         block.text if isinstance(block, TextBlock) else "[an image]" for block in result.content
     )
-
-
-# --- Markdown ----------------------------------------------------------------------------------------------------------
 
 
 def _note(text: str) -> str:
@@ -276,3 +263,45 @@ def _closed(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+class LastWords(msgspec.Struct, frozen=True):
+    """The title of a session and its last answer, preceded by its summary if it has one."""
+
+    title: str
+    text: str
+
+
+def last_words(session_dir: Path, session_id: str) -> LastWords:
+    """
+    Return the last answer of a session, and its summary.
+
+    Raises:
+        SessionError: the session does not exist, its log cannot be read, or it has no answer.
+    """
+    title = named = summary = answer = ""
+    log = log_path(session_dir, session_id)
+    with opened(log) as file:
+        _, records = records_of(log, file)
+        for record in records:
+            match record:
+                case LoggedState(key="title", value=str(named)):
+                    pass
+                case LoggedSummary(summary=summary):
+                    pass
+                case LoggedMessage(message=message, prompt=prompt):
+                    title = title or (derived_title(prompt) if prompt else "")
+                    answer = _text(message) or answer
+                case _:
+                    pass
+    if not answer:
+        raise SessionError("it has no answer yet")
+    before = f"Summary of what came before:\n\n{summary}\n\n" if summary else ""
+    return LastWords(named or title, f"{before}{answer}")
+
+
+def _text(message: Message) -> str:
+    if message.role == "user":
+        return ""
+    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+    return "\n\n".join(filter(str.strip, texts))

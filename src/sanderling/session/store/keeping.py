@@ -75,9 +75,6 @@ def delete(session_dir: Path, session_id: str) -> None:
             raise SessionError(f"cannot remove {error.filename}: {error.strerror}") from error
 
 
-# --- forks -------------------------------------------------------------------------------------------------------------
-
-
 def fork(
     session_dir: Path,
     source_id: str,
@@ -114,7 +111,6 @@ def fork(
 
 
 def _name_fork(session_dir: Path, session_id: str) -> None:
-    """Give the fork a title that distinguishes it from its source."""
     session = Session.open(session_dir, session_id, "")
     try:
         if title := session.title:

@@ -116,9 +116,6 @@ def _info(
     return None
 
 
-# --- titles ------------------------------------------------------------------------------------------------------------
-
-
 def _last_title(file: BinaryIO, size: int) -> str:
     """
     Return the title that the user has set last, or "".
@@ -145,9 +142,6 @@ def _last_title(file: BinaryIO, size: int) -> str:
 def _first_title(file: BinaryIO) -> str:
     prompt = next((said.prompt for said in _said(file) if said.prompt), None)
     return derived_title(prompt) if prompt else ""
-
-
-# --- search ------------------------------------------------------------------------------------------------------------
 
 
 def _said(file: BinaryIO) -> Iterator[LoggedMessage]:

@@ -42,7 +42,6 @@ class ServerLog:
         self._ends.add(chunk)
 
     async def read(self, server: RunningServer) -> None:
-        """Add the server's standard error, until that ends."""
         assert server.stderr
         with suppress(anyio.ClosedResourceError):
             await follow(server.stderr, ScreenText(), self.add, lambda _: None)
