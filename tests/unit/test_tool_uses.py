@@ -503,7 +503,7 @@ async def test_directory_of_a_hidden_program_is_offered_and_the_command_runs_aga
         talk.answer(question, "once")
         talk.answer(await talk.until(ApprovalRequested, 2), "deny")
     assert talk.told(0).startswith("mine\n")
-    assert f"[The sandbox refused: execute {hidden_tool}: `mytool` is there" in talk.told(1)
+    assert f"[The sandbox refused: execute {hidden_tool}: `mytool` is on your PATH" in talk.told(1)
 
 
 @prove

@@ -16,7 +16,8 @@ import msgspec
 
 from sanderling.errors import SandboxError, ToolError
 from sanderling.paths import is_within
-from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAskedError, Permit
+from sanderling.permissions.approvals import Permit
+from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAskedError
 from sanderling.protocol.events import Event, ToolEnded, ToolOutput, ToolStarted
 from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse
 from sanderling.sandbox.policy import NO_GRANT
