@@ -84,7 +84,6 @@ class ExternalAgent:
         self.services = services
         self._provider = provider
         self.declared = declared
-        self.commands: tuple[SlashCommand, ...] = ()
         self._permits = Permits(
             declared.name,
             services.workspace,
@@ -243,8 +242,8 @@ class ExternalAgent:
             case updates.Plan(entries=entries):
                 self.services.workspace.todo.show([*map(_item, entries[:MAX_ITEMS])])
             case updates.AvailableCommandsUpdate(available_commands=commands):
-                self.commands = tuple(filter(None, map(_command, commands[:MAX_COMMANDS])))
-                self.services.tell_commands()
+                known = tuple(filter(None, map(_command, commands[:MAX_COMMANDS])))
+                self.services.show_agent_commands(known)
             case updates.CurrentModeUpdate(current_mode_id=mode):
                 self.link.options.take_mode(mode)
                 self.options_changed()

@@ -43,7 +43,6 @@ class ExternalConversation(Conversation):
         mode: Mode | None = None,
     ) -> None:
         self.external = self.make_external(services, declared, provider)
-        services.external_commands = lambda: self.external.commands
         super().__init__(services, resources, is_eager=is_eager, mode=mode, external=declared.name)
 
     def make_external(
@@ -100,7 +99,9 @@ class ExternalConversation(Conversation):
     async def expanded(self, prompt: Prompt) -> Prompt:
         """Expand the prompt's slash command, unless it is one of the agent's."""
         word = prompt.text.split(maxsplit=1)[0] if prompt.text.strip() else ""
-        if word.startswith("/") and any(word[1:] == each.name for each in self.external.commands):
+        if word.startswith("/") and any(
+            word[1:] == each.name for each in self.services.agent_commands
+        ):
             return prompt
         return self.services.project.expand_or_keep(prompt)
 
@@ -114,7 +115,7 @@ class ExternalConversation(Conversation):
                 self.services.emit(TurnEnded("error"))
 
     def _compact(self, focus: str) -> None:
-        if any(each.name == COMPACT for each in self.external.commands):
+        if any(each.name == COMPACT for each in self.services.agent_commands):
             self.submit(Prompt(uuid4().hex, f"/{COMPACT} {focus}".rstrip()))
         else:
             self.services.warn(f"{self.external.name} does not support compaction.")

@@ -34,7 +34,7 @@ from sanderling.tools.editor import Editor
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
     from sanderling.commands.shell import Elsewhere
-    from sanderling.conversation.clients_tools import ClientTools
+    from sanderling.conversation.notes import ClientTools
     from sanderling.mcp.servers import McpServer
     from sanderling.providers.http.model_proxy import ModelProxy
     from sanderling.tools.code.servers import LanguageServers
@@ -212,27 +212,26 @@ class _AgentBuilder(NamedTuple):
             provider, policy, settings, project, code=options.code, servers=_servers(settings)
         )
         if options.elsewhere:
-            services.workspace.shell.elsewhere = options.elsewhere
             services.sandbox.switch(is_on=False)
         return Conversation(services, self.resources, mode=options.mode, is_eager=options.is_eager)
 
     def _for_client(self, tools: "ClientTools") -> Conversation:
         """Start a session whose files and commands are the client's: nothing is read, run or changed here."""
-        from sanderling.conversation.clients_tools import ClientConversation, ClientServices
+        from sanderling.conversation.clients_tools import ClientConversation
 
         settings = self.own
         check_disabled(settings.tools_disabled)
         provider = make_provider(settings, fallback="demo")
         self.resources.push_async_callback(provider.aclose)
         policy = policy_for(settings, self.session.project)
-        services = ClientServices(
+        services = SessionServices(
             self.session,
             provider,
             self.emit,
             policy,
             settings,
-            tools=tools,
             project=self._elsewhere(),
+            client=tools,
         )
         self.resources.callback(services.workspace.journal.close)
         return ClientConversation(services, self.resources, is_eager=self.options.is_eager)
@@ -300,6 +299,7 @@ class _AgentBuilder(NamedTuple):
             code=code,
             servers=servers,
             patience_s=options.patience_s,
+            elsewhere=options.elsewhere,
         )
         self.resources.callback(services.workspace.journal.close)
         return services

@@ -12,7 +12,6 @@ from sanderling.conversation.external_conversation import ExternalConversation
 from sanderling.conversation.remote_agent import RemoteAgent
 from sanderling.conversation.remote_turn import RemoteTurn
 from sanderling.conversation.services import SessionServices
-from sanderling.errors import ConfigError
 from sanderling.protocol.actions import (
     Action,
     NoteSaved,
@@ -119,14 +118,3 @@ class RemoteConversation(ExternalConversation):
             external.may_show = anyio.Event()
             self._resumed.append(prompts[-1])
             self._arrived.set()
-
-    async def expanded(self, prompt: Prompt) -> Prompt:
-        """Expand a slash command of the user's; the remote agent's commands are sent as they are."""
-        if prompt.text.startswith("/") and any(
-            prompt.text.split()[0][1:] == each.name for each in self.external.commands
-        ):
-            return prompt
-        try:
-            return self.services.project.expand(prompt)
-        except ConfigError:
-            return prompt

@@ -10,13 +10,13 @@ from sanderling.changes.commands import CommandChanges
 from sanderling.changes.forking import Origin
 from sanderling.changes.journal import Journal
 from sanderling.commands.jobs import Jobs
-from sanderling.commands.shell import Shell, ShellState
+from sanderling.commands.shell import Elsewhere, Shell, ShellState
 from sanderling.commands.user_commands import UserCommand, UserCommands
 from sanderling.config import Settings
 from sanderling.conversation.compactor import Compactor
 from sanderling.conversation.memory import Memory, Remembered
 from sanderling.conversation.model_calls import ModelCalls
-from sanderling.conversation.notes import Notes
+from sanderling.conversation.notes import ClientTools, Notes
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.sandbox_news import shown_event, shown_sandbox
 from sanderling.conversation.servers import NoServers, ServerLoader
@@ -62,9 +62,13 @@ if TYPE_CHECKING:
 
 
 class SessionServices:
-    """The parts of one session. `emit` receives the events of all of them; it must not block."""
+    """
+    The parts of one session. `emit` receives the events of all of them; it must not block.
 
-    external_commands: Callable[[], Sequence[SlashCommand]] = tuple
+    Args:
+        elsewhere: where unconfined commands run, if not on this machine.
+        client: runs the session's tools, if they are not those of this machine.
+    """
 
     def __init__(
         self,
@@ -81,16 +85,19 @@ class SessionServices:
         sources: Sequence[ToolSource] = (OwnTools(),),
         servers: "Mapping[str, McpServer] | None" = None,
         patience_s: float = GRACE_S,
+        elsewhere: Elsewhere | None = None,
+        client: ClientTools | None = None,
     ) -> None:
         self.session = session
         self.provider = provider
         self.emit = emit
         self.settings = settings
         self.project = project or Project(settings, session.project)
+        self.agent_commands: tuple[SlashCommand, ...] = ()  # of an external agent
         self.tasks = BackgroundTasks()
         self.memory = Memory(session, emit)
         self.waiting = Waiting(self.memory.keep)
-        self.workspace = self._make_workspace(policy, editor, code)
+        self.workspace = self._make_workspace(policy, editor, code, elsewhere)
         self.commands = UserCommands(
             session,
             self.sandbox,
@@ -101,12 +108,12 @@ class SessionServices:
             running=self.workspace.changes.of_person,
         )
         self.gate = self._make_gate(rules)
-        catalog = Catalog(*sources, disabled=settings.tools_disabled)
+        catalog = Catalog(*((client,) if client else sources), disabled=settings.tools_disabled)
         self._loader = ServerLoader(settings, catalog, self._server_context, patience_s=patience_s)
         if servers:
             self._loader.load(servers)
         self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
-        self.notes = self._make_notes()
+        self.notes = Notes(session, self.workspace, self.gate, self.project, client)
         self.compactor = Compactor(
             session,
             provider,
@@ -180,10 +187,14 @@ class SessionServices:
         )
 
     def _make_workspace(
-        self, policy: SandboxPolicy, editor: Editor | None, code: "LanguageServers | None"
+        self,
+        policy: SandboxPolicy,
+        editor: Editor | None,
+        code: "LanguageServers | None",
+        elsewhere: Elsewhere | None,
     ) -> Workspace:
         sandbox = SessionSandbox(policy, self._note_sandbox_event, self._emit_sandbox)
-        shell = Shell(policy.project, sandbox, _only_reads_with)
+        shell = Shell(policy.project, sandbox, _only_reads_with, elsewhere)
         jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
         todo = TodoList(self.memory.keep)
         read_cache = ReadCache(disk=sandbox.environment.disk)
@@ -229,9 +240,6 @@ class SessionServices:
             on_allowed=self.memory.keep,
         )
 
-    def _make_notes(self) -> Notes:
-        return Notes(self.session, self.workspace, self.gate, self.project.instructions)
-
     def _server_context(self) -> "ServerContext":
         from sanderling.mcp.tool_servers import ServerContext
 
@@ -255,11 +263,16 @@ class SessionServices:
         """Declare the tool servers that the project currently declares."""
         self._loader.declare(self.project.trust, self.emit)
 
+    def show_agent_commands(self, commands: tuple[SlashCommand, ...]) -> None:
+        """Show these slash commands of an external agent from now on."""
+        self.agent_commands = commands
+        self.tell_commands()
+
     def tell_commands(self) -> None:
         """Send the screen the slash commands of the project, tool servers and external agent."""
         all_commands = (
             *self.servers.commands(),
-            *self.external_commands(),
+            *self.agent_commands,
             *self.project.commands(),
         )
         commands = {each.name: each for each in all_commands}

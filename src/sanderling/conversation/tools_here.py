@@ -20,7 +20,6 @@ from sanderling.acp_client.local_turn import LocalTurn
 from sanderling.conversation.sandbox_news import shown_sandbox
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.tool_uses import Asking, ToolUses
-from sanderling.project.project import Project
 from sanderling.protocol import events
 from sanderling.protocol.messages import Prompt, ToolResult, ToolUse
 from sanderling.session.records import LoggedToolEnd, is_session_id
@@ -77,8 +76,8 @@ class LocalTools:
             return
         self.are_wanted = True
         services = self._services
-        services.project = Project(services.settings, services.session.project)
-        services.notes.read(services.project.instructions, has_todo=False)
+        services.project.move(services.session.project)
+        services.notes.leave_out_todo()
         services.tasks.start(services.sandbox.manager.serve)
         services.tasks.start(services.sandbox.manager.find_level)
         services.emit(shown_sandbox(services.sandbox))
