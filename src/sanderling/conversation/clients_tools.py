@@ -8,17 +8,7 @@ from anyio.abc import TaskGroup
 from sanderling.conversation.conversation import Conversation, OneTurn
 from sanderling.conversation.turn import REQUEST_SENT_S, Turn
 from sanderling.errors import ProviderError
-from sanderling.protocol.actions import (
-    Action,
-    RedoTurn,
-    Rewind,
-    RunCommand,
-    SetMode,
-    SetNetwork,
-    SetSandbox,
-    TrustFiles,
-    UndoTurn,
-)
+from sanderling.protocol import actions
 from sanderling.protocol.events import CommandEnded, CommandStarted
 
 THERE = "Only the client that runs this session's tools can do that."
@@ -41,19 +31,19 @@ class ClientConversation(Conversation):
     def declare_servers(self) -> None:
         """Declare none: no servers run here."""
 
-    def act(self, action: Action) -> None:
+    def act(self, action: actions.Action) -> None:
         match action:
-            case RunCommand(command_id, command):
+            case actions.RunCommand(command_id, command):
                 self.services.emit(CommandStarted(command_id, command))
                 self.services.emit(CommandEnded(command_id, THERE))
             case (
-                SetMode()
-                | SetNetwork()
-                | SetSandbox()
-                | TrustFiles()
-                | UndoTurn()
-                | RedoTurn()
-                | Rewind()
+                actions.SetMode()
+                | actions.SetNetwork()
+                | actions.SetSandbox()
+                | actions.TrustFiles()
+                | actions.UndoTurn()
+                | actions.RedoTurn()
+                | actions.Rewind()
             ):
                 self.services.warn(THERE)
             case _:

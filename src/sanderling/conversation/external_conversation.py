@@ -11,20 +11,12 @@ from sanderling.conversation.external_turn import ExternalTurn
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.usage_report import guest_report
 from sanderling.errors import ProviderError, SanderlingError, SessionError
+from sanderling.protocol import requests
 from sanderling.protocol.actions import Action, Compact, NoteUsage, Rewind, SetModel, UndoCompaction
 from sanderling.protocol.events import ErrorOccurred, TurnEnded
 from sanderling.protocol.guests import SetGuestOption
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode
-from sanderling.protocol.requests import (
-    Answer,
-    ListModels,
-    Models,
-    Report,
-    SessionRequest,
-    ShowUsage,
-    TestProvider,
-)
 
 COMPACT = "compact"
 
@@ -71,11 +63,11 @@ class ExternalConversation(Conversation):
             case _:
                 super().act(action)
 
-    async def answer(self, request: SessionRequest) -> Answer:
+    async def answer(self, request: requests.SessionRequest) -> requests.Answer:
         match request:
-            case ListModels():
+            case requests.ListModels():
                 return await self._models()
-            case ShowUsage():
+            case requests.ShowUsage():
                 usage = self.external.usage
                 text = guest_report(
                     self.services.session.ledger,
@@ -84,8 +76,11 @@ class ExternalConversation(Conversation):
                     window=usage.window,
                     cost_usd=usage.cost_usd if usage.is_priced else None,
                 )
-                return Report("Usage", text)
-            case TestProvider(provider="") | TestProvider(provider=self.external.declared.name):
+                return requests.Report("Usage", text)
+            case (
+                requests.TestProvider(provider="")
+                | requests.TestProvider(provider=self.external.declared.name)
+            ):
                 raise SessionError(f"{self.external.name} is not a provider and cannot be tested")
             case _:
                 return await super().answer(request)
@@ -120,7 +115,7 @@ class ExternalConversation(Conversation):
         else:
             self.services.warn(f"{self.external.name} does not support compaction.")
 
-    async def _models(self) -> Models:
+    async def _models(self) -> requests.Models:
         await self.external.link.ready()
         option = self.external.link.options.of_category("model")
         if option is None:
@@ -129,7 +124,7 @@ class ExternalConversation(Conversation):
             each.value: each.title if not each.description else f"{each.title}: {each.description}"
             for each in option.choices
         }
-        return Models(tuple(notes), notes)
+        return requests.Models(tuple(notes), notes)
 
     async def _set_option(self, name: str, value: str) -> None:
         try:

@@ -17,8 +17,7 @@ from sanderling.acp.connection import Method
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid
 from sanderling.acp_client.local_turn import LocalTurn
-from sanderling.conversation.sandbox_news import shown_sandbox
-from sanderling.conversation.services import SessionServices
+from sanderling.conversation.services import SessionServices, shown_sandbox
 from sanderling.conversation.tool_uses import Asking, ToolUses
 from sanderling.protocol import events
 from sanderling.protocol.messages import Prompt, ToolResult, ToolUse

@@ -17,8 +17,7 @@ from sanderling.config import Settings
 from sanderling.config.layers import Layers
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.models.known import KnownModels, load_models
-from sanderling.permissions.guarding import unguarded
-from sanderling.permissions.mentions import check_mentions
+from sanderling.permissions.guarding import check_mentions, unguarded
 from sanderling.permissions.store import RuleStore, load_rules
 from sanderling.project.project import Project
 from sanderling.protocol.messages import Prompt, StopReason, Usage
