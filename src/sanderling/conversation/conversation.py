@@ -115,7 +115,7 @@ class Conversation:
             case actions.RunCommand(command_id, command):
                 services.commands.start(command_id, command)
             case actions.SetNetwork(mode):
-                controls.set_network(mode)
+                services.tasks.start(controls.set_network, mode)
             case actions.SetSandbox(is_on):
                 services.sandbox.switch(is_on=is_on)
             case actions.SetMode(mode):
@@ -129,7 +129,7 @@ class Conversation:
             case actions.ControlToolServer(name, what):
                 services.servers.control(name, what)
             case actions.StopJob(job_id):
-                controls.stop_job(job_id)
+                services.tasks.start(controls.stop_job, job_id)
             case actions.CloseSession():
                 self.close()
             case _:
@@ -159,7 +159,6 @@ class Conversation:
                 await self._resources.aclose()
 
     def declare_servers(self) -> None:
-        """Declare the project's tool servers, if they are trusted."""
         self.services.declare_servers()
 
     async def _prepare(self) -> None:

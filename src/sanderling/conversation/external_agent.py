@@ -185,7 +185,7 @@ class ExternalAgent:
         if is_lost:
             because = f": {why.rstrip('.')}" if why else ""
             text = f"{self.name} started a new session and does not remember this conversation{because}."
-            self.services.emit(events.Notice("warning", text))
+            self.services.warn(text)
         self.session_id = session_id
         if self.services.session.prompts:
             self.keep()

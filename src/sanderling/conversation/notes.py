@@ -144,11 +144,9 @@ class Notes:
         self._rejected = sent.rejected
 
     def add_rejected(self, changes: RejectChanges) -> None:
-        """Add a note on changes that the user rejected to the next message."""
         self._rejected.append(_rejection(self._workspace.shown(changes.path), changes))
 
     def with_prompt(self, prompt: Prompt) -> list[str]:
-        """Return the notes to send with a prompt."""
         paths = [self._workspace.path(each.path) for each in prompt.selections if not each.is_piped]
         taken_back = map(_taken_back, self._session.taken_back)
         return [*taken_back, *self._news(paths, is_prompt=True)]
@@ -159,7 +157,6 @@ class Notes:
         return [*map(_taken_back, self._session.taken_back), *rejected]
 
     def with_results(self, paths: Iterable[str]) -> list[str]:
-        """Return the notes to send with the results of tool calls on `paths`."""
         return self._news(list(paths), is_prompt=False)
 
     def after_summary(self) -> list[str]:

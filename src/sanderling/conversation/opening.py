@@ -184,9 +184,8 @@ class _AgentBuilder(NamedTuple):
                 return self._external(project, settings, agent)
             return self._here(project, settings)
         except ConfigError as error:
-            from sanderling.conversation.configuration import (
-                explained,
-            )  # only needed after an error
+            # Only needed after an error.
+            from sanderling.conversation.configuration import explained
 
             raise explained(error, settings, self.session.project) from error
 

@@ -17,11 +17,7 @@ from sanderling.acp import updates
 from sanderling.acp.base import EMPTY
 from sanderling.acp.connection import Method
 from sanderling.acp.ours import OURS, OfAgent, OfClient, Position, meta_of, ours_in
-from sanderling.acp.setup import (
-    ClientCapabilities,
-    ElicitationCapabilities,
-    InitializeResponse,
-)
+from sanderling.acp.setup import ClientCapabilities, ElicitationCapabilities, InitializeResponse
 from sanderling.acp_client.agent_host import Carrier
 from sanderling.acp_client.local_turn import LocalTurn
 from sanderling.acp_client.model_proxy import ModelProxyServer, UsageLimits, offered

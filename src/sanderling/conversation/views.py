@@ -14,11 +14,7 @@ from sanderling.errors import SanderlingError, SessionError, ToolError
 from sanderling.permissions.guarding import absolute
 from sanderling.protocol import requests
 from sanderling.protocol.actions import FROM_END, Action, ShowEarlier, WatchJob
-from sanderling.protocol.events import (
-    JobOutput,
-    SessionOpened,
-    TodoChanged,
-)
+from sanderling.protocol.events import JobOutput, SessionOpened, TodoChanged
 from sanderling.protocol.messages import TextBlock, Usage
 from sanderling.session.history_pager import HistoryPager
 from sanderling.tools.outcome import Content
@@ -68,9 +64,7 @@ class SessionViews:
 
                 return await choosing.models(self._services, scope)
             case requests.TestProvider() | requests.ShowUsage() | requests.ShowSettings():
-                from sanderling.conversation import (
-                    reports,
-                )  # with the imports that only reports need
+                from sanderling.conversation import reports  # has imports that only reports need
 
                 return await reports.answer(self._services, request)
             case requests.ShowTrust():
