@@ -65,9 +65,8 @@ class Conversation:
         self.controls = Controls(services, self._reviews, self.declare_servers)
         self._is_eager = is_eager
         self._resources = resources or AsyncExitStack()
-        self._turn: OneTurn | anyio.CancelScope | None = (
-            None  # a scope while only a summary is written
-        )
+        # A scope while only a summary is written.
+        self._turn: OneTurn | anyio.CancelScope | None = None
         self._arrived = anyio.Event()
         self._is_closed = False
         services.restore(mode)

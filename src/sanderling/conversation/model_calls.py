@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -98,12 +99,7 @@ class ModelCalls:
         Raises:
             ProviderError: retrying is no use, or did not help.
         """
-        first_block_id = self._block_id
-
-        async def stream() -> StopReason:
-            return await self._stream(reply, first_block_id)
-
-        return await self._insist(stream)
+        return await self._insist(partial(self._stream, reply, self._block_id))
 
     async def ask_aside(self, request: Message, start: int) -> tuple[str, StopReason]:
         """

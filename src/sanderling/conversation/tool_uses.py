@@ -143,10 +143,8 @@ class ToolUses:
         tool = self._tools.get(requested.name)
         if tool is None:
             names = ", ".join(sorted(self._tools))
-            return _Use(
-                requested, problem=f"There is no tool '{requested.name}'. There are: {names}."
-            )
-        if problem:
+            problem = f"There is no tool '{requested.name}'. There are: {names}."
+        if tool is None or problem:
             return _Use(requested, problem=problem)
         try:
             args = tool.parse(requested.input)
@@ -279,10 +277,8 @@ class ToolUses:
                 async with AsyncExitStack() as running:
                     # Syncing the log takes as long as scanning the project, so do both at once.
                     async with anyio.create_task_group() as beginning:
-                        if request.effect.kind not in (
-                            "none",
-                            "read",
-                        ):  # others may safely run twice
+                        # These two may safely run twice.
+                        if request.effect.kind not in ("none", "read"):
                             beginning.start_soon(self._session.log.synced)
                         await running.enter_async_context(self._journaled(request))
                     request.check_ground(workspace)  # both may have taken a while

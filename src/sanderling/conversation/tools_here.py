@@ -124,9 +124,8 @@ class LocalTools:
             raise invalid("no tool runs here")
         if not await self._turn.is_running():
             raise invalid(NO_TURN)
-        if use := self._uses.get(
-            request.id
-        ):  # requested again, after a disconnect that may have lost output
+        # Requested again, after a disconnect that may have lost output.
+        if use := self._uses.get(request.id):
             self._notify(OUTPUT, ToolOutput(request.session_id, request.id, use.output, start=0))
         else:
             use = self._begin(request)

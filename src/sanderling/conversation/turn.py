@@ -69,9 +69,8 @@ class Turn:
                     self._services.emit(ErrorOccurred(error.kind, error.message, error.remedy))
                 tasks.cancel_scope.cancel()
         if self._scope.cancel_called and stop_reason != "error":
-            stop_reason = (
-                "cancelled"  # even at the last moment: the pending prompts are returned with it
-            )
+            # Even at the last moment: pending prompts are returned with it.
+            stop_reason = "cancelled"
         self._end(stop_reason, error_message)
         return stop_reason
 
