@@ -50,6 +50,4 @@ class ClientConversation(Conversation):
                 super().act(action)
 
     def make_turn(self) -> OneTurn:
-        return ClientTurn(
-            self.services, self.services.waiting.take_steering, is_eager=self._is_eager
-        )
+        return ClientTurn(self.services, is_eager=self._is_eager)

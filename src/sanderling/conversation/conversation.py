@@ -215,7 +215,7 @@ class Conversation:
         await self._show_end(stop_reason)
 
     def make_turn(self) -> OneTurn:
-        return Turn(self.services, self.services.waiting.take_steering, is_eager=self._is_eager)
+        return Turn(self.services, is_eager=self._is_eager)
 
     async def expanded(self, prompt: Prompt) -> Prompt:
         """
