@@ -15,10 +15,10 @@ from sanderling.conversation.prompt import (
     prompt_message,
     with_sessions,
 )
-from sanderling.conversation.reviewing import Reviews
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.turn import Turn
-from sanderling.conversation.undoing import Undoer
+from sanderling.conversation.undo.reviewing import Reviews
+from sanderling.conversation.undo.undoing import Undoer
 from sanderling.conversation.views import SessionViews
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.permissions.guarding import check_mentions
