@@ -46,7 +46,7 @@ def named_in(method: Callable[..., Any]) -> set[str]:
     """The classes that the cases of a method name."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
     patterns = (each.cls for each in ast.walk(tree) if isinstance(each, ast.MatchClass))
-    return {pattern.id for pattern in patterns if isinstance(pattern, ast.Name)}
+    return {ast.unparse(pattern).rpartition(".")[2] for pattern in patterns}
 
 
 @pytest.mark.parametrize("kind", PASSED_ON)

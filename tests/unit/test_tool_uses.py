@@ -13,7 +13,7 @@ from tests.api_rules.anthropic import refusals
 from tests.conftest import happens, prove
 from tests.talk import BaseTalk, Steps, scripted
 
-from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED, _InOrder
+from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.permissions.rules import rule_from_text
 from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
@@ -29,6 +29,7 @@ from sanderling.protocol.events import (
     ToolStarted,
     TurnEnded,
 )
+from sanderling.protocol.in_line import InLine
 from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import InspectToolUse, WholeToolUse
@@ -1115,7 +1116,7 @@ async def test_network_that_is_switched_off_before_the_grants_of_a_resumed_sessi
     async with talk.asked():
         await talk.until(TurnEnded)
         gate.restore({"granted": [[], [], ["example.org"]]})
-        await talk.conversation.controls._set_network("off")
+        await talk.conversation.controls.set_network("off")
         await gate.grant_again()
         assert talk.conversation.services.sandbox.facts.network == "off"
     assert gate.state()["granted"] == NO_GRANT
@@ -1130,7 +1131,7 @@ async def test_host_that_may_be_fetched_for_the_session_is_asked_about_again_whe
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "session")
         await talk.until(TurnEnded)
-        await talk.conversation.controls._set_network("off")
+        await talk.conversation.controls.set_network("off")
         talk.conversation.submit(Prompt("p2", "Again."))
         talk.answer(await talk.until(ApprovalRequested, 2), "deny")
         await talk.until(TurnEnded, 2)
@@ -1196,10 +1197,28 @@ async def test_a_turn_is_a_checkpoint_of_what_its_tools_have_changed(tmp_path):
     assert turn.doubtful == ()
 
 
-def test_output_that_comes_after_the_last_use_has_ended_is_not_shown():
+def test_output_that_comes_after_a_use_has_ended_is_not_shown():
     shown = []
-    order = _InOrder(["t1", "t2"], shown.append)
-    for use_id in ("t1", "t2"):
-        order.finish(use_id)
-        order.show(use_id, ToolOutput(use_id, "late"))
-    assert shown == []
+    line = InLine(shown.append)
+    events = [
+        each
+        for use_id in ("t1", "t2")
+        for each in (ToolStarted(use_id, "ls", ""), ToolEnded(use_id, ""))
+    ]
+    for event in events:
+        line.show(event)
+        if isinstance(event, ToolEnded):
+            line.show(ToolOutput(event.id, "late"))
+    assert shown == events
+
+
+def test_thousands_of_uses_that_wait_for_one_are_shown_once_it_has_ended():
+    shown = []
+    line = InLine(shown.append)
+    line.show(ToolStarted("first", "bash", ""))
+    for number in range(5_000):
+        line.show(ToolStarted(str(number), "ls", ""))
+        line.show(ToolEnded(str(number), ""))
+    assert len(shown) == 1
+    line.show(ToolEnded("first", ""))
+    assert len(shown) == 10_002

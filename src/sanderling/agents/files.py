@@ -18,7 +18,8 @@ from sanderling.changes.editing.merge import merge
 from sanderling.changes.editing.text import decode
 from sanderling.errors import ToolError
 from sanderling.paths import is_in_any
-from sanderling.permissions.gate import DeniedError, Permit
+from sanderling.permissions.approvals import Permit
+from sanderling.permissions.gate import DeniedError
 from sanderling.sandbox.files import Loaded
 from sanderling.tools.base import Context, UseRequest
 from sanderling.tools.buffers import buffer_of, plain

@@ -17,7 +17,8 @@ from typing import Any, Literal, NamedTuple
 
 from sanderling.agents.calls import Diff, ToolCall, command_of, cwd_of, host_of, paths_of
 from sanderling.errors import ToolError
-from sanderling.permissions.gate import Gate, Permit
+from sanderling.permissions.approvals import Permit
+from sanderling.permissions.gate import Gate
 from sanderling.text import visible_prose
 from sanderling.tools.base import Tool, UseRequest
 from sanderling.tools.effects import OUTSIDE, Effect
@@ -81,7 +82,7 @@ class Permits:
         """
         is_confined = self._workspace.sandbox.confines(is_confined=self._is_confined())
         effects = self._effects(call, is_confined=is_confined)
-        decisions = [self.gate.judge(each, is_confined=is_confined) for each in effects]
+        decisions = [self.gate.decide(each, is_confined=is_confined) for each in effects]
         for action in ("deny", "ask"):
             for decision in decisions:
                 if decision.action == action:

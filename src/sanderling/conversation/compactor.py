@@ -26,9 +26,7 @@ from sanderling.session.history import with_results
 from sanderling.session.records import LoggedClearing, LoggedSummary
 from sanderling.session.session import Session
 
-MOST_OVERESTIMATED = (
-    3  # the estimate is four bytes a token; no text that we met has more than twelve
-)
+MOST_OVERESTIMATED = 3  # the estimate is four bytes a token; no text that we met has more than 12
 MAX_FAILURES = 3
 DEFAULT_MAX_OUTPUT_TOKENS = 32_000
 
@@ -163,18 +161,16 @@ class Compactor:
         start = 0
         while True:
             try:
-                answer = await self._calls.ask_aside(summary_prompt(focus), start)
+                summary, stop_reason = await self._calls.ask_aside(summary_prompt(focus), start)
+                break
             except ProviderError as error:
                 newer = newer_half(self._session.history, start)
                 if error.kind != "context_full" or not newer:
                     raise
                 start = newer
-            else:
-                break
         if start:
             text = "The conversation was too long to summarize whole: its oldest part was left out."
             self._emit(Notice("warning", text))
-        summary, stop_reason = answer
         return summary, problem_of(summary, stop_reason)
 
     def _show(self, compacted: Compacted) -> None:

@@ -61,10 +61,7 @@ class Controls:
                 if not self._services.waiting.is_in_turn:  # a turn reports it with its own usage
                     self._services.calls.show_usage()
 
-    def set_network(self, mode: NetworkMode) -> None:
-        self._services.tasks.start(self._set_network, mode)
-
-    async def _set_network(self, mode: NetworkMode) -> None:
+    async def set_network(self, mode: NetworkMode) -> None:
         try:
             await self._services.gate.set_network(mode)
         except SandboxError as error:
@@ -86,9 +83,6 @@ class Controls:
             self._declare_servers()
             self._services.tell_commands()
 
-    def stop_job(self, job_id: str) -> None:
-        self._services.tasks.start(self._stop_job, job_id)
-
-    async def _stop_job(self, job_id: str) -> None:
+    async def stop_job(self, job_id: str) -> None:
         with suppress(ToolError):
             await self._services.workspace.jobs.find(job_id).stop()

@@ -9,52 +9,20 @@ import anyio
 from anyio import to_thread
 
 from sanderling.conversation.controls import Controls
-from sanderling.conversation.mentions import mentions_session, with_sessions
-from sanderling.conversation.prompt import check_images, prompt_message
+from sanderling.conversation.prompt import (
+    check_images,
+    mentions_session,
+    prompt_message,
+    with_sessions,
+)
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.turn import Turn
 from sanderling.conversation.undo.reviewing import Reviews
 from sanderling.conversation.undo.undoing import Undoer
 from sanderling.conversation.views import SessionViews
 from sanderling.errors import ConfigError, ProviderError
-from sanderling.permissions.mentions import check_mentions
-from sanderling.protocol.actions import (
-    Action,
-    AnswerApproval,
-    CancelTurn,
-    CloseSession,
-    Compact,
-    ControlToolServer,
-    EditWaiting,
-    NoteReviewed,
-    NoteSaved,
-    NoteUsage,
-    RedoTurn,
-    RejectChanges,
-    ReleaseWaiting,
-    Rest,
-    RetryNow,
-    Rewind,
-    RunCommand,
-    SetMode,
-    SetModel,
-    SetNetwork,
-    SetSandbox,
-    SetTitle,
-    SteerTurn,
-    StopJob,
-    SubmitPrompt,
-    TrustFiles,
-    UndoCompaction,
-    UndoTurn,
-)
-from sanderling.protocol.events import (
-    ErrorOccurred,
-    ModeChanged,
-    PromptsReturned,
-    TurnEnded,
-    TurnStarted,
-)
+from sanderling.permissions.guarding import check_mentions
+from sanderling.protocol import actions, events
 from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import Answer, SessionRequest
@@ -97,9 +65,8 @@ class Conversation:
         self.controls = Controls(services, self._reviews, self.declare_servers)
         self._is_eager = is_eager
         self._resources = resources or AsyncExitStack()
-        self._turn: OneTurn | anyio.CancelScope | None = (
-            None  # a scope while only a summary is written
-        )
+        # A scope while only a summary is written.
+        self._turn: OneTurn | anyio.CancelScope | None = None
         self._arrived = anyio.Event()
         self._is_closed = False
         services.restore(mode)
@@ -115,54 +82,54 @@ class Conversation:
 
     # --- the agent -----------------------------------------------------------------------------------------------------
 
-    def act(self, action: Action) -> None:  # noqa: C901, PLR0912, PLR0915 - one table
+    def act(self, action: actions.Action) -> None:  # noqa: C901, PLR0912, PLR0915 - one table
         services, controls = self.services, self.controls
         match action:
-            case SubmitPrompt(prompt):
+            case actions.SubmitPrompt(prompt):
                 self.submit(prompt)
-            case SteerTurn(prompt):
+            case actions.SteerTurn(prompt):
                 self.steer(prompt)
-            case EditWaiting(prompt_id, text):
+            case actions.EditWaiting(prompt_id, text):
                 services.waiting.edit(prompt_id, text)
-            case ReleaseWaiting():
+            case actions.ReleaseWaiting():
                 services.waiting.release()
-            case CancelTurn():
+            case actions.CancelTurn():
                 self.cancel()
-            case RetryNow():
+            case actions.RetryNow():
                 services.calls.retry_now()
-            case Rest():
+            case actions.Rest():
                 services.sandbox.manager.rest_soon()
-            case AnswerApproval():
+            case actions.AnswerApproval():
                 services.approvals.answer(action)
-            case RejectChanges() | NoteReviewed() | NoteUsage():
+            case actions.RejectChanges() | actions.NoteReviewed() | actions.NoteUsage():
                 controls.note_done(action)
-            case NoteSaved(path):
+            case actions.NoteSaved(path):
                 services.workspace.changes.saved(path)
-            case Compact(focus):
+            case actions.Compact(focus):
                 services.compactor.ask(focus)
-            case UndoCompaction():
+            case actions.UndoCompaction():
                 self._unless_in_turn(services.compactor.undo)
-            case UndoTurn() | RedoTurn() | Rewind():
+            case actions.UndoTurn() | actions.RedoTurn() | actions.Rewind():
                 self._unless_in_turn(partial(self._undoer.ask, action))
-            case RunCommand(command_id, command):
+            case actions.RunCommand(command_id, command):
                 services.commands.start(command_id, command)
-            case SetNetwork(mode):
-                controls.set_network(mode)
-            case SetSandbox(is_on):
+            case actions.SetNetwork(mode):
+                services.tasks.start(controls.set_network, mode)
+            case actions.SetSandbox(is_on):
                 services.sandbox.switch(is_on=is_on)
-            case SetMode(mode):
+            case actions.SetMode(mode):
                 controls.set_mode(mode)
-            case SetModel(model):
+            case actions.SetModel(model):
                 controls.set_model(model)
-            case SetTitle(title):
+            case actions.SetTitle(title):
                 controls.set_title(title)
-            case TrustFiles(hashes):
+            case actions.TrustFiles(hashes):
                 controls.trust_files(hashes)
-            case ControlToolServer(name, what):
+            case actions.ControlToolServer(name, what):
                 services.servers.control(name, what)
-            case StopJob(job_id):
-                controls.stop_job(job_id)
-            case CloseSession():
+            case actions.StopJob(job_id):
+                services.tasks.start(controls.stop_job, job_id)
+            case actions.CloseSession():
                 self.close()
             case _:
                 self.views.show(action)
@@ -191,7 +158,6 @@ class Conversation:
                 await self._resources.aclose()
 
     def declare_servers(self) -> None:
-        """Declare the project's tool servers, if they are trusted."""
         self.services.declare_servers()
 
     async def _prepare(self) -> None:
@@ -206,7 +172,7 @@ class Conversation:
     async def _serve_prompts(self) -> None:
         services = self.services
         if services.gate.mode == self._first_mode != "ask":
-            services.emit(ModeChanged(services.gate.mode))
+            services.emit(events.ModeChanged(services.gate.mode))
         await services.gate.grant_again()
         if services.session.is_resumed:
             await self._undoer.finish_interrupted()
@@ -235,8 +201,8 @@ class Conversation:
                 self._refuse(prompt, str(error))
                 return
         if asked is None:  # stopped before it was sent
-            self.services.emit(PromptsReturned((prompt,)))
-            self.services.emit(TurnEnded("cancelled"))
+            self.services.emit(events.PromptsReturned((prompt,)))
+            self.services.emit(events.TurnEnded("cancelled"))
             return
         if not prompt_message(asked).content:
             self._refuse(prompt, "The prompt is empty: nothing was sent.")
@@ -249,7 +215,7 @@ class Conversation:
         await self._show_end(stop_reason)
 
     def make_turn(self) -> OneTurn:
-        return Turn(self.services, self.services.waiting.take_steering, is_eager=self._is_eager)
+        return Turn(self.services, is_eager=self._is_eager)
 
     async def expanded(self, prompt: Prompt) -> Prompt:
         """
@@ -279,11 +245,11 @@ class Conversation:
             check_mentions(prompt, self.services.session.project, self.services.gate.may_read())
 
     def _refuse(self, prompt: Prompt, reason: str) -> None:
-        self.services.emit(TurnStarted(prompt))
-        self.services.emit(ErrorOccurred("invalid_request", reason, ""))
+        self.services.emit(events.TurnStarted(prompt))
+        self.services.emit(events.ErrorOccurred("invalid_request", reason, ""))
         self.services.waiting.hold()
         self.services.memory.keep()
-        self.services.emit(TurnEnded("error"))
+        self.services.emit(events.TurnEnded("error"))
 
     async def _summarize(self) -> None:
         """Summarize between turns, as the user requested."""
@@ -314,7 +280,7 @@ class Conversation:
         services = self.services
         services.memory.report_problem()
         services.tell_untrusted()  # a short turn has not reported it
-        services.emit(TurnEnded(stop_reason))
+        services.emit(events.TurnEnded(stop_reason))
         services.memory.keep()
         services.commands.show_held()
         await services.memory.sync()
@@ -330,7 +296,7 @@ class Conversation:
             self._check_mentions(prompt)
         except ConfigError as error:
             self.services.warn(str(error))
-            self.services.emit(PromptsReturned((prompt,)))
+            self.services.emit(events.PromptsReturned((prompt,)))
             return
         if self.services.servers.are_in(prompt.text):
             self.services.tasks.start(self._steer_expanded, prompt)
@@ -352,11 +318,11 @@ class Conversation:
         returned = self.services.waiting.take_all()
         is_summary_dropped = self.services.compactor.drop_asked()
         if returned:
-            self.services.emit(PromptsReturned(returned))
+            self.services.emit(events.PromptsReturned(returned))
         if self._turn:
             self._turn.cancel()
         elif returned:
-            self.services.emit(TurnEnded("cancelled"))
+            self.services.emit(events.TurnEnded("cancelled"))
         elif not is_summary_dropped:
             self.services.commands.stop_newest()
 

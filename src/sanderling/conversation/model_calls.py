@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -11,17 +12,7 @@ from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.reply import Reply
 from sanderling.errors import ProviderError
 from sanderling.permissions.approvals import Approvals
-from sanderling.protocol.events import (
-    AnswerRestarted,
-    BlockEnded,
-    Event,
-    ProviderStarting,
-    RetryScheduled,
-    RetryStarted,
-    TextDelta,
-    ThinkingDelta,
-    UsageUpdated,
-)
+from sanderling.protocol import events
 from sanderling.protocol.messages import Message, StopReason, Usage
 from sanderling.providers import (
     BlockDone,
@@ -54,7 +45,7 @@ class ModelCalls:
         provider: Provider,
         settings: Settings,
         approvals: Approvals,
-        emit: Callable[[Event], None],
+        emit: Callable[[events.Event], None],
         *,
         catalog: Catalog,
     ) -> None:
@@ -108,12 +99,7 @@ class ModelCalls:
         Raises:
             ProviderError: retrying is no use, or did not help.
         """
-        first_block_id = self._block_id
-
-        async def stream() -> StopReason:
-            return await self._stream(reply, first_block_id)
-
-        return await self._insist(stream)
+        return await self._insist(partial(self._stream, reply, self._block_id))
 
     async def ask_aside(self, request: Message, start: int) -> tuple[str, StopReason]:
         """
@@ -155,7 +141,7 @@ class ModelCalls:
     async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Make the attempt until it succeeds or retrying is no use."""
         if not self._provider.is_ready:
-            self._emit(ProviderStarting())
+            self._emit(events.ProviderStarting())
             await self._provider.prepare()
         number, paid = 1, 0
         while True:
@@ -178,11 +164,13 @@ class ModelCalls:
         delay_s = self.backoff.delay_s(failed, error.retry_after_s)
         self._go_now = anyio.Event()
         self._emit(
-            RetryScheduled(failed + 1, self.backoff.attempts, round(delay_s, 3), error.message)
+            events.RetryScheduled(
+                failed + 1, self.backoff.attempts, round(delay_s, 3), error.message
+            )
         )
         with anyio.move_on_after(delay_s):
             await self._go_now.wait()
-        self._emit(RetryStarted())
+        self._emit(events.RetryStarted())
 
     async def _stream(self, reply: Reply, first_block_id: int) -> StopReason:
         is_again = reply.has_begun
@@ -197,20 +185,20 @@ class ModelCalls:
                         item, TextPiece | ThinkingPiece | BlockDone | ReplyDone
                     ):
                         reply.restart(model)
-                        self._emit(AnswerRestarted(first_block_id))
+                        self._emit(events.AnswerRestarted(first_block_id))
                         is_again = False
                     match item:
                         case TextPiece(text):
                             reply.add("text", text)
-                            self._emit(TextDelta(self._block_id, text))
+                            self._emit(events.TextDelta(self._block_id, text))
                         case ThinkingPiece(text):
                             reply.add("thinking", text)
-                            self._emit(ThinkingDelta(self._block_id, text))
+                            self._emit(events.ThinkingDelta(self._block_id, text))
                         case ToolUseBegun():
                             self.tool_use_begun.set()
                         case BlockDone(block, problem):
                             reply.finish_block(block, problem)
-                            self._emit(BlockEnded(self._block_id))
+                            self._emit(events.BlockEnded(self._block_id))
                             self._block_id += 1
                         case UsageReport(usage):
                             self._emit_usage(usage, model, usage)
@@ -245,7 +233,7 @@ class ModelCalls:
         total_usd, is_priced = ledger.cost(self.prices)
         turn_usd, _ = ledger.turn_cost(self.prices)
         self._emit(
-            UsageUpdated(
+            events.UsageUpdated(
                 last,
                 ledger.total + usage,
                 limits.context_window_tokens if limits else 0,

@@ -12,7 +12,7 @@ import msgspec
 
 from sanderling.permissions.gate import Gate
 from sanderling.project.facts import SessionFacts
-from sanderling.project.instructions import Instructions
+from sanderling.project.project import Project
 from sanderling.project.trust.reading import visible_name
 from sanderling.protocol.actions import RejectChanges
 from sanderling.protocol.events import FilesRestored
@@ -20,6 +20,7 @@ from sanderling.protocol.messages import Prompt, ToolUse
 from sanderling.protocol.modes import Mode
 from sanderling.session.records import LoggedRestored, LoggedRewind
 from sanderling.session.session import Session
+from sanderling.tools.client_tools import ClientTools
 from sanderling.tools.workspace import Workspace
 
 MAX_CHANGED_FILES = 100
@@ -89,33 +90,33 @@ class _Sent(msgspec.Struct):
 
 
 class Notes:
-    """The notes of one session."""
+    """The notes of one session. If its tools are the `client`'s, so are the notes: facts about this machine would be wrong."""
 
     def __init__(
         self,
         session: Session,
         workspace: Workspace,
         gate: Gate,
-        instructions: Instructions,
+        project: Project,
+        client: ClientTools | None = None,
     ) -> None:
         self._has_todo = True
         self._session = session
         self._workspace = workspace
         self._gate = gate
-        self._instructions = instructions
+        self._project = project
+        self._client = client
         self._facts = SessionFacts(session.project)
         self._mode: Mode | None = "ask"
         self._changed_files: set[str] = set()  # before the last summary
         self._rejected: list[str] = []
 
-    def read(self, instructions: Instructions, *, has_todo: bool) -> None:
-        """Use `instructions` from now on. Without `has_todo`, leave out the todo list."""
-        instructions.restore(self._instructions.state())
-        self._instructions, self._has_todo = instructions, has_todo
+    def leave_out_todo(self) -> None:
+        self._has_todo = False
 
     def state(self) -> dict[str, Any]:
         """Return what the model has been sent, as plain data for `restore`. Call this after the message with the last notes is in the log."""
-        facts, instructions = self._facts.state(), self._instructions.state()
+        facts, instructions = self._facts.state(), self._project.instructions.state()
         files = sorted(self._changed_files)
         sent = _Sent(facts, instructions, files, self._mode, list(self._rejected))
         return msgspec.to_builtins(sent)
@@ -123,17 +124,15 @@ class Notes:
     def restore(self, state: object) -> None:
         sent = msgspec.convert(state, _Sent)
         self._facts.restore(sent.facts)
-        self._instructions.restore(sent.instructions)
+        self._project.instructions.restore(sent.instructions)
         self._mode = sent.mode
         self._changed_files = set(sent.changed_files)
         self._rejected = sent.rejected
 
     def add_rejected(self, changes: RejectChanges) -> None:
-        """Add a note on changes that the user rejected to the next message."""
         self._rejected.append(_rejection(self._workspace.shown(changes.path), changes))
 
     def with_prompt(self, prompt: Prompt) -> list[str]:
-        """Return the notes to send with a prompt."""
         paths = [self._workspace.path(each.path) for each in prompt.selections if not each.is_piped]
         taken_back = map(_taken_back, self._session.taken_back)
         return [*taken_back, *self._news(paths, is_prompt=True)]
@@ -144,7 +143,6 @@ class Notes:
         return [*map(_taken_back, self._session.taken_back), *rejected]
 
     def with_results(self, paths: Iterable[str]) -> list[str]:
-        """Return the notes to send with the results of tool calls on `paths`."""
         return self._news(list(paths), is_prompt=False)
 
     def after_summary(self) -> list[str]:
@@ -157,16 +155,21 @@ class Notes:
     def forget(self) -> None:
         """Send everything again with the next message, because the model no longer sees it."""
         self._facts.forget()
-        self._instructions.forget()
+        self._project.instructions.forget()
         self._mode = None
+        if self._client:
+            self._client.tell_again()
 
     def _news(self, paths: Sequence[str], *, is_prompt: bool) -> list[str]:
+        reminder = self._workspace.todo.reminder(is_prompt=is_prompt) if self._has_todo else ""
+        if self._client:
+            return [note for note in (*self._client.take_notes(), reminder) if note]
         notes = [
             PROJECT_REPLACED if self._workspace.sandbox.location.take_replaced() else "",
             self._news_of_surroundings(paths),
             self._news_of_mode(),
             *self._rejected,
-            self._workspace.todo.reminder(is_prompt=is_prompt) if self._has_todo else "",
+            reminder,
         ]
         self._rejected = []
         return [note for note in notes if note]
@@ -178,7 +181,7 @@ class Notes:
     def _news_of_surroundings(self, paths: Sequence[str]) -> str:
         environment = self._workspace.sandbox.facts
         facts = self._facts.news(sandbox=environment.level, network=environment.network)
-        instructions = self._instructions.news(paths)
+        instructions = self._project.instructions.news(paths)
         return "\n\n".join(filter(None, (facts, instructions)))
 
     def _changes(self) -> str:

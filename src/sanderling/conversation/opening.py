@@ -185,9 +185,8 @@ class _AgentBuilder(NamedTuple):
                 return self._external(project, settings, agent)
             return self._here(project, settings)
         except ConfigError as error:
-            from sanderling.conversation.checks.configuration import (
-                explained,
-            )  # only needed after an error
+            # Only needed after an error.
+            from sanderling.conversation.checks.configuration import explained
 
             raise explained(error, settings, self.session.project) from error
 
@@ -213,27 +212,26 @@ class _AgentBuilder(NamedTuple):
             provider, policy, settings, project, code=options.code, servers=_servers(settings)
         )
         if options.elsewhere:
-            services.workspace.shell.elsewhere = options.elsewhere
             services.sandbox.switch(is_on=False)
         return Conversation(services, self.resources, mode=options.mode, is_eager=options.is_eager)
 
     def _for_client(self, tools: "ClientTools") -> Conversation:
         """Start a session whose files and commands are the client's: nothing is read, run or changed here."""
-        from sanderling.conversation.remote.clients_tools import ClientConversation, ClientServices
+        from sanderling.conversation.remote.clients_tools import ClientConversation
 
         settings = self.own
         check_disabled(settings.tools_disabled)
         provider = make_provider(settings, fallback="demo")
         self.resources.push_async_callback(provider.aclose)
         policy = policy_for(settings, self.session.project)
-        services = ClientServices(
+        services = SessionServices(
             self.session,
             provider,
             self.emit,
             policy,
             settings,
-            tools=tools,
             project=self._elsewhere(),
+            client=tools,
         )
         self.resources.callback(services.workspace.journal.close)
         return ClientConversation(services, self.resources, is_eager=self.options.is_eager)
@@ -301,6 +299,7 @@ class _AgentBuilder(NamedTuple):
             code=code,
             servers=servers,
             patience_s=options.patience_s,
+            elsewhere=options.elsewhere,
         )
         self.resources.callback(services.workspace.journal.close)
         return services

@@ -1,9 +1,12 @@
-"""The system prompt, and the message that a prompt becomes."""
+"""The system prompt, and the message that a prompt becomes, with what it mentions of other sessions (`@session:ID`)."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from sanderling.errors import ConfigError
+import msgspec
+
+from sanderling.errors import ConfigError, SessionError
 from sanderling.images import ImageError, checked_base64
 from sanderling.project.trust.reading import visible_name
 from sanderling.protocol.messages import (
@@ -16,6 +19,9 @@ from sanderling.protocol.messages import (
     TextBlock,
 )
 from sanderling.text import fence_around
+
+MAX_MENTIONS = 10
+_MENTION = r"(?<![\w@])@session:([\w-]+)"
 
 
 def system_prompt() -> str:
@@ -84,4 +90,38 @@ def _selection_text(selection: Selection) -> str:
     )
 
 
-# --- Facts ---------------------------------------------------------------------------------------------------------------------
+# --- mentions of other sessions ---------------------------------------------------------------------------------------
+
+
+def with_sessions(prompt: Prompt, session_dir: Path) -> Prompt:
+    """
+    Attach the last answers of the mentioned sessions to `prompt`. Reads their logs, so call it in a thread.
+
+    Raises:
+        ConfigError: a session does not exist or has no answer.
+    """
+    # A prompt that waited may already have some.
+    there = {selection.path for selection in prompt.selections}
+    found = dict.fromkeys(re.findall(_MENTION, prompt.text))
+    ids = [each for each in found if f"@session:{each}" not in there][:MAX_MENTIONS]
+    if not ids:
+        return prompt
+    selections = (*prompt.selections, *(_last_words(each, session_dir) for each in ids))
+    return msgspec.structs.replace(prompt, selections=selections)
+
+
+def mentions_session(prompt: Prompt) -> bool:
+    return re.search(_MENTION, prompt.text) is not None
+
+
+def _last_words(session_id: str, session_dir: Path) -> Selection:
+    from sanderling.session.store.export import last_words  # only needed for mentions
+
+    try:
+        said = last_words(session_dir, session_id)
+    except SessionError as error:
+        raise ConfigError(f"@session:{session_id}: {error}. Nothing was sent.") from error
+    origin = f"the last answer in another session, \u201c{said.title}\u201d"
+    return Selection(
+        f"@session:{session_id}", 1, said.text.count("\n") + 1, said.text, "markdown", origin=origin
+    )

@@ -15,7 +15,6 @@ from sanderling.conversation.memory import Memory, Remembered
 from sanderling.conversation.model_calls import ModelCalls
 from sanderling.conversation.notes import Notes
 from sanderling.conversation.prompt import prompt_message
-from sanderling.conversation.sandbox_news import shown_event, shown_sandbox
 from sanderling.conversation.servers import NoServers, ServerLoader
 from sanderling.conversation.tasks import BackgroundTasks
 from sanderling.conversation.waiting import Waiting
@@ -26,29 +25,23 @@ from sanderling.permissions.gate import Gate
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import RuleStore
 from sanderling.project.project import Project
-from sanderling.protocol.events import (
-    Event,
-    JobsChanged,
-    Notice,
-    PromptSteered,
-    ShownJob,
-    SlashCommand,
-    SlashCommandsChanged,
-    TodoChanged,
-    TrustNeeded,
-)
+from sanderling.protocol import events
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode
 from sanderling.providers import Provider
 from sanderling.sandbox.confinement import SessionEvent, SessionSandbox
 from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.policy import Grant, SandboxPolicy
+from sanderling.sandbox.report import GuardEvent, ProjectReplaced
 from sanderling.session.log import changes_dir
 from sanderling.session.records import is_session_id
 from sanderling.session.session import Session
+from sanderling.text import printable
 from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
+from sanderling.tools.client_tools import ClientTools
 from sanderling.tools.commands.jobs import Jobs
-from sanderling.tools.commands.shell import Shell, ShellState
+from sanderling.tools.commands.shell import Elsewhere, Shell, ShellState
 from sanderling.tools.commands.user_commands import UserCommand, UserCommands
 from sanderling.tools.editor import Editor
 from sanderling.tools.read_cache import ReadCache
@@ -60,17 +53,27 @@ if TYPE_CHECKING:
     from sanderling.mcp.tool_servers import ServerContext, ToolServers
     from sanderling.tools.code.servers import LanguageServers
 
+PROJECT_REPLACED = (
+    "{project} was replaced by another directory. Processes in the old one were stopped;"
+    " the new one is used from now on."
+)
+DISK_FULL = "Commands were stopped: the disk of {path} is nearly full ({left} left)."
+
 
 class SessionServices:
-    """The parts of one session. `emit` receives the events of all of them; it must not block."""
+    """
+    The parts of one session. `emit` receives the events of all of them; it must not block.
 
-    external_commands: Callable[[], Sequence[SlashCommand]] = tuple
+    Args:
+        elsewhere: where unconfined commands run, if not on this machine.
+        client: runs the session's tools, if they are not those of this machine.
+    """
 
     def __init__(
         self,
         session: Session,
         provider: Provider,
-        emit: Callable[[Event], None],
+        emit: Callable[[events.Event], None],
         policy: SandboxPolicy,
         settings: Settings,
         *,
@@ -81,16 +84,19 @@ class SessionServices:
         sources: Sequence[ToolSource] = (OwnTools(),),
         servers: "Mapping[str, McpServer] | None" = None,
         patience_s: float = GRACE_S,
+        elsewhere: Elsewhere | None = None,
+        client: ClientTools | None = None,
     ) -> None:
         self.session = session
         self.provider = provider
         self.emit = emit
         self.settings = settings
         self.project = project or Project(settings, session.project)
+        self.agent_commands: tuple[events.SlashCommand, ...] = ()  # of an external agent
         self.tasks = BackgroundTasks()
         self.memory = Memory(session, emit)
         self.waiting = Waiting(self.memory.keep)
-        self.workspace = self._make_workspace(policy, editor, code)
+        self.workspace = self._make_workspace(policy, editor, code, elsewhere)
         self.commands = UserCommands(
             session,
             self.sandbox,
@@ -101,12 +107,12 @@ class SessionServices:
             running=self.workspace.changes.of_person,
         )
         self.gate = self._make_gate(rules)
-        catalog = Catalog(*sources, disabled=settings.tools_disabled)
+        catalog = Catalog(*((client,) if client else sources), disabled=settings.tools_disabled)
         self._loader = ServerLoader(settings, catalog, self._server_context, patience_s=patience_s)
         if servers:
             self._loader.load(servers)
         self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
-        self.notes = self._make_notes()
+        self.notes = Notes(session, self.workspace, self.gate, self.project, client)
         self.compactor = Compactor(
             session,
             provider,
@@ -130,7 +136,7 @@ class SessionServices:
         return self._loader.servers
 
     def warn(self, text: str) -> None:
-        self.emit(Notice("warning", text))
+        self.emit(events.Notice("warning", text))
 
     def restore(self, mode: Mode | None) -> None:
         """Restore the session's state; `mode` overrides the remembered one."""
@@ -153,7 +159,7 @@ class SessionServices:
 
     def tell_untrusted(self) -> None:
         if paths := self.project.news_of_untrusted():
-            self.emit(TrustNeeded(paths))
+            self.emit(events.TrustNeeded(paths))
         for text in self.project.news_of_settings():
             self.warn(text)
 
@@ -168,7 +174,7 @@ class SessionServices:
 
         return (
             Remembered("waiting", waiting.state, restore_waiting, waiting.news),
-            Remembered("todo", todo.state, todo.restore, lambda: TodoChanged(todo.items)),
+            Remembered("todo", todo.state, todo.restore, lambda: events.TodoChanged(todo.items)),
             Remembered(
                 "shell",
                 lambda: msgspec.to_builtins(shell.state()),
@@ -180,10 +186,14 @@ class SessionServices:
         )
 
     def _make_workspace(
-        self, policy: SandboxPolicy, editor: Editor | None, code: "LanguageServers | None"
+        self,
+        policy: SandboxPolicy,
+        editor: Editor | None,
+        code: "LanguageServers | None",
+        elsewhere: Elsewhere | None,
     ) -> Workspace:
         sandbox = SessionSandbox(policy, self._note_sandbox_event, self._emit_sandbox)
-        shell = Shell(policy.project, sandbox, _only_reads_with)
+        shell = Shell(policy.project, sandbox, _only_reads_with, elsewhere)
         jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
         todo = TodoList(self.memory.keep)
         read_cache = ReadCache(disk=sandbox.environment.disk)
@@ -229,9 +239,6 @@ class SessionServices:
             on_allowed=self.memory.keep,
         )
 
-    def _make_notes(self) -> Notes:
-        return Notes(self.session, self.workspace, self.gate, self.project.instructions)
-
     def _server_context(self) -> "ServerContext":
         from sanderling.mcp.tool_servers import ServerContext
 
@@ -255,15 +262,20 @@ class SessionServices:
         """Declare the tool servers that the project currently declares."""
         self._loader.declare(self.project.trust, self.emit)
 
+    def show_agent_commands(self, commands: tuple[events.SlashCommand, ...]) -> None:
+        """Show these slash commands of an external agent from now on."""
+        self.agent_commands = commands
+        self.tell_commands()
+
     def tell_commands(self) -> None:
         """Send the screen the slash commands of the project, tool servers and external agent."""
         all_commands = (
             *self.servers.commands(),
-            *self.external_commands(),
+            *self.agent_commands,
             *self.project.commands(),
         )
         commands = {each.name: each for each in all_commands}
-        self.emit(SlashCommandsChanged(tuple(commands.values())))
+        self.emit(events.SlashCommandsChanged(tuple(commands.values())))
 
     def _files_may_have_changed(self) -> None:
         if editor := self.workspace.editor:
@@ -275,27 +287,49 @@ class SessionServices:
     def _append_said(self, prompt: Prompt) -> None:
         """Append what the user says while the turn is stopped; the model gets it with the next prompt."""
         self.session.append_message(prompt_message(prompt), (prompt,))
-        self.emit(PromptSteered(prompt))
+        self.emit(events.PromptSteered(prompt))
 
     def _emit_jobs(self) -> None:
         self._files_may_have_changed()
         jobs = self.workspace.jobs.all()
-        self.emit(JobsChanged(tuple(ShownJob(job.id, job.command, job.outcome) for job in jobs)))
+        self.emit(
+            events.JobsChanged(
+                tuple(events.ShownJob(job.id, job.command, job.outcome) for job in jobs)
+            )
+        )
 
     def _emit_sandbox(self) -> None:
         self.emit(shown_sandbox(self.sandbox))
         self.servers.network_changed()
 
     def _emit_denial(self, denial: Denial) -> None:
-        self.emit(shown_event(denial))
+        self.emit(_shown_event(denial))
 
     def _note_sandbox_event(self, event: SessionEvent) -> None:
         will_be_reported = isinstance(event, Denial) and self.workspace.jobs.denied(event)
         if self.commands.are_running or not will_be_reported:
-            self.emit(shown_event(event))
+            self.emit(_shown_event(event))
 
 
 def _only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confined: bool) -> bool:
     from sanderling.permissions.decide import only_reads_with  # imports tables of programs
 
     return only_reads_with(name, command, cwd=cwd, project=project, is_confined=is_confined)
+
+
+def shown_sandbox(sandbox: SessionSandbox) -> events.SandboxChanged:
+    return events.SandboxChanged(*sandbox.facts)
+
+
+def _shown_event(event: SessionEvent) -> events.Event:
+    match event:
+        case Denial():
+            return events.AccessDenied(event.operation, event.target, event.reason)
+        case GuardEvent(kind, path, reason, kept_at):
+            shown = "noticed" if kind == "warned" else kind
+            return events.GuardActed(shown, printable(path), printable(reason), printable(kept_at))
+        case ProjectReplaced(project):
+            return events.Notice("warning", PROJECT_REPLACED.format(project=printable(project)))
+        case DiskFull(path, free, unit):
+            left = f"{free / 1e6:,.0f} MB" if unit == "bytes" else f"{free:,} files"
+            return events.Notice("warning", DISK_FULL.format(path=path, left=left))

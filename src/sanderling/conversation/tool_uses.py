@@ -5,10 +5,9 @@ A call that depends on an earlier call of the same message waits for it: a comma
 it, an edit for another edit of the same file. All others run at the same time. The screen shows them one after the other.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
-from functools import partial
 from hashlib import blake2b
 
 import anyio
@@ -16,8 +15,10 @@ import msgspec
 
 from sanderling.errors import SandboxError, ToolError
 from sanderling.paths import is_within
-from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAskedError, Permit
+from sanderling.permissions.approvals import Permit
+from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAskedError
 from sanderling.protocol.events import Event, ToolEnded, ToolOutput, ToolStarted
+from sanderling.protocol.in_line import InLine
 from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse
 from sanderling.sandbox.policy import NO_GRANT
 from sanderling.session.records import LoggedToolEnd, LoggedToolStart
@@ -121,7 +122,7 @@ class ToolUses:
         self._asking = asking or Asking()
         self._uses = [_Use(use) for use in uses]  # each gets its result, whatever happens
         self._uses = [self._prepare(use, problems.get(use.id, "")) for use in uses]
-        screen = _InOrder([use.requested.id for use in self._uses], self._emit)
+        screen = InLine(self._emit)
         async with anyio.create_task_group() as tasks:
             for index, use in enumerate(self._uses):
                 before = [earlier for earlier in self._uses[:index] if _depends(use, earlier)]
@@ -142,10 +143,8 @@ class ToolUses:
         tool = self._tools.get(requested.name)
         if tool is None:
             names = ", ".join(sorted(self._tools))
-            return _Use(
-                requested, problem=f"There is no tool '{requested.name}'. There are: {names}."
-            )
-        if problem:
+            problem = f"There is no tool '{requested.name}'. There are: {names}."
+        if tool is None or problem:
             return _Use(requested, problem=problem)
         try:
             args = tool.parse(requested.input)
@@ -157,13 +156,12 @@ class ToolUses:
             requested, tool, args, effect=effect, title=title, note=tool.note_on(requested.input)
         )
 
-    async def _run_one(self, use: _Use, before: list[_Use], screen: "_InOrder") -> None:
-        show = partial(screen.show, use.requested.id)
-        show(ToolStarted(use.requested.id, use.requested.name, use.title))
+    async def _run_one(self, use: _Use, before: list[_Use], screen: InLine) -> None:
+        screen.show(ToolStarted(use.requested.id, use.requested.name, use.title))
         try:
             for earlier in before:
                 await earlier.ended.wait()
-            use.outcome = self._note_repeats(use, await self._outcome(use, show))
+            use.outcome = self._note_repeats(use, await self._outcome(use, screen))
             use.outcome = await self._with_diagnostics(use, use.outcome)
             if use.note:
                 content = _with_text(use.outcome.content, use.note)
@@ -172,14 +170,14 @@ class ToolUses:
             use.ended.set()
             use.outcome = outcome = use.outcome or self._interrupted(use)
             self._paths.add(use.effect.path)
-            show(_ending(use.requested.id, outcome))
+            ending = _ending(use.requested.id, outcome)
             is_last = all(other.ended.is_set() for other in self._uses)
             self._session.append(_logged_ending(use, outcome, has_result=not is_last))
-            screen.finish(use.requested.id)
+            screen.show(ending)
         if not is_last:  # then it may be long before the message is logged
             await self._session.log.synced()
 
-    async def _outcome(self, use: _Use, show: Callable[[Event], None]) -> Outcome:
+    async def _outcome(self, use: _Use, screen: InLine) -> Outcome:
         if use.problem or use.tool is None:
             return _failure(use.problem)
         try:
@@ -189,7 +187,7 @@ class ToolUses:
             return _denial(denied)
         except (ToolError, SandboxError) as error:
             return _failure(str(error), is_denied=isinstance(error, ForbiddenError))
-        outcome, permit = await self._run_reviewed(request, permit, show)
+        outcome, permit = await self._run_reviewed(request, permit, screen)
         granted = {*permit.grant.read_paths, *permit.grant.write_paths, *permit.grant.hosts}
         denials = [denial for denial in outcome.denials if denial.target not in granted]
         if not (outcome.is_error and denials):
@@ -199,7 +197,7 @@ class ToolUses:
         )
         if more != NO_GRANT:
             permit = permit._replace(grant=permit.grant.and_also(more))
-            outcome, _ = await self._run_reviewed(request, permit, show)
+            outcome, _ = await self._run_reviewed(request, permit, screen)
         return _with_reasons(outcome, reasons)
 
     async def _with_diagnostics(self, use: _Use, outcome: Outcome) -> Outcome:
@@ -245,12 +243,12 @@ class ToolUses:
         )
 
     async def _run_reviewed(
-        self, request: UseRequest, permit: Permit, show: Callable[[Event], None]
+        self, request: UseRequest, permit: Permit, screen: InLine
     ) -> tuple[Outcome, Permit]:
         """Run the call. If it would overwrite unsaved changes, ask the user, as often as that happens."""
         while True:
             try:
-                return await self._run_tool(request, permit, show), permit
+                return await self._run_tool(request, permit, screen), permit
             except UnsavedConflictError as overlap:
                 try:
                     permit = await self._gate.review(request, overlap, permit)
@@ -259,9 +257,7 @@ class ToolUses:
                     content = f"{denied}\n{overlap}"
                     return msgspec.structs.replace(_denial(denied), content=content), permit
 
-    async def _run_tool(
-        self, request: UseRequest, permit: Permit, show: Callable[[Event], None]
-    ) -> Outcome:
+    async def _run_tool(self, request: UseRequest, permit: Permit, screen: InLine) -> Outcome:
         tool_use_id, workspace = request.tool_use_id, self._workspace
         try:
             async with self._limiter, workspace.sandbox.environment.lending(permit.grant):
@@ -270,7 +266,7 @@ class ToolUses:
                 context = Context(
                     workspace.granted(permit.grant),
                     tool_use_id,
-                    lambda text: show(ToolOutput(tool_use_id, text)),
+                    lambda text: screen.show(ToolOutput(tool_use_id, text)),
                     shell=request.shell,
                     may_read=permit.may_read,
                     overruled=permit.overruled,
@@ -281,10 +277,8 @@ class ToolUses:
                 async with AsyncExitStack() as running:
                     # Syncing the log takes as long as scanning the project, so do both at once.
                     async with anyio.create_task_group() as beginning:
-                        if request.effect.kind not in (
-                            "none",
-                            "read",
-                        ):  # others may safely run twice
+                        # These two may safely run twice.
+                        if request.effect.kind not in ("none", "read"):
                             beginning.start_soon(self._session.log.synced)
                         await running.enter_async_context(self._journaled(request))
                     request.check_ground(workspace)  # both may have taken a while
@@ -339,31 +333,6 @@ class ToolUses:
         """Return, in one line, the call that the model has kept repeating since the last time, or ""."""
         repeated, self._repeated = self._repeated, ""
         return repeated
-
-
-class _InOrder:
-    """Shows the calls of one message one after the other: events of a later call wait until the earlier ones have finished."""
-
-    def __init__(self, ids: Sequence[str], emit: Callable[[Event], None]) -> None:
-        self._order = deque(ids)
-        self._held: dict[str, list[Event]] = {use_id: [] for use_id in ids}
-        self._finished: set[str] = set()
-        self._emit = emit
-
-    def show(self, use_id: str, event: Event) -> None:
-        if not self._order:
-            return  # all uses have ended, and what comes late is not shown
-        if self._order[0] == use_id:
-            self._emit(event)
-        else:
-            self._held[use_id].append(event)
-
-    def finish(self, use_id: str) -> None:
-        self._finished.add(use_id)
-        while self._order and self._order[0] in self._finished:
-            self._order.popleft()
-            for event in self._held[self._order[0]] if self._order else ():
-                self._emit(event)
 
 
 def _depends(use: _Use, earlier: _Use) -> bool:

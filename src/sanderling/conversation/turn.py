@@ -1,6 +1,5 @@
 """One turn of a conversation: call the model, stream its reply, run its tool calls, repeat until it stops."""
 
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from functools import partial
 
@@ -33,20 +32,10 @@ class Turn:
 
     The sandbox opens while the model is thinking. With `is_eager` it opens earlier, and tool servers start after the request; without it
     the request waits for tool servers.
-
-    Args:
-        take_steering: return and remove the messages that the user sent during the turn.
     """
 
-    def __init__(
-        self,
-        services: SessionServices,
-        take_steering: Callable[[], tuple[Prompt, ...]],
-        *,
-        is_eager: bool,
-    ) -> None:
+    def __init__(self, services: SessionServices, *, is_eager: bool) -> None:
         self._services = services
-        self._take_steering = take_steering
         self._is_eager = is_eager
         self._reply = Reply(services.session)
         self._scope = anyio.CancelScope()
@@ -69,9 +58,8 @@ class Turn:
                     self._services.emit(ErrorOccurred(error.kind, error.message, error.remedy))
                 tasks.cancel_scope.cancel()
         if self._scope.cancel_called and stop_reason != "error":
-            stop_reason = (
-                "cancelled"  # even at the last moment: the pending prompts are returned with it
-            )
+            # Even at the last moment: pending prompts are returned with it.
+            stop_reason = "cancelled"
         self._end(stop_reason, error_message)
         return stop_reason
 
@@ -133,7 +121,7 @@ class Turn:
     def _append_results(self, tool_uses: ToolUses) -> None:
         """Append the tool results to the history, with the messages that the user sent meanwhile."""
         services = self._services
-        waiting = () if self._scope.cancel_called else self._take_steering()
+        waiting = () if self._scope.cancel_called else services.waiting.take_steering()
         steered = tuple(services.project.expand_or_keep(prompt) for prompt in waiting)
         notes = map(TextBlock, services.notes.with_results(tool_uses.take_paths()))
         said = (block for prompt in steered for block in prompt_message(prompt).content)

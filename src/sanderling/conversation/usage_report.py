@@ -21,12 +21,10 @@ def usage_report(
 
     `context_used` and `window` (of `model`) are in tokens. A window or budget of 0 is unknown or not set.
     """
-    percent = -(-100 * context_used // window) if window else 0  # rounded up, as in the winbar
-    share = f" of {window:,} tokens ({percent}%)" if window else " tokens"
     budget = f" of a budget of ${budget_usd:,.2f}" if budget_usd else ""
     facts = (
         f"* Model: {model or 'unknown'}",
-        f"* Context: {context_used:,}{share}",
+        f"* Context: {_of_window(context_used, window)}",
         f"* Session: {shown_cost(ledger.cost(prices))}{budget}",
     )
     sections = (
@@ -36,6 +34,11 @@ def usage_report(
         _unpriced(ledger, prices),
     )
     return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def _of_window(used: int, window: int) -> str:
+    percent = -(-100 * used // window) if window else 0  # rounded up, as in the winbar
+    return f"{used:,} of {window:,} tokens ({percent}%)" if window else f"{used:,} tokens"
 
 
 def _rows_of_models(ledger: Ledger, prices: Prices) -> Iterator[tuple[str, ...]]:
@@ -62,12 +65,10 @@ def guest_report(
     ledger: Ledger, *, name: str, context_used: int, window: int, cost_usd: float | None
 ) -> str:
     """Return an external agent's tokens and cost, as it reported them, as Markdown. A cost of None is unknown."""
-    percent = -(-100 * context_used // window) if window else 0
-    share = f" of {window:,} tokens ({percent}%)" if window else " tokens"
     usage = ledger.total
     facts = (
         f"* Agent: {name}",
-        f"* Context: {context_used:,}{share}" if context_used else "* Context: unknown",
+        f"* Context: {_of_window(context_used, window) if context_used else 'unknown'}",
         f"* Session: ${cost_usd:,.2f}" if cost_usd is not None else "* Session: cost unknown",
         f"* Tokens in: {prompt_tokens(usage):,}, out: {usage.output_tokens:,}"
         if usage != Usage()

@@ -11,34 +11,11 @@ from sanderling.conversation.services import SessionServices
 from sanderling.conversation.undo.reviewing import Reviews
 from sanderling.conversation.undo.undoing import Undoer
 from sanderling.errors import SanderlingError, SessionError, ToolError
-from sanderling.permissions.mentions import absolute
+from sanderling.permissions.guarding import absolute
+from sanderling.protocol import requests
 from sanderling.protocol.actions import FROM_END, Action, ShowEarlier, WatchJob
-from sanderling.protocol.events import (
-    JobOutput,
-    SessionOpened,
-    TodoChanged,
-)
+from sanderling.protocol.events import JobOutput, SessionOpened, TodoChanged
 from sanderling.protocol.messages import TextBlock, Usage
-from sanderling.protocol.requests import (
-    Answer,
-    CheckMentions,
-    FilesBefore,
-    InspectToolUse,
-    KeptFiles,
-    ListChanges,
-    ListModels,
-    ListToolServers,
-    PreviewRewind,
-    SessionRequest,
-    ShowDifference,
-    ShowSettings,
-    ShowToolServer,
-    ShowTrust,
-    ShowUsage,
-    TestProvider,
-    ToolServers,
-    WholeToolUse,
-)
 from sanderling.session.history_pager import HistoryPager
 from sanderling.tools.outcome import Content
 
@@ -74,7 +51,7 @@ class SessionViews:
             case _:
                 pass
 
-    async def answer(self, request: SessionRequest) -> Answer:  # noqa: PLR0911 - one table
+    async def answer(self, request: requests.SessionRequest) -> requests.Answer:  # noqa: PLR0911 - one table
         """
         Answer `request`.
 
@@ -82,31 +59,29 @@ class SessionViews:
             SanderlingError: there is no answer.
         """
         match request:
-            case ListModels(_, scope):
+            case requests.ListModels(_, scope):
                 from sanderling.conversation import choosing  # separate, because this is used often
 
                 return await choosing.models(self._services, scope)
-            case TestProvider() | ShowUsage() | ShowSettings():
-                from sanderling.conversation import (
-                    reports,
-                )  # with the imports that only reports need
+            case requests.TestProvider() | requests.ShowUsage() | requests.ShowSettings():
+                from sanderling.conversation import reports  # has imports that only reports need
 
                 return await reports.answer(self._services, request)
-            case ShowTrust():
+            case requests.ShowTrust():
                 return await to_thread.run_sync(self._services.project.trust.shown)
-            case ListToolServers():
-                return ToolServers(self._services.servers.shown())
-            case ShowToolServer(_, name):
+            case requests.ListToolServers():
+                return requests.ToolServers(self._services.servers.shown())
+            case requests.ShowToolServer(_, name):
                 return self._services.servers.details(name)
-            case CheckMentions(_, paths):
+            case requests.CheckMentions(_, paths):
                 return self._kept(paths)
-            case InspectToolUse(_, tool_use_id):
+            case requests.InspectToolUse(_, tool_use_id):
                 return await self._tool_use(tool_use_id)
-            case ListChanges(_, turn):
+            case requests.ListChanges(_, turn):
                 return await self._undoer.changes(turn)
-            case ShowDifference():
+            case requests.ShowDifference():
                 return await self._difference(request)
-            case PreviewRewind(_, prompt_id):
+            case requests.PreviewRewind(_, prompt_id):
                 return await self._undoer.preview(prompt_id)
 
     # --- opening -------------------------------------------------------------------------------------------------------
@@ -156,18 +131,18 @@ class SessionViews:
             except SanderlingError as error:
                 self._services.warn(f"Cannot load earlier history: {error}")
 
-    async def _difference(self, request: ShowDifference) -> FilesBefore:
+    async def _difference(self, request: requests.ShowDifference) -> requests.FilesBefore:
         if request.what == "unreviewed":
             return await self._reviews.before(request.path)
         found = await self._undoer.before(request.what, request.path)
         return await self._reviews.with_reviewed(found)
 
-    def _kept(self, paths: tuple[str, ...]) -> KeptFiles:
+    def _kept(self, paths: tuple[str, ...]) -> requests.KeptFiles:
         may_read, project = self._services.gate.may_read(), self._services.session.project
         kept = (path for path in paths if may_read and not may_read(absolute(path, project)))
-        return KeptFiles(tuple(kept))
+        return requests.KeptFiles(tuple(kept))
 
-    async def _tool_use(self, tool_use_id: str) -> WholeToolUse:
+    async def _tool_use(self, tool_use_id: str) -> requests.WholeToolUse:
         find = self._services.session.log.find_tool_use
         try:
             use, result = await to_thread.run_sync(find, tool_use_id)
@@ -177,7 +152,7 @@ class SessionViews:
             raise SessionError("Cannot show the tool call: the model is still writing it.")
         shown = _text_of(result.content) if result else "No result yet."
         data = msgspec.json.format(msgspec.json.encode(use.input)).decode()
-        return WholeToolUse(use.name, data, shown)
+        return requests.WholeToolUse(use.name, data, shown)
 
     def _stop_watching(self, job_id: str) -> None:
         if scope := self._watched.pop(job_id, None):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from sanderling.permissions.only_reading import inputs, is_read_only, looks_inside
 from sanderling.permissions.patterns import is_host, path_pattern, pattern_of
 from sanderling.permissions.rules import Rule, concerns
-from sanderling.permissions.shell.grammar import Opaque, Redirection, SimpleCommand, Word
+from sanderling.permissions.shell.grammar import Opaque, Redirection, SimpleCommand, Word, literals
 from sanderling.permissions.shell.programs import (
     code_files,
     core_words,
@@ -95,9 +95,7 @@ def _covers_words(rule: Rule, command: SimpleCommand, use: Use) -> bool:
     if tuple(words[: len(expected)]) != expected or names_only_runner:
         return False
     places = (*moves, *(file for file in code_files(words) if file not in expected))
-    named = (
-        word for word in project_words(words) if isinstance(word, str) and word not in expected
-    )
+    named = (word for word in literals(project_words(words)) if word not in expected)
     is_inside = all(stays_inside(use, place) for place in places) and _works_inside(named, use)
     return not runs_more(words) and is_inside and is_at_home(words, use)
 

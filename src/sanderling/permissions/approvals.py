@@ -1,6 +1,7 @@
-"""Questions to the user. Each waits for its answer without a time limit, and does not block the editor."""
+"""Questions to the user: what they say, and how they are asked. Each waits for its answer without a time limit."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 from uuid import uuid4
 
 import anyio
@@ -9,8 +10,17 @@ import msgspec
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, ApprovalSettled, Event, Limit, Notice
 from sanderling.protocol.messages import Prompt
-from sanderling.text import visible
+from sanderling.protocol.modes import Mode
+from sanderling.protocol.remedies import remedies
+from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.text import visible, visible_prose
+from sanderling.tools.base import UseRequest
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Preview
+from sanderling.tools.reviewed import AcceptedPart
+from sanderling.tools.workspace import Workspace
 
+OVERLAP = "You have unsaved changes in these lines. Allowing this overwrites them in the buffer; undo restores them."
 FORMS = ("form", "link")
 """Questions that can be dismissed; "cancel" denies all others."""
 
@@ -80,3 +90,112 @@ class Approvals:
         if said := answer.reason.strip():
             self._on_said(Prompt(uuid4().hex, said))
         return answer.answer != "deny"
+
+
+# --- questions about tool uses ---------------------------------------------------------------------------------------------
+
+
+class Permit(NamedTuple):
+    """
+    The terms on which a tool use may run.
+
+    `grant` is the access that it needs beyond the sandbox's; the other fields go into its `Context`.
+    """
+
+    grant: Grant = NO_GRANT
+    may_read: Callable[[str], bool] | None = None
+    overruled: frozenset[str] = frozenset()
+    accepted: AcceptedPart | None = None
+    is_seen: bool = False
+
+
+class Conditions(NamedTuple):
+    """The mode, and whether the sandbox is off. What the user allows for the session holds only under the same conditions."""
+
+    mode: Mode
+    is_off: bool
+
+
+class Question(NamedTuple):
+    """
+    A tool use that the user must decide about. `permit` are its terms if they allow it, `reason` says why they are asked.
+
+    `unseen`: what earlier commands have set, as far as the user has not seen it. `problem` is a sentence about the stored rules, or "".
+    """
+
+    request: UseRequest
+    permit: Permit
+    conditions: Conditions
+    unseen: tuple[str, ...]
+    reason: str
+    problem: str
+
+
+def about_use(question: Question, preview: Preview, workspace: Workspace) -> ApprovalRequested:
+    """Return the question whether a use may run, with the rules that would answer it next time."""
+    from sanderling.permissions.decide import exports_note
+    from sanderling.permissions.proposing import propose, propose_wider
+
+    effect = question.request.effect
+    said = (
+        question.reason,
+        exports_note(question.unseen),
+        _leaving(question.permit.grant),
+        _link(effect, workspace) if question.conditions.is_off else "",
+        visible_prose(preview.note),
+        question.problem,
+    )
+    rule, wider = propose(effect, project=workspace.project), propose_wider(effect)
+    return msgspec.structs.replace(
+        _about(question.request, preview, workspace),
+        reason=" ".join(filter(None, dict.fromkeys(said))),
+        choices=("once", "session", "always") if rule else ("once", "session"),
+        kind="write" if preview.proposal else "use",
+        proposal=preview.proposal,
+        rule=str(rule) if rule else "",
+        wider=str(wider) if wider else "",
+    )
+
+
+def about_overlap(
+    request: UseRequest, preview: Preview, needed: Grant, workspace: Workspace
+) -> ApprovalRequested:
+    """Return the question whether a change may overwrite unsaved text."""
+    reason = f"{OVERLAP} {_leaving(needed)}".rstrip()
+    question = _about(request, preview, workspace)
+    return msgspec.structs.replace(question, reason=reason, kind="overlap")
+
+
+def _about(request: UseRequest, preview: Preview, workspace: Workspace) -> ApprovalRequested:
+    effect = request.effect
+    return ApprovalRequested(
+        request.tool_use_id,
+        request.tool.name,
+        visible(request.title),
+        visible(preview.subject),
+        "",
+        effect.cwd if effect.kind == "run" else workspace.project,
+        ("once",),
+        preview.filetype,
+        path=effect.path,
+        is_of_several=request.is_of_several,
+    )
+
+
+def _leaving(grant: Grant) -> str:
+    if grant.hosts:
+        return (
+            f"{grant.hosts[0]} is blocked. Allowing opens it until this ends, for other commands too."
+            f" `{remedies().network} on` opens the whole network."
+        )
+    if grant.write_paths:
+        return f"It is outside the project. Allowing grants {grant.write_paths[0]}."
+    return ""
+
+
+def _link(effect: Effect, workspace: Workspace) -> str:
+    """Return a sentence on where a path outside the project resolves to, if that is elsewhere."""
+    if not effect.path or workspace.is_inside(effect.path):
+        return ""
+    target = workspace.disk.real_path(effect.path)
+    return f"The path resolves to {target}." if target != effect.path else ""

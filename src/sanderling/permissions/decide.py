@@ -47,16 +47,9 @@ def decide(
     """
     paths = effect.paths if len(effect.paths) > 1 else (effect.path,)
     decisions = [
-        _decide(
-            msgspec.structs.replace(effect, path=path, paths=()),
-            mode,
-            rules,
-            project=project,
-            is_confined=is_confined,
-            write_paths=write_paths,
-            disk=disk,
-        )
+        _decide(use, mode, rules, is_confined=is_confined, write_paths=write_paths)
         for path in paths
+        for use in [Use(msgspec.structs.replace(effect, path=path, paths=()), project, disk)]
     ]
     return min(decisions, key=lambda each: _STRICTNESS.index(each.action))
 
@@ -66,28 +59,21 @@ _STRICTNESS: tuple[Action, ...] = ("deny", "ask", "allow")
 
 
 def _decide(
-    effect: Effect,
-    mode: Mode,
-    rules: Sequence[Rule],
-    *,
-    project: str,
-    is_confined: bool,
-    write_paths: Sequence[str],
-    disk: Disk,
+    use: Use, mode: Mode, rules: Sequence[Rule], *, is_confined: bool, write_paths: Sequence[str]
 ) -> Decision:
-    if effect.kind == "none":
+    kind = use.effect.kind
+    if kind == "none":
         return Decision("allow", "It only affects the conversation.")
-    use = Use(effect, project, disk)
     if against := _against(use, mode, rules):
         return against
     if at_once := _at_once(use, mode, is_confined=is_confined, write_paths=write_paths):
         return Decision("allow", at_once)
-    if mode == "plan" and effect.kind == "run" and not is_confined:
+    if mode == "plan" and kind == "run" and not is_confined:
         return Decision(
             "ask",
             "Plan mode relies on the sandbox to keep commands from writing, and the sandbox is off.",
         )
-    if mode == "plan" and effect.kind == "call":
+    if mode == "plan" and kind == "call":
         return Decision("ask", "Plan mode is read-only, and this tool may change things.")
     return _by_rules(use, rules, is_confined=is_confined)
 
@@ -95,7 +81,7 @@ def _decide(
 PLAN = "The session is in plan mode: nothing is written. Describe the change in your answer; the user can change the mode."
 
 
-def _against(use: "Use", mode: Mode, rules: Sequence[Rule]) -> Decision | None:
+def _against(use: Use, mode: Mode, rules: Sequence[Rule]) -> Decision | None:
     """Return the decision against a use, which overrides allow rules: by a deny or ask rule, or by plan mode."""
     verdicts = [(rule, forbids(rule, use)) for rule in rules if rule.action != "allow"]
     for rule, verdict in verdicts:
@@ -112,7 +98,7 @@ def _against(use: "Use", mode: Mode, rules: Sequence[Rule]) -> Decision | None:
     return None
 
 
-def _at_once(use: "Use", mode: Mode, *, is_confined: bool, write_paths: Sequence[str]) -> str:
+def _at_once(use: Use, mode: Mode, *, is_confined: bool, write_paths: Sequence[str]) -> str:
     """Return why a use may run without an allow rule; "" if it needs one."""
     match use.effect.kind:
         case "read" if is_confined or use.is_inside():
@@ -131,7 +117,7 @@ def _is_own_loopback(host: str) -> bool:
     return is_loopback(split_authority(host)[0])
 
 
-def _by_rules(use: "Use", rules: Sequence[Rule], *, is_confined: bool) -> Decision:
+def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision:
     """Decide by the allow rules. Leaving the sandbox always asks, whatever they allow."""
     effect = use.effect
     if effect.leaves_sandbox:

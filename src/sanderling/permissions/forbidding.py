@@ -8,7 +8,7 @@ from typing import Literal
 
 from sanderling.permissions.patterns import is_host, path_pattern, pattern_of
 from sanderling.permissions.rules import Rule, concerns
-from sanderling.permissions.shell.grammar import Opaque, SimpleCommand, Word, Words
+from sanderling.permissions.shell.grammar import Opaque, SimpleCommand, Word, Words, literals
 from sanderling.permissions.shell.programs import core_words, runner_length, runs_more, runs_unseen
 from sanderling.permissions.use import Use
 from sanderling.sandbox.names import folded
@@ -101,7 +101,7 @@ def _may_hold(words: Words, name: str) -> bool:
     """Return True if the command runs `name`, or has it in a word: `alias x=rm`, `--to-command=rm`, `-Irm`."""
     if _is_named(words[0], name) != "no":
         return True
-    literal = [word for word in words[1:] if isinstance(word, str)]
+    literal = literals(words[1:])
     if runs_more(words) and any(_mentions(word, name) for word in literal):
         return True
     pieces = [
@@ -146,7 +146,7 @@ def _may_have(arguments: Words, wanted: tuple[str, ...]) -> bool:
 def _may_have_option(arguments: Words, option: str) -> bool:
     if any(isinstance(word, Opaque) and word.can_be_option for word in arguments):
         return True
-    literal = [word for word in arguments if isinstance(word, str) and word.startswith("-")]
+    literal = [word for word in literals(arguments) if word.startswith("-")]
     long = [word.partition("=")[0] for word in literal if word.startswith("--")]
     letters = {letter for word in literal if not word.startswith("--") for letter in word[1:]}
     letters |= {_SHORT[name] for name in long if name in _SHORT}
@@ -168,7 +168,7 @@ def _forbids_words(rule: Rule, use: Use) -> Verdict:
             *(redirection.target for redirection in command.redirections),
         )
     ]
-    verdict = _worst(_named_files(rule, use, [word for word in words if isinstance(word, str)]))
+    verdict = _worst(_named_files(rule, use, literals(words)))
     is_unclear = (
         use.seen.problem != ""
         or use.directories is None
@@ -202,7 +202,7 @@ def _may_reach(glob: str, command: SimpleCommand) -> bool:
     if not runs_more(command.words):
         return False
     literal = _longest_literal(glob)
-    words = [folded(word) for word in command.words[1:] if isinstance(word, str)]
+    words = [*map(folded, literals(command.words[1:]))]
     is_in = len(literal) >= MIN_LITERAL and any(
         literal in word or (re.search(r"[*?\[]", word) and fnmatch.fnmatchcase(literal, word))
         for word in words

@@ -2,23 +2,28 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
 
 from sanderling.errors import ConfigError, ToolError
-from sanderling.permissions.approvals import Approvals
+from sanderling.permissions.approvals import (
+    Approvals,
+    Conditions,
+    Permit,
+    Question,
+    about_overlap,
+    about_use,
+)
 from sanderling.permissions.grant_prompts import GrantPrompts
 from sanderling.permissions.guarding import unguarded
 from sanderling.permissions.rules import Rule, is_for_any_server, may_allow, rule_from_text
-from sanderling.permissions.store import RuleStore
+from sanderling.permissions.store import RuleStore, StoredRules
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
 from sanderling.protocol.modes import Mode, NetworkMode
-from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.policy import NO_GRANT, Grant
-from sanderling.text import visible, visible_prose
 from sanderling.tools.base import UseRequest
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Preview, UnsavedConflictError
@@ -30,7 +35,6 @@ if TYPE_CHECKING:
 
 DENIED = "The user denied this without a reason. Ask what they want; do not try it another way."
 KEPT = "The user keeps their own unsaved text."
-OVERLAP = "You have unsaved changes in these lines. Allowing this overwrites them in the buffer; undo restores them."
 UNFIT = (
     "The user's review does not fit the proposed change, so nothing was changed. Propose it again."
 )
@@ -56,27 +60,6 @@ class ForbiddenError(ToolError):
 
 class NotAskedError(DeniedError):
     """The user denied another tool use of the same message, so this one is not asked about."""
-
-
-class Permit(NamedTuple):
-    """
-    The terms on which a tool use may run.
-
-    `grant` is the access that it needs beyond the sandbox's; the other fields go into its `Context`.
-    """
-
-    grant: Grant = NO_GRANT
-    may_read: Callable[[str], bool] | None = None
-    overruled: frozenset[str] = frozenset()
-    accepted: AcceptedPart | None = None
-    is_seen: bool = False
-
-
-class Conditions(NamedTuple):
-    """The mode, and whether the sandbox is off. What the user allows for the session holds only under the same conditions."""
-
-    mode: Mode
-    is_off: bool
 
 
 class _AllowedUse(msgspec.Struct):
@@ -143,16 +126,25 @@ class Gate:
         Return the terms on which the use may run. Asks the user if needed, unless it `is_answered`: they have allowed exactly this.
 
         Raises:
-            DeniedError: the user denied it.
-            ForbiddenError: a rule or the mode denies it.
-            ToolError: it would fail anyway, or the user's review does not fit it.
+            DeniedError, ForbiddenError, ToolError: see `judge` and `ask`.
         """
-        from sanderling.permissions.decide import exports_note, is_shown_whole
+        judged = self.judge(request)
+        if isinstance(judged, Permit):
+            return judged
+        return judged.permit if is_answered else await self.ask(judged)
 
+    def judge(self, request: UseRequest) -> Permit | Question:
+        """
+        Return the terms on which the use may run, or the question that the rules and the mode leave to the user. Changes nothing.
+
+        Raises:
+            ForbiddenError: a rule or the mode denies it.
+            SandboxError: the sandbox cannot give it the access that it needs.
+        """
         workspace, effect = self._workspace, request.effect
         conditions = Conditions(self.mode, not request.environment.is_confined)
         stored = self._store.load()
-        rules = (*self._own_rules, *stored.rules, *self._session_rules[conditions])
+        rules = self._rules(stored, conditions)
         unseen = tuple(setting for setting in effect.exported if setting not in self._seen_exports)
         seen = msgspec.structs.replace(effect, exported=unseen)
         decision = self._decide(seen, rules, conditions)
@@ -162,35 +154,45 @@ class Gate:
         workspace.sandbox.confined.check_grant(grant)
         permit = Permit(grant, unguarded(rules, workspace.project, workspace.disk))
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
-        if is_allowed or is_answered or (conditions, effect, grant) in self._session_effects:
+        if is_allowed or (conditions, effect, grant) in self._session_effects:
             return permit
-        link = self._link(effect) if conditions.is_off else ""
-        parts = (decision.reason, exports_note(unseen), _leaving(grant), link)
+        return Question(request, permit, conditions, unseen, decision.reason, stored.problem)
+
+    async def ask(self, question: Question) -> Permit:
+        """
+        Ask the user whether the use may run, and do what the answer says about later uses.
+
+        Raises:
+            DeniedError: the user denied it.
+            ToolError: it would fail anyway, or the user's review does not fit it.
+        """
+        from sanderling.permissions.decide import is_shown_whole
+
+        request, permit, unseen = question.request, question.permit, question.unseen
         while True:
             try:
                 # In the order of the calls, however long a preview takes.
                 async with self._in_order:
-                    preview = await self._preview(request, grant)
+                    preview = await self._preview(request, permit.grant)
             except UnsavedConflictError as overlap:
                 return await self.review(request, overlap, permit)
-            said = (*parts, visible_prose(preview.note), stored.problem)
-            reason = " ".join(filter(None, dict.fromkeys(said)))
-            question = self._with_choices(self._question(request, preview), effect, reason)
-            answer = await self._ask(question, conditions, effect, grant)
+            shown = about_use(question, preview, self._workspace)
+            answer = await self._answer(shown, question)
             if answer.answer != "again":
                 break
-        permit = permit._replace(accepted=_accepted(question, answer), is_seen=True)
+        permit = permit._replace(accepted=_accepted(shown, answer), is_seen=True)
         if unseen and is_shown_whole(unseen):
             self._seen_exports |= {*unseen}
             self._on_allowed()
         return permit
 
-    def judge(self, effect: Effect, *, is_confined: bool) -> "Decision":
-        """Decide by rules and mode alone: asks and grants nothing. "ask" leaves the use to the user."""
+    def decide(self, effect: Effect, *, is_confined: bool) -> "Decision":
+        """Decide by rules and mode alone, as `judge` does, without a request. "ask" leaves the use to the user."""
         conditions = Conditions(self.mode, not is_confined)
-        session = self._session_rules[conditions]
-        rules = (*self._own_rules, *self._store.load().rules, *session)
-        return self._decide(effect, rules, conditions)
+        return self._decide(effect, self._rules(self._store.load(), conditions), conditions)
+
+    def _rules(self, stored: StoredRules, conditions: Conditions) -> tuple[Rule, ...]:
+        return (*self._own_rules, *stored.rules, *self._session_rules.get(conditions, ()))
 
     def _decide(self, effect: Effect, rules: Sequence[Rule], conditions: Conditions) -> "Decision":
         from sanderling.permissions.decide import decide
@@ -221,9 +223,7 @@ class Gate:
         Raises:
             DeniedError: the user keeps them.
         """
-        question = self._question(request, overlap.preview)
-        reason = f"{OVERLAP} {_leaving(_needed(request))}".rstrip()
-        question = msgspec.structs.replace(question, reason=reason, kind="overlap", proposal=None)
+        question = about_overlap(request, overlap.preview, _needed(request), self._workspace)
         answer = await self.approvals.ask(question)
         if answer.answer == "deny":
             raise _denied(answer, KEPT)
@@ -240,63 +240,21 @@ class Gate:
             removed = await removals_note(request.effect, workspace)
         return msgspec.structs.replace(preview, note=preview.note or removed)
 
-    def _link(self, effect: Effect) -> str:
-        """Return a sentence on where a path outside the project resolves to, if that is elsewhere."""
-        if not effect.path or self._workspace.is_inside(effect.path):
-            return ""
-        target = self._workspace.disk.real_path(effect.path)
-        return f"The path resolves to {target}." if target != effect.path else ""
-
-    def _question(self, request: UseRequest, preview: Preview) -> ApprovalRequested:
-        effect = request.effect
-        return ApprovalRequested(
-            request.tool_use_id,
-            request.tool.name,
-            visible(request.title),
-            visible(preview.subject),
-            "",
-            effect.cwd if effect.kind == "run" else self._workspace.project,
-            ("once",),
-            preview.filetype,
-            path=effect.path,
-            is_of_several=request.is_of_several,
-            kind="write" if preview.proposal else "use",
-            proposal=preview.proposal,
-        )
-
-    def _with_choices(
-        self, question: ApprovalRequested, effect: Effect, reason: str
-    ) -> ApprovalRequested:
-        from sanderling.permissions.proposing import propose, propose_wider
-
-        rule = propose(effect, project=self._workspace.project)
-        wider = propose_wider(effect)
-        return msgspec.structs.replace(
-            question,
-            reason=reason,
-            choices=("once", "session", "always") if rule else ("once", "session"),
-            rule=str(rule) if rule else "",
-            wider=str(wider) if wider else "",
-        )
-
-    async def _ask(
-        self, question: ApprovalRequested, conditions: Conditions, effect: Effect, grant: Grant
-    ) -> AnswerApproval:
+    async def _answer(self, shown: ApprovalRequested, question: Question) -> AnswerApproval:
         """Ask until the answer can be applied: a rule that the user has typed may be invalid."""
         while True:
-            answer = await self.approvals.ask(question)
+            answer = await self.approvals.ask(shown)
             try:
-                self._follow(answer, conditions, effect, grant)
+                self._follow(answer, question)
             except ConfigError as error:
-                question = msgspec.structs.replace(question, reason=str(error), rule=answer.rule)
+                shown = msgspec.structs.replace(shown, reason=str(error), rule=answer.rule)
             else:
                 return answer
 
-    def _follow(
-        self, answer: AnswerApproval, conditions: Conditions, effect: Effect, grant: Grant
-    ) -> None:
+    def _follow(self, answer: AnswerApproval, question: Question) -> None:
         from sanderling.permissions.proposing import propose
 
+        effect, conditions = question.request.effect, question.conditions
         match answer.answer:
             case "once" | "again":
                 pass
@@ -306,7 +264,7 @@ class Gate:
                     rule = rule_from_text(answer.rule)
                 if rule:
                     self._session_rules[conditions].append(_marked(rule, effect))
-                self._session_effects.add((conditions, effect, grant))
+                self._session_effects.add((conditions, effect, question.permit.grant))
                 self._on_allowed()
             case "always":
                 self._store.add(_marked(rule_from_text(answer.rule), effect))
@@ -405,14 +363,3 @@ def _needed(request: UseRequest) -> Grant:
 def _is_named(grant: Grant, rule: Rule | None) -> bool:
     """Return True if the rule names what the grant needs: a rule for all hosts does not open the network to each of them."""
     return not grant.hosts or bool(rule and rule.host)
-
-
-def _leaving(grant: Grant) -> str:
-    if grant.hosts:
-        return (
-            f"{grant.hosts[0]} is blocked. Allowing opens it until this ends, for other commands too."
-            f" `{remedies().network} on` opens the whole network."
-        )
-    if grant.write_paths:
-        return f"It is outside the project. Allowing grants {grant.write_paths[0]}."
-    return ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sanderling.paths import is_in_any
 from sanderling.permissions.shell.git import is_config_key, is_harmless_config_key
-from sanderling.permissions.shell.grammar import Opaque, SimpleCommand, Word, Words
+from sanderling.permissions.shell.grammar import Opaque, SimpleCommand, Word, Words, literals
 from sanderling.permissions.shell.programs import core_words, runs_more
 from sanderling.permissions.use import Use, stays_inside
 from sanderling.sandbox.guard.repositories import has_its_files_around
@@ -143,7 +143,7 @@ def _only_shows(pattern: str) -> Callable[[Words, Use], bool]:
     """Return the check of a program that changes nothing if its arguments match `pattern`."""
 
     def check(arguments: Words, _use: Use) -> bool:
-        literal = [word for word in arguments if isinstance(word, str)]
+        literal = literals(arguments)
         is_known = len(literal) == len(arguments)
         return is_known and re.fullmatch(pattern, " ".join(literal)) is not None
 
@@ -246,7 +246,7 @@ def _may_look(name: str, arguments: Words, use: Use) -> bool:
     A word that is known only at run time could be anything, if only a secret of the environment that is printed.
     """
     more = _SEEING_MORE.get(name)
-    literal = [word for word in arguments if isinstance(word, str)]
+    literal = literals(arguments)
     if len(literal) < len(arguments) or (more and any(map(more.match, literal))):
         return False
     if name == "diff" and any(

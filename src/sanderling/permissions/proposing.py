@@ -122,9 +122,8 @@ def _defining_words(words: Words) -> tuple[str, ...]:
     for length in range(1, min(len(inner), MAX_PREFIX) + 1):
         start, last = inner[: length - 1], inner[length - 1]
         is_of_a_script = (*start, "*") in _PREFIXES and _is_harmless_name(last)
-        if start[:1] == ("yarn",) and runs_more(
-            (last,)
-        ):  # yarn also runs installed programs: `tsx`
+        # Yarn also runs installed programs: `tsx`.
+        if start[:1] == ("yarn",) and runs_more((last,)):
             is_of_a_script = False
         if (*start, last) in _PREFIXES or is_of_a_script:
             return tuple(map(str, words[: runner + length]))

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 from sanderling.errors import SandboxError, ToolError
-from sanderling.permissions.shell.grammar import Words
+from sanderling.permissions.shell.grammar import Words, literals
 from sanderling.permissions.shell.programs import core_words
 from sanderling.permissions.use import Use
 from sanderling.sandbox.files import Files, Inspection
@@ -44,8 +44,7 @@ def _removed(use: Use) -> Iterator[str]:
 
 def _operands(words: Words) -> Iterator[str]:
     words, moves = core_words(words)
-    names = [word for word in words if isinstance(word, str)]
-    match names:
+    match literals(words):
         case ["git", "rm", *rest] if "--cached" not in rest and not moves:
             pass
         case ["rm" | "/bin/rm" | "/usr/bin/rm", *rest]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sanderling.paths import is_in_any, is_within, normal_path
-from sanderling.permissions.shell.grammar import Opaque, Parsed, Words, parse
+from sanderling.permissions.shell.grammar import Opaque, Parsed, Words, literals, parse
 from sanderling.permissions.shell.programs import all_commands, core_words
 from sanderling.sandbox.execution_environment import LOCAL_DISK, Disk
 from sanderling.sandbox.names import asked_about
@@ -90,13 +90,12 @@ class Use:
         commands = self.seen.commands
         words = [word for each in commands for word in each.words]
         words += [redirection.target for each in commands for redirection in each.redirections]
-        literal = [word for word in words if isinstance(word, str)]
-        if not any(word in ("cd", "pushd") or "~" in word for word in literal):
+        if not any(word in ("cd", "pushd") or "~" in word for word in literals(words)):
             return False
         said = [name for each in commands for name, _ in each.assignments]
         for each in commands:
             if each.words and each.words[0] in SETTING:
-                said += [word for word in each.words[1:] if isinstance(word, str)]
+                said += literals(each.words[1:])
         return any(re.search(TURNING, text) for text in (*said, *self.effect.exported))
 
     def files(self, word: str) -> Iterator[str]:

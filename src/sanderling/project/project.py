@@ -27,12 +27,22 @@ class Project:
     """One session's project."""
 
     def __init__(self, settings: Settings, project: str) -> None:
-        self.trust = Trust(settings.state_dir, project)
+        self._state_dir = settings.state_dir
+        self._news: list[str] = []
+        self._read_in(project)
+
+    def _read_in(self, project: str) -> None:
+        self.trust = Trust(self._state_dir, project)
         own = OwnFiles(config_dir(), self.trust)
         self.instructions = Instructions(self.trust, own)
         self._slash_commands = SlashCommands(self.trust, own)
         self._reported_untrusted: tuple[str, ...] = ()
-        self._news: list[str] = []
+
+    def move(self, project: str) -> None:
+        """Read the files of this directory from now on. What the model was sent of the instructions stays known."""
+        sent = self.instructions.state()
+        self._read_in(project)
+        self.instructions.restore(sent)
 
     def settings(self, layers: Layers) -> Settings:
         """

@@ -23,6 +23,7 @@ from sanderling.protocol.events import (
     ToolOutput,
     ToolStarted,
 )
+from sanderling.protocol.in_line import InLine
 from sanderling.protocol.messages import ContentBlock, Message, TextBlock, ToolResult, ToolUse
 from sanderling.session.history import (
     NOT_RUN,
@@ -36,38 +37,6 @@ from sanderling.session.session import Session
 UNTIL_SHOWN_S = 0.15  # for a call to describe itself
 TICK_S = 0.1
 MAX_CALLS = 5_000  # per turn
-
-
-class _InLine:
-    """Orders the events of concurrent calls, so that each call's events reach `emit` in one piece."""
-
-    def __init__(self, emit: Callable[[Event], None]) -> None:
-        self._emit = emit
-        self._front = ""
-        self._held: dict[str, list[Event]] = {}
-        self._passed: set[str] = set()
-
-    def show(self, call_id: str, event: Event) -> None:
-        if call_id in self._passed:
-            self._emit(_without_detail(event))
-        elif call_id == self._front or not self._front:
-            self._front = call_id
-            self._emit(event)
-            if isinstance(event, ToolEnded):
-                self._go_on()
-        else:
-            self._held.setdefault(call_id, []).append(event)
-
-    def pass_all(self) -> None:
-        """Stop waiting for running calls and emit all held events, because text is about to be shown."""
-        while self._front:
-            self._passed.add(self._front)
-            self._go_on()
-
-    def _go_on(self) -> None:
-        self._front = next(iter(self._held), "")
-        for event in self._held.pop(self._front, ()):
-            self.show(self._front or event_id(event), event)
 
 
 class _TurnText:
@@ -94,18 +63,6 @@ class _TurnText:
         return new
 
 
-def event_id(event: Event) -> str:
-    assert isinstance(event, ToolStarted | ToolOutput | ToolEnded)
-    return event.id
-
-
-def _without_detail(event: Event) -> Event:
-    """Drop the detail from the event of a call that is no longer last on the screen: nothing can be inserted there."""
-    if not isinstance(event, ToolEnded):
-        return event
-    return ToolEnded(event.id, event.summary, is_error=event.is_error, is_denied=event.is_denied)
-
-
 class Presenter:
     """
     Shows and logs the updates of one session's agent.
@@ -129,7 +86,7 @@ class Presenter:
         self._shown = shown
         self._on_ended = on_ended
         self._output_of = output_of
-        self._line = _InLine(emit)
+        self._line = InLine(emit)
         self._calls: dict[str, ExternalCall] = {}
         self._block_id = 0
         self._open: Literal["", "text", "thinking"] = ""
@@ -256,7 +213,7 @@ class Presenter:
             self._end_block()
             name = fit_name(call.name)
             self._blocks.append(ToolUse(call.id, name, call.input or {"title": call.title}))
-            self._line.show(call.id, ToolStarted(call.id, name, call.title))
+            self._line.show(ToolStarted(call.id, name, call.title))
 
     def put_out(self, terminal_id: str) -> None:
         """Show new output of a client terminal in the call that it belongs to."""
@@ -267,7 +224,7 @@ class Presenter:
 
     def _put_out(self, call: ExternalCall) -> None:
         if text := call.news(self._output_in(call)):
-            self._line.show(call.id, ToolOutput(call.id, text))
+            self._line.show(ToolOutput(call.id, text))
 
     def _output_in(self, call: ExternalCall) -> str:
         return "\n".join(filter(None, map(self._output_of, call.terminals)))
@@ -277,7 +234,6 @@ class Presenter:
         self.start(call)
         ending = await call.ending(how, self._output_in(call))
         self._line.show(
-            call.id,
             ToolEnded(
                 call.id,
                 ending.summary,
@@ -316,7 +272,7 @@ class Presenter:
         self._end_block()
         self._line.pass_all()
         self._keep()
-        self._calls, self._line = {}, _InLine(self._emit)
+        self._calls, self._line = {}, InLine(self._emit)
         self._said = _TurnText()
 
     def _keep(self) -> None:

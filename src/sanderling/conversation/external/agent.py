@@ -41,16 +41,7 @@ from sanderling.conversation.external.servers import given_servers, sent
 from sanderling.conversation.external.service import ExternalService, Questioner
 from sanderling.conversation.external.usage import ExternalUsage
 from sanderling.conversation.services import SessionServices
-from sanderling.protocol.events import (
-    CompactionStarted,
-    Event,
-    GuestOptionsChanged,
-    ModelChanged,
-    Notice,
-    SlashCommand,
-    TitleChanged,
-    TodoItem,
-)
+from sanderling.protocol import events
 from sanderling.session.session import KeptAgent, keep_agent, kept_agent
 from sanderling.text import visible_prose
 
@@ -83,7 +74,6 @@ class ExternalAgent:
         self.services = services
         self._provider = provider
         self.declared = declared
-        self.commands: tuple[SlashCommand, ...] = ()
         self._permits = Permits(
             declared.name,
             services.workspace,
@@ -193,7 +183,7 @@ class ExternalAgent:
         if is_lost:
             because = f": {why.rstrip('.')}" if why else ""
             text = f"{self.name} started a new session and does not remember this conversation{because}."
-            self.services.emit(Notice("warning", text))
+            self.services.warn(text)
         self.session_id = session_id
         if self.services.session.prompts:
             self.keep()
@@ -205,14 +195,14 @@ class ExternalAgent:
 
     def options_changed(self) -> None:
         options = self.link.options.shown()
-        self.services.emit(GuestOptionsChanged(options))
+        self.services.emit(events.GuestOptionsChanged(options))
         model = self.link.options.of_category("model")
         titles = {each.value: each.title for each in model.choices} if model else {}
         label = titles.get(model.value, model.value) if model else ""
         shown = f"{self.label}: {label}" if label else self.label
         if shown != self._provider.model:
             self._provider.model = shown
-            self.services.emit(ModelChanged(shown))
+            self.services.emit(events.ModelChanged(shown))
 
     # --- updates -----------------------------------------------------------------------------------------------------------
 
@@ -242,8 +232,8 @@ class ExternalAgent:
             case updates.Plan(entries=entries):
                 self.services.workspace.todo.show([*map(_item, entries[:MAX_ITEMS])])
             case updates.AvailableCommandsUpdate(available_commands=commands):
-                self.commands = tuple(filter(None, map(_command, commands[:MAX_COMMANDS])))
-                self.services.tell_commands()
+                known = tuple(filter(None, map(_command, commands[:MAX_COMMANDS])))
+                self.services.show_agent_commands(known)
             case updates.CurrentModeUpdate(current_mode_id=mode):
                 self.link.options.take_mode(mode)
                 self.options_changed()
@@ -257,7 +247,7 @@ class ExternalAgent:
             case updates.Notice(title=title, description=description, severity=severity):
                 words = visible_prose("\n".join(filter(None, (title, description))))
                 level = "info" if severity == "info" else "warning"
-                self.services.emit(Notice(level, f"{self.name}: {words[:MAX_NOTICE_CHARS]}"))
+                self.services.emit(events.Notice(level, f"{self.name}: {words[:MAX_NOTICE_CHARS]}"))
             case updates.CompactionUpdate():
                 if event := _compaction_event(self.name, update):
                     self.services.emit(event)
@@ -275,12 +265,12 @@ class ExternalAgent:
             self._sent_title = " ".join(visible_prose(title).split())[:60]
             if session.prompts:
                 session.keep_state("title", self._sent_title)
-            self.services.emit(TitleChanged(self._sent_title))
+            self.services.emit(events.TitleChanged(self._sent_title))
 
     def tell_once(self, text: str, level: Any = "info") -> None:
         if text not in self._shown_once and len(self._shown_once) < MAX_SHOWN_ONCE:
             self._shown_once.add(text)
-            self.services.emit(Notice(level, visible_prose(text)))
+            self.services.emit(events.Notice(level, visible_prose(text)))
 
     # --- requests ----------------------------------------------------------------------------------------------------------
 
@@ -319,15 +309,15 @@ def _look_after_call(services: SessionServices, call: ExternalCall) -> None:
         services.tasks.start(look, services.workspace, call.id)
 
 
-def _compaction_event(name: str, update: updates.CompactionUpdate) -> Event | None:
+def _compaction_event(name: str, update: updates.CompactionUpdate) -> events.Event | None:
     match update.status:
         case "in_progress":
-            return CompactionStarted()
+            return events.CompactionStarted()
         case "completed":
-            return Notice("info", f"{name} summarized the conversation.")
+            return events.Notice("info", f"{name} summarized the conversation.")
         case "failed" | "cancelled":
             why = f": {update.error}" if update.error else "."
-            return Notice("warning", f"{name} did not summarize the conversation{why}")
+            return events.Notice("warning", f"{name} did not summarize the conversation{why}")
         case _:
             return None
 
@@ -336,15 +326,15 @@ def _status(status: str) -> Any:
     return status if status in ("pending", "in_progress", "completed") else "pending"
 
 
-def _item(entry: updates.PlanEntry) -> TodoItem:
+def _item(entry: updates.PlanEntry) -> events.TodoItem:
     words = " ".join(visible_prose(entry.content[:MAX_ITEM_CHARS]).split())
-    return TodoItem(words, _status(entry.status))
+    return events.TodoItem(words, _status(entry.status))
 
 
-def _command(command: updates.AvailableCommand) -> SlashCommand | None:
+def _command(command: updates.AvailableCommand) -> events.SlashCommand | None:
     """Return the command, or None if a user cannot type its name."""
     name, hint = command.name.removeprefix("/"), command.input.hint if command.input else ""
     if not _COMMAND.fullmatch(name):
         return None
     description = visible_prose(command.description.partition("\n")[0][:200])
-    return SlashCommand(name, description, visible_prose(hint[:100]), "agent")
+    return events.SlashCommand(name, description, visible_prose(hint[:100]), "agent")

@@ -11,6 +11,7 @@ from sanderling.conversation.external.turn import ExternalTurn
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.usage_report import guest_report
 from sanderling.errors import ProviderError, SanderlingError, SessionError
+from sanderling.protocol import requests
 from sanderling.protocol.actions import (
     Action,
     Compact,
@@ -23,15 +24,6 @@ from sanderling.protocol.actions import (
 from sanderling.protocol.events import ErrorOccurred, TurnEnded
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode
-from sanderling.protocol.requests import (
-    Answer,
-    ListModels,
-    Models,
-    Report,
-    SessionRequest,
-    ShowUsage,
-    TestProvider,
-)
 
 COMPACT = "compact"
 
@@ -50,7 +42,6 @@ class ExternalConversation(Conversation):
         mode: Mode | None = None,
     ) -> None:
         self.external = self.make_external(services, declared, provider)
-        services.external_commands = lambda: self.external.commands
         super().__init__(services, resources, is_eager=is_eager, mode=mode, external=declared.name)
 
     def make_external(
@@ -79,11 +70,11 @@ class ExternalConversation(Conversation):
             case _:
                 super().act(action)
 
-    async def answer(self, request: SessionRequest) -> Answer:
+    async def answer(self, request: requests.SessionRequest) -> requests.Answer:
         match request:
-            case ListModels():
+            case requests.ListModels():
                 return await self._models()
-            case ShowUsage():
+            case requests.ShowUsage():
                 usage = self.external.usage
                 text = guest_report(
                     self.services.session.ledger,
@@ -92,8 +83,11 @@ class ExternalConversation(Conversation):
                     window=usage.window,
                     cost_usd=usage.cost_usd if usage.is_priced else None,
                 )
-                return Report("Usage", text)
-            case TestProvider(provider="") | TestProvider(provider=self.external.declared.name):
+                return requests.Report("Usage", text)
+            case (
+                requests.TestProvider(provider="")
+                | requests.TestProvider(provider=self.external.declared.name)
+            ):
                 raise SessionError(f"{self.external.name} is not a provider and cannot be tested")
             case _:
                 return await super().answer(request)
@@ -107,7 +101,9 @@ class ExternalConversation(Conversation):
     async def expanded(self, prompt: Prompt) -> Prompt:
         """Expand the prompt's slash command, unless it is one of the agent's."""
         word = prompt.text.split(maxsplit=1)[0] if prompt.text.strip() else ""
-        if word.startswith("/") and any(word[1:] == each.name for each in self.external.commands):
+        if word.startswith("/") and any(
+            word[1:] == each.name for each in self.services.agent_commands
+        ):
             return prompt
         return self.services.project.expand_or_keep(prompt)
 
@@ -121,12 +117,12 @@ class ExternalConversation(Conversation):
                 self.services.emit(TurnEnded("error"))
 
     def _compact(self, focus: str) -> None:
-        if any(each.name == COMPACT for each in self.external.commands):
+        if any(each.name == COMPACT for each in self.services.agent_commands):
             self.submit(Prompt(uuid4().hex, f"/{COMPACT} {focus}".rstrip()))
         else:
             self.services.warn(f"{self.external.name} does not support compaction.")
 
-    async def _models(self) -> Models:
+    async def _models(self) -> requests.Models:
         await self.external.link.ready()
         option = self.external.link.options.of_category("model")
         if option is None:
@@ -135,7 +131,7 @@ class ExternalConversation(Conversation):
             each.value: each.title if not each.description else f"{each.title}: {each.description}"
             for each in option.choices
         }
-        return Models(tuple(notes), notes)
+        return requests.Models(tuple(notes), notes)
 
     async def _set_option(self, name: str, value: str) -> None:
         try:

@@ -1,6 +1,8 @@
 """A turn of an external agent: sends the prompt, shows the agent's updates, and records its changes in the journal."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
 
 import anyio
 
@@ -9,12 +11,7 @@ from sanderling.conversation.external.agent import ExternalAgent
 from sanderling.conversation.external.changes import look_after
 from sanderling.conversation.prompt import prompt_message
 from sanderling.errors import ProviderError
-from sanderling.protocol.events import (
-    ErrorOccurred,
-    Notice,
-    ProviderStarting,
-    TurnStarted,
-)
+from sanderling.protocol.events import ErrorOccurred, ProviderStarting, TurnStarted
 from sanderling.protocol.messages import ContentBlock as Block
 from sanderling.protocol.messages import ImageBlock, Message, Prompt, StopReason, TextBlock
 from sanderling.session.records import LoggedTurnEnd
@@ -29,14 +26,53 @@ STOP_REASONS: dict[str, StopReason] = {
 }
 
 
-class ExternalTurn:
-    """One turn of an external agent, from its prompt to the stop reason. A second `cancel` does not wait for the agent."""
+class AgentTurn:
+    """One turn that an agent answers, here or on another machine, from its prompt to the stop reason."""
 
     def __init__(self, external: ExternalAgent) -> None:
-        self._external = external
         self._services = external.services
+        self._presenter = external.presenter
         self._scope = anyio.CancelScope()
         self._stop_requested = anyio.Event()
+
+    async def _attempt(
+        self,
+        answer: Callable[[], Awaitable[StopReason]],
+        *tasks: Callable[[], Coroutine[Any, Any, None]],
+    ) -> tuple[StopReason, ProviderError | None]:
+        """Wait for the answer or its error, and run `tasks` meanwhile."""
+        outcome: tuple[StopReason, ProviderError | None] = ("cancelled", None)
+        with self._scope, self._services.sandbox.manager.kept_open():
+            async with anyio.create_task_group() as group:
+                for task in (self._services.memory.sync, self._presenter.keep_up, *tasks):
+                    group.start_soon(task)
+                try:
+                    outcome = (await answer(), None)
+                except ProviderError as error:
+                    outcome = ("error", error)
+                group.cancel_scope.cancel()
+        return outcome
+
+    def _show_error(self, error: ProviderError) -> None:
+        self._services.emit(ErrorOccurred(error.kind, error.message, error.remedy))
+
+    async def _end_calls(self, stop_reason: StopReason) -> None:
+        is_whole = stop_reason not in ("cancelled", "error", "interrupted")
+        await self._presenter.end_turn("" if is_whole else "stopped")
+
+    def _log_end(self, stop_reason: StopReason, error: ProviderError | None) -> None:
+        if stop_reason == "error":
+            self._services.waiting.hold()
+        message = error.message if error else ""
+        self._services.session.append(LoggedTurnEnd(stop_reason, message))
+
+
+class ExternalTurn(AgentTurn):
+    """One turn of an external agent on this machine. A second `cancel` does not wait for the agent."""
+
+    def __init__(self, external: ExternalAgent) -> None:
+        super().__init__(external)
+        self._external = external
         self._is_asking = False
 
     def cancel(self) -> None:
@@ -47,27 +83,19 @@ class ExternalTurn:
     async def run(self, prompt: Prompt) -> StopReason:
         """Run the turn. The next turn can run, whether this one ends, fails or is cancelled."""
         blocks = self._begin(prompt)
-        stop_reason: StopReason = "cancelled"
-        error_message = ""
-        with self._scope, self._services.sandbox.manager.kept_open():
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._services.memory.sync)
-                tasks.start_soon(self._external.presenter.keep_up)
-                tasks.start_soon(self._stop_when_asked)
-                try:
-                    stop_reason = await self._answer(prompt, blocks)
-                except ProviderError as error:
-                    stop_reason, error_message = "error", error.message
-                    self._services.emit(ErrorOccurred(error.kind, error.message, error.remedy))
-                tasks.cancel_scope.cancel()
+        stop_reason, error = await self._attempt(
+            partial(self._answer, prompt, blocks), self._stop_when_asked
+        )
+        if error:
+            self._show_error(error)
         if self._scope.cancel_called and self._is_asking:
             name = self._external.name
             text = f"{name} did not stop in time and was ended. The next prompt restarts it."
             self._external.link.end(f"{name} was ended.")
-            self._services.emit(Notice("warning", text))
+            self._services.warn(text)
         if self._stop_requested.is_set():
-            stop_reason, error_message = "cancelled", ""
-        await self._end(stop_reason, error_message)
+            stop_reason, error = "cancelled", None
+        await self._end(stop_reason, error)
         return stop_reason
 
     def _begin(self, prompt: Prompt) -> list[ContentBlock]:
@@ -112,18 +140,15 @@ class ExternalTurn:
         await anyio.sleep(GRACE_S)
         self._scope.cancel()
 
-    async def _end(self, stop_reason: StopReason, error_message: str) -> None:
+    async def _end(self, stop_reason: StopReason, error: ProviderError | None) -> None:
         services, external = self._services, self._external
         external.is_in_turn = False
         external.stop_asking()
         with anyio.CancelScope(shield=True):
-            is_whole = stop_reason not in ("cancelled", "error")
-            await external.presenter.end_turn("" if is_whole else "stopped")
+            await self._end_calls(stop_reason)
         external.service.end_turn()
         services.sandbox.look_after("", has_failed=False)
-        if stop_reason == "error":
-            services.waiting.hold()
-        services.session.append(LoggedTurnEnd(stop_reason, error_message))
+        self._log_end(stop_reason, error)
         if services.workspace.editor:
             await services.workspace.editor.files_changed(())
 

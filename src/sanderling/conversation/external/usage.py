@@ -12,9 +12,8 @@ from sanderling.session.ledger import Prices
 from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
 
-MAX_TOKENS = (
-    1_000_000_000_000  # implausible values are capped, because the screen gets 64-bit integers
-)
+# Implausible values are capped, because the screen gets 64-bit integers.
+MAX_TOKENS = 1_000_000_000_000
 MAX_USD = 1e9
 
 

@@ -13,21 +13,7 @@ from sanderling.conversation.external.conversation import ExternalConversation
 from sanderling.conversation.remote.agent import RemoteAgent
 from sanderling.conversation.remote.turn import RemoteTurn
 from sanderling.conversation.services import SessionServices
-from sanderling.errors import ConfigError
-from sanderling.protocol.actions import (
-    Action,
-    NoteSaved,
-    RedoTurn,
-    RejectChanges,
-    RetryNow,
-    Rewind,
-    RunCommand,
-    SetMode,
-    SetNetwork,
-    SetSandbox,
-    TrustFiles,
-    UndoTurn,
-)
+from sanderling.protocol import actions
 from sanderling.protocol.events import CommandEnded, CommandStarted
 from sanderling.protocol.messages import Prompt
 
@@ -63,29 +49,33 @@ class RemoteConversation(ExternalConversation):
     def begin_sandbox(self) -> None:
         """Start nothing: the sandbox is on the remote side."""
 
-    def act(self, action: Action) -> None:
+    def act(self, action: actions.Action) -> None:
         warn, name = self.services.warn, self.external.name
         match action:
-            case RetryNow():
+            case actions.RetryNow():
                 self.external.reconnecting.connect_now()
                 self.services.tasks.start(self._prepare)
             case _ if self.external.tools.are_wanted:
                 super().act(action)
-            case SetMode(mode):
+            case actions.SetMode(mode):
                 self.services.tasks.start(self._set_option, "mode", mode)
-            case SetNetwork(mode):
+            case actions.SetNetwork(mode):
                 self.services.tasks.start(self._set_option, "network", mode)
-            case SetSandbox():
+            case actions.SetSandbox():
                 warn(NOT_FROM_HERE.format(what="Switching the sandbox", name=name))
-            case RunCommand(command_id, command):
+            case actions.RunCommand(command_id, command):
                 self.services.emit(CommandStarted(command_id, command))
                 self.services.emit(CommandEnded(command_id, NOT_HERE.format(name=name)))
-            case UndoTurn() | RedoTurn() | TrustFiles():
-                word = {UndoTurn: "/undo", RedoTurn: "/redo", TrustFiles: "/trust"}[type(action)]
+            case actions.UndoTurn() | actions.RedoTurn() | actions.TrustFiles():
+                word = {
+                    actions.UndoTurn: "/undo",
+                    actions.RedoTurn: "/redo",
+                    actions.TrustFiles: "/trust",
+                }[type(action)]
                 self.submit(Prompt(uuid4().hex, word))
-            case Rewind():
+            case actions.Rewind():
                 warn(NOT_FROM_HERE.format(what="Rewinding", name=name))
-            case RejectChanges() | NoteSaved():
+            case actions.RejectChanges() | actions.NoteSaved():
                 pass  # local files
             case _:
                 super().act(action)
@@ -119,14 +109,3 @@ class RemoteConversation(ExternalConversation):
             external.may_show = anyio.Event()
             self._resumed.append(prompts[-1])
             self._arrived.set()
-
-    async def expanded(self, prompt: Prompt) -> Prompt:
-        """Expand a slash command of the user's; the remote agent's commands are sent as they are."""
-        if prompt.text.startswith("/") and any(
-            prompt.text.split()[0][1:] == each.name for each in self.external.commands
-        ):
-            return prompt
-        try:
-            return self.services.project.expand(prompt)
-        except ConfigError:
-            return prompt

@@ -17,10 +17,8 @@ from sanderling.acp.wire.connection import Method
 from sanderling.acp.wire.envelope import decoded
 from sanderling.acp.wire.errors import INTERNAL_ERROR, RpcError, invalid
 from sanderling.acp.wire.ours import RUN_TOOL, TOOL_OUTPUT, ToolAnswer, ToolOutput, ToolRequest
-from sanderling.conversation.sandbox_news import shown_sandbox
-from sanderling.conversation.services import SessionServices
+from sanderling.conversation.services import SessionServices, shown_sandbox
 from sanderling.conversation.tool_uses import Asking, ToolUses
-from sanderling.project.project import Project
 from sanderling.protocol import events
 from sanderling.protocol.messages import Prompt, ToolResult, ToolUse
 from sanderling.session.records import LoggedToolEnd, is_session_id
@@ -77,8 +75,8 @@ class LocalTools:
             return
         self.are_wanted = True
         services = self._services
-        services.project = Project(services.settings, services.session.project)
-        services.notes.read(services.project.instructions, has_todo=False)
+        services.project.move(services.session.project)
+        services.notes.leave_out_todo()
         services.tasks.start(services.sandbox.manager.serve)
         services.tasks.start(services.sandbox.manager.find_level)
         services.emit(shown_sandbox(services.sandbox))
@@ -126,9 +124,8 @@ class LocalTools:
             raise invalid("no tool runs here")
         if not await self._turn.is_running():
             raise invalid(NO_TURN)
-        if use := self._uses.get(
-            request.id
-        ):  # requested again, after a disconnect that may have lost output
+        # Requested again, after a disconnect that may have lost output.
+        if use := self._uses.get(request.id):
             self._notify(
                 TOOL_OUTPUT, ToolOutput(request.session_id, request.id, use.output, start=0)
             )

@@ -11,34 +11,24 @@ from functools import partial
 import anyio
 
 from sanderling.acp.wire.content import ContentBlock
-from sanderling.conversation.external.turn import STOP_REASONS, blocks_of
+from sanderling.conversation.external.turn import GRACE_S, STOP_REASONS, AgentTurn, blocks_of
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.remote.agent import RemoteAgent
 from sanderling.errors import ProviderError
-from sanderling.protocol.events import (
-    ErrorOccurred,
-    Notice,
-    PromptsReturned,
-    ProviderStarting,
-    TurnStarted,
-)
+from sanderling.protocol.events import PromptsReturned, ProviderStarting, TurnStarted
 from sanderling.protocol.messages import Prompt, StopReason
-from sanderling.session.records import LoggedTurnEnd
 
 UNLISTED_S = 0.15  # how long a prompt may be in transit before it is shown as pending
-GRACE_S = 5.0  # for an agent that was asked to stop
 STILL_STOPPING = "{name} has not confirmed that it stopped."
 
 
-class RemoteTurn:
+class RemoteTurn(AgentTurn):
     """One turn of `external`. If it `is_known`, the agent already has the prompt and the turn is running remotely."""
 
     def __init__(self, external: RemoteAgent, *, is_known: bool = False) -> None:
+        super().__init__(external)
         self._external = external
-        self._services = external.services
         self._is_known = is_known
-        self._scope = anyio.CancelScope()
-        self._stop_requested = anyio.Event()
         self._has_begun = self._is_listed = self._is_left = False
 
     def cancel(self) -> None:
@@ -55,22 +45,9 @@ class RemoteTurn:
 
     async def run(self, prompt: Prompt) -> StopReason:
         """Run the turn. The next turn can run, whether this one ends, fails or is cancelled."""
-        stop_reason: StopReason = "cancelled"
-        error: ProviderError | None = None
-        with self._scope, self._services.sandbox.manager.kept_open():
-            async with anyio.create_task_group() as tasks:
-                for task in (
-                    self._services.memory.sync,
-                    self._external.presenter.keep_up,
-                    self._stop_when_asked,
-                ):
-                    tasks.start_soon(task)
-                tasks.start_soon(self._list_soon, prompt)
-                try:
-                    stop_reason = await self._answer(prompt)
-                except ProviderError as problem:
-                    stop_reason, error = "error", problem
-                tasks.cancel_scope.cancel()
+        stop_reason, error = await self._attempt(
+            partial(self._answer, prompt), self._stop_when_asked, partial(self._list_soon, prompt)
+        )
         if self._stop_requested.is_set():
             stop_reason, error = "cancelled", None
         if self._is_left:
@@ -79,9 +56,9 @@ class RemoteTurn:
             self._external.turn.end()
             self._give_back(prompt, error)
         elif error:
-            self._services.emit(ErrorOccurred(error.kind, error.message, error.remedy))
+            self._show_error(error)
         if self._has_begun:
-            await self._end(prompt, stop_reason, error.message if error else "")
+            await self._end(prompt, stop_reason, error)
         return stop_reason
 
     # --- start ---------------------------------------------------------------------------------------------------------------
@@ -151,7 +128,7 @@ class RemoteTurn:
         elif is_there or not self._is_listed:
             services.emit(PromptsReturned((prompt,)))
         if error:
-            services.emit(ErrorOccurred(error.kind, error.message, error.remedy))
+            self._show_error(error)
         services.memory.keep()
 
     # --- end -----------------------------------------------------------------------------------------------------------------
@@ -162,20 +139,19 @@ class RemoteTurn:
         self._external.stop_asking()
         self._external.reconnecting.cancel()
         await anyio.sleep(GRACE_S)
-        self._services.emit(Notice("warning", STILL_STOPPING.format(name=self._external.name)))
+        self._services.warn(STILL_STOPPING.format(name=self._external.name))
         self._scope.cancel()
 
-    async def _end(self, prompt: Prompt, stop_reason: StopReason, error_message: str) -> None:
-        services, external = self._services, self._external
+    async def _end(
+        self, prompt: Prompt, stop_reason: StopReason, error: ProviderError | None
+    ) -> None:
+        external = self._external
         external.is_in_turn = False
         external.stop_asking()
         with anyio.CancelScope(shield=True):
             await external.end_turn()
-            is_whole = stop_reason not in ("cancelled", "error", "interrupted")
-            await external.presenter.end_turn("" if is_whole else "stopped")
-        if stop_reason == "error":
-            services.waiting.hold()
-        services.session.append(LoggedTurnEnd(stop_reason, error_message))
+            await self._end_calls(stop_reason)
+        self._log_end(stop_reason, error)
         external.keep(prompt.id if self._is_left else "")
 
 

@@ -10,17 +10,15 @@ from sanderling.changes.editing.lines import TextDifference
 from sanderling.changes.editing.text import decode
 from sanderling.changes.journal import Journal
 from sanderling.changes.records import Reviewed
-from sanderling.changes.restoring import RestorePlan
 from sanderling.changes.states import FileChange, State
 from sanderling.changes.timeline import unreviewed
-from sanderling.conversation.undo.undoing import files_before
+from sanderling.conversation.undo.undoing import files_before, planned_for
 from sanderling.protocol.actions import NoteReviewed
 from sanderling.protocol.events import ChangesUnreviewed, Event
 from sanderling.protocol.requests import FileBefore, FilesBefore
 from sanderling.protocol.reviews import ReviewLeft, UnreviewedFile
 from sanderling.tools.buffers import bytes_or_text
 from sanderling.tools.editor import Buffer
-from sanderling.tools.restoring import FileRestorer
 from sanderling.tools.workspace import Workspace
 
 MODE = 0o644  # of the contents stored for a review, which are only compared, never written
@@ -99,8 +97,7 @@ class Reviews:
         return replace(found, files=tuple(map(marked, found.files)))
 
     async def _without(self, changes: Iterable[Sequence[FileChange]]) -> FilesBefore:
-        taken = list(chain.from_iterable(changes))
-        planned = await FileRestorer(self._workspace).plan(taken) if taken else RestorePlan(())
+        planned = await planned_for([*chain.from_iterable(changes)], self._workspace)
         return await to_thread.run_sync(files_before, planned)
 
 

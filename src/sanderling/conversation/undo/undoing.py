@@ -37,6 +37,7 @@ from sanderling.protocol.requests import (
 from sanderling.session.records import LoggedRestored, LoggedRewind
 from sanderling.session.session import derived_title
 from sanderling.tools.restoring import FileRestorer
+from sanderling.tools.workspace import Workspace
 
 Asked = UndoTurn | RedoTurn | Rewind
 MAX_COMPARED_BYTES = 1 << 20
@@ -165,8 +166,7 @@ class Undoer:
         for turn in reversed(timeline.turns):
             if turn not in timeline.tried_turns:
                 return (turn,)
-            left = timeline.changes_of((turn,))
-            if left and (await FileRestorer(self._workspace).plan(left)).steps:
+            if (await planned_for(timeline.changes_of((turn,)), self._workspace)).steps:
                 return (turn,)
         return ()
 
@@ -315,10 +315,8 @@ class Undoer:
         timeline = await self._timeline()
         is_all = what == "session"
         turns = tuple(timeline.turns) if is_all else await self._last_turn(timeline)
-        planned = RestorePlan(())
-        changes = timeline.changes_of(turns)
-        if changes := tuple(each for each in changes if each.path == (path or each.path)):
-            planned = await FileRestorer(self._workspace).plan(changes)
+        changes = [each for each in timeline.changes_of(turns) if path in ("", each.path)]
+        planned = await planned_for(changes, self._workspace)
         return await to_thread.run_sync(files_before, planned)
 
     async def preview(self, prompt_id: str) -> RewindPreview:
@@ -332,9 +330,7 @@ class Undoer:
         self._require_turn(prompt_id)
         timeline = await self._timeline()
         turns = self._turns_from(prompt_id, timeline)
-        planned = RestorePlan(())
-        if changes := timeline.changes_of(turns):
-            planned = await FileRestorer(self._workspace).plan(changes)
+        planned = await planned_for(timeline.changes_of(turns), self._workspace)
         planned = _with_doubtful(planned, timeline.doubtful_of(turns))
         asked, prompt = self._session.prompt_history, self._session.prompt_history.find(prompt_id)
         text = derived_title(prompt) if prompt else ""
@@ -376,6 +372,11 @@ class Undoer:
         ids = self._session.prompt_history.turn_ids
         since = set(ids[ids.index(prompt_id) :])
         return tuple(turn for turn in timeline.turns if turn in since)
+
+
+async def planned_for(changes: Sequence[FileChange], workspace: Workspace) -> RestorePlan:
+    """Plan how to take back `changes`; needs neither sandbox nor editor if there are none."""
+    return await FileRestorer(workspace).plan(changes) if changes else RestorePlan(())
 
 
 def _with_doubtful(planned: RestorePlan, doubtful: Sequence[FileChange]) -> RestorePlan:

@@ -18,8 +18,7 @@ from sanderling.config.layers import Layers
 from sanderling.editor.rewriting.answer import replacement
 from sanderling.editor.rewriting.prompt import SYSTEM, messages
 from sanderling.errors import ConfigError, ProviderError
-from sanderling.permissions.guarding import unguarded
-from sanderling.permissions.mentions import check_mentions
+from sanderling.permissions.guarding import check_mentions, unguarded
 from sanderling.permissions.store import RuleStore, load_rules
 from sanderling.project.project import Project
 from sanderling.protocol.messages import Prompt, StopReason, Usage

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 
 from sanderling.permissions.shell.git import git_check
-from sanderling.permissions.shell.grammar import Opaque, Word, Words
+from sanderling.permissions.shell.grammar import Opaque, Word, Words, literals
 from sanderling.permissions.shell.tables import (
     BY_OPTION,
     COMPILER,
@@ -80,6 +80,17 @@ def _without(options: str, what: str) -> Callable[[Words], str]:
             elif harmful.match(word):
                 return f"'{word[:80]}' {what}"
         return ""
+
+    return check
+
+
+def _unless(pattern: str, problem: str, options: ProgramOptions) -> Callable[[Words], str]:
+    """Return the check of a program with these `options`, of which also any word that matches `pattern` is a problem."""
+    harmful = re.compile(pattern)
+
+    def check(arguments: Words) -> str:
+        is_harmful = any(map(harmful.match, literals(arguments)))
+        return problem if is_harmful else options.problem(arguments)
 
     return check
 
@@ -280,21 +291,11 @@ def _package_manager(name: str) -> Callable[[Words], str]:
             re.sub(r"^-{1,}(?=\w{2})", "--", word) if isinstance(word, str) else word
             for word in own
         ]
-        if any(isinstance(word, str) and word.startswith("--config.") for word in own):
+        if any(word.startswith("--config.") for word in literals(own)):
             return "its options can set anything"
         if "-" in own:
             return RUNS_INPUT
         return BY_OPTION[name].problem(own) or BY_OPTION[name].problem(dashed)
-
-    return check
-
-
-def _with_option_files(name: str) -> Callable[[Words], str]:
-    def check(arguments: Words) -> str:
-        """Check options that can also come from a file (`@FILE`)."""
-        if any(isinstance(word, str) and word.startswith("@") for word in arguments):
-            return "it takes its options from a file"
-        return BY_OPTION[name].problem(arguments)
 
     return check
 
@@ -358,12 +359,12 @@ def _deno(arguments: Words) -> str:
         return "it runs code"
     if "-" in arguments:
         return RUNS_INPUT
-    is_remote = any(isinstance(word, str) and re.match(r"[a-z]+:", word) for word in arguments)
+    is_remote = any(re.match(r"[a-z]+:", word) for word in literals(arguments))
     return "it runs code from elsewhere" if is_remote else ""
 
 
 def _go(arguments: Words) -> str:
-    if any(isinstance(word, str) and "extld" in word for word in arguments):
+    if any("extld" in word for word in literals(arguments)):
         return "flags for the linker can make 'go' run anything"
     if arguments[:1] == ("env",) and "-w" in arguments:
         return "it changes what 'go' does from now on"
@@ -372,20 +373,6 @@ def _go(arguments: Words) -> str:
         " ".join(f"--{name}" for name in names.split()),
         words=" ".join(f"-{name}" for name in names.split()),
     ).problem(arguments)
-
-
-def _compiler(arguments: Words) -> str:
-    if any(isinstance(word, str) and word.startswith("@") for word in arguments):
-        return "it takes its options from a file"
-    return COMPILER.problem(arguments)
-
-
-def _curl(arguments: Words) -> str:
-    if any(
-        isinstance(word, str) and re.search(r"^--expand-|%output\{", word) for word in arguments
-    ):
-        return "it can write any file"
-    return BY_OPTION["curl"].problem(arguments)
 
 
 def _wget(arguments: Words) -> str:
@@ -416,13 +403,6 @@ def _arch(arguments: Words) -> str:
     return "on some systems, it runs another program" if arguments else ""
 
 
-def _date(arguments: Words) -> str:
-    is_setting = any(
-        isinstance(word, str) and re.match(r"\d{4}[\d.]*$", word) for word in arguments
-    )
-    return "it sets the clock" if is_setting else BY_OPTION["date"].problem(arguments)
-
-
 def _hostname(arguments: Words) -> str:
     plain = all(
         isinstance(word, str) and re.fullmatch(r"-[fsdiIA]|--\w+", word) for word in arguments
@@ -430,6 +410,7 @@ def _hostname(arguments: Words) -> str:
     return "" if plain else "it sets the name of the machine"
 
 
+_OPTION_FILE = ("@", "it takes its options from a file")
 _NODE = _interpreter(r"--version|-v|--test|--check|--watch|--no-warnings")
 
 CHECKS: dict[str, Callable[[Words], str]] = (
@@ -441,10 +422,12 @@ CHECKS: dict[str, Callable[[Words], str]] = (
     | dict.fromkeys(("find", "gfind"), _find)
     | dict.fromkeys(("sed", "gsed"), _sed)
     | dict.fromkeys(("tar", "gtar", "bsdtar"), _tar)
-    | dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "clang++"), _compiler)
+    | dict.fromkeys(
+        ("gcc", "g++", "cc", "c++", "clang", "clang++"), _unless(*_OPTION_FILE, COMPILER)
+    )
     | dict.fromkeys(("pytest", "py.test"), _pytest)
     | dict.fromkeys(("tsc",), _tsc)
-    | {name: _with_option_files(name) for name in ("mypy", "ruff", "cargo")}
+    | {name: _unless(*_OPTION_FILE, BY_OPTION[name]) for name in ("mypy", "ruff", "cargo")}
     | {name: _package_manager(name) for name in ("npm", "pnpm", "yarn", "bun")}
     | dict.fromkeys(
         name_set("perl lua luajit Rscript osascript tclsh guile julia groovy scala elixir"),
@@ -458,12 +441,12 @@ CHECKS: dict[str, Callable[[Words], str]] = (
         "deno": _deno,
         "git": git_check,
         "go": _go,
-        "curl": _curl,
+        "curl": _unless(r"--expand-|(?s:.*)%output\{", "it can write any file", BY_OPTION["curl"]),
         "wget": _wget,
         "cmake": _cmake,
         "rustup": _rustup,
         "arch": _arch,
-        "date": _date,
+        "date": _unless(r"\d{4}[\d.]*$", "it sets the clock", BY_OPTION["date"]),
         "hostname": _hostname,
         "printf": _printf,
         "read": _read,

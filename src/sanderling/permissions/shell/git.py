@@ -2,7 +2,7 @@
 
 import re
 
-from sanderling.permissions.shell.grammar import Opaque, Word, Words
+from sanderling.permissions.shell.grammar import Opaque, Word, Words, literals
 from sanderling.permissions.shell.tables import UNKNOWN_OPTION, ProgramOptions
 from sanderling.text import name_set
 
@@ -56,7 +56,7 @@ def git_check(arguments: Words) -> str:
         return _config(arguments[1:])
     if subcommand in _TRANSPORTS and any(isinstance(word, Opaque) for word in arguments):
         return UNKNOWN_OPTION
-    if any(isinstance(word, str) and ("ext::" in word or "fd::" in word) for word in arguments):
+    if any("ext::" in word or "fd::" in word for word in literals(arguments)):
         return "a transport of 'git' can run anything"
     if subcommand == "commit":
         arguments = _without_message_from_input(arguments)

@@ -49,6 +49,10 @@ Word = str | Opaque
 Words = Sequence[Word]
 
 
+def literals(words: Words) -> list[str]:
+    return [word for word in words if isinstance(word, str)]
+
+
 class Redirection(msgspec.Struct, frozen=True):
     """A redirection. `descriptor` is "" if the line has no number; `target` is a descriptor, "-", or a file."""
 

@@ -16,7 +16,7 @@ from sanderling.permissions.shell.checks import (
     is_device,
     program_name,
 )
-from sanderling.permissions.shell.grammar import Opaque, Parsed, Words, parse
+from sanderling.permissions.shell.grammar import Opaque, Parsed, Words, literals, parse
 from sanderling.permissions.shell.tables import (
     INTERPRETERS,
     OF_THE_PROJECT,
@@ -134,7 +134,7 @@ def project_words(words: Words) -> Words:
 
 def code_files(words: Words) -> tuple[str, ...]:
     """Return the files and directories whose code pytest, an interpreter or cmake is asked to run."""
-    arguments = [word for word in words[runner_length(words) :] if isinstance(word, str)]
+    arguments = literals(words[runner_length(words) :])
     name = program_name(arguments.pop(0)) if arguments else ""
     if name == "python" and arguments[:2] == ["-m", "pytest"]:
         name, arguments = "pytest", arguments[2:]

@@ -221,11 +221,12 @@ class Shell:
         project: str,
         sandbox: SessionSandbox,
         only_reads: OnlyReads,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._only_reads = only_reads
         self._project = project
         self._sandbox = sandbox
-        self.elsewhere: Elsewhere | None = None
+        self._elsewhere = elsewhere
         self._state = ShellState(project)
         self._environments: dict[bool, Mapping[str, str]] = {}  # by whether they are confined
         bash = next(filter(os.path.exists, BASH), None) or shutil.which("bash")
@@ -299,8 +300,10 @@ class Shell:
         }
         try:
             env = WITHOUT_PROMPTS | variables
-            if self.elsewhere and not is_confined:
-                process = await self.elsewhere(self._argv, cwd=self._project, env=env, line=command)
+            if self._elsewhere and not is_confined:
+                process = await self._elsewhere(
+                    self._argv, cwd=self._project, env=env, line=command
+                )
             else:
                 process = await environment.spawn(self._argv, cwd="", env=env, grant=grant)
         except BaseException:
