@@ -166,8 +166,7 @@ async def test_tool_that_does_not_exist_is_answered_and_the_model_asked_again(tm
     ids=["text", "thinking and text", "blank text", "nothing"],
 )
 async def test_cancel_keeps_what_was_said(tmp_path, steps, kept):
-    talk = Talk(tmp_path, steps)
-    async with talk.served():
+    async with Talk(tmp_path, steps).served() as talk:
         talk.conversation.submit(HELLO)
         await talk.until(TurnStarted)
         await talk.until(BlockEnded, len(steps) - 1)
@@ -203,8 +202,7 @@ async def test_thinking_without_an_answer_leaves_a_history_that_the_api_accepts(
 )
 async def test_failure_keeps_what_was_said_and_the_session_lives(tmp_path, ending, kind):
     failing = [[{"text": "Good mor"}, ending]] * ATTEMPTS
-    talk = Talk(tmp_path, *failing, [{"text": "Again."}])
-    await talk.run(HELLO, Prompt("p2", "Go on."))
+    talk = await Talk(tmp_path, *failing, [{"text": "Again."}]).run(HELLO, Prompt("p2", "Go on."))
     assert [error.kind for error in talk.of(ErrorOccurred)] == [kind]
     assert talk.of(TurnEnded) == [TurnEnded("error"), TurnEnded("end_turn")]
     assert said(talk.history) == [
@@ -252,8 +250,7 @@ async def test_prompts_sent_during_a_turn_run_after_it_in_order(tmp_path):
 
 
 async def test_cancel_drops_the_prompts_that_wait_and_no_later_ones(tmp_path):
-    talk = Talk(tmp_path, [{"text": "a"}, FOREVER], [{"text": "b"}])
-    async with talk.served():
+    async with Talk(tmp_path, [{"text": "a"}, FOREVER], [{"text": "b"}]).served() as talk:
         talk.conversation.submit(HELLO)
         await talk.until(TextDelta)
         talk.conversation.submit(Prompt("p2", "dropped"))
@@ -267,8 +264,7 @@ async def test_cancel_drops_the_prompts_that_wait_and_no_later_ones(tmp_path):
 
 
 async def test_cancel_right_after_a_prompt_stops_that_prompt(tmp_path):
-    talk = Talk(tmp_path, [{"text": "a"}], is_repeating=True)
-    async with talk.served():
+    async with Talk(tmp_path, [{"text": "a"}], is_repeating=True).served() as talk:
         await anyio.wait_all_tasks_blocked()  # the conversation waits for a prompt
         talk.conversation.submit(HELLO)
         talk.conversation.cancel()
@@ -309,8 +305,7 @@ async def test_disk_that_cannot_sync_is_told_once(tmp_path, monkeypatch):
 
 
 async def test_cancel_without_a_turn_changes_nothing(tmp_path):
-    talk = Talk(tmp_path, [{"text": "a"}])
-    async with talk.served():
+    async with Talk(tmp_path, [{"text": "a"}]).served() as talk:
         talk.conversation.cancel()
         talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
