@@ -76,7 +76,11 @@ class BaseTalk(Emitted):
             is_eager=is_eager,
         )
         if backoff:
-            self.conversation.services.calls.backoff = backoff
+            self.services.calls.backoff = backoff
+
+    @property
+    def services(self) -> SessionServices:
+        return self.conversation.services
 
     @property
     def history(self) -> list[Any]:
