@@ -481,7 +481,7 @@ async def test_directory_of_a_hidden_program_is_offered_and_the_command_runs_aga
     talk = await Talk(tmp_path, *twice, mode="auto").run("once", "deny")
     assert talk.questions[0].subject == f"execute {hidden_tool}"
     assert talk.told(0).startswith("mine\n")
-    assert f"[The sandbox refused: execute {hidden_tool}: `mytool` is there" in talk.told(1)
+    assert f"[The sandbox refused: execute {hidden_tool}: `mytool` is on your PATH" in talk.told(1)
 
 
 @prove

@@ -9,32 +9,17 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.conftest import prove_rest
-from tests.sandbox.child import USERS, in_child, open_directory
+from tests.sandbox.child import USERS
 from tests.unit.test_file_tools import Place
 from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
 from tests.unit.test_file_tools import project as project  # noqa: PLC0414
-from tests.unit.test_restorer import Agent, die_at
-from tests.unit.test_undone_trees import git, repository, run
+from tests.unit.test_restorer import agent_at, die_at, left_in, taken_back, tree, undone_after
+from tests.unit.test_undone_trees import as_user, git, repository
 
 from sanderling.sandbox.inside.hidden import Hidden
 from sanderling.sandbox.inside.rows import ChangedRow, row_of
-from sanderling.tools.restoring import FileRestorer
 
 pytestmark = pytest.mark.guard
-
-
-def found(project: Path) -> dict[str, tuple[object, ...]]:
-    """All that is there: kind and mode, bytes, and which names stand for the same file."""
-    names: dict[int, str] = {}
-    tree: dict[str, tuple[object, ...]] = {}
-    for path in sorted(project.rglob("*")):
-        if ".git" in path.parts:
-            continue
-        name, status = str(path.relative_to(project)), path.lstat()
-        twin = "" if path.is_dir() else names.setdefault(status.st_ino, name)
-        data = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
-        tree[name] = (oct(status.st_mode), data, twin)
-    return tree
 
 
 def linked(project: Path) -> None:
@@ -57,25 +42,6 @@ def closed(project: Path) -> None:
     for name in ("a", "b", "c"):
         (project / name).write_text(f"{name}\n")
         (project / name).chmod(0o640)
-
-
-async def taken_back(place: Place, command: str, *, is_on: bool = False) -> None:
-    """Run a command, take it back, make it again, and take it back again."""
-    before = found(place.project)
-    async with place.desk(is_on=is_on) as desk:
-        agent = Agent(desk)
-        await run(desk, command)
-        after = found(place.project)
-        assert after != before
-        undone = await agent.undo()
-        assert undone.left == ()
-        assert found(place.project) == before
-        redone = await agent.redo()
-        assert redone.left == ()
-        assert found(place.project) == after
-        undone = await agent.undo()
-        assert undone.left == ()
-        assert found(place.project) == before
 
 
 @pytest.mark.parametrize("is_on", prove_rest([False, True], keep=(0,)))
@@ -104,46 +70,30 @@ async def taken_back(place: Place, command: str, *, is_on: bool = False) -> None
 )
 def test_what_has_several_names_or_is_no_file_comes_back(place, prepare, command, is_on):
     prepare(place.project)
-    anyio.run(lambda: taken_back(place, command, is_on=is_on))
+    anyio.run(taken_back, place, command, is_on)
 
 
 @pytest.mark.parametrize("uid", prove_rest(USERS, keep=(-1,)))
 def test_a_file_that_nobody_may_read_any_more_comes_back(uid, monkeypatch):
-    def scenario() -> None:
-        place = Place(base)
-        closed(place.project)
-        anyio.run(
-            without_redoing,
-            place,
-            "chmod 000 a; echo more >> b; chmod 000 b; echo x > new; chmod 000 new; chmod 444 c",
-        )
+    async def undone(place: Place, command: str) -> None:
+        before = tree(place.project)
+        assert (await undone_after(place, command)).left == ()
+        assert tree(place.project) == before
 
-    with open_directory() as base:
-        monkeypatch.setenv("HOME", str(base / "home"))
-        in_child(scenario, uid)
-
-
-async def without_redoing(place: Place, command: str) -> None:
-    before = found(place.project)
-    async with place.desk() as desk:
-        agent = Agent(desk)
-        await run(desk, command)
-        undone = await agent.undo()
-    assert undone.left == ()
-    assert found(place.project) == before
+    command = "chmod 000 a; echo more >> b; chmod 000 b; echo x > new; chmod 000 new; chmod 444 c"
+    as_user(uid, closed, command, monkeypatch, undone)
 
 
 async def test_a_file_that_nobody_may_read_is_left_when_somebody_has_changed_it_since(
     place, project
 ):
     closed(project)
-    async with place.desk(is_on=True) as desk:
-        agent = Agent(desk)
-        await run(desk, "chmod 000 a b")
+    async with agent_at(place, is_on=True) as agent:
+        await agent.run("chmod 000 a b")
         (project / "a").write_text("mine\n")
         undone = await agent.undo()
     if os.geteuid():  # for root nothing is unreadable outside of the sandbox
-        assert [Path(path).name for path, _ in undone.left] == ["a"]
+        assert list(left_in(project, undone)) == ["a"]
     assert (project / "a").read_text() == "mine\n"
     assert (project / "b").read_text() == "b\n"
 
@@ -152,28 +102,26 @@ async def test_a_socket_that_was_made_goes_and_one_that_was_removed_is_named(pla
     project.mkdir(exist_ok=True)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(project / "old"))
-        async with place.desk() as desk:
-            agent = Agent(desk)
+        async with agent_at(place) as agent:
             make = "import socket; socket.socket(socket.AF_UNIX).bind('new')"
-            await run(desk, f'rm old; cd {project} && python3 -c "{make}"')
+            await agent.run(f'rm old; cd {project} && python3 -c "{make}"')
             assert stat.S_ISSOCK((project / "new").stat().st_mode)
             undone = await agent.undo()
     assert not (project / "new").exists()
-    ((path, why),) = undone.left
-    assert (Path(path).name, "it was a socket" in why) == ("old", True)
+    left = left_in(project, undone)
+    assert (list(left), "it was a socket" in left["old"]) == (["old"], True)
 
 
 async def test_a_socket_that_somebody_has_made_since_stays(place, project):
     make = "import socket; socket.socket(socket.AF_UNIX).bind('s')"
-    async with place.desk() as desk:
-        agent = Agent(desk)
-        await run(desk, f'cd {project} && python3 -c "{make}"')
+    async with agent_at(place) as agent:
+        await agent.run(f'cd {project} && python3 -c "{make}"')
         (project / "s").unlink()
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(project / "s"))
             undone = await agent.undo()
             assert (project / "s").exists()
-    assert [Path(path).name for path, _ in undone.left] == ["s"]
+    assert list(left_in(project, undone)) == ["s"]
 
 
 def ignoring(project: Path) -> None:
@@ -201,15 +149,12 @@ def ignoring(project: Path) -> None:
 )
 async def test_what_git_ignores_is_named_when_it_is_gone(place, project, command, names, is_on):
     ignoring(project)
-    before = {name for name in found(project) if not names.intersection((name, "build"))}
-    async with place.desk(is_on=is_on) as desk:
-        agent = Agent(desk)
-        await run(desk, command)
-        undone = await agent.undo()
-    left = {str(Path(path).relative_to(project)): why for path, why in undone.left}
+    before = {name for name in tree(project) if not names.intersection((name, "build"))}
+    undone = await undone_after(place, command, is_on=is_on)
+    left = left_in(project, undone)
     assert {name for name in left if name != ".git"} == names
     assert all("git ignores it" in why or "version control" in why for why in left.values())
-    assert {name for name in found(project) if not names.intersection((name, "build"))} >= {
+    assert {name for name in tree(project) if not names.intersection((name, "build"))} >= {
         name for name in before if not name.startswith("build")
     }
 
@@ -244,11 +189,8 @@ def bytes_of(project: Path) -> list[bytes]:
 )
 async def test_what_was_in_a_closed_directory_is_not_new(place, project, command, names):
     shut(project)
-    async with place.desk(is_on=True) as desk:  # root has no rights of its own in there
-        agent = Agent(desk)
-        await run(desk, command)
-        undone = await agent.undo()
-    assert sorted(str(Path(path).relative_to(project)) for path, _ in undone.left) == names.split()
+    undone = await undone_after(place, command, is_on=True)
+    assert sorted(left_in(project, undone)) == names.split()
     for name, mode in (("shut", 0), ("blind", 0o300)):
         assert name in names.split() or stat.S_IMODE((project / name).stat().st_mode) == mode
     more = b"more\n" if "more" in command else b""
@@ -276,50 +218,36 @@ async def test_what_git_ignores_is_not_new_where_it_was_moved_to(place, project,
     ignoring(project)
     for name in ("a.log", "build/out", "d/b.log"):
         (project / name).write_text(f"only copy of {name}\n")
-    async with place.desk() as desk:
-        agent = Agent(desk)
-        await run(desk, command)
-        undone = await agent.undo()
-    left = {str(Path(path).relative_to(project)): why for path, why in undone.left}
+    undone = await undone_after(place, command)
+    left = left_in(project, undone)
     for name, was in moved.items():
         assert (project / name).read_text() == f"only copy of {was}\n"
         assert "ignored before" in left[name]
     assert not (project / "kept/new").exists()
 
 
-@pytest.mark.parametrize("again", ["rm -r build a.log; mkdir new; echo x > new/file; echo y > z"])
-async def test_what_gets_the_inode_of_something_ignored_is_new(place, project, again):
+async def test_what_gets_the_inode_of_something_ignored_is_new(place, project):
     ignoring(project)
-    before = {name for name in found(project) if not name.startswith(("build", "a.log"))}
-    async with place.desk() as desk:
-        agent = Agent(desk)
-        await run(desk, again)
-        undone = await agent.undo()
-    assert {Path(path).name for path, _ in undone.left} == {"build", "a.log"}
-    assert set(found(project)) == before
+    before = {name for name in tree(project) if not name.startswith(("build", "a.log"))}
+    again = "rm -r build a.log; mkdir new; echo x > new/file; echo y > z"
+    undone = await undone_after(place, again)
+    assert set(left_in(project, undone)) == {"build", "a.log"}
+    assert set(tree(project)) == before
 
 
 async def test_what_was_changed_in_a_directory_that_was_then_closed_is_not_gone(place, project):
     (project / "d").mkdir()
     (project / "d/file").write_text("one\n")
-    async with place.desk(is_on=True) as desk:
-        agent = Agent(desk)
-        await run(desk, "echo two >> d/file; chmod 0 d")
-        undone = await agent.undo()
+    undone = await undone_after(place, "echo two >> d/file; chmod 0 d", is_on=True)
     assert stat.S_IMODE((project / "d").stat().st_mode) == 0o755
-    ((path, why),) = undone.left
-    assert Path(path).name == "file"
-    assert why == "it may have been changed since: unreadable"
+    assert left_in(project, undone) == {"d/file": "it may have been changed since: unreadable"}
 
 
 async def test_what_was_in_a_closed_directory_that_is_gone_is_named(place, project):
     shut(project)
-    async with place.desk(is_on=True) as desk:
-        agent = Agent(desk)
-        await run(desk, "chmod 755 shut; rm -r shut")
-        undone = await agent.undo()
-    ((path, why),) = undone.left
-    assert (Path(path).name, "it could not be read" in why) == ("shut", True)
+    undone = await undone_after(place, "chmod 755 shut; rm -r shut", is_on=True)
+    left = left_in(project, undone)
+    assert (list(left), "it could not be read" in left["shut"]) == (["shut"], True)
 
 
 @pytest.mark.parametrize("made", ["mkfifo f", "mkdir f", "ln -s x f"])
@@ -327,19 +255,12 @@ async def test_what_a_killed_undoing_has_taken_away_to_make_something_else_of_it
     place, project, made
 ):
     (project / "f").write_text("before\n")
-    async with place.desk() as desk:
-        agent = Agent(desk)
-        await run(desk, f"rm f; {made}")
+    async with agent_at(place) as agent:
+        await agent.run(f"rm f; {made}")
         await die_at(agent, 0)
-        agent.journal.close()
         path = project / "f"
         path.rmdir() if path.is_dir() else path.unlink()  # as it would have
-        desk.workspace.journal = agent.journal = type(agent.journal)(
-            place.base / "state" / "changes", "s", str(project)
-        )
-        unfinished = (await agent.timeline()).latest
-        assert unfinished
-        finished = await FileRestorer(desk.workspace).finish(unfinished)
+        finished = await agent.finish(place.base)
         assert finished.left == ()
         assert path.read_text() == "before\n"
 

@@ -13,12 +13,12 @@ from tests.conftest import prove, prove_rest
 from tests.fuzz import part
 from tests.sandbox.child import USERS, in_child, open_directory
 from tests.unit.test_command_changes import GIT
-from tests.unit.test_file_tools import Desk, MemoryEditor, Place
+from tests.unit.test_file_tools import MemoryEditor, Place
 from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
 from tests.unit.test_file_tools import project as project  # noqa: PLC0414
-from tests.unit.test_restorer import Agent, tree
+from tests.unit.test_restorer import agent_at, left_in, taken_back, tree
 
-from sanderling.changes.restoring import RestorePlan, SkippedPath
+from sanderling.changes.restoring import SkippedPath
 from sanderling.tools.restoring import TOO_MUCH, UNSAVED, FileRestorer
 
 pytestmark = pytest.mark.guard
@@ -36,53 +36,16 @@ ODD = [
 ]
 
 
-async def run(desk: Desk, command: str, act: Callable[[], object] = lambda: None) -> None:
-    """Run a command as the agent does; `act` is part of what it does."""
-    workspace = desk.workspace
-    async with workspace.changes.during(workspace.environment, "c"):
-        process = await workspace.environment.spawn(["/bin/sh", "-c", f"{command}\n echo end"])
-        assert process.stdout
-        said = b""
-        while not said.endswith(b"end\n"):
-            said += await process.stdout.receive()
-        await process.wait()
-        process.close()
-        act()
-
-
-async def taken_back(
-    place: Place, command: str, *, is_on: bool = False
-) -> tuple[RestorePlan, RestorePlan]:
-    """Run a command, undo and redo it, and undo it again; return what came of the first two."""
-
-    def found() -> dict[str, object]:  # without what the sandbox puts into a bare repository
-        return {name: what for name, what in tree(place.project).items() if name != "commondir"}
-
-    before = found()
-    async with place.desk(is_on=is_on) as desk:
-        agent = Agent(desk)
-        await run(desk, command)
-        after = found()
-        assert after != before
-        undone = await agent.undo()
-        assert undone.left == ()
-        assert found() == before
-        redone = await agent.redo()
-        assert redone.left == ()
-        assert found() == after
-        await agent.undo()
-        assert found() == before
-    return undone, redone
-
-
-def as_user(uid: int, prepare: Callable[[Path], object], command: str, monkeypatch) -> None:
+def as_user(
+    uid: int, prepare: Callable[[Path], object], command: str, monkeypatch, act=taken_back
+) -> None:
     """Have a user take back what a command does in a project of theirs."""
 
     def scenario() -> None:
         place = Place(base)
         place.project.mkdir(parents=True)
         prepare(place.project)
-        anyio.run(taken_back, place, command)
+        anyio.run(act, place, command)
 
     with open_directory() as base:
         monkeypatch.setenv("HOME", str(base / "home"))
@@ -117,20 +80,15 @@ def test_what_lies_in_directories_that_may_not_be_written_comes_back(uid, monkey
     )
 
 
-def test_a_directory_that_is_not_empty_keeps_the_mode_that_it_has(place, project):
-    async def scenario() -> None:
-        async with place.desk() as desk:
-            agent = Agent(desk)
-            await run(desk, "mkdir made; echo x > made/file; chmod 555 made")
-            (project / "made").chmod(0o755)
-            (project / "made" / "mine").write_text("mine\n")
-            (project / "made").chmod(0o555)
-            undone = await agent.undo()
-            assert undone.left == ()
-            assert [path.name for path in (project / "made").iterdir()] == ["mine"]
-            assert (project / "made").stat().st_mode & 0o777 == 0o555
-
-    anyio.run(scenario)
+async def test_a_directory_that_is_not_empty_keeps_the_mode_that_it_has(place, project):
+    async with agent_at(place) as agent:
+        await agent.run("mkdir made; echo x > made/file; chmod 555 made")
+        (project / "made").chmod(0o755)
+        (project / "made" / "mine").write_text("mine\n")
+        (project / "made").chmod(0o555)
+        assert (await agent.undo()).left == ()
+        assert [path.name for path in (project / "made").iterdir()] == ["mine"]
+        assert (project / "made").stat().st_mode & 0o777 == 0o555
 
 
 @pytest.mark.parametrize("uid", prove_rest(USERS, keep=(0,)))
@@ -164,10 +122,9 @@ async def test_a_commands_change_behind_unsaved_text_is_told_as_left(place, proj
     path, editor = project / "a", MemoryEditor()
     path.write_text("one\n")
     editor.open(path)
-    async with place.desk(editor) as desk:
-        agent = Agent(desk)
+    async with agent_at(place, editor) as agent:
         editor.type(path, "mine\none\n")
-        await run(desk, "echo two >>a")
+        await agent.run("echo two >>a")
         path.write_text(on_disk)
         undone = await agent.undo()
     is_there = "two" in on_disk
@@ -195,17 +152,14 @@ async def test_what_is_too_large_is_left_and_all_else_comes_back(place, project,
         with (project / name).open("wb") as file:
             file.truncate(1 << 30)
     (project / "small").write_text("before\n")
-    async with place.desk(is_on=is_on) as desk:
-        agent = Agent(desk)
-        await run(
-            desk,
+    async with agent_at(place, is_on=is_on) as agent:
+        await agent.run(
             "echo x >> changed; rm removed; mv moved to; truncate -s 1G made; echo after > small",
         )
         undone = await agent.undo()
-    assert {Path(path).name for path, _ in undone.left} == {
-        *("changed", "removed", "moved", "to", "made")
-    }
-    assert all("too large" in why for _, why in undone.left)
+    left = left_in(project, undone)
+    assert set(left) == {"changed", "removed", "moved", "to", "made"}
+    assert all("too large" in why for why in left.values())
     assert (project / "small").read_text() == "before\n"
     assert (project / "to").stat().st_size == 1 << 30
 
@@ -312,9 +266,8 @@ async def test_files_come_back_though_gits_objects_are_gone(
 ):
     prepare(project)
     before = tree(project)
-    async with place.desk(is_on=is_on) as desk:
-        agent = Agent(desk)
-        await run(desk, f"({command}) 2>/dev/null")
+    async with agent_at(place, is_on=is_on) as agent:
+        await agent.run(f"({command}) 2>/dev/null")
         assert tree(project) != before
         await agent.undo()
     assert tree(project) == before
@@ -339,10 +292,8 @@ async def test_nothing_outside_is_touched_whatever_is_swapped_for_a_link(place, 
         for name in ("d/deep/a", "d/b", "e/c", "f"):
             (base / name).parent.mkdir(parents=True, exist_ok=True)
             (base / name).write_text("after\n" if base is outside else "before\n")
-    async with place.desk() as desk:
-        agent = Agent(desk)
-        await run(
-            desk,
+    async with agent_at(place) as agent:
+        await agent.run(
             "for each in d/deep/a d/b e/c f; do echo after > $each; done; mkdir g; echo new > g/new; chmod 700 d e",
         )
         (outside / "g").mkdir()
@@ -356,7 +307,7 @@ async def test_nothing_outside_is_touched_whatever_is_swapped_for_a_link(place, 
                     path.rename(path.with_name(path.name + " moved"))
                     path.symlink_to(outside / name)
 
-        restorer = Swapped(desk.workspace)
+        restorer = Swapped(agent.desk.workspace)
         restorer.swap = swap
         timeline = await agent.timeline()
         await restorer.restore("u1", ("p1",), timeline.changes_of(("p1",)))
@@ -372,9 +323,8 @@ async def test_what_would_not_fit_into_memory_is_undone_in_parts(place, project,
     for name in names:
         with (project / name).open("wb") as file:
             file.truncate(4 << 20)
-    async with place.desk() as desk:
-        agent = Agent(desk)
-        await run(desk, "for each in f*; do printf x > $each; done")
+    async with agent_at(place) as agent:
+        await agent.run("for each in f*; do printf x > $each; done")
         sizes: list[int] = []
         while True:
             tracemalloc.start()
@@ -396,13 +346,14 @@ async def test_a_command_that_changes_all_too_many_files_is_said_to_be_beyond_un
 ):
     monkeypatch.setattr("sanderling.changes.commands.MAX_CHANGES", 10)
     told: list[str] = []
-    async with place.desk() as desk:
-        desk.workspace.changes._tell = told.append  # type: ignore[method-assign]
-        await run(desk, "for each in 1 2 3 4 5 6 7 8 9 10 11; do echo > $each; done")
-        assert await desk.workspace.journal.turns() == ()
+    async with agent_at(place) as agent:
+        workspace = agent.desk.workspace
+        workspace.changes._tell = told.append  # type: ignore[method-assign]
+        await agent.run("for each in 1 2 3 4 5 6 7 8 9 10 11; do echo > $each; done")
+        assert await workspace.journal.turns() == ()
         assert told == [
             "The last command's changes cannot be undone, because it has changed more than 10 files."
         ]
-        await run(desk, "rm 1")
-        (turn,) = await desk.workspace.journal.turns()
+        await agent.run("rm 1")
+        (turn,) = await workspace.journal.turns()
         assert [Path(change.path).name for change in turn.changes] == ["1"]
