@@ -3,16 +3,14 @@
 import json
 import math
 
-import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, happens, policy_of, prove
+from tests.conftest import examples, prove
+from tests.talk import BaseTalk
 from tests.wires.servers import ChatServer, told
 
 from sanderling.config import Settings
-from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.services import SessionServices
 from sanderling.conversation.usage_report import shown_cost, usage_report
 from sanderling.errors import ConfigError
 from sanderling.models.known import LENGTH_STEP_TOKENS, KnownModels, Price
@@ -278,26 +276,16 @@ def test_a_list_of_models_may_tell_prices(pricing, price):
 
 @pytest.mark.parametrize("model, is_priced", [(PRICED, True), ({"id": "z-ai/glm-5"}, False)])
 async def test_what_the_endpoint_asks_for_is_what_the_session_costs(tmp_path, model, is_priced):
-    events: list[UsageUpdated] = []
-
-    def emit(event) -> None:
-        if isinstance(event, UsageUpdated):
-            events.append(event)
-
     with ChatServer() as server:
         server.models = told({"data": [model]})
         table = {"wire": "chat", "base_url": f"{server.url}/v1"}
         chosen = Settings(str(tmp_path), model="router:z-ai/glm-5", providers={"router": table})
         session = Session.open(tmp_path / "sessions", "s", str(tmp_path))
-        services = SessionServices(session, make_provider(chosen), emit, policy_of(session), chosen)
-        conversation = Conversation(services)
-        await services.provider.learn_limits()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(conversation.serve)
-            conversation.submit(Prompt("p", "Good morning."))
-            await happens(lambda: events)
-            conversation.close()
-        await services.provider.aclose()
-    last = events[-1]
+        talk = BaseTalk(session, make_provider(chosen), settings=chosen)
+        await talk.provider.learn_limits()
+        async with talk.served():
+            talk.conversation.submit(Prompt("p", "Good morning."))
+            last = await talk.until(UsageUpdated)
+        await talk.aclose()
     usd = (10 * 1.4 + 5 * 4.4) / 1e6 if is_priced else 0
     assert (last.is_priced, last.cost_usd) == (is_priced, pytest.approx(usd))
