@@ -25,16 +25,6 @@ from sanderling.project.trust.reading import (
 from sanderling.project.trust.trust import OwnFiles, Trust
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def trust(state: Path, project: Path) -> Trust:
-    return Trust(str(state), str(project))
-
-
 def write(project: Path, name: str, text: str | bytes = "Be kind.\n") -> Path:
     path = project / name
     path.parent.mkdir(parents=True, exist_ok=True)
