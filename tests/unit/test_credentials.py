@@ -404,7 +404,7 @@ def test_key_that_is_piped_into_login_is_kept_for_its_provider_until_logout(stat
     assert not Credentials(state, ACCOUNT).is_known()
     assert "Removed the API key for mistral" in command_line("logout", "mistral")[1]
     assert not kept.is_known()
-    assert "No API key for mistral is kept" in command_line("logout", "mistral")[1]
+    assert "No API key for mistral is stored" in command_line("logout", "mistral")[1]
     assert command_line("login", key=OTHER_KEY)[0] == 0
     assert Credentials(state, ACCOUNT).read() == OTHER_KEY
 
