@@ -103,6 +103,14 @@ class BaseTalk(Emitted):
                 tasks.cancel_scope.cancel()
         self.session.close()
 
+    @asynccontextmanager
+    async def begun(self, prompt: Prompt, kind: type) -> AsyncIterator[Self]:
+        """While the conversation is served, when `prompt` was submitted and an event of this kind has come."""
+        async with self.served():
+            self.conversation.submit(prompt)
+            await self.until(kind)
+            yield self
+
     async def run_turns(self, *prompts: Prompt) -> None:
         """Submit each prompt once the turn of the one before it has ended, and wait for the end of the last."""
         for prompt in prompts:

@@ -205,9 +205,7 @@ async def test_attempts_come_to_an_end_and_what_was_said_last_is_kept(tmp_path):
 async def test_stop_while_a_retry_waits_ends_the_turn_and_keeps_the_half_answer(tmp_path):
     talk = Talk(tmp_path, [{"text": "Half"}, {"cut": True}])
     talk.conversation.services.calls.backoff = Backoff(first_s=1000)
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(RetryScheduled)
+    async with talk.begun(HELLO, RetryScheduled):
         talk.conversation.cancel()
         await talk.until(TurnEnded)
     assert talk.of(TurnEnded) == [TurnEnded("cancelled")]
@@ -217,9 +215,7 @@ async def test_stop_while_a_retry_waits_ends_the_turn_and_keeps_the_half_answer(
 async def test_person_can_have_the_retry_at_once(tmp_path):
     talk = Talk(tmp_path, [failing()], [{"text": "Here."}])
     talk.conversation.services.calls.backoff = Backoff(first_s=1_000_000, longest_s=1_000_000)
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(RetryScheduled)
+    async with talk.begun(HELLO, RetryScheduled):
         talk.conversation.services.calls.retry_now()
         await talk.until(TurnEnded)
     assert talk.texts()[-1] == "Here."
@@ -245,9 +241,7 @@ async def test_steering_goes_in_with_the_next_results_and_queued_prompts_after_t
         [{"text": "I see."}],
         [{"text": "Later."}],
     )
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with talk.begun(HELLO, TextDelta):
         talk.conversation.submit(Prompt("p2", "And then?"))
         talk.conversation.steer(Prompt("p3", "Only the top."))
         shown = talk.of(WaitingChanged)[-1]
@@ -265,9 +259,9 @@ async def test_steering_goes_in_with_the_next_results_and_queued_prompts_after_t
 
 
 async def test_what_stands_for_a_command_is_sent_shown_and_logged_beside_what_was_typed(tmp_path):
-    async with Talk(tmp_path, [{"delay_ms": 200}, LOOK], [{"text": "I see."}]).served() as talk:
-        talk.conversation.submit(Prompt("p1", "/review the parser"))
-        await talk.until(TurnStarted)
+    async with Talk(tmp_path, [{"delay_ms": 200}, LOOK], [{"text": "I see."}]).begun(
+        Prompt("p1", "/review the parser"), TurnStarted
+    ) as talk:
         talk.conversation.steer(Prompt("p2", "/review the tests"))
         await talk.until(TurnEnded)
     shown = [talk.of(TurnStarted)[0].prompt, talk.of(PromptSteered)[0].prompt]
@@ -282,9 +276,7 @@ async def test_what_stands_for_a_command_is_sent_shown_and_logged_beside_what_wa
 
 async def test_steering_that_finds_no_tool_boundary_is_the_next_turn(tmp_path):
     talk = Talk(tmp_path, [{"text": "Yes"}, {"delay_ms": 100}], [{"text": "Two."}], [{"text": "3"}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(BlockEnded)
+    async with talk.begun(HELLO, BlockEnded):
         talk.conversation.submit(Prompt("p2", "queued"))
         talk.conversation.steer(Prompt("p3", "steering"))
         await talk.until(TurnEnded, 3)
@@ -297,9 +289,7 @@ async def test_prompt_that_goes_at_once_is_never_shown_as_waiting(tmp_path):
 
 
 async def test_stop_gives_back_what_waits(tmp_path):
-    async with Talk(tmp_path, [{"text": "a"}, FOREVER]).served() as talk:
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with Talk(tmp_path, [{"text": "a"}, FOREVER]).begun(HELLO, TextDelta) as talk:
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.steer(Prompt("p3", "three"))
         talk.conversation.cancel()
@@ -311,9 +301,7 @@ async def test_stop_gives_back_what_waits(tmp_path):
 
 async def test_failure_holds_what_waits_until_the_person_says_so(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}, failing("auth")], [{"text": "b"}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with talk.begun(HELLO, TextDelta):
         talk.conversation.submit(Prompt("p2", "two"))
         await talk.until(TurnEnded)
         held = talk.of(WaitingChanged)[-1]
@@ -324,9 +312,9 @@ async def test_failure_holds_what_waits_until_the_person_says_so(tmp_path):
 
 
 async def test_prompt_that_waits_can_be_changed_and_taken_out(tmp_path):
-    async with Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}], [{"text": "b"}]).served() as talk:
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}], [{"text": "b"}]).begun(
+        HELLO, TextDelta
+    ) as talk:
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.submit(Prompt("p3", "three"))
         talk.conversation.services.waiting.edit("p2", "zwei")
@@ -336,9 +324,7 @@ async def test_prompt_that_waits_can_be_changed_and_taken_out(tmp_path):
 
 
 async def test_what_waits_survives_the_end_of_the_host_and_is_held(tmp_path):
-    async with Talk(tmp_path, [{"text": "a"}, FOREVER]).served() as talk:
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with Talk(tmp_path, [{"text": "a"}, FOREVER]).begun(HELLO, TextDelta) as talk:
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.steer(Prompt("p3", "three"))
         await happens(lambda: b'"text":"a"' in talk.session.path.read_bytes())
@@ -351,7 +337,8 @@ async def test_what_waits_survives_the_end_of_the_host_and_is_held(tmp_path):
     assert shown.is_held
     assert [prompt.text for prompt in (*shown.steering, *shown.queued)] == ["three", "two"]
     async with again.served():
-        await again.act(ReleaseWaiting(), TurnEnded)
+        again.conversation.act(ReleaseWaiting())
+        await again.until(TurnEnded, 2)
     assert again.texts() == ["Good morning.", "a", "three", "b", "two", "c"]
 
 
@@ -568,9 +555,7 @@ async def test_session_that_goes_on_with_another_model_is_not_written_to_each_ti
 async def test_full_disk_is_told_in_the_middle_of_a_turn(tmp_path):
     talk = Talk(tmp_path, [LOOK], [{"text": "Half"}, FOREVER])
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(ToolStarted)
+    async with talk.begun(HELLO, ToolStarted):
         resource.setrlimit(resource.RLIMIT_FSIZE, (talk.session.path.stat().st_size + 10, hard))
         try:
             await talk.until(TextDelta)
@@ -584,9 +569,7 @@ async def test_full_disk_is_told_in_the_middle_of_a_turn(tmp_path):
 
 async def test_prompt_whose_turn_has_begun_is_not_shown_as_waiting_any_more(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}], [{"text": "b"}, FOREVER])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with talk.begun(HELLO, TextDelta):
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.submit(Prompt("p3", "three"))
         await talk.until(TextDelta, 2)
@@ -594,9 +577,7 @@ async def test_prompt_whose_turn_has_begun_is_not_shown_as_waiting_any_more(tmp_
 
 
 async def test_session_that_is_closed_keeps_what_waits(tmp_path):
-    async with Talk(tmp_path, [{"text": "a"}, FOREVER]).served() as talk:
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with Talk(tmp_path, [{"text": "a"}, FOREVER]).begun(HELLO, TextDelta) as talk:
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.close()
         await talk.until(TurnEnded)
@@ -609,9 +590,7 @@ async def test_session_that_is_closed_keeps_what_waits(tmp_path):
 
 
 async def test_prompt_that_is_refused_holds_what_waits(tmp_path):
-    async with Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}]).served() as talk:
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}]).begun(HELLO, TextDelta) as talk:
         talk.conversation.submit(Prompt("p2", "/nonsense"))
         talk.conversation.submit(Prompt("p3", "and then"))
         await talk.until(TurnEnded, 2)
@@ -785,9 +764,7 @@ async def test_result_is_on_the_disk_while_another_use_of_the_same_message_goes_
     talk = Talk(tmp_path, [LOOK, asks], [{"text": "Done."}])
     on_disk: list[bytes] = []
     monkeypatch.setattr(os, "fsync", lambda _fd: on_disk.append(talk.session.path.read_bytes()))
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(ApprovalRequested)
+    async with talk.begun(HELLO, ApprovalRequested):
         await happens(lambda: any(b"tool_ended" in log for log in on_disk))
 
 

@@ -158,9 +158,7 @@ async def test_tool_that_does_not_exist_is_answered_and_the_model_asked_again(tm
     ids=["text", "thinking and text", "blank text", "nothing"],
 )
 async def test_cancel_keeps_what_was_said(tmp_path, steps, kept):
-    async with Talk(tmp_path, steps).served() as talk:
-        talk.conversation.submit(HELLO)
-        await talk.until(TurnStarted)
+    async with Talk(tmp_path, steps).begun(HELLO, TurnStarted) as talk:
         await talk.until(BlockEnded, len(steps) - 1)
         talk.conversation.cancel()
         await talk.until(TurnEnded)
@@ -227,9 +225,7 @@ async def test_prompts_sent_during_a_turn_run_after_it_in_order(tmp_path):
     talk = Talk(
         tmp_path, [{"text": "yes", "chunk_chars": 1, "chunk_delay_ms": 1}], is_repeating=True
     )
-    async with talk.served():
-        talk.conversation.submit(prompts[0])
-        await talk.until(TextDelta)
+    async with talk.begun(prompts[0], TextDelta):
         talk.conversation.submit(prompts[1])
         talk.conversation.submit(prompts[2])
         await talk.until(TurnEnded, 3)
@@ -239,9 +235,9 @@ async def test_prompts_sent_during_a_turn_run_after_it_in_order(tmp_path):
 
 
 async def test_cancel_drops_the_prompts_that_wait_and_no_later_ones(tmp_path):
-    async with Talk(tmp_path, [{"text": "a"}, FOREVER], [{"text": "b"}]).served() as talk:
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with Talk(tmp_path, [{"text": "a"}, FOREVER], [{"text": "b"}]).begun(
+        HELLO, TextDelta
+    ) as talk:
         talk.conversation.submit(Prompt("p2", "dropped"))
         talk.conversation.submit(Prompt("p3", "dropped"))
         talk.conversation.cancel()
@@ -347,9 +343,7 @@ def test_any_conversation_leaves_a_history_that_the_api_accepts_and_the_log_give
 
 async def test_answer_is_logged_while_it_streams(tmp_path):
     talk = Talk(tmp_path, [{"text": "Good morning", "chunk_chars": 8, "chunk_delay_ms": 400}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with talk.begun(HELLO, TextDelta):
         await happens(lambda: b'"partial"' in talk.session.path.read_bytes())
         assert talk.of(BlockEnded) == []
         other = tmp_path / "copy" / "s1.jsonl"
