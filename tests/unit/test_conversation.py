@@ -180,17 +180,17 @@ async def test_failure_that_stays_is_told_at_once(tmp_path, kind):
     assert [error.kind for error in talk.of(ErrorOccurred)] == [kind]
 
 
-async def test_answer_that_is_malformed_is_asked_for_twice_at_most(tmp_path):
-    broken = {"error": {"kind": "malformed", "message": "not its format"}}
-    talk = await Talk(tmp_path, *[[{"text": "Half"}, broken]] * 10).run(HELLO)
+@pytest.mark.parametrize(
+    "ending, kind",
+    [
+        ({"error": {"kind": "malformed", "message": "not its format"}}, "malformed"),
+        ({"cut": True}, "cut"),  # without a stop reason
+    ],
+)
+async def test_answer_that_is_none_is_asked_for_twice_at_most(tmp_path, ending, kind):
+    talk = await Talk(tmp_path, *[[{"text": "Half"}, ending]] * 10).run(HELLO)
     assert [event.attempt for event in talk.of(RetryScheduled)] == [2]
-    assert [event.kind for event in talk.of(ErrorOccurred)] == ["malformed"]
-
-
-async def test_answer_that_ends_without_a_stop_reason_is_asked_for_twice_at_most(tmp_path):
-    talk = await Talk(tmp_path, *[[{"text": "Half"}, {"cut": True}]] * 10).run(HELLO)
-    assert [event.attempt for event in talk.of(RetryScheduled)] == [2]
-    assert [event.kind for event in talk.of(ErrorOccurred)] == ["cut"]
+    assert [event.kind for event in talk.of(ErrorOccurred)] == [kind]
 
 
 async def test_attempts_come_to_an_end_and_what_was_said_last_is_kept(tmp_path):

@@ -109,14 +109,6 @@ async def test_block_ids_go_on_counting_in_the_next_turn(tmp_path):
     assert talk.of(TextDelta) == [TextDelta(0, "a"), TextDelta(1, "b")]
 
 
-async def test_block_that_was_cut_off_keeps_its_id_for_itself(tmp_path):
-    half = [{"text": "Good morning", "chunk_chars": 4, "chunk_delay_ms": 1}]
-    talk = Talk(tmp_path, half, [{"text": "b"}])
-    talk.cancel_at(TextDelta(0, " mor"))
-    await talk.run(HELLO, Prompt("p2", "Go on."))
-    assert talk.of(TextDelta)[-1] == TextDelta(1, "b")
-
-
 async def test_usage_is_told_for_the_request_and_for_the_session(tmp_path):
     talk = await Talk(tmp_path, [{"text": "x" * 40}], [{"text": "y" * 80}]).run(HELLO, HELLO)
     first, second = talk.of(UsageUpdated)
@@ -167,12 +159,14 @@ async def test_cancel_keeps_what_was_said(tmp_path, steps, kept):
     assert accepted(talk.history)
 
 
-async def test_cancel_in_the_middle_of_a_block_keeps_its_beginning(tmp_path):
-    talk = Talk(tmp_path, [{"text": "Good morning", "chunk_chars": 4, "chunk_delay_ms": 1}])
+async def test_cancel_in_the_middle_of_a_block_keeps_its_beginning_and_its_id(tmp_path):
+    half = [{"text": "Good morning", "chunk_chars": 4, "chunk_delay_ms": 1}]
+    talk = Talk(tmp_path, half, [{"text": "b"}])
     talk.cancel_at(TextDelta(0, " mor"))
-    await talk.run(HELLO)
-    assert talk.events[-1] == TurnEnded("cancelled")
-    assert talk.history[1:] == [Message("assistant", (TextBlock("Good mor"),))]
+    await talk.run(HELLO, Prompt("p2", "Go on."))
+    assert talk.of(TurnEnded) == [TurnEnded("cancelled"), TurnEnded("end_turn")]
+    assert talk.history[1] == Message("assistant", (TextBlock("Good mor"),))
+    assert talk.of(TextDelta)[-1] == TextDelta(1, "b")
 
 
 async def test_thinking_without_an_answer_leaves_a_history_that_the_api_accepts(tmp_path):
