@@ -517,9 +517,7 @@ async def test_tool_name_that_no_api_takes_is_answered_and_can_be_sent_back(tmp_
 
 
 @pytest.mark.parametrize("moment", [ThinkingDelta, TextDelta, RetryScheduled])
-async def test_model_that_is_changed_while_it_speaks_leaves_no_thoughts_to_the_next(
-    tmp_path, moment
-):
+async def test_model_that_is_changed_while_it_speaks_leaves_no_thoughts(tmp_path, moment):
     half = [{"thinking": "Hm."}, {"text": "Half"}, {"cut": True}]
     talk = Talk(tmp_path, half, *[[failing()]] * 9)
 
@@ -757,9 +755,7 @@ async def test_answer_to_a_limit_is_not_taken_for_the_next_question_of_its_kind(
 # --- the disk ----------------------------------------------------------------------------------------------------------
 
 
-async def test_result_is_on_the_disk_while_another_use_of_the_same_message_goes_on(
-    tmp_path, monkeypatch
-):
+async def test_result_is_on_the_disk_while_another_use_of_its_message_runs(tmp_path, monkeypatch):
     asks = {"tool_use": {"name": "bash", "input": {"command": "touch made"}}}
     talk = Talk(tmp_path, [LOOK, asks], [{"text": "Done."}])
     on_disk: list[bytes] = []
@@ -769,9 +765,7 @@ async def test_result_is_on_the_disk_while_another_use_of_the_same_message_goes_
 
 
 @pytest.mark.parametrize("data", [png(100, 9000), png()[:-1]])
-async def test_prompt_with_an_image_that_no_api_takes_is_refused_and_the_next_one_works(
-    tmp_path, data
-):
+async def test_prompt_with_an_image_that_no_api_takes_is_refused(tmp_path, data):
     shot = Selection("a.png", 1, 1, in_base64(data), origin="an image", media_type="image/png")
     talk = await Talk(tmp_path, [{"text": "Good morning."}]).run(Prompt("p1", "Look.", (shot,)))
     [error] = talk.of(ErrorOccurred)

@@ -136,7 +136,7 @@ async def test_a_last_event_that_is_cut_in_its_middle_is_no_end(server, talk, wi
 
 
 @pytest.mark.parametrize("is_chunked", [True, False])
-async def test_an_answer_that_ends_cleanly_without_a_reason_is_asked_for_twice_at_most(
+async def test_an_answer_without_a_reason_is_asked_for_twice_at_most(
     server, talk, wire, is_chunked
 ):
     cut = {"anthropic": b"event: message_delta", "responses": b"event: response.completed"}
@@ -158,9 +158,7 @@ async def test_an_answer_in_another_encoding_is_not_paid_for_ten_times(server, t
 
 
 @pytest.mark.parametrize("pieces", prove_rest(["one", "two", "bytes"]))
-async def test_nothing_that_comes_after_the_end_counts_and_no_tool_in_it_runs(
-    server, talk, wire, pieces
-):
+async def test_nothing_after_the_end_counts_and_no_tool_in_it_runs(server, talk, wire, pieces):
     steps: tuple[Step, ...] = (HELLO[wire], SECOND[wire], TOOL[wire])
     if pieces == "two":
         steps = (HELLO[wire], Wait(0.1), TOOL[wire], Wait(0.1), SECOND[wire])
@@ -173,9 +171,7 @@ async def test_nothing_that_comes_after_the_end_counts_and_no_tool_in_it_runs(
 
 @pytest.mark.parametrize("tail", [0, 1])
 @pytest.mark.parametrize("wire", ["anthropic", "chat"])
-async def test_no_tool_runs_that_comes_between_the_stop_reason_and_the_end(
-    server, talk, wire, tail
-):
+async def test_no_tool_runs_that_comes_between_stop_reason_and_end(server, talk, wire, tail):
     end = AFTER_THE_REASON[wire][-1]
     late = TOOL[wire] + SECOND[wire] if tail else TOOL[wire].removesuffix(end)
     server.answer(reply(talk, HELLO[wire].removesuffix(end), late, end))

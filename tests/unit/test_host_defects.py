@@ -70,7 +70,7 @@ def ask(host: EditorHost, session_id: str, text: str) -> None:
     host.act(session_id, {"type": "submit_prompt", "prompt": {"id": text, "text": text}})
 
 
-async def test_defect_in_a_session_ends_it_alone_and_the_next_prompt_opens_it_again(
+async def test_defect_ends_its_session_alone_and_the_next_prompt_opens_that_again(
     tmp_path, monkeypatch
 ):
     real = Conversation.run_turn

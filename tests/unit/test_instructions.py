@@ -86,9 +86,7 @@ def test_untrusted_file_is_as_if_it_were_not_there_but_said(instructions, texts,
     assert instructions.ignored() == ("AGENTS.override.md", "src/CLAUDE.md")
 
 
-def test_trusted_file_that_changes_is_ignored_and_what_was_told_holds_until_it_is_trusted_again(
-    instructions, texts, put
-):
+def test_what_was_told_holds_until_its_changed_file_is_trusted_again(instructions, texts, put):
     put("AGENTS.md", "one")
     instructions.news([])
     put("AGENTS.md", "two", is_trusted=False)

@@ -314,9 +314,7 @@ async def test_a_journal_has_an_end(place, monkeypatch):
     assert len(latest.changes) == 50
 
 
-def test_the_disk_has_all_packs_after_a_sync_also_those_that_were_full_before(
-    tmp_path, monkeypatch
-):
+def test_the_disk_has_all_packs_after_a_sync_also_full_ones(tmp_path, monkeypatch):
     monkeypatch.setattr("sanderling.changes.store.MAX_PACK_BYTES", 1000)
     synced = set()
     sync = os.fsync
@@ -365,9 +363,7 @@ async def test_a_damaged_line_is_reported_and_the_others_are_read(place, damage)
         (b'{"type":"chan\xff\xff', "damaged"),
     ],
 )
-async def test_a_journal_that_is_not_ours_stays_as_it_is_and_another_one_is_written(
-    place, header, words
-):
+async def test_a_journal_that_is_not_ours_stays_and_another_one_is_written(place, header, words):
     await noted(place.journal(), "p1")
     path = journal_file(place)
     theirs = header + path.read_bytes()[path.read_bytes().index(b"\n") :]

@@ -207,7 +207,7 @@ def test_program_of_the_project_on_path_is_not_taken_for_the_one_that_only_looks
         ("/usr/bin/env", "allow"),
     ],
 )
-def test_program_that_links_to_what_the_sandbox_hides_does_not_only_look(
+def test_link_to_a_hidden_program_does_not_only_look(
     project, tmp_path, monkeypatch, target, expected
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -250,9 +250,7 @@ def test_what_a_command_looks_at_is_looked_up_on_the_disk_where_it_runs():
     assert action_of("cat x/link", rule("deny read /secrets")) == "deny"
 
 
-def test_where_the_sandbox_may_hide_a_program_the_next_one_on_path_counts_too(
-    project, tmp_path, monkeypatch
-):
+def test_next_program_on_path_counts_where_the_first_may_be_hidden(project, tmp_path, monkeypatch):
     for directory in (tmp_path / "hidden", Path(project, "bin")):
         directory.mkdir()
         (directory / "jq").write_text("#!/bin/sh\n")
@@ -362,7 +360,7 @@ def test_next_to_none_of_the_everyday_commands_asks(project):
     assert len(asked) <= 0.03 * len(commands), asked
 
 
-def test_everyday_commands_need_no_rule_to_be_looked_at_and_none_that_changes_anything_goes_without(
+def test_what_only_looks_needs_no_rule_and_what_changes_anything_does(
     project,
 ):
     assert action(run("git status && ls"), project) == "allow"
@@ -569,9 +567,7 @@ def test_without_a_sandbox_only_the_project_is_read_at_once(project, tmp_path):
         ("config.worktree", "[core]\nworktree = {home}\n"),
     ],
 )
-def test_git_of_a_repository_whose_files_lie_elsewhere_asks_without_the_sandbox(
-    project, tmp_path, name, text
-):
+def test_git_of_a_repository_with_files_elsewhere_asks_unconfined(project, tmp_path, name, text):
     subprocess.run(["git", "init", "-q", project], check=True)
     (Path(project) / ".git/config").write_text("[extensions]\nworktreeConfig = true\n")
     assert action(run("git diff"), project, is_confined=False) == "allow"
@@ -956,9 +952,7 @@ def test_host_rule_is_a_name_with_what_lies_below_it_and_a_port(project, pattern
         *(((tool, "read"), ["deny read .env"], "deny") for tool in ("read", "grep", "glob", "ls")),
     ],
 )
-def test_rule_holds_at_every_port_and_for_all_tools_that_do_the_same(
-    project, effect, rules, expected
-):
+def test_rule_holds_at_every_port_and_for_all_tools_of_a_kind(project, effect, rules, expected):
     target = {"host": "example.com:8080"} if "fetch" in effect else {"path": f"{project}/.env"}
     assert action(Effect(*effect, **target), project, *map(rule, rules)) == expected
 

@@ -245,9 +245,7 @@ async def test_what_the_person_wrote_before_meanwhile_and_since_stays(place, pro
         assert path.read_text() == "since\n0\none\n2\n3\n4\n5\nmeanwhile\n6\n7\neight\n9\n"
 
 
-async def test_who_has_removed_the_end_of_what_the_agent_wrote_has_that_again_by_redoing(
-    place, project
-):
+async def test_who_removed_the_end_of_what_the_agent_wrote_has_it_by_redoing(place, project):
     """It looks like a file whose writing was killed."""
     (project / "a").write_text("one\n")
     (project / "b").write_text("one\nend\n")
@@ -262,9 +260,7 @@ async def test_who_has_removed_the_end_of_what_the_agent_wrote_has_that_again_by
         assert (left, tree(project)) == ((), before)
 
 
-async def test_what_the_person_has_changed_in_the_same_place_is_left_and_the_rest_is_undone(
-    place, project
-):
+async def test_what_the_user_changed_in_the_same_place_is_left_the_rest_undone(place, project):
     for name in ("a", "b"):
         (project / name).write_text("before\n")
     async with agent_at(place) as agent:

@@ -509,7 +509,7 @@ def test_nothing_is_proposed_for_leaving_the_sandbox(project):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("is_confined", [True, False])
-def test_proposed_rule_does_not_cover_what_runs_other_code_or_writes_elsewhere(
+def test_proposed_rule_covers_no_other_code_and_no_writing_elsewhere(
     project, line, other, is_confined
 ):
     rule = propose(run(line), project=project)

@@ -154,7 +154,7 @@ def refusing(server: LoopbackServer, bad: list[ImageBlock], words: str, status: 
 
 
 @pytest.mark.parametrize("status", prove_rest([400, 413]))
-async def test_an_image_that_the_api_names_is_left_out_and_it_is_asked_again(
+async def test_an_image_that_the_api_names_is_left_out_when_it_is_asked_again(
     talk, server, wire, status
 ):
     images = [image(unique(n)) for n in range(4)]

@@ -141,9 +141,7 @@ def test_header_may_be_empty_and_have_foreign_line_ends(commands, own):
         ("", "has no text for the model"),
     ],
 )
-def test_command_with_a_wrong_header_is_listed_with_the_reason_and_does_not_run(
-    commands, own, text, why
-):
+def test_command_with_a_wrong_header_is_listed_with_the_reason(commands, own, text, why):
     write(own, "commands/fix.md", text)
     description = named(commands)["fix"].description
     assert description.startswith("commands/fix.md cannot be used: ")

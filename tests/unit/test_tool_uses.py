@@ -333,7 +333,7 @@ async def test_the_same_call_again_and_again_warns_the_model_and_then_asks_the_p
 
 
 @prove
-async def test_reason_why_a_turn_is_not_to_go_on_is_told_to_the_model_with_what_comes_next(
+async def test_reason_why_a_turn_is_not_to_go_on_is_told_to_the_model(
     tmp_path,
 ):
     same = [[{"tool_use": {"name": "read", "input": {"path": "app.py"}}}]] * 5
@@ -460,9 +460,7 @@ def outside(tmp_path) -> Path:
 
 
 @prove
-async def test_hidden_file_that_a_command_misses_is_offered_and_the_command_runs_again(
-    tmp_path, outside
-):
+async def test_hidden_file_is_offered_and_the_command_runs_again(tmp_path, outside):
     other = outside.with_name("other.txt")
     other.write_text("not granted")
     talk = Talk(tmp_path, bash(f"cat {outside}"), bash(f"cat {other}"), mode="auto")
@@ -474,9 +472,7 @@ async def test_hidden_file_that_a_command_misses_is_offered_and_the_command_runs
 
 
 @prove
-async def test_directory_of_a_hidden_program_is_offered_and_the_command_runs_again(
-    tmp_path, hidden_tool
-):
+async def test_hidden_program_is_offered_and_the_command_runs_again(tmp_path, hidden_tool):
     twice = [bash("mytool")] * 2
     talk = await Talk(tmp_path, *twice, mode="auto").run("once", "deny")
     assert talk.questions[0].subject == f"execute {hidden_tool}"
@@ -494,9 +490,7 @@ async def test_the_same_grant_is_not_asked_for_twice(tmp_path, outside, answer, 
 
 
 @prove
-async def test_reason_why_something_was_not_granted_is_told_to_the_model_and_shown(
-    tmp_path, outside
-):
+async def test_reason_against_a_grant_is_told_to_the_model_and_shown(tmp_path, outside):
     talk = Talk(tmp_path, bash(f"cat {outside}"), mode="auto")
     await talk.run("deny:  These are private. ")
     said = "[The user did not allow that: These are private.]"
@@ -527,7 +521,7 @@ async def test_file_outside_of_the_project_is_written_when_that_is_allowed(tmp_p
     assert outside.read_text() == "x\n"
 
 
-async def test_host_that_a_command_cannot_reach_is_offered_and_for_the_session_goes_through_the_proxy(
+async def test_blocked_host_is_offered_and_for_the_session_goes_through_the_proxy(
     tmp_path,
 ):
     command = "python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'"
@@ -545,7 +539,7 @@ async def test_network_that_was_lent_for_one_command_is_off_again(tmp_path):
 
 
 @prove
-async def test_fetch_while_the_network_is_off_asks_once_and_lets_in_that_host_for_that_long(
+async def test_fetch_while_the_network_is_off_asks_once_and_lets_that_host_in(
     tmp_path,
 ):
     talk = Talk(tmp_path, ("web_fetch", {"url": "https://docs.example/page"}), mode="auto")
@@ -596,9 +590,7 @@ async def test_link_in_the_project_that_leads_outside_asks_for_what_it_leads_to(
 
 
 @prove
-async def test_link_that_is_turned_elsewhere_is_not_what_was_allowed_for_the_session(
-    tmp_path, outside
-):
+async def test_link_that_is_turned_elsewhere_is_not_what_was_allowed(tmp_path, outside):
     other = outside.with_name("other.txt")
     other.write_text("my notes\n")
     link = tmp_path / "home/project/link"
@@ -732,7 +724,7 @@ async def test_todo_list_is_shown_and_is_there_when_the_session_is_resumed(tmp_p
 
 
 @prove
-async def test_directory_and_environment_of_the_shell_are_there_when_the_session_is_resumed(
+async def test_resumed_session_has_the_directory_and_environment_of_its_shell(
     tmp_path,
 ):
     command = "mkdir sub; cd sub; export GREETING=hello"
@@ -798,9 +790,7 @@ async def test_grant_is_asked_for_where_the_command_ran(tmp_path, outside):
 
 @prove
 @pytest.mark.parametrize("is_on", [True, False])
-async def test_what_a_command_has_exported_without_being_asked_about_asks_before_it_decides(
-    tmp_path, is_on
-):
+async def test_what_was_exported_without_a_question_asks_before_it_decides(tmp_path, is_on):
     talk = Talk(
         tmp_path,
         bash("export PATH=$PWD/.x:$PATH"),
@@ -863,7 +853,7 @@ async def test_what_was_judged_with_the_sandbox_does_not_run_without_it(tmp_path
     assert not (talk.project / "made").exists()
 
 
-async def test_what_was_asked_about_with_the_sandbox_is_allowed_for_the_session_with_it_alone(
+async def test_what_was_allowed_with_the_sandbox_is_allowed_with_it_alone(
     tmp_path,
 ):
     command = "mkdir $(echo made)"
@@ -875,9 +865,7 @@ async def test_what_was_asked_about_with_the_sandbox_is_allowed_for_the_session_
     assert not (talk.project / "made").exists()
 
 
-async def test_sandbox_that_is_switched_off_while_the_log_is_written_counts_as_switched_off(
-    tmp_path, monkeypatch
-):
+async def test_sandbox_that_is_switched_off_during_a_write_of_the_log_is_off(tmp_path, monkeypatch):
     talk = Talk(tmp_path, bash("touch made"), mode="auto")
     synced = talk.session.log.synced
 
@@ -892,9 +880,7 @@ async def test_sandbox_that_is_switched_off_while_the_log_is_written_counts_as_s
     assert not (talk.project / "made").exists()
 
 
-async def test_a_tool_that_only_looks_does_not_wait_for_the_disk_and_others_do(
-    tmp_path, monkeypatch
-):
+async def test_only_a_tool_that_does_not_just_look_waits_for_the_disk(tmp_path, monkeypatch):
     talk = Talk(tmp_path, ("ls", {"path": "."}), bash("touch made"), mode="auto")
     disk = anyio.Event()
     monkeypatch.setattr(talk.session.log, "synced", disk.wait)
@@ -974,9 +960,7 @@ async def test_odd_paths_end_neither_the_turn_nor_the_host(tmp_path, call):
 @prove
 @pytest.mark.parametrize("answer", ["once", "session"])
 @pytest.mark.parametrize("call", ["bash", "write"])
-async def test_link_that_is_put_there_before_the_answer_is_not_followed(
-    tmp_path, outside, call, answer
-):
+async def test_link_that_is_made_before_the_answer_is_not_followed(tmp_path, outside, call, answer):
     secret = outside.with_name("secret.txt")
     secret.write_text("secret\n")
     use = (
@@ -1004,9 +988,7 @@ async def test_offer_says_where_a_link_leads(tmp_path, outside):
 
 
 @prove
-async def test_grant_of_an_older_log_that_does_not_say_what_it_was_is_asked_about_again(
-    tmp_path, outside
-):
+async def test_grant_of_an_older_log_is_asked_about_again(tmp_path, outside):
     talk = Talk(tmp_path, bash(f"cat {outside}"), mode="auto")
     talk.services.gate.restore({"granted": [[str(outside)], [], []]})
     await talk.run("deny")
@@ -1028,7 +1010,7 @@ async def test_hosts_that_were_taken_back_do_not_come_back_when_the_session_is_r
 
 
 @prove
-async def test_network_that_is_switched_off_before_the_grants_of_a_resumed_session_are_back_stays_off(
+async def test_network_that_is_off_before_the_grants_of_a_session_are_back_stays_off(
     tmp_path,
 ):
     talk = Talk(tmp_path)
@@ -1043,7 +1025,7 @@ async def test_network_that_is_switched_off_before_the_grants_of_a_resumed_sessi
 
 
 @prove
-async def test_host_that_may_be_fetched_for_the_session_is_asked_about_again_when_the_network_was_switched_off(
+async def test_host_is_asked_about_again_when_the_network_was_switched_off(
     tmp_path,
 ):
     fetch = ("web_fetch", {"url": "https://docs.example/page"})

@@ -414,9 +414,7 @@ def test_store_is_private(trust, state, project):
         (b"[" * 500_000, "is damaged"),
     ],
 )
-def test_damaged_store_trusts_nothing_says_so_and_is_mended_by_trusting_again(
-    trust, state, project, data, why
-):
+def test_damaged_store_says_so_and_is_mended_by_trusting_again(trust, state, project, data, why):
     write(project, "AGENTS.md")
     trust_all(trust)
     store_file(state).write_bytes(data)

@@ -307,7 +307,7 @@ scripts = st.lists(st.lists(steps, max_size=5), min_size=1, max_size=4)
 
 @settings(deadline=None, max_examples=examples(150))
 @given(scripts, st.lists(st.integers(0, 30), max_size=2))
-def test_any_conversation_leaves_a_history_that_the_api_accepts_and_the_log_gives_back(
+def test_any_history_is_one_that_the_api_accepts_and_the_log_gives_back(
     replies: list[Steps], cancel_at: list[int]
 ):
     for n, step in enumerate(step for steps in replies for step in steps):

@@ -224,9 +224,7 @@ async def test_an_interrupted_undoing_waits_for_a_mode_that_may_write(tmp_path):
 
 
 @prove
-async def test_a_list_comes_to_its_end_however_long_its_lines_take_to_be_counted(
-    tmp_path, monkeypatch
-):
+async def test_a_list_ends_however_long_its_lines_take_to_be_counted(tmp_path, monkeypatch):
     monkeypatch.setattr("sanderling.conversation.undoing.MAX_COUNTED_S", 0)
     async with Talk(tmp_path, *REPLIES[:4], answer="once").after(ONE, TWO) as talk:
         changes = await talk.conversation.answer(ListChanges("s1", "p2"))
@@ -292,9 +290,7 @@ async def interrupted(tmp_path, kind: str) -> Talk:
         ("rewind", Rewind("p2", "both"), False),
     ],
 )
-async def test_what_was_interrupted_is_finished_by_asking_again_and_nothing_more_is_undone(
-    tmp_path, kind, again, has_b
-):
+async def test_what_was_interrupted_is_finished_alone_by_asking_again(tmp_path, kind, again, has_b):
     await interrupted(tmp_path, kind)
     talk = Talk(tmp_path)
     talk.conversation.act(again)
@@ -363,7 +359,7 @@ async def test_what_the_user_keeps_does_not_block_the_way_to_earlier_turns(tmp_p
     assert (talk.project / "b").read_text() == "mine\n"
 
 
-async def test_a_turn_whose_command_was_interrupted_is_the_last_one_though_nothing_is_known_of_it(
+async def test_a_turn_whose_command_was_interrupted_is_the_last_one(
     tmp_path,
 ):
     talk = await Talk(tmp_path, *REPLIES[:2], [{"text": "Done."}], answer="once").run(ONE, TWO)

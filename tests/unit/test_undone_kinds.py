@@ -84,9 +84,7 @@ def test_a_file_that_nobody_may_read_any_more_comes_back(uid, monkeypatch):
     as_user(uid, closed, command, monkeypatch, undone)
 
 
-async def test_a_file_that_nobody_may_read_is_left_when_somebody_has_changed_it_since(
-    place, project
-):
+async def test_a_file_that_nobody_may_read_is_left_when_it_has_been_changed_since(place, project):
     closed(project)
     async with agent_at(place, is_on=True) as agent:
         await agent.run("chmod 000 a b")
@@ -251,9 +249,7 @@ async def test_what_was_in_a_closed_directory_that_is_gone_is_named(place, proje
 
 
 @pytest.mark.parametrize("made", ["mkfifo f", "mkdir f", "ln -s x f"])
-async def test_what_a_killed_undoing_has_taken_away_to_make_something_else_of_it_is_made(
-    place, project, made
-):
+async def test_what_a_killed_undoing_has_taken_away_is_made_again(place, project, made):
     (project / "f").write_text("before\n")
     async with agent_at(place) as agent:
         await agent.run(f"rm f; {made}")
@@ -265,7 +261,7 @@ async def test_what_a_killed_undoing_has_taken_away_to_make_something_else_of_it
         assert path.read_text() == "before\n"
 
 
-def test_a_time_in_whole_seconds_does_not_say_that_nothing_has_happened_in_a_closed_directory(
+def test_a_time_in_whole_seconds_says_nothing_of_a_closed_directory(
     tmp_path,
 ):
     path = tmp_path / "file"

@@ -261,9 +261,7 @@ GC = "git -c gc.reflogExpire=now -c gc.reflogExpireUnreachable=now gc -q --prune
     ),
 )
 @pytest.mark.parametrize("is_on", prove_rest([True, False], keep=(0,)))
-async def test_files_come_back_though_gits_objects_are_gone(
-    place, project, prepare, command, is_on
-):
+async def test_files_come_back_without_gits_objects(place, project, prepare, command, is_on):
     prepare(project)
     before = tree(project)
     async with agent_at(place, is_on=is_on) as agent:
@@ -341,9 +339,7 @@ async def test_what_would_not_fit_into_memory_is_undone_in_parts(place, project,
         assert {(project / name).stat().st_size for name in names} == {4 << 20}
 
 
-async def test_a_command_that_changes_all_too_many_files_is_said_to_be_beyond_undoing(
-    place, monkeypatch
-):
+async def test_a_command_that_changes_too_many_files_is_beyond_undoing(place, monkeypatch):
     monkeypatch.setattr("sanderling.changes.commands.MAX_CHANGES", 10)
     told: list[str] = []
     async with agent_at(place) as agent:
