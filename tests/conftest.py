@@ -447,7 +447,7 @@ def plain_environment(monkeypatch):
 INOTIFY_INSTANCES = 24
 """More than any test needs: a sandbox takes one for its guard, and one for each of its workers that looks at files."""
 OPEN_SANDBOXES = {
-    *("BaseTalk", "Conversation", "Desk", "Sandbox", "SessionSandbox", "Shell", "Talk"),
+    *("BaseTalk", "Conversation", "Desk", "Sandbox", "SessionSandbox", "Shell", "Talk", "agent_at"),
     *("policy_of", "sandbox_of"),
 }
 """What the modules of tests/unit that open sandboxes have to do with; all others are in directories of their own."""

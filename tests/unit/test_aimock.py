@@ -1,8 +1,4 @@
-"""
-A conversation with a server that nobody here wrote: aimock (https://github.com/CopilotKit/aimock).
-
-What it thinks of our requests, and what its answers become, does not share our reading of the API's documentation.
-"""
+"""A conversation with a server that nobody here wrote, aimock (https://github.com/CopilotKit/aimock), which judges our requests by its own reading."""
 
 import json
 import os

@@ -1,8 +1,4 @@
-"""
-Conversations through a proxy that nobody here wrote: LiteLLM (https://github.com/BerriAI/litellm), in front of servers of this machine.
-
-It reads what we send and writes it anew, for the same format or for another; so it does with the answers. `make litellm` installs it.
-"""
+"""Conversations through a proxy that nobody here wrote: LiteLLM (https://github.com/BerriAI/litellm, `make litellm`), in front of servers of this machine."""
 
 import json
 import os

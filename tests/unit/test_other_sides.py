@@ -1,8 +1,4 @@
-"""
-Projects on file systems with another side, or with coarse times, and files with another name: what somebody else changes there is theirs.
-
-The kernel tells of none of it. These are real mounts, so they need root, the programs, and a kernel that has the file system.
-"""
+"""Projects on file systems with another side or coarse times, of which the kernel tells nothing: what somebody else changes there is theirs."""
 
 import mmap
 import os

@@ -1,8 +1,4 @@
-"""
-One conversation with many models: whoever is asked next, the API takes the history, and holds nothing that another has sealed.
-
-Everything is real (parts of a conversation, log, providers, HTTP client) but the network: `tests/wires/endpoints.py`.
-"""
+"""One conversation with many models: whoever is asked next, the API takes the history, and holds nothing that another has sealed."""
 
 import base64
 import itertools
