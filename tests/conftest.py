@@ -537,8 +537,10 @@ def small_disk(path: Path | str, size: str) -> Iterator[Path]:
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("takes root, and the right to mount")
-    yield Path(path)
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    try:
+        yield Path(path)
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 @pytest.fixture

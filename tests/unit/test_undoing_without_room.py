@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.conftest import happens, prove, prove_rest
+from tests.conftest import happens, prove, prove_rest, small_disk
 from tests.unit.test_conversation import Talk
 from tests.unit.test_restorer import tree
 from tests.unit.test_undoing import ONE, TWO, write
@@ -27,21 +27,11 @@ REPLIES = (
 )
 
 
-def mounted(path: Path, *, size: str) -> bool:
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
-    return not subprocess.run(mount, check=False, capture_output=True).returncode
-
-
 @contextmanager
 def small(path: Path) -> Iterator[Path]:
-    """A disk with little room."""
     path.mkdir()
-    if not mounted(path, size="1m"):
-        pytest.skip("takes root, and the right to mount")
-    try:
+    with small_disk(path, "1m"):
         yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 @pytest.fixture
