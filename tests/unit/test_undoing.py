@@ -9,7 +9,6 @@ from tests.conftest import happens, prove
 from tests.unit.test_conversation import Talk
 
 from sanderling.changes.records import CommandBegun, Restoring
-from sanderling.changes.states import FileChange
 from sanderling.protocol.actions import RedoTurn, RejectChanges, RejectedHunk, Rewind, UndoTurn
 from sanderling.protocol.events import Notice, PromptsReturned, TurnEnded
 from sanderling.protocol.messages import Prompt, TextBlock
@@ -260,10 +259,6 @@ async def test_a_command_that_was_stopped_is_not_said_to_be_unknown(tmp_path):
     assert not (talk.project / "made").exists()
 
 
-def turned(change: FileChange) -> FileChange:
-    return replace(change, before=change.after, after=change.before)
-
-
 async def interrupted(tmp_path, kind: str) -> Talk:
     """Two turns that made `a` and `b`, and a process that was killed when it had announced to undo, or redo, the last one."""
     one, two = [write("a", "one\n")], [write("b", "two\n")]
@@ -274,7 +269,8 @@ async def interrupted(tmp_path, kind: str) -> Talk:
     journal = talk.conversation.services.workspace.journal
     made = (await journal.turns())[-1].changes
     undoes = [each.id for each in await journal.records() if isinstance(each, Restoring)]
-    steps = made if kind == "redo" else tuple(map(turned, made))
+    undone = tuple(replace(each, before=each.after, after=each.before) for each in made)
+    steps = made if kind == "redo" else undone
     prompt_id = "p2" if kind == "rewind" else ""
     await journal.append(Restoring("u1", ("p2",), steps, *undoes, kind=kind, prompt_id=prompt_id))
     return talk
