@@ -36,13 +36,17 @@ BY_HAND = (
 )
 
 
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
 @pytest.mark.parametrize("model, usage, usd", BY_HAND)
 def test_a_request_costs_what_it_comes_to_on_paper(model, usage, usd):
     assert SHIPPED.cost_usd(model, usage) == pytest.approx(usd, rel=1e-9)
 
 
-def test_a_session_costs_what_its_requests_do_and_a_turn_what_its_own_do():
-    ledger = Ledger()
+def test_a_session_costs_what_its_requests_do_and_a_turn_what_its_own_do(ledger):
     for model, usage, _ in BY_HAND:
         ledger.begin_turn()
         ledger.add(model, usage)
@@ -84,8 +88,7 @@ def test_a_sum_is_exact_wherever_long_prompts_begin(requests, limit):
     assert ledger.turn_cost(prices) == ledger.cost(prices)
 
 
-def test_a_long_session_is_not_longer_to_add_up():
-    ledger = Ledger()
+def test_a_long_session_is_not_longer_to_add_up(ledger):
     for number in range(10_000):
         ledger.add("claude-sonnet-5-5", Usage(number % 100 * 1_000, 500))
     assert len(ledger._all._by_length) == 100
@@ -169,8 +172,7 @@ def test_a_wrong_price_is_told_with_its_model_and_key(price, told):
 # --- the report --------------------------------------------------------------------------------------------------------
 
 
-def test_report_shows_context_budget_models_and_turns():
-    ledger = Ledger()
+def test_report_shows_context_budget_models_and_turns(ledger):
     ledger.begin_turn()
     ledger.add("claude-sonnet-5-5", Usage(1_000, 500, 9_000, 0))
     ledger.begin_turn()
@@ -202,8 +204,7 @@ def test_report_rounds_the_context_up_as_the_winbar_does():
     assert "* Context: 3,001 of 1,000,000 tokens (1%)\n" in text
 
 
-def test_report_says_what_has_no_price_and_still_gives_the_rest():
-    ledger = Ledger()
+def test_report_says_what_has_no_price_and_still_gives_the_rest(ledger):
     ledger.add("mystery", Usage(1_000, 10))
     assert "cost" in usage_report(ledger, SHIPPED, model="mystery", context_used=10, window=0)
     ledger.add("claude-opus-5-5", Usage(1_000_000))
@@ -220,8 +221,7 @@ def test_report_of_a_session_without_requests_has_no_tables():
     assert text == "* Model: unknown\n* Context: 0 tokens\n* Session: $0.00\n"
 
 
-def test_report_shows_the_last_turns_and_counts_all():
-    ledger = Ledger()
+def test_report_shows_the_last_turns_and_counts_all(ledger):
     for _ in range(100):
         ledger.begin_turn()
         ledger.add("scripted", Usage(10, 1))
