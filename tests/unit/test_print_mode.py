@@ -49,8 +49,6 @@ Steps = list[dict[str, Any]]
 class Shell(Home):
     """Runs the program in a project of its own."""
 
-    program = ("-m", "sanderling")
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.script = folder / "script.json"
@@ -59,33 +57,6 @@ class Shell(Home):
         script = {"version": 1, "reply": [{"step": steps} for steps in replies]}
         self.script.write_text(json.dumps(script))
         return f"script:{self.script}"
-
-    def start(self, *args: str, **streams: Any) -> subprocess.Popen[str]:
-        streams = {
-            "stdin": subprocess.DEVNULL,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
-        } | streams
-        return subprocess.Popen(
-            [sys.executable, *self.program, *args],
-            cwd=self.project,
-            env=self.environment,
-            text=True,
-            **streams,
-        )
-
-    def run(
-        self, *args: str, stdin: str | None = None, **streams: Any
-    ) -> subprocess.CompletedProcess[str]:
-        if stdin is not None:
-            streams["stdin"] = subprocess.PIPE
-        with self.start(*args, **streams) as process:
-            try:
-                out, err = process.communicate(stdin, timeout=DEADLINE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def play(
         self, *replies: Steps, args: tuple[str, ...] = (), **streams: Any
@@ -897,16 +868,8 @@ main()
 def test_what_the_system_refuses_is_one_sentence(shell, api, what, error, words):
     code = REFUSES.format(module=what.partition(".")[0], what=what, error=error)
     shell.environment["SSL_CERT_FILE"] = __file__  # or no certificates are needed here
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=shell.project,
-        env=shell.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    shell.program = ("-c", code)
+    done = shell.run()
     assert (done.returncode, done.stdout) == (1, "")
     assert "Traceback" not in done.stderr
     assert done.stderr.count("\n") == 1
