@@ -10,7 +10,7 @@ from tests.conftest import DEADLINE_S
 
 
 class Home:
-    program = ("-m", "sanderling")
+    program: tuple[str, ...] = ("-m", "sanderling")
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,7 +31,7 @@ class Home:
         }
         self.environment = inherited | {name: str(path) for name, path in places.items()}
 
-    def start(self, *args: str, **streams: Any) -> subprocess.Popen[str]:
+    def launch(self, *args: str, **streams: Any) -> subprocess.Popen[str]:
         streams = {
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
@@ -50,7 +50,7 @@ class Home:
     ) -> subprocess.CompletedProcess[str]:
         if stdin is not None:
             streams["stdin"] = subprocess.PIPE
-        with self.start(*args, **streams) as process:
+        with self.launch(*args, **streams) as process:
             try:
                 out, err = process.communicate(stdin, timeout=DEADLINE_S)
             except subprocess.TimeoutExpired:

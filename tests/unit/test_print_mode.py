@@ -241,7 +241,7 @@ def test_state_directory_that_goes_in_the_middle_of_a_turn_is_made_again(shell):
     again = {"tool_use": {"name": "bash", "input": {"command": "echo x >~/f; cat ~/f"}, "id": "t2"}}
     model = shell.write_script([first], [{"delay_ms": 1500}, again], [{"text": "Done."}])
     args = ("-p", "Go.", "--model", model, "--mode", "auto", "--output-format", "stream-json")
-    with shell.start(*args) as process:
+    with shell.launch(*args) as process:
         assert process.stdout
         for line in process.stdout:
             if json.loads(line)["type"] == "tool_ended":
@@ -404,7 +404,7 @@ def test_an_input_that_nobody_writes_into_is_not_waited_for(shell):
     reader, writer = os.pipe()
     started = time.monotonic()
     model = shell.write_script([{"text": "Alone."}])
-    process = shell.start("-p", "hi", "--model", model, stdin=reader)
+    process = shell.launch("-p", "hi", "--model", model, stdin=reader)
     out, err = process.communicate(timeout=DEADLINE_S)
     os.close(writer)
     os.close(reader)
@@ -796,7 +796,7 @@ def test_a_recorded_run_replays_the_same(shell, api, tmp_path):
 )
 def test_a_signal_stops_the_turn_and_leaves_nothing_behind(shell, number, status):
     model = shell.write_script([{"text": "Some."}, {"tool_use": FOREVER}])
-    process = shell.start(
+    process = shell.launch(
         "-p", "Wait.", "--mode", "auto", "--model", model, "--output-format", "stream-json"
     )
     lines = [process.stdout.readline()]
@@ -826,7 +826,7 @@ def test_a_second_signal_ends_at_once_and_leaves_nothing_behind(shell, tmp_path)
     shell.environment["TMPDIR"] = str(tmp_path / "tmp")
     forever = shell.write_script([{"text": "Some."}, {"delay_ms": 600_000, "text": "more"}])
     options = ("--no-session", "--output-format", "stream-json", "--model", forever)
-    process = shell.start("-p", "Wait.", *options, stdout=subprocess.PIPE)
+    process = shell.launch("-p", "Wait.", *options, stdout=subprocess.PIPE)
     assert process.stdout.readline()
     assert len(list((tmp_path / "tmp").iterdir())) == 1
     os.kill(process.pid, signal.SIGSTOP)  # so that both are there before the first is heard
@@ -881,7 +881,7 @@ def test_what_the_system_refuses_is_one_sentence(shell, api, what, error, words)
 @prove
 def test_a_signal_prints_no_text_that_is_not_final(shell):
     model = shell.write_script([{"text": "Some"}, {"text": "more", "delay_ms": 600_000}])
-    process = shell.start("-p", "Wait.", "--model", model)
+    process = shell.launch("-p", "Wait.", "--model", model)
     wait_until(
         lambda: any("Some" in read(path) for path in (shell.state / "sessions").glob("*.jsonl"))
     )
@@ -893,7 +893,7 @@ def test_a_signal_prints_no_text_that_is_not_final(shell):
 @prove
 def test_a_signal_while_standard_input_is_awaited_stops_at_once(shell):
     model = shell.write_script([{"text": "Some"}])
-    process = shell.start("-p", "--model", model, stdin=subprocess.PIPE)
+    process = shell.launch("-p", "--model", model, stdin=subprocess.PIPE)
     wait_until(
         lambda: (
             "SigCgt" in read(Path(f"/proc/{process.pid}/status"))
@@ -942,7 +942,7 @@ def test_a_reader_that_goes_ends_it_quietly(shell):
     model = shell.write_script(
         [{"text": "word " * 10_000, "chunk_chars": 5}, {"text": "more", "delay_ms": 600_000}]
     )
-    process = shell.start("-p", "Talk.", "--model", model, "--output-format", "stream-json")
+    process = shell.launch("-p", "Talk.", "--model", model, "--output-format", "stream-json")
     process.stdout.readline()
     process.stdout.close()
     assert process.wait(DEADLINE_S) == 128 + signal.SIGPIPE
