@@ -13,8 +13,8 @@ def state(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def trust(state: Path, project: Path) -> Trust:
-    return Trust(str(state), str(project))
+def trust(tmp_path: Path, project: Path) -> Trust:
+    return Trust(str(tmp_path / "state"), str(project))
 
 
 @pytest.fixture
