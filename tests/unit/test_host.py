@@ -145,7 +145,7 @@ async def test_a_defect_in_a_rewrite_fails_it_alone(tmp_path, monkeypatch):
     async def rewrite(*_):
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("sanderling.rewriting.rewriter.Rewriter.rewrite", rewrite)
+    monkeypatch.setattr("sanderling.editor.rewriting.rewriter.Rewriter.rewrite", rewrite)
     async with served(tmp_path) as (host, bridge):
         rewrite = {"project": str(tmp_path / "project"), "path": "", "shown_as": "a buffer"}
         rewrite |= {"filetype": "python", "first_line": 1, "text": "x = 1", "instruction": "say 2"}

@@ -14,7 +14,7 @@ from tests.unit.test_file_tools import Desk, MemoryEditor
 from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
 from tests.unit.test_tool_uses import Talk, uses
 
-from sanderling.editing.lines import TextDifference, lines_of
+from sanderling.changes.editing.lines import TextDifference, lines_of
 from sanderling.protocol.events import ApprovalRequested, ToolEnded
 from sanderling.protocol.reviews import Proposal, Review, ReviewedHunk
 from sanderling.tools.base import Context, Tool

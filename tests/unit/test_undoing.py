@@ -224,7 +224,7 @@ async def test_an_interrupted_undoing_waits_for_a_mode_that_may_write(tmp_path):
 
 @prove
 async def test_a_list_ends_however_long_its_lines_take_to_be_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr("sanderling.conversation.undoing.MAX_COUNTED_S", 0)
+    monkeypatch.setattr("sanderling.conversation.undo.undoing.MAX_COUNTED_S", 0)
     async with Talk(tmp_path, *REPLIES[:4], answer="once").after(ONE, TWO) as talk:
         changes = await talk.conversation.answer(ListChanges("s1", "p2"))
         assert isinstance(changes, Changes)
