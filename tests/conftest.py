@@ -447,7 +447,7 @@ def plain_environment(monkeypatch):
 INOTIFY_INSTANCES = 24
 """More than any test needs: a sandbox takes one for its guard, and one for each of its workers that looks at files."""
 OPEN_SANDBOXES = {
-    *("BaseTalk", "Conversation", "Desk", "Sandbox", "SessionSandbox", "Shell", "Talk"),
+    *("BaseTalk", "Conversation", "Desk", "Sandbox", "SessionSandbox", "Shell", "Talk", "agent_at"),
     *("policy_of", "sandbox_of"),
 }
 """What the modules of tests/unit that open sandboxes have to do with; all others are in directories of their own."""
@@ -537,8 +537,10 @@ def small_disk(path: Path | str, size: str) -> Iterator[Path]:
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("takes root, and the right to mount")
-    yield Path(path)
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    try:
+        yield Path(path)
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import msgspec
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
-from sanderling.protocol.events import Event
+from sanderling.protocol.actions import Action
+from sanderling.protocol.events import Event, TurnEnded
 from sanderling.protocol.messages import Prompt, ToolResult
 from sanderling.providers import Provider
 from sanderling.providers.retries import Backoff
@@ -75,7 +76,11 @@ class BaseTalk(Emitted):
             is_eager=is_eager,
         )
         if backoff:
-            self.conversation.services.calls.backoff = backoff
+            self.services.calls.backoff = backoff
+
+    @property
+    def services(self) -> SessionServices:
+        return self.conversation.services
 
     @property
     def history(self) -> list[Any]:
@@ -97,6 +102,28 @@ class BaseTalk(Emitted):
                 yield self
                 tasks.cancel_scope.cancel()
         self.session.close()
+
+    @asynccontextmanager
+    async def begun(self, prompt: Prompt, kind: type) -> AsyncIterator[Self]:
+        """While the conversation is served, when `prompt` was submitted and an event of this kind has come."""
+        async with self.served():
+            self.conversation.submit(prompt)
+            await self.until(kind)
+            yield self
+
+    async def run_turns(self, *prompts: Prompt) -> None:
+        """Submit each prompt once the turn of the one before it has ended, and wait for the end of the last."""
+        for prompt in prompts:
+            await self._next(TurnEnded, lambda: self.conversation.submit(prompt))  # noqa: B023
+
+    async def act(self, action: Action, kind: type) -> Any:
+        """Act, and return the next event of this kind."""
+        return await self._next(kind, lambda: self.conversation.act(action))
+
+    async def _next(self, kind: type, cause: Callable[[], object]) -> Any:
+        count = len(self.of(kind))
+        cause()
+        return await self.until(kind, count + 1)
 
     async def say(self, words: str) -> None:
         with anyio.fail_after(DEADLINE_S):

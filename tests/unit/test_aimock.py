@@ -1,8 +1,4 @@
-"""
-A conversation with a server that nobody here wrote: aimock (https://github.com/CopilotKit/aimock).
-
-What it thinks of our requests, and what its answers become, does not share our reading of the API's documentation.
-"""
+"""A conversation with a server that nobody here wrote, aimock (https://github.com/CopilotKit/aimock), which judges our requests by its own reading."""
 
 import json
 import os
@@ -13,20 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2
 import msgspec
 import pytest
-from tests.conftest import DEADLINE_S, policy_of, prove, wait_until
+from tests.conftest import DEADLINE_S, prove, wait_until
 from tests.fuzz.talk import settings_in
 from tests.fuzz.wires import ANTHROPIC, WIRES, Wire
+from tests.talk import BaseTalk
 
-from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.services import SessionServices
 from sanderling.errors import ProviderError
 from sanderling.protocol.events import (
     ErrorOccurred,
-    Event,
     TextDelta,
     ThinkingDelta,
     TodoChanged,
@@ -34,7 +27,7 @@ from sanderling.protocol.events import (
     UsageUpdated,
 )
 from sanderling.protocol.messages import Message, Prompt, ToolResult, Usage
-from sanderling.providers import ModelRequest, Provider
+from sanderling.providers import ModelRequest
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.choice import make_provider
 from sanderling.providers.retries import Backoff
@@ -130,19 +123,8 @@ def aimock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aimock]:
     (directory / "fixtures.json").write_text(
         json.dumps({"fixtures": [*FIXTURES, *_tool_session()]})
     )
-    argv = [
-        node,
-        str(CLI),
-        "-p",
-        "0",
-        "-f",
-        str(directory / "fixtures.json"),
-        "--strict",
-        "-c",
-        "5",
-        "-l",
-        "1",
-    ]
+    files = ("-f", str(directory / "fixtures.json"))
+    argv = [node, str(CLI), "-p", "0", *files, "--strict", "-c", "5", "-l", "1"]
     with (
         (directory / "log").open("w+") as log,
         subprocess.Popen(argv, stdout=log, stderr=log) as process,
@@ -180,45 +162,25 @@ class Claude(AnthropicProvider):
         return client
 
 
-class Talk:
+class Talk(BaseTalk):
     def __init__(self, wire: Wire, url: str, directory: Path) -> None:
-        self.settings = settings_in(directory, wire, url)
-        self.settings = msgspec.structs.replace(self.settings, idle_timeout_s=DEADLINE_S)
-        self.events: list[Event] = []
+        settings = settings_in(directory, wire, url)
+        settings = msgspec.structs.replace(settings, idle_timeout_s=DEADLINE_S)
         make = Claude if wire is ANTHROPIC else make_provider
-        self.provider: Provider = make(self.settings)
         project = directory / "project"
         project.mkdir()
-        self.session = Session.open(self.settings.session_dir, "s1", str(project))
+        session = Session.open(settings.session_dir, "s1", str(project))
+        backoff = Backoff(attempts=2, first_s=0)
+        super().__init__(session, make(settings), settings=settings, backoff=backoff)
 
     async def say(self, *prompts: str) -> list[Message]:
-        await (
-            Sandbox.probe()
-        )  # what is known first is no news among tool results, which aimock would match
-        conversation = Conversation(
-            SessionServices(
-                self.session,
-                self.provider,
-                self.events.append,
-                policy_of(self.session),
-                self.settings,
-            )
-        )
-        conversation.services.calls.backoff = Backoff(attempts=2, first_s=0)
-        with anyio.fail_after(DEADLINE_S):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(conversation.serve)
-                for count, prompt in enumerate(prompts, 1):
-                    conversation.submit(Prompt(f"p{count}", prompt))
-                    while len(self.of(TurnEnded)) < count:
-                        await anyio.sleep(0.005)
-                conversation.close()
-        self.session.close()
+        # What is known first is no news among tool results, which aimock would match.
+        await Sandbox.probe()
+        async with self.served():
+            await self.run_turns(*(Prompt(f"p{n}", words) for n, words in enumerate(prompts, 1)))
+            self.conversation.close()
         await self.provider.aclose()
-        return self.session.history
-
-    def of(self, kind: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
+        return self.history
 
 
 @pytest.fixture(params=WIRES)
@@ -227,14 +189,7 @@ def wire(request: pytest.FixtureRequest) -> Wire:
 
 
 @pytest.fixture
-def talk(wire: Wire, aimock: Aimock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Talk:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("NO_PROXY", "*")
-    for name in ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_CUSTOM_HEADERS"):
-        monkeypatch.delenv(name, raising=False)
+def talk(wire: Wire, aimock: Aimock, tmp_path: Path, alone: None) -> Talk:  # noqa: ARG001
     aimock.forget()
     return Talk(wire, aimock.url, tmp_path)
 
@@ -291,9 +246,9 @@ async def test_ten_turns_with_tools_and_thoughts_are_accepted_as_they_go_back(ai
 async def test_a_dropped_thought_would_have_been_refused(talk):
     """So that the test before means something."""
     await talk.say("Turn 0.")
-    talk.session.history[1] = for_another_model([talk.session.history[1]])[0]
+    talk.history[1] = for_another_model([talk.history[1]])[0]
     again = Message("user", (ToolResult("plan_0", "done"),))
-    request = ModelRequest("", [*talk.session.history[:2], again])
+    request = ModelRequest("", [*talk.history[:2], again])
     with pytest.raises(ProviderError, match="thinking"):
         [item async for item in talk.provider.stream(request)]
     await talk.provider.aclose()

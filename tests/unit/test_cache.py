@@ -40,9 +40,7 @@ def alone(monkeypatch, tmp_path):
 
 @prove
 @pytest.mark.parametrize("looks_back", [True, False], ids=["looks back", "looks at marks only"])
-async def test_a_day_with_openai_reads_nearly_all_of_its_input_from_the_cache(
-    tmp_path, monkeypatch, looks_back
-):
+async def test_a_day_with_openai_reads_nearly_all_from_the_cache(tmp_path, monkeypatch, looks_back):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     day = CachedSession(tmp_path, CachedResponses)
     day.api.cache.looks_back = looks_back
@@ -68,9 +66,7 @@ APIS = {
 
 @prove
 @pytest.mark.parametrize("name", APIS)
-async def test_a_day_with_another_reads_nearly_all_of_its_input_from_the_cache(
-    tmp_path, monkeypatch, name
-):
+async def test_a_day_with_another_reads_nearly_all_from_the_cache(tmp_path, monkeypatch, name):
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-test")
     day = CachedSession(tmp_path, APIS[name])
     await day.run()

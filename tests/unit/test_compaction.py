@@ -72,7 +72,7 @@ def refusals(history) -> list[str]:
         (8_000, 8_000, 4_000),
     ],
 )
-def test_the_limit_leaves_room_for_an_answer_and_is_never_below_half_a_window(
+def test_the_limit_leaves_room_for_an_answer_and_is_at_least_half_a_window(
     window, max_output, limit
 ):
     assert limit_tokens(window, max_output) == limit

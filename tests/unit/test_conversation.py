@@ -2,6 +2,8 @@
 
 import os
 import resource
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -101,12 +103,16 @@ class Talk(BaseTalk):
             self.conversation.services.approvals.answer(AnswerApproval(event.id, self.answer))  # type: ignore[arg-type]
         self.on_event(event)
 
-    async def run(self, *prompts: Prompt) -> Self:
+    @asynccontextmanager
+    async def after(self, *prompts: Prompt) -> AsyncIterator[Self]:
+        """While the conversation is served, when it has answered `prompts`."""
         async with self.served():
-            for count, prompt in enumerate(prompts, 1):
-                self.conversation.submit(prompt)
-                await self.until(TurnEnded, count)
-        return self
+            await self.run_turns(*prompts)
+            yield self
+
+    async def run(self, *prompts: Prompt) -> Self:
+        async with self.after(*prompts):
+            return self
 
     def texts(self) -> list[str]:
         """What was said, without the notes of ours."""
@@ -160,8 +166,9 @@ async def test_answer_that_was_cut_is_replaced_once(tmp_path):
 
 async def test_tool_use_of_an_answer_that_was_cut_is_not_run(tmp_path):
     use = {"tool_use": {"name": "bash", "input": {"command": "touch made"}}}
-    talk = Talk(tmp_path, [use, {"cut": True}], [{"text": "No tools."}], answer="once")
-    await talk.run(HELLO)
+    talk = await Talk(tmp_path, [use, {"cut": True}], [{"text": "No tools."}], answer="once").run(
+        HELLO
+    )
     assert not (talk.project / "made").exists()
     assert talk.texts() == ["Good morning.", "No tools."]
 
@@ -173,17 +180,17 @@ async def test_failure_that_stays_is_told_at_once(tmp_path, kind):
     assert [error.kind for error in talk.of(ErrorOccurred)] == [kind]
 
 
-async def test_answer_that_is_malformed_is_asked_for_twice_at_most(tmp_path):
-    broken = {"error": {"kind": "malformed", "message": "not its format"}}
-    talk = await Talk(tmp_path, *[[{"text": "Half"}, broken]] * 10).run(HELLO)
+@pytest.mark.parametrize(
+    "ending, kind",
+    [
+        ({"error": {"kind": "malformed", "message": "not its format"}}, "malformed"),
+        ({"cut": True}, "cut"),  # without a stop reason
+    ],
+)
+async def test_answer_that_is_none_is_asked_for_twice_at_most(tmp_path, ending, kind):
+    talk = await Talk(tmp_path, *[[{"text": "Half"}, ending]] * 10).run(HELLO)
     assert [event.attempt for event in talk.of(RetryScheduled)] == [2]
-    assert [event.kind for event in talk.of(ErrorOccurred)] == ["malformed"]
-
-
-async def test_answer_that_ends_without_a_stop_reason_is_asked_for_twice_at_most(tmp_path):
-    talk = await Talk(tmp_path, *[[{"text": "Half"}, {"cut": True}]] * 10).run(HELLO)
-    assert [event.attempt for event in talk.of(RetryScheduled)] == [2]
-    assert [event.kind for event in talk.of(ErrorOccurred)] == ["cut"]
+    assert [event.kind for event in talk.of(ErrorOccurred)] == [kind]
 
 
 async def test_attempts_come_to_an_end_and_what_was_said_last_is_kept(tmp_path):
@@ -192,15 +199,13 @@ async def test_attempts_come_to_an_end_and_what_was_said_last_is_kept(tmp_path):
     assert len(talk.of(RetryScheduled)) == 9
     assert [error.kind for error in talk.of(ErrorOccurred)] == ["cut"]
     assert talk.texts() == ["Good morning.", "Half"]
-    assert accepted(talk.session.history)
+    assert accepted(talk.history)
 
 
 async def test_stop_while_a_retry_waits_ends_the_turn_and_keeps_the_half_answer(tmp_path):
     talk = Talk(tmp_path, [{"text": "Half"}, {"cut": True}])
     talk.conversation.services.calls.backoff = Backoff(first_s=1000)
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(RetryScheduled)
+    async with talk.begun(HELLO, RetryScheduled):
         talk.conversation.cancel()
         await talk.until(TurnEnded)
     assert talk.of(TurnEnded) == [TurnEnded("cancelled")]
@@ -210,9 +215,7 @@ async def test_stop_while_a_retry_waits_ends_the_turn_and_keeps_the_half_answer(
 async def test_person_can_have_the_retry_at_once(tmp_path):
     talk = Talk(tmp_path, [failing()], [{"text": "Here."}])
     talk.conversation.services.calls.backoff = Backoff(first_s=1_000_000, longest_s=1_000_000)
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(RetryScheduled)
+    async with talk.begun(HELLO, RetryScheduled):
         talk.conversation.services.calls.retry_now()
         await talk.until(TurnEnded)
     assert talk.texts()[-1] == "Here."
@@ -238,9 +241,7 @@ async def test_steering_goes_in_with_the_next_results_and_queued_prompts_after_t
         [{"text": "I see."}],
         [{"text": "Later."}],
     )
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with talk.begun(HELLO, TextDelta):
         talk.conversation.submit(Prompt("p2", "And then?"))
         talk.conversation.steer(Prompt("p3", "Only the top."))
         shown = talk.of(WaitingChanged)[-1]
@@ -250,18 +251,17 @@ async def test_steering_goes_in_with_the_next_results_and_queued_prompts_after_t
     assert talk.texts() == [
         *("Good morning.", "I look.", "Only the top.", "I see.", "And then?", "Later.")
     ]
-    results = talk.session.history[2]
+    results = talk.history[2]
     assert isinstance(results.content[0], ToolResult)
     assert talk.of(PromptSteered) == [PromptSteered(Prompt("p3", "Only the top."))]
     assert talk.of(WaitingChanged)[-1] == WaitingChanged()
-    assert accepted(talk.session.history)
+    assert accepted(talk.history)
 
 
 async def test_what_stands_for_a_command_is_sent_shown_and_logged_beside_what_was_typed(tmp_path):
-    talk = Talk(tmp_path, [{"delay_ms": 200}, LOOK], [{"text": "I see."}])
-    async with talk.served():
-        talk.conversation.submit(Prompt("p1", "/review the parser"))
-        await talk.until(TurnStarted)
+    async with Talk(tmp_path, [{"delay_ms": 200}, LOOK], [{"text": "I see."}]).begun(
+        Prompt("p1", "/review the parser"), TurnStarted
+    ) as talk:
         talk.conversation.steer(Prompt("p2", "/review the tests"))
         await talk.until(TurnEnded)
     shown = [talk.of(TurnStarted)[0].prompt, talk.of(PromptSteered)[0].prompt]
@@ -276,9 +276,7 @@ async def test_what_stands_for_a_command_is_sent_shown_and_logged_beside_what_wa
 
 async def test_steering_that_finds_no_tool_boundary_is_the_next_turn(tmp_path):
     talk = Talk(tmp_path, [{"text": "Yes"}, {"delay_ms": 100}], [{"text": "Two."}], [{"text": "3"}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(BlockEnded)
+    async with talk.begun(HELLO, BlockEnded):
         talk.conversation.submit(Prompt("p2", "queued"))
         talk.conversation.steer(Prompt("p3", "steering"))
         await talk.until(TurnEnded, 3)
@@ -291,10 +289,7 @@ async def test_prompt_that_goes_at_once_is_never_shown_as_waiting(tmp_path):
 
 
 async def test_stop_gives_back_what_waits(tmp_path):
-    talk = Talk(tmp_path, [{"text": "a"}, FOREVER])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with Talk(tmp_path, [{"text": "a"}, FOREVER]).begun(HELLO, TextDelta) as talk:
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.steer(Prompt("p3", "three"))
         talk.conversation.cancel()
@@ -306,24 +301,20 @@ async def test_stop_gives_back_what_waits(tmp_path):
 
 async def test_failure_holds_what_waits_until_the_person_says_so(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}, failing("auth")], [{"text": "b"}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with talk.begun(HELLO, TextDelta):
         talk.conversation.submit(Prompt("p2", "two"))
         await talk.until(TurnEnded)
         held = talk.of(WaitingChanged)[-1]
         assert held.is_held
         assert [prompt.text for prompt in held.queued] == ["two"]
-        talk.conversation.act(ReleaseWaiting())
-        await talk.until(TurnEnded, 2)
+        await talk.act(ReleaseWaiting(), TurnEnded)
     assert talk.texts()[-1] == "b"
 
 
 async def test_prompt_that_waits_can_be_changed_and_taken_out(tmp_path):
-    talk = Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}], [{"text": "b"}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}], [{"text": "b"}]).begun(
+        HELLO, TextDelta
+    ) as talk:
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.submit(Prompt("p3", "three"))
         talk.conversation.services.waiting.edit("p2", "zwei")
@@ -333,10 +324,7 @@ async def test_prompt_that_waits_can_be_changed_and_taken_out(tmp_path):
 
 
 async def test_what_waits_survives_the_end_of_the_host_and_is_held(tmp_path):
-    talk = Talk(tmp_path, [{"text": "a"}, FOREVER])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with Talk(tmp_path, [{"text": "a"}, FOREVER]).begun(HELLO, TextDelta) as talk:
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.steer(Prompt("p3", "three"))
         await happens(lambda: b'"text":"a"' in talk.session.path.read_bytes())
@@ -366,7 +354,7 @@ async def test_turn_stops_at_the_limit_of_calls_unless_the_person_lets_it_go_on(
     [question] = talk.of(ApprovalRequested)
     assert (question.kind, question.tool) == ("limit", "calls")
     assert "2 times" in talk.of(Notice)[0].text
-    assert accepted(talk.session.history)
+    assert accepted(talk.history)
     goes_on = Talk(
         tmp_path, *[[LOOK]] * 5, [{"text": "Done."}], answer="once", session_id="s2", max_calls=2
     )
@@ -378,8 +366,9 @@ async def test_turn_stops_at_the_limit_of_calls_unless_the_person_lets_it_go_on(
 
 async def test_budget_stops_with_a_question(tmp_path):
     prices = {"scripted": {"input": 1000.0, "output": 1000.0}}
-    talk = Talk(tmp_path, *[[{"text": "x"}]] * 3, answer="deny", budget_usd=0.001, prices=prices)
-    await talk.run(HELLO, HELLO)
+    talk = await Talk(
+        tmp_path, *[[{"text": "x"}]] * 3, answer="deny", budget_usd=0.001, prices=prices
+    ).run(HELLO, HELLO)
     assert talk.of(TurnEnded) == [TurnEnded("end_turn"), TurnEnded("budget")]
     [question] = talk.of(ApprovalRequested)
     assert (question.kind, question.tool) == ("limit", "budget")
@@ -400,9 +389,8 @@ async def test_answer_at_its_limit_of_tokens_goes_on_if_the_person_wants_it(tmp_
 
 
 async def test_thoughts_of_another_model_are_not_sent_and_the_choice_survives(tmp_path):
-    talk = Talk(tmp_path, [{"thinking": "Hm."}, {"text": "Yes."}])
-    await talk.run(HELLO)
-    assert isinstance(talk.session.history[1].content[0], ThinkingBlock)
+    talk = await Talk(tmp_path, [{"thinking": "Hm."}, {"text": "Yes."}]).run(HELLO)
+    assert isinstance(talk.history[1].content[0], ThinkingBlock)
     again = Talk(tmp_path)
     assert isinstance(again.session.history[1].content[0], ThinkingBlock)
     again.conversation.controls.set_model("other")
@@ -430,13 +418,13 @@ async def test_full_window_is_summarized_before_the_next_request(tmp_path):
     assert (compacted.kind, compacted.summary) == ("summary", "We said hello.")
     assert compacted.before_tokens == 170_010
     assert compacted.after_tokens < 2_000
-    [summary, answer] = talk.session.history
+    [summary, answer] = talk.history
     shown = "\n".join(block.text for block in summary.content if isinstance(block, TextBlock))
     assert "We said hello." in shown
     assert "Good morning." in shown
     assert "And now?" in shown
     assert answer == Message("assistant", (TextBlock("Yes."),))
-    assert accepted(talk.session.history)
+    assert accepted(talk.history)
 
 
 async def test_old_results_are_cleared_before_anything_is_summarized(tmp_path):
@@ -456,26 +444,17 @@ async def test_old_results_are_cleared_before_anything_is_summarized(tmp_path):
     await talk.run(HELLO, Prompt("p2", "More."))
     kinds = [event.kind for event in talk.of(Compacted)]
     assert kinds[0] == "cleared"
-    results = [
-        block.content
-        for message in talk.session.history
-        for block in message.content
-        if isinstance(block, ToolResult)
-    ]
+    results = [result.content for result in talk.results]
     assert any(isinstance(text, str) and text.startswith("[cleared") for text in results)
-    assert accepted(talk.session.history)
+    assert accepted(talk.history)
 
 
 async def test_compaction_can_be_undone_also_after_a_restart(tmp_path):
     talk = Talk(tmp_path, [{"text": "Long."}], [{"text": "In short."}], [{"text": "After."}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TurnEnded)
-        before = list(talk.session.history)
-        talk.conversation.act(Compact("the greeting"))
-        await talk.until(Compacted)
-        talk.conversation.submit(Prompt("p2", "Next."))
-        await talk.until(TurnEnded, 3)
+    async with talk.after(HELLO):
+        before = list(talk.history)
+        await talk.act(Compact("the greeting"), TurnEnded)
+        await talk.run_turns(Prompt("p2", "Next."))
     again = Talk(tmp_path)
     assert len(again.session.history) == 3
     again.conversation.act(UndoCompaction())
@@ -507,7 +486,7 @@ async def test_conversation_that_is_too_long_for_the_model_is_summarized_and_ask
     ).run(HELLO, Prompt("p2", "And?"))
     assert [event.kind for event in talk.of(Compacted)] == ["summary"]
     assert talk.of(ErrorOccurred) == []
-    assert talk.session.history[-1] == Message("assistant", (TextBlock("Now."),))
+    assert talk.history[-1] == Message("assistant", (TextBlock("Now."),))
 
 
 # --- ids ---------------------------------------------------------------------------------------------------------------
@@ -518,23 +497,18 @@ async def test_tool_use_id_that_comes_twice_or_is_no_id_gets_one_of_its_own(tmp_
     uses = [{"tool_use": {"name": "ls", "input": {}, "id": "call 1!"}} for _ in range(2)]
     again = {"tool_use": {"name": "ls", "input": {}, "id": "call_1_"}}
     talk = await Talk(tmp_path, uses, [again], [{"text": "Done."}]).run(HELLO)
-    ids = [
-        block.id
-        for message in talk.session.history
-        for block in message.content
-        if isinstance(block, ToolUse)
-    ]
+    ids = [block.id for block in talk.blocks if isinstance(block, ToolUse)]
     assert ids == ["call_1_", "call_1__2", "call_1__3"]
-    assert accepted(talk.session.history)
+    assert accepted(talk.history)
 
 
 @pytest.mark.parametrize("name", UNFIT_NAMES)
 async def test_tool_name_that_no_api_takes_is_answered_and_can_be_sent_back(tmp_path, name):
     use = {"tool_use": {"name": name, "input": {"url": "https://example.org"}, "id": name}}
     talk = await Talk(tmp_path, [use, use], [{"text": "Done."}]).run(HELLO)
-    assert accepted(talk.session.history)
+    assert accepted(talk.history)
     assert talk.of(ApprovalRequested) == []
-    results = [block for block in talk.session.history[2].content if isinstance(block, ToolResult)]
+    results = [block for block in talk.history[2].content if isinstance(block, ToolResult)]
     assert len(results) == 2
     assert all("There is no tool" in str(result.content) for result in results)
 
@@ -543,9 +517,7 @@ async def test_tool_name_that_no_api_takes_is_answered_and_can_be_sent_back(tmp_
 
 
 @pytest.mark.parametrize("moment", [ThinkingDelta, TextDelta, RetryScheduled])
-async def test_model_that_is_changed_while_it_speaks_leaves_no_thoughts_to_the_next(
-    tmp_path, moment
-):
+async def test_model_that_is_changed_while_it_speaks_leaves_no_thoughts(tmp_path, moment):
     half = [{"thinking": "Hm."}, {"text": "Half"}, {"cut": True}]
     talk = Talk(tmp_path, half, *[[failing()]] * 9)
 
@@ -555,8 +527,8 @@ async def test_model_that_is_changed_while_it_speaks_leaves_no_thoughts_to_the_n
 
     talk.on_event = change
     await talk.run(HELLO)
-    assert talk.session.history[1].content == (TextBlock("Half"),)
-    assert Session.open(talk.session.path.parent, "s1", "/").history == talk.session.history
+    assert talk.history[1].content == (TextBlock("Half"),)
+    assert Session.open(talk.session.path.parent, "s1", "/").history == talk.history
 
 
 async def test_tokens_of_a_request_are_booked_to_the_model_that_was_asked(tmp_path):
@@ -581,9 +553,7 @@ async def test_session_that_goes_on_with_another_model_is_not_written_to_each_ti
 async def test_full_disk_is_told_in_the_middle_of_a_turn(tmp_path):
     talk = Talk(tmp_path, [LOOK], [{"text": "Half"}, FOREVER])
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(ToolStarted)
+    async with talk.begun(HELLO, ToolStarted):
         resource.setrlimit(resource.RLIMIT_FSIZE, (talk.session.path.stat().st_size + 10, hard))
         try:
             await talk.until(TextDelta)
@@ -597,9 +567,7 @@ async def test_full_disk_is_told_in_the_middle_of_a_turn(tmp_path):
 
 async def test_prompt_whose_turn_has_begun_is_not_shown_as_waiting_any_more(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}], [{"text": "b"}, FOREVER])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with talk.begun(HELLO, TextDelta):
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.submit(Prompt("p3", "three"))
         await talk.until(TextDelta, 2)
@@ -607,10 +575,7 @@ async def test_prompt_whose_turn_has_begun_is_not_shown_as_waiting_any_more(tmp_
 
 
 async def test_session_that_is_closed_keeps_what_waits(tmp_path):
-    talk = Talk(tmp_path, [{"text": "a"}, FOREVER])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with Talk(tmp_path, [{"text": "a"}, FOREVER]).begun(HELLO, TextDelta) as talk:
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.close()
         await talk.until(TurnEnded)
@@ -623,10 +588,7 @@ async def test_session_that_is_closed_keeps_what_waits(tmp_path):
 
 
 async def test_prompt_that_is_refused_holds_what_waits(tmp_path):
-    talk = Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}]).begun(HELLO, TextDelta) as talk:
         talk.conversation.submit(Prompt("p2", "/nonsense"))
         talk.conversation.submit(Prompt("p3", "and then"))
         await talk.until(TurnEnded, 2)
@@ -638,21 +600,17 @@ async def test_prompt_that_is_refused_holds_what_waits(tmp_path):
 # --- what the model knows ----------------------------------------------------------------------------------------------
 
 
-def told_of_mode(session: Session) -> list[str]:
-    blocks = [block for message in session.history for block in message.content]
-    return [b.text for b in blocks if isinstance(b, TextBlock) and "Now in " in b.text]
+def told_of_mode(talk: Talk) -> int:
+    return sum("Now in " in b.text for b in talk.blocks if isinstance(b, TextBlock))
 
 
 async def test_mode_that_was_changed_before_the_session_ended_is_told_when_it_goes_on(tmp_path):
-    talk = Talk(tmp_path, [{"text": "a"}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TurnEnded)
+    async with Talk(tmp_path, [{"text": "a"}]).after(HELLO) as talk:
         talk.conversation.controls.set_mode("plan")
     again = await Talk(tmp_path, [{"text": "b"}]).run(Prompt("p2", "two"))
-    assert len(told_of_mode(again.session)) == 1
+    assert told_of_mode(again) == 1
     third = await Talk(tmp_path, [{"text": "c"}]).run(Prompt("p3", "three"))
-    assert len(told_of_mode(third.session)) == 1
+    assert told_of_mode(third) == 1
 
 
 @prove
@@ -675,19 +633,15 @@ async def test_mode_that_is_chosen_while_the_session_is_taken_up_stays(tmp_path)
 
 async def test_facts_that_came_with_a_summary_are_told_again_when_it_is_undone(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}], [{"text": "In short."}], [{"text": "b"}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TurnEnded)
+    async with talk.after(HELLO):
         (talk.project / ".git").mkdir()
         (talk.project / ".git/HEAD").write_text("ref: refs/heads/work\n")
-        talk.conversation.act(Compact(""))
-        await talk.until(TurnEnded, 2)
-        assert "branch work" in str(talk.session.history)
+        await talk.act(Compact(""), TurnEnded)
+        assert "branch work" in str(talk.history)
         talk.conversation.act(UndoCompaction())
-        assert "branch work" not in str(talk.session.history)
-        talk.conversation.submit(Prompt("p2", "two"))
-        await talk.until(TurnEnded, 3)
-    assert "branch work" in str(talk.session.history)
+        assert "branch work" not in str(talk.history)
+        await talk.run_turns(Prompt("p2", "two"))
+    assert "branch work" in str(talk.history)
 
 
 # --- compaction: what must not happen ----------------------------------------------------------------------------------
@@ -695,11 +649,8 @@ async def test_facts_that_came_with_a_summary_are_told_again_when_it_is_undone(t
 
 async def test_summary_counts_as_the_size_of_the_conversation_after_a_restart_too(tmp_path):
     talk = Talk(tmp_path, full("Long."), {"step": [{"text": "In short."}], "usage": MANY})
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TurnEnded)
-        talk.conversation.act(Compact(""))
-        await talk.until(TurnEnded, 2)
+    async with talk.after(HELLO):
+        await talk.act(Compact(""), TurnEnded)
         assert talk.of(UsageUpdated)[-1].last_request.context_tokens < 2_000
     again = Talk(tmp_path, [{"text": "Yes."}])
     again.provider.limits = ModelLimits(200_000, 8_000)
@@ -713,15 +664,16 @@ async def test_answer_that_finds_no_room_again_and_again_ends_the_turn(tmp_path)
     talk = await Talk(tmp_path, no_room, summary, no_room, summary, no_room).run(HELLO)
     assert [event.kind for event in talk.of(Compacted)] == ["summary"]
     assert talk.of(TurnEnded) == [TurnEnded("context_full")]
-    assert accepted(talk.session.history)
+    assert accepted(talk.history)
 
 
 async def test_conversation_that_is_too_long_for_a_summary_loses_its_oldest_part(tmp_path):
     too_long = [failing("context_full")]
     summary, answer = [{"text": "The end of it."}], [{"text": "Now."}]
     replies = [[{"text": f"answer {n}"}] for n in range(4)]
-    talk = Talk(tmp_path, *replies, too_long, too_long, summary, answer)
-    await talk.run(*(Prompt(f"p{n}", f"prompt {n}") for n in range(5)))
+    talk = await Talk(tmp_path, *replies, too_long, too_long, summary, answer).run(
+        *(Prompt(f"p{n}", f"prompt {n}") for n in range(5))
+    )
     assert [event.kind for event in talk.of(Compacted)] == ["summary"]
     assert any("oldest part" in notice.text for notice in talk.of(Notice))
     assert talk.texts()[-1] == "Now."
@@ -733,8 +685,9 @@ async def test_results_that_make_a_conversation_too_long_are_cleared_first(tmp_p
     (tmp_path / "project/big.txt").write_text("\n".join([f"{0:090}"] * 500))
     look = [{"tool_use": {"name": "read", "input": {"path": "big.txt"}}}]
     half_full = {"step": [{"text": "Read."}], "usage": {"input_tokens": 100_000}}
-    talk = Talk(tmp_path, look, half_full, [failing("context_full")], [{"text": "Now."}])
-    await talk.run(HELLO, Prompt("p2", "More."))
+    talk = await Talk(tmp_path, look, half_full, [failing("context_full")], [{"text": "Now."}]).run(
+        HELLO, Prompt("p2", "More.")
+    )
     assert [event.kind for event in talk.of(Compacted)] == ["cleared"]
     assert talk.texts()[-1] == "Now."
 
@@ -764,11 +717,8 @@ async def test_only_the_last_compactions_can_be_undone(tmp_path):
 @prove
 async def test_command_that_runs_while_a_summary_is_made_is_shown_when_it_is_there(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}], [{"text": "In"}, {"delay_ms": 500}, {"text": " short."}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TurnEnded)
-        talk.conversation.act(Compact(""))
-        await talk.until(CompactionStarted)
+    async with talk.after(HELLO):
+        await talk.act(Compact(""), CompactionStarted)
         talk.conversation.services.commands.start("c1", "true")
         await talk.until(CommandEnded)
         kinds = [type(event) for event in talk.of(Compacted, CommandStarted, CommandEnded)]
@@ -779,9 +729,7 @@ async def test_command_that_runs_while_a_summary_is_made_is_shown_when_it_is_the
 async def test_tool_use_is_shown_whole_after_a_summary(tmp_path):
     talk = Talk(tmp_path, [{"tool_use": {**LOOK["tool_use"], "id": "t1"}}], [{"text": "a"}])
     (talk.project / "app.py").touch()
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TurnEnded)
+    async with talk.after(HELLO):
         talk.session.append(LoggedSummary((Message("user", (TextBlock("In short."),)),), "", 10, 5))
         shown = await talk.conversation.answer(InspectToolUse(talk.session.id, "t1"))
         assert isinstance(shown, WholeToolUse)
@@ -793,8 +741,7 @@ async def test_tool_use_is_shown_whole_after_a_summary(tmp_path):
 
 @prove
 async def test_answer_to_a_limit_is_not_taken_for_the_next_question_of_its_kind(tmp_path):
-    talk = Talk(tmp_path, *[[LOOK]] * 5, [{"text": "Done."}], max_calls=1)
-    async with talk.served():
+    async with Talk(tmp_path, *[[LOOK]] * 5, [{"text": "Done."}], max_calls=1).served() as talk:
         talk.conversation.submit(HELLO)
         first = await talk.until(ApprovalRequested)
         talk.conversation.services.approvals.answer(AnswerApproval(first.id, "once"))
@@ -808,26 +755,19 @@ async def test_answer_to_a_limit_is_not_taken_for_the_next_question_of_its_kind(
 # --- the disk ----------------------------------------------------------------------------------------------------------
 
 
-async def test_result_is_on_the_disk_while_another_use_of_the_same_message_goes_on(
-    tmp_path, monkeypatch
-):
+async def test_result_is_on_the_disk_while_another_use_of_its_message_runs(tmp_path, monkeypatch):
     asks = {"tool_use": {"name": "bash", "input": {"command": "touch made"}}}
     talk = Talk(tmp_path, [LOOK, asks], [{"text": "Done."}])
     on_disk: list[bytes] = []
     monkeypatch.setattr(os, "fsync", lambda _fd: on_disk.append(talk.session.path.read_bytes()))
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(ApprovalRequested)
+    async with talk.begun(HELLO, ApprovalRequested):
         await happens(lambda: any(b"tool_ended" in log for log in on_disk))
 
 
 @pytest.mark.parametrize("data", [png(100, 9000), png()[:-1]])
-async def test_prompt_with_an_image_that_no_api_takes_is_refused_and_the_next_one_works(
-    tmp_path, data
-):
+async def test_prompt_with_an_image_that_no_api_takes_is_refused(tmp_path, data):
     shot = Selection("a.png", 1, 1, in_base64(data), origin="an image", media_type="image/png")
-    talk = Talk(tmp_path, [{"text": "Good morning."}])
-    await talk.run(Prompt("p1", "Look.", (shot,)))
+    talk = await Talk(tmp_path, [{"text": "Good morning."}]).run(Prompt("p1", "Look.", (shot,)))
     [error] = talk.of(ErrorOccurred)
     assert error.message.startswith("Cannot send the image a.png: ")
-    assert talk.session.history == []
+    assert talk.history == []

@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.conftest import DEADLINE_S, ROOT, prove, wait_until
+from tests.homes import Home
 from tests.loopback import LoopbackServer, Reply, Status, Until, done, hello, message_start, text
 
 from sanderling.config import Settings
@@ -316,7 +317,6 @@ async def test_login_and_logout_hold_from_the_next_request_on(use, server, provi
     assert await ask(provider) is None
     credentials.remove()
     error = await ask(provider)
-    assert error
     assert error.kind == "no_key"
     assert ":Agent login" in error.remedy
     assert keys(server) == [KEY, KEY, OTHER_KEY]
@@ -343,7 +343,6 @@ async def test_kept_key_that_the_api_refuses_can_be_replaced(use, server, provid
     use("FileKeychain").store(KEY)
     server.answer(Status(401))
     error = await ask(provider)
-    assert error
     assert (error.kind, error.is_temporary) == ("auth", False)
     assert ":Agent login" in error.remedy
     assert "ANTHROPIC_API_KEY" not in error.remedy
@@ -353,7 +352,6 @@ async def test_key_that_cannot_be_read_is_told_and_read_with_the_next_prompt(use
     use("FileKeychain").store(KEY)
     use("LockedKeychain")
     error = await ask(provider)
-    assert error
     assert (error.kind, error.is_temporary) == ("auth", False)
     assert "locked" in error.message
     use("FileKeychain")
@@ -361,43 +359,31 @@ async def test_key_that_cannot_be_read_is_told_and_read_with_the_next_prompt(use
     assert keys(server) == [KEY]
 
 
-def command_line(*words: str, key: str = "") -> tuple[int, str]:
-    run = subprocess.run(
-        [sys.executable, "-m", "sanderling", *words],
-        check=False,
-        cwd="/",
-        input=key,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return run.returncode, run.stdout + run.stderr
+# --- from the command line --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def state(use, monkeypatch, tmp_path) -> Path:
+def home(use, monkeypatch, tmp_path) -> Home:
     use()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.delenv("NVIM_APPNAME", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return tmp_path / "nvim/sanderling"
+    return Home(tmp_path)
 
 
 @prove
-def test_key_that_is_piped_into_login_is_kept_for_its_provider_until_logout(state):
-    status, told = command_line("login", "mistral", key=f"{KEY}\n")
-    assert status == 0
-    assert "sanderling logout mistral" in told
-    assert KEY not in told
+def test_key_that_is_piped_into_login_is_kept_for_its_provider_until_logout(home):
+    done = home.run("login", "mistral", stdin=f"{KEY}\n")
+    assert done.returncode == 0
+    assert "sanderling logout mistral" in done.stdout
+    assert KEY not in done.stdout + done.stderr
     account = load_endpoint("mistral", {}).account
-    kept = Credentials(state, account)
+    kept = Credentials(home.state, account)
     assert (kept.is_known(), kept.read()) == (True, KEY)
-    assert not Credentials(state, ACCOUNT).is_known()
-    assert "is removed" in command_line("logout", "mistral")[1]
+    assert not Credentials(home.state, ACCOUNT).is_known()
+    assert "Removed the API key for mistral" in home.run("logout", "mistral").stdout
     assert not kept.is_known()
-    assert "No API key for mistral is kept" in command_line("logout", "mistral")[1]
-    assert command_line("login", key=OTHER_KEY)[0] == 0
-    assert Credentials(state, ACCOUNT).read() == OTHER_KEY
+    assert "No API key for mistral is stored" in home.run("logout", "mistral").stdout
+    assert home.run("login", stdin=OTHER_KEY).returncode == 0
+    assert Credentials(home.state, ACCOUNT).read() == OTHER_KEY
 
 
 @pytest.mark.parametrize("words, key, status, told", [
@@ -405,11 +391,11 @@ def test_key_that_is_piped_into_login_is_kept_for_its_provider_until_logout(stat
     (("login",), "", 1, "not an API key"),
     (("login",), "sk-\u00e4\n", 1, "not an API key"),
 ])  # fmt: skip
-def test_login_that_cannot_be_is_told(state, words, key, status, told):
-    found = command_line(*words, key=key)
-    assert found[0] == status
-    assert told in found[1]
-    assert not list(state.glob("keychain*"))
+def test_login_that_cannot_be_is_told(home, words, key, status, told):
+    done = home.run(*words, stdin=key)
+    assert done.returncode == status
+    assert told in done.stderr
+    assert not list(home.state.glob("keychain*"))
 
 
 @pytest.fixture

@@ -66,11 +66,11 @@ def reply(talk: Talk, *steps: Step, **options) -> Reply:
     return Reply(*steps, content_type=talk.wire.content_type, **options)
 
 
-def is_hello(talk: Talk) -> bool:
-    last = talk.session.history[-1]
-    return [block.text for block in last.content if isinstance(block, TextBlock)] == [
-        "Hello there."
-    ]
+async def says_hello(talk: Talk) -> bool:
+    """Say something; return whether the answer is HELLO."""
+    await talk.say("Good morning.")
+    texts = [block.text for block in talk.history[-1].content if isinstance(block, TextBlock)]
+    return texts == ["Hello there."]
 
 
 @pytest.mark.parametrize("ending", prove_rest(["", "RST", "FIN", "unframed", "silence"]))
@@ -82,8 +82,7 @@ async def test_a_stop_reason_is_the_end_whatever_is_left_out_after_it(wire, serv
         assert answer != HELLO[wire]
         is_chunked = ending != "unframed"
         server.answer(reply(talk, answer, *steps.get(ending, ()), is_chunked=is_chunked))
-        await talk.say("Good morning.")
-        assert is_hello(talk)
+        assert await says_hello(talk)
         assert talk.of(RetryScheduled) == talk.of(ErrorOccurred) == []
 
 
@@ -92,8 +91,7 @@ async def test_the_mark_of_the_end_is_the_end_of_a_response(server, talk, wire):
     """Some gateways send `[DONE]`, as Chat Completions has it, instead of `response.completed`."""
     answer = HELLO[wire][: HELLO[wire].index(b"event: response.completed")]
     server.answer(reply(talk, answer, chat.DONE))
-    await talk.say("Good morning.")
-    assert is_hello(talk)
+    assert await says_hello(talk)
     assert len(server.prompts) == 1
 
 
@@ -104,9 +102,8 @@ async def test_a_tool_whose_block_is_left_open_runs_at_the_stop_reason(server, t
         reply(talk, loopback.message_start(), use, loopback.message_delta("tool_use")),
         reply(talk, HELLO[wire]),
     )
-    await talk.say("Good morning.")
-    assert [type(block) for block in talk.session.history[1].content] == [ToolUse]
-    assert is_hello(talk)
+    assert await says_hello(talk)
+    assert [type(block) for block in talk.history[1].content] == [ToolUse]
 
 
 @pytest.mark.parametrize("cut", [1, 2])
@@ -114,8 +111,7 @@ async def test_a_tool_whose_block_is_left_open_runs_at_the_stop_reason(server, t
 async def test_the_last_event_needs_no_blank_line(server, talk, wire, newline, cut):
     answer = HELLO[wire].rstrip(b"\n") + b"\n" * (2 - cut)
     server.answer(reply(talk, answer, newline=newline, chunk_bytes=7))
-    await talk.say("Good morning.")
-    assert is_hello(talk)
+    assert await says_hello(talk)
     assert len(server.prompts) == 1
 
 
@@ -125,12 +121,11 @@ async def test_a_last_event_that_is_cut_in_its_middle_is_no_end(server, talk, wi
         answer = answer[: answer.rindex(b"stop")]
         answer = answer[: answer.rindex(b'"')]
     server.answer(reply(talk, answer), reply(talk, HELLO[wire]))
-    await talk.say("Good morning.")
-    assert is_hello(talk)
+    assert await says_hello(talk)
 
 
 @pytest.mark.parametrize("is_chunked", [True, False])
-async def test_an_answer_that_ends_cleanly_without_a_reason_is_asked_for_twice_at_most(
+async def test_an_answer_without_a_reason_is_asked_for_twice_at_most(
     server, talk, wire, is_chunked
 ):
     cut = {"anthropic": b"event: message_delta", "responses": b"event: response.completed"}
@@ -144,42 +139,34 @@ async def test_an_answer_that_ends_cleanly_without_a_reason_is_asked_for_twice_a
 
 async def test_an_answer_in_another_encoding_is_not_paid_for_ten_times(server, talk, wire):
     server.answer(reply(talk, HELLO[wire].decode().encode("utf-16")))
-    await talk.say("Good morning.")
-    assert is_hello(talk) or len(server.prompts) <= 2
+    assert await says_hello(talk) or len(server.prompts) <= 2
 
 
 @pytest.mark.parametrize("pieces", prove_rest(["one", "two", "bytes"]))
-async def test_nothing_that_comes_after_the_end_counts_and_no_tool_in_it_runs(
-    server, talk, wire, pieces
-):
+async def test_nothing_after_the_end_counts_and_no_tool_in_it_runs(server, talk, wire, pieces):
     steps: tuple[Step, ...] = (HELLO[wire], SECOND[wire], TOOL[wire])
     if pieces == "two":
         steps = (HELLO[wire], Wait(0.1), TOOL[wire], Wait(0.1), SECOND[wire])
     server.answer(reply(talk, *steps, chunk_bytes=1 if pieces == "bytes" else 0))
-    await talk.say("Good morning.")
-    assert is_hello(talk)
+    assert await says_hello(talk)
     assert talk.events[-1] == TurnEnded("end_turn")
     assert len(server.prompts) == 1
 
 
 @pytest.mark.parametrize("tail", [0, 1])
 @pytest.mark.parametrize("wire", ["anthropic", "chat"])
-async def test_no_tool_runs_that_comes_between_the_stop_reason_and_the_end(
-    server, talk, wire, tail
-):
+async def test_no_tool_runs_that_comes_between_stop_reason_and_end(server, talk, wire, tail):
     end = AFTER_THE_REASON[wire][-1]
     late = TOOL[wire] + SECOND[wire] if tail else TOOL[wire].removesuffix(end)
     server.answer(reply(talk, HELLO[wire].removesuffix(end), late, end))
-    await talk.say("Good morning.")
-    assert is_hello(talk)
+    assert await says_hello(talk)
     assert len(server.prompts) == 1
 
 
 async def test_the_tool_of_an_answer_runs_once_though_the_answer_comes_twice(server, talk, wire):
     server.answer(reply(talk, TOOL[wire] * 2), reply(talk, HELLO[wire]))
-    await talk.say("Good morning.")
-    assert len([b for b in talk.session.history[1].content if isinstance(b, ToolUse)]) == 1
-    assert is_hello(talk)
+    assert await says_hello(talk)
+    assert len([b for b in talk.history[1].content if isinstance(b, ToolUse)]) == 1
 
 
 @pytest.mark.parametrize("wire", ["chat"])

@@ -64,6 +64,11 @@ def char_count(events: Iterable[Event]) -> int:
     return sum(len(event.text) for event in events if isinstance(event, TextDelta | ThinkingDelta))
 
 
+@pytest.fixture
+def queue() -> FrameQueue:
+    return FrameQueue("s1")
+
+
 @given(moves)
 def test_every_event_is_delivered_in_order_in_frames_that_neovim_can_draw(
     moves: Sequence[Event | str],
@@ -109,8 +114,7 @@ def test_every_event_is_delivered_in_order_in_frames_that_neovim_can_draw(
     assert joined(delivered) == joined(pushed)
 
 
-def test_first_event_goes_out_at_once_and_so_does_one_after_a_pause():
-    queue = FrameQueue("s1")
+def test_first_event_goes_out_at_once_and_so_does_one_after_a_pause(queue):
     assert queue.delay_s(100.0) is None
     queue.push(TextDelta(0, "a"))
     assert queue.delay_s(100.0) == 0
@@ -121,16 +125,14 @@ def test_first_event_goes_out_at_once_and_so_does_one_after_a_pause():
     assert queue.delay_s(100.0 + FRAME_S) == 0
 
 
-def test_first_words_do_not_wait_for_the_frame_that_began_their_turn():
-    queue = FrameQueue("s1")
+def test_first_words_do_not_wait_for_the_frame_that_began_their_turn(queue):
     queue.push(TurnStarted(Prompt("p1", "hi")))
     queue.take(100.0)
     queue.push(TextDelta(0, "a"))
     assert queue.delay_s(100.001) == 0
 
 
-def test_that_a_turn_has_begun_goes_out_behind_its_request_or_with_what_comes_before_that():
-    queue = FrameQueue("s1")
+def test_that_a_turn_has_begun_goes_out_behind_its_request_or_with_what_comes_before_that(queue):
     queue.push(TurnStarted(Prompt("p1", "hi")))
     assert queue.delay_s(100.0) == pytest.approx(BEHIND_REQUEST_S)
     assert queue.delay_s(100.0 + BEHIND_REQUEST_S / 2) == pytest.approx(BEHIND_REQUEST_S / 2)
@@ -140,8 +142,7 @@ def test_that_a_turn_has_begun_goes_out_behind_its_request_or_with_what_comes_be
     assert [type(event) for event in queue.take(100.0).events] == [TurnStarted, TextDelta]
 
 
-def test_pieces_of_one_block_are_drawn_as_one():
-    queue = FrameQueue("s1")
+def test_pieces_of_one_block_are_drawn_as_one(queue):
     for piece in ("Good", " ", "morning"):
         queue.push(TextDelta(0, piece))
     queue.push(BlockEnded(0))
@@ -153,8 +154,7 @@ def test_pieces_of_one_block_are_drawn_as_one():
     )
 
 
-def test_neovim_that_does_not_draw_gets_sixteen_frames_and_then_the_rest_in_one_piece():
-    queue = FrameQueue("s1")
+def test_neovim_that_does_not_draw_gets_sixteen_frames_and_then_the_rest_in_one_piece(queue):
     now, taken = 0.0, 0
     for _ in range(1000):
         queue.push(TextDelta(0, "x"))
@@ -168,8 +168,7 @@ def test_neovim_that_does_not_draw_gets_sixteen_frames_and_then_the_rest_in_one_
     assert queue.delay_s(now + 1) is None
 
 
-def test_acknowledgement_that_comes_late_takes_nothing_back():
-    queue = FrameQueue("s1")
+def test_acknowledgement_that_comes_late_takes_nothing_back(queue):
     for n in range(MAX_UNDRAWN):
         queue.push(TextDelta(0, "x"))
         queue.take(float(n))

@@ -132,7 +132,7 @@ async def test_loop_that_was_held_up_has_the_time_once_more():
 
 @prove
 @pytest.mark.parametrize("late_s, is_over", [(0.2, True), (5.0, False)])
-async def test_connection_that_slept_has_some_seconds_to_prove_that_it_lives(
+async def test_connection_that_slept_has_seconds_to_prove_that_it_lives(
     monkeypatch, late_s, is_over
 ):
     monkeypatch.setattr("sanderling.providers.idle.ASLEEP_S", late_s)

@@ -7,24 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.unit.test_trust import trust_all, write
 
 from sanderling.project.instructions import MAX_SENT_BYTES, Instructions
 from sanderling.project.trust.trust import OwnFiles, Trust
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
-    return tmp_path / "config"
-
-
-@pytest.fixture
-def trust(tmp_path: Path, project: Path) -> Trust:
-    return Trust(str(tmp_path / "state"), str(project))
-
-
-@pytest.fixture
-def instructions(trust: Trust, own: Path) -> Instructions:
-    return Instructions(trust, OwnFiles(str(own), trust))
+def instructions(trust: Trust, own_files: OwnFiles) -> Instructions:
+    return Instructions(trust, own_files)
 
 
 @pytest.fixture
@@ -35,23 +26,17 @@ def put(trust: Trust, project: Path) -> Callable[..., None]:
         write(project, name, text)
         if is_trusted:
             trust.look(name)
-            trust.trust({file.path: file.sha256 for file in trust.shown().files})
+            trust_all(trust)
 
     return write_and_trust
 
 
-def write(root: Path, name: str, text: str | bytes) -> None:
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-
-
 @pytest.fixture
-def texts(trust: Trust, own: Path) -> Callable[..., list[str]]:
+def texts(trust: Trust, own_files: OwnFiles) -> Callable[..., list[str]]:
     """The instructions that a session is told which begins with these files."""
 
     def told(*paths: str) -> list[str]:
-        news = Instructions(trust, OwnFiles(str(own), trust)).news(paths)
+        news = Instructions(trust, own_files).news(paths)
         return re.split(r"(?:\n\n)?Instructions of [^\n]*:\n\n", news)[1:]
 
     return told
@@ -98,9 +83,7 @@ def test_untrusted_file_is_as_if_it_were_not_there_but_said(instructions, texts,
     assert instructions.ignored() == ("AGENTS.override.md", "src/CLAUDE.md")
 
 
-def test_trusted_file_that_changes_is_ignored_and_what_was_told_holds_until_it_is_trusted_again(
-    instructions, texts, put
-):
+def test_what_was_told_holds_until_its_changed_file_is_trusted_again(instructions, texts, put):
     put("AGENTS.md", "one")
     instructions.news([])
     put("AGENTS.md", "two", is_trusted=False)
@@ -236,11 +219,11 @@ def test_instructions_that_are_gone_are_taken_back_once(instructions, project, p
     assert instructions.news(["src/a"]) == ""
 
 
-def test_what_was_told_is_known_after_a_resume(instructions, trust, own, put):
+def test_what_was_told_is_known_after_a_resume(instructions, trust, own_files, put):
     put("AGENTS.md", "Be kind.")
     put("src/AGENTS.md", "Be strict.")
     instructions.news(["src/a"])
-    resumed = Instructions(trust, OwnFiles(str(own), trust))
+    resumed = Instructions(trust, own_files)
     resumed.restore(json.loads(json.dumps(instructions.state())))
     assert resumed.news(["src/a"]) == ""
     put("src/AGENTS.md", "Be nice.")
@@ -263,11 +246,11 @@ def test_all_is_told_again_after_it_was_forgotten(instructions, put):
     assert instructions.news([]) == ""
 
 
-def test_forgetting_survives_a_resume(instructions, trust, own, put):
+def test_forgetting_survives_a_resume(instructions, trust, own_files, put):
     put("src/AGENTS.md", "Be strict.")
     first = instructions.news(["src/a"])
     instructions.forget()
-    resumed = Instructions(trust, OwnFiles(str(own), trust))
+    resumed = Instructions(trust, own_files)
     resumed.restore(instructions.state())
     assert resumed.news([]) == first
 

@@ -1,10 +1,4 @@
-"""
-A person, the agent's tools and its commands change files at random, and turns are undone, redone and rewound.
-
-All of it is done on the disk and in an editor, with journal, looks and restorer as a session has them.
-Each line that somebody writes is one that there never was before, and says whose it is. Nothing of the person's is lost, undo then
-redo is identity, and where nobody but the agent has changed anything, undoing leads back to each state that was accepted.
-"""
+"""A user, the agent's tools and its commands change files at random, and turns are undone, redone and rewound: nothing of the user's is lost."""
 
 import random
 import shutil

@@ -33,14 +33,17 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-async def test_an_edit_is_known_with_what_stood_there_before(place):
-    journal = place.journal()
+@pytest.fixture
+def journal(place: Place) -> Journal:
+    return place.journal()
+
+
+async def test_an_edit_is_known_with_what_stood_there_before(place, journal):
     journal.begin_turn("p1")
     async with journal.editing("/project/a", b"old", 0o100640, b"new", "t1"):
         pass
     for each in (journal, place.journal()):
         latest = await each.latest()
-        assert latest
         assert latest.turn == "p1"
         (change,) = latest.changes
         assert (change.path, change.tool_use_id) == ("/project/a", "t1")
@@ -49,22 +52,19 @@ async def test_an_edit_is_known_with_what_stood_there_before(place):
         assert await each.content(change.after) == b"new"
 
 
-async def test_an_edit_that_was_not_made_is_none(place):
-    journal = place.journal()
+async def test_an_edit_that_was_not_made_is_none(journal):
     with pytest.raises(OSError, match="full"):
         async with journal.editing("/project/a", None, 0o644, b"new", "t1"):
             raise OSError("full")
     assert await journal.turns() == ()
 
 
-async def test_an_edit_whose_end_nobody_saw_counts_as_made(place):
-    journal = place.journal()
+async def test_an_edit_whose_end_nobody_saw_counts_as_made(place, journal):
     await journal.append(Changing(FileChange("/a", ABSENT, State("file", 0o644), "t1")))
     assert [turn.changes[0].path for turn in await place.journal().turns()] == ["/a"]
 
 
-async def test_a_turn_has_one_change_for_each_path(place):
-    journal = place.journal()
+async def test_a_turn_has_one_change_for_each_path(journal):
     states = [await journal.keep("/a", text, 0o644) for text in (b"1", b"2", b"3")]
     journal.begin_turn("p1")
     await journal.note(FileChange("/a", states[0], states[1], "t1"))
@@ -82,7 +82,6 @@ async def test_names_that_are_no_text_come_back(place):
     path = "/project/" + os.fsdecode(b"new\nline \xff\xfe")
     await place.journal().note(FileChange(path, ABSENT, State("link", target=path), "t1"))
     latest = await place.journal().latest()
-    assert latest
     assert (latest.changes[0].path, latest.changes[0].after.target) == (path, path)
 
 
@@ -110,7 +109,6 @@ async def test_a_journal_that_cannot_be_written_is_told_once_and_stops_nothing(p
             pass
     assert len(place.problems) == 1
     latest = await journal.latest()
-    assert latest
     assert latest.changes[0].before.lost
 
 
@@ -139,8 +137,7 @@ async def test_two_sessions_share_what_all_may_have(place, monkeypatch):
     assert await first.content(again) == b"goes on"
 
 
-async def test_a_full_disk_is_told_and_leaves_what_was_kept(place, monkeypatch):
-    journal = place.journal()
+async def test_a_full_disk_is_told_and_leaves_what_was_kept(place, monkeypatch, journal):
     kept = await journal.keep("/a", b"kept", 0o644)
     write, room = os.write, 20
 
@@ -200,8 +197,7 @@ async def test_a_killed_process_loses_nothing_that_it_has_noted(place, count):
     assert await place.journal().content(state) == b"goes on"
 
 
-async def test_a_pack_may_be_torn_anywhere(place):
-    journal = place.journal()
+async def test_a_pack_may_be_torn_anywhere(place, journal):
     states = [await journal.keep("/a", bytes([number]) * 50, 0o644) for number in range(3)]
     (pack,) = place.root.rglob("*.pack")
     whole = pack.read_bytes()
@@ -236,8 +232,7 @@ async def test_threads_that_keep_something_at_the_same_time_lose_nothing(place):
     store.close()
 
 
-async def test_what_is_closed_is_not_written_by_a_thread_that_comes_late(place):
-    journal = place.journal()
+async def test_what_is_closed_is_not_written_by_a_thread_that_comes_late(place, journal):
     kept = await journal.keep("/a", b"kept", 0o644)
     await journal.note(FileChange("/a", ABSENT, kept, "t1"))
     journal.close()
@@ -251,8 +246,9 @@ async def test_what_is_closed_is_not_written_by_a_thread_that_comes_late(place):
         os.close(descriptor)
 
 
-async def test_what_could_not_be_written_is_written_with_what_comes_next(place, monkeypatch):
-    journal = place.journal()
+async def test_what_could_not_be_written_is_written_with_what_comes_next(
+    place, monkeypatch, journal
+):
     journal.begin_turn("p1")
     await journal.note(FileChange("/a", ABSENT, State("link", target="1"), "t1"))
     journal.begin_turn("p2")
@@ -271,8 +267,7 @@ async def test_what_could_not_be_written_is_written_with_what_comes_next(place, 
         assert [(turn.turn, len(turn.changes)) for turn in turns] == [("p1", 1), ("p2", 2)]
 
 
-async def test_a_fork_has_what_was_changed_in_its_turns_and_nothing_of_the_others(place):
-    journal = place.journal()
+async def test_a_fork_has_what_was_changed_in_its_turns_and_nothing_of_the_others(place, journal):
     for number in "123":
         journal.begin_turn(f"p{number}")
         state = await journal.keep("/a", number.encode(), 0o644)
@@ -314,13 +309,10 @@ async def test_a_journal_has_an_end(place, monkeypatch):
     with pytest.raises(OSError, match="too large"):
         await journal.announce(Restoring("u1", ("p" * 1000,), ()))
     latest = await journal.latest()
-    assert latest
     assert len(latest.changes) == 50
 
 
-def test_the_disk_has_all_packs_after_a_sync_also_those_that_were_full_before(
-    tmp_path, monkeypatch
-):
+def test_the_disk_has_all_packs_after_a_sync_also_full_ones(tmp_path, monkeypatch):
     monkeypatch.setattr("sanderling.changes.store.MAX_PACK_BYTES", 1000)
     synced = set()
     sync = os.fsync
@@ -369,9 +361,7 @@ async def test_a_damaged_line_is_reported_and_the_others_are_read(place, damage)
         (b'{"type":"chan\xff\xff', "damaged"),
     ],
 )
-async def test_a_journal_that_is_not_ours_stays_as_it_is_and_another_one_is_written(
-    place, header, words
-):
+async def test_a_journal_that_is_not_ours_stays_and_another_one_is_written(place, header, words):
     await noted(place.journal(), "p1")
     path = journal_file(place)
     theirs = header + path.read_bytes()[path.read_bytes().index(b"\n") :]

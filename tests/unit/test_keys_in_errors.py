@@ -83,9 +83,7 @@ async def ask(provider: HttpProvider) -> str:
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("wire", WIRES)
-async def test_error_has_no_secret_that_the_server_was_sent(
-    server, tmp_path, monkeypatch, wire, how
-):
+async def test_error_has_no_secret_that_was_sent(server, tmp_path, monkeypatch, wire, how):
     monkeypatch.setenv("THE_KEY", KEY)
     monkeypatch.setenv("THE_TOKEN", TOKEN)
     status, headers, body = HOW[how]

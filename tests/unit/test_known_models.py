@@ -131,9 +131,7 @@ def test_a_price_may_be_of_one_name_or_of_all_that_match():
     assert known.of("vllm:qwen3:8b").price is None
 
 
-def test_an_endpoint_that_begins_from_a_preset_has_its_models_unless_it_is_elsewhere(
-    tmp_path, monkeypatch
-):
+def test_an_endpoint_has_the_models_of_its_preset_unless_it_is_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     providers = {
         "work": {"preset": "openai", "api_key": "$WORK_KEY"},

@@ -61,9 +61,7 @@ def settings(tmp_path, **providers: Any) -> Settings:
     return Settings(str(tmp_path), providers=tables)
 
 
-async def test_each_provider_lists_its_own_and_one_that_fails_is_told_in_a_line(
-    tmp_path, unused_port
-):
+async def test_each_provider_lists_its_own_and_a_failure_is_a_line(tmp_path, unused_port):
     mute = Verbatim(STALL)
     refused = Status(500, body=b'{"error":"no models today"}')
     with (
@@ -130,9 +128,7 @@ def test_at_hand_is_who_has_a_key_or_is_the_persons_own_and_needs_none(tmp_path,
     assert [endpoint.name for endpoint in at_hand(far)] == ["far"]
 
 
-async def test_what_a_provider_lists_stands_in_the_place_of_what_is_known_of_it(
-    tmp_path, claude, monkeypatch
-):
+async def test_what_a_provider_lists_replaces_what_is_known_of_it(tmp_path, claude, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
     conversation = opened(tmp_path, base_url=claude.url)
@@ -147,9 +143,7 @@ async def test_what_a_provider_lists_stands_in_the_place_of_what_is_known_of_it(
     assert own.problems == ()
 
 
-async def test_a_provider_that_does_not_answer_costs_its_own_list_only(
-    tmp_path, unused_port, monkeypatch
-):
+async def test_a_provider_without_an_answer_costs_its_own_list(tmp_path, unused_port, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
     conversation = opened(tmp_path, base_url=f"http://127.0.0.1:{unused_port}")

@@ -1,8 +1,4 @@
-"""
-Conversations through a proxy that nobody here wrote: LiteLLM (https://github.com/BerriAI/litellm), in front of servers of this machine.
-
-It reads what we send and writes it anew, for the same format or for another; so it does with the answers. `make litellm` installs it.
-"""
+"""Conversations through a proxy that nobody here wrote: LiteLLM (https://github.com/BerriAI/litellm, `make litellm`), in front of servers of this machine."""
 
 import json
 import os
@@ -43,41 +39,28 @@ class Unjudged:
         return []
 
 
-class ClaudeBehind(Unjudged, LoopbackServer):
-    """The Messages API."""
+class ClaudeBehind(Unjudged, LoopbackServer): ...
 
 
-class ChatBehind(Unjudged, ChatServer):
-    """Chat Completions, of a model that thinks aloud."""
+class ChatBehind(Unjudged, ChatServer): ...
 
 
-class ResponsesBehind(Unjudged, ResponsesServer):
-    """Responses."""
-
-
-def of_claude(content: list[dict[str, Any]]) -> bytes:
-    return events_of(content)
+class ResponsesBehind(Unjudged, ResponsesServer): ...
 
 
 def of_chat(content: list[dict[str, Any]]) -> bytes:
     return chat.events_of(chat.message_of(content, "deepseek"), "deepseek")
 
 
-def of_responses(content: list[dict[str, Any]]) -> bytes:
-    return responses.events_of(responses.items_of(content, ""))
-
-
 # How we speak, as whose model of the proxy, and what stands behind that.
 ROUTES = {
     "chat to chat": ("chat", "any:chat-behind", ChatBehind, of_chat),
-    "anthropic to anthropic": ("anthropic", "claude-behind", ClaudeBehind, of_claude),
+    "anthropic to anthropic": ("anthropic", "claude-behind", ClaudeBehind, events_of),
     "anthropic to chat": ("anthropic", "chat-behind", ChatBehind, of_chat),
-    "chat to anthropic": ("chat", "any:claude-behind", ClaudeBehind, of_claude),
+    "chat to anthropic": ("chat", "any:claude-behind", ClaudeBehind, events_of),
     "responses to responses": (
-        "responses",
-        "openai:responses-behind",
-        ResponsesBehind,
-        of_responses,
+        *("responses", "openai:responses-behind", ResponsesBehind),
+        lambda content: responses.events_of(responses.items_of(content, "")),
     ),
 }
 BACKENDS = {

@@ -15,7 +15,8 @@ from tests.conftest import examples, little_work, prove, prove_rest
 from sanderling.mcp.servers import MAX_NUMBER, tool_name
 from sanderling.permissions.decide import Mode, applies, decide
 from sanderling.permissions.proposing import propose
-from sanderling.permissions.rules import Rule, rule_from_text
+from sanderling.permissions.rules import Rule
+from sanderling.permissions.rules import rule_from_text as rule
 from sanderling.sandbox.execution_environment import Disk
 from sanderling.sandbox.kernel import programs
 from sanderling.text import name_set
@@ -41,7 +42,7 @@ def as_command(line: str) -> str:
 
 
 def allow(*commands: str) -> list[Rule]:
-    return [Rule(action="allow", tool="bash", command=command) for command in commands]
+    return [rule(f"allow bash {command}") for command in commands]
 
 
 PROGRAMS = (
@@ -119,7 +120,7 @@ def test_a_change_of_several_files_is_judged_by_each_of_them(tmp_path, rules, mo
     project = str(tmp_path)
     paths = (f"{project}/a.py", f"{project}/b.py")
     effect = Effect("code_refactor", "write", path=project, paths=paths)
-    made = [rule_from_text(rule) for rule in rules]
+    made = [*map(rule, rules)]
     assert action(effect, project, *made, mode=mode) == expected
 
 
@@ -141,33 +142,22 @@ def test_corpora_are_as_large_as_they_have_to_be():
     assert len(set(corpus("everyday_commands.txt"))) >= 600
 
 
-@pytest.mark.parametrize("is_confined", prove_rest([True, False], keep=(-1,)))
-def test_none_of_the_tricky_commands_runs_without_asking(project, is_confined):
+@pytest.mark.parametrize(
+    "name, rules, is_confined",
+    [
+        ("tricky", RULES, False),
+        ("wide_rules", WIDE_RULES, True),
+        ("unconfined", (), False),
+        pytest.param("tricky", RULES, True, marks=prove),
+        pytest.param("wide_rules", WIDE_RULES, False, marks=prove),
+    ],
+)
+def test_no_command_of_the_corpora_runs_without_asking(project, name, rules, is_confined):
+    """They trick one, make a program run another than the rule is for, or look beyond the project where nothing confines them."""
     allowed = [
         command
-        for command in corpus("tricky_commands.txt")
-        if action(run(command), project, *RULES, is_confined=is_confined) == "allow"
-    ]
-    assert allowed == []
-
-
-@pytest.mark.parametrize("is_confined", prove_rest([True, False], keep=(0,)))
-def test_rule_for_a_whole_program_does_not_cover_what_that_program_can_be_made_to_run(
-    project, is_confined
-):
-    allowed = [
-        command
-        for command in corpus("wide_rules_commands.txt")
-        if action(run(command), project, *WIDE_RULES, is_confined=is_confined) == "allow"
-    ]
-    assert allowed == []
-
-
-def test_without_a_sandbox_no_command_looks_beyond_the_project_without_asking(project):
-    allowed = [
-        command
-        for command in corpus("unconfined_commands.txt")
-        if action(run(command), project, is_confined=False) == "allow"
+        for command in corpus(f"{name}_commands.txt")
+        if action(run(command), project, *rules, is_confined=is_confined) == "allow"
     ]
     assert allowed == []
 
@@ -217,7 +207,7 @@ def test_program_of_the_project_on_path_is_not_taken_for_the_one_that_only_looks
         ("/usr/bin/env", "allow"),
     ],
 )
-def test_program_that_links_to_what_the_sandbox_hides_does_not_only_look(
+def test_link_to_a_hidden_program_does_not_only_look(
     project, tmp_path, monkeypatch, target, expected
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -257,12 +247,10 @@ def test_what_a_command_looks_at_is_looked_up_on_the_disk_where_it_runs():
     assert action_of("cat x/link") == "ask"
     assert action_of("diff a b") == "allow"
     assert action_of("diff a directory") == "ask"
-    assert action_of("cat x/link", rule_from_text("deny read /secrets")) == "deny"
+    assert action_of("cat x/link", rule("deny read /secrets")) == "deny"
 
 
-def test_where_the_sandbox_may_hide_a_program_the_next_one_on_path_counts_too(
-    project, tmp_path, monkeypatch
-):
+def test_next_program_on_path_counts_where_the_first_may_be_hidden(project, tmp_path, monkeypatch):
     for directory in (tmp_path / "hidden", Path(project, "bin")):
         directory.mkdir()
         (directory / "jq").write_text("#!/bin/sh\n")
@@ -300,15 +288,11 @@ def test_program_whose_version_the_directory_chooses_does_not_only_look(
 
 def test_every_tricky_prefix_rule_allows_something(project):
     """Without this the test above could pass because the rules are of no use."""
-    plain = [
+    for command in (
         *("ls -la", "cat x", "find . -name y", "npm test", "python -m pytest -q", "git log -3"),
-        *("sed -n 1p x", "curl http://x"),
-    ]
-    plain += [
-        *("make all", "docker ps", "cargo test -q", "go test ./...", "uv run pytest", "tar -tf x"),
-        *("sqlite3 x y", "python x.py"),
-    ]
-    for command in plain:
+        *("sed -n 1p x", "curl http://x", "make all", "docker ps", "cargo test -q"),
+        *("go test ./...", "uv run pytest", "tar -tf x", "sqlite3 x y", "python x.py"),
+    ):
         assert action(run(command), project, *RULES) == "allow", command
 
 
@@ -348,7 +332,7 @@ def test_rule_for_a_whole_program_covers_what_that_program_does_by_itself(projec
 def test_message_in_a_here_document_is_as_good_as_one_in_quotes(project, command):
     assert action(run(command), project, *allow("git commit")) == "allow"
     assert action(run(command), project) == "ask"
-    no_cat = Rule(action="deny", tool="bash", command="cat")
+    no_cat = rule("deny bash cat")
     expected = "deny" if "cat <<" in command else "allow"
     assert action(run(command), project, *allow("git commit"), no_cat) == expected
 
@@ -363,11 +347,7 @@ def test_message_in_a_here_document_is_as_good_as_one_in_quotes(project, command
     ],
 )
 def test_here_document_that_names_what_a_rule_forbids_asks(project, command):
-    rules = [
-        Rule(action="deny", tool="bash", command="rm"),
-        Rule(action="deny", tool="read", path="secrets/**"),
-        Rule(action="deny", tool="edit", path="secrets/**"),
-    ]
+    rules = [*map(rule, ("deny bash rm", "deny read secrets/**", "deny edit secrets/**"))]
     assert action(run(command), project, *rules, mode="auto") == "ask"
     other = command.replace("rm", "mv").replace("RM", "MV").replace("secrets", "public")
     if not command.startswith("bash <<"):
@@ -380,7 +360,7 @@ def test_next_to_none_of_the_everyday_commands_asks(project):
     assert len(asked) <= 0.03 * len(commands), asked
 
 
-def test_everyday_commands_need_no_rule_to_be_looked_at_and_none_that_changes_anything_goes_without(
+def test_what_only_looks_needs_no_rule_and_what_changes_anything_does(
     project,
 ):
     assert action(run("git status && ls"), project) == "allow"
@@ -500,10 +480,8 @@ def test_leaving_the_sandbox_always_asks_whatever_is_allowed(project, mode):
 
 
 def test_plan_mode_tells_the_model_what_to_do_instead(project):
-    decision = decide(
-        Effect("edit", "write", path=f"{project}/a"), "plan", [Rule(action="allow", tool="edit")],
-        project=project, is_confined=True,
-    )  # fmt: skip
+    effect = Effect("edit", "write", path=f"{project}/a")
+    decision = decide(effect, "plan", [rule("allow edit")], project=project, is_confined=True)
     assert decision.action == "deny"
     assert "plan mode" in decision.reason
     assert "answer" in decision.reason
@@ -528,23 +506,17 @@ def test_granted_paths_are_written_in_auto_mode(project, tmp_path):
 def test_what_runs_when_the_project_is_opened_is_never_written_just_so(project, name):
     effect = Effect("write", "write", path=f"{project}/{name}")
     assert action(effect, project, mode="auto") == "ask"
-    assert action(effect, project, Rule(action="allow", tool="write", path="**/*")) == "ask"
-    assert action(effect, project, Rule(action="allow", tool="write")) == "ask"
+    assert action(effect, project, rule("allow write **/*")) == "ask"
+    assert action(effect, project, rule("allow write")) == "ask"
     assert action(effect, project, Rule(action="allow", tool="write", path=f"./{name}")) == "allow"
 
 
 @pytest.mark.parametrize("name", [".cargo/registry/x", "config.toml", "husky/x", "code-workspace"])
-def test_what_only_resembles_such_a_name_is_written_like_any_other(project, name):
+@pytest.mark.parametrize("below", ["", ".claude/worktree"])
+def test_what_only_resembles_such_a_name_is_written_like_any_other(project, below, name):
+    project = f"{project}/{below}"
     assert (
         action(Effect("write", "write", path=f"{project}/{name}"), project, mode="auto") == "allow"
-    )
-
-
-def test_project_below_a_directory_with_such_a_name_is_written_like_any_other(tmp_path):
-    project = tmp_path / ".claude" / "worktree"
-    project.mkdir(parents=True)
-    assert (
-        action(Effect("write", "write", path=f"{project}/a"), str(project), mode="auto") == "allow"
     )
 
 
@@ -553,8 +525,8 @@ def test_link_that_leads_out_of_the_project_is_outside(project, tmp_path):
     Path(project, "link").symlink_to(tmp_path / "other")
     effect = Effect("write", "write", path=f"{project}/link/x")
     assert action(effect, project, mode="auto") == "ask"
-    assert action(effect, project, Rule(action="allow", tool="write", path="link/**")) == "ask"
-    assert action(effect, project, Rule(action="allow", tool="write")) == "ask"
+    assert action(effect, project, rule("allow write link/**")) == "ask"
+    assert action(effect, project, rule("allow write")) == "ask"
 
 
 def test_without_a_sandbox_only_the_project_is_read_at_once(project, tmp_path):
@@ -595,9 +567,7 @@ def test_without_a_sandbox_only_the_project_is_read_at_once(project, tmp_path):
         ("config.worktree", "[core]\nworktree = {home}\n"),
     ],
 )
-def test_git_of_a_repository_whose_files_lie_elsewhere_asks_without_the_sandbox(
-    project, tmp_path, name, text
-):
+def test_git_of_a_repository_with_files_elsewhere_asks_unconfined(project, tmp_path, name, text):
     subprocess.run(["git", "init", "-q", project], check=True)
     (Path(project) / ".git/config").write_text("[extensions]\nworktreeConfig = true\n")
     assert action(run("git diff"), project, is_confined=False) == "allow"
@@ -635,15 +605,6 @@ def test_git_of_a_linked_worktree_needs_no_question_without_the_sandbox(project,
 
 
 # --- Rules ---------------------------------------------------------------------------------------------------------------------
-
-
-def rule(text: str) -> Rule:
-    """`deny bash rm -rf`: action, tool, and a command, path or host as the tool has it."""
-    verb, tool, *rest = text.split(" ", 2)
-    field = {"bash": "command", "web_fetch": "host"}.get(tool, "path")
-    return msgspec.convert(
-        {"action": verb, "tool": tool, **({field: rest[0]} if rest else {})}, Rule
-    )
 
 
 @pytest.mark.parametrize(
@@ -720,10 +681,7 @@ def test_deny_goes_before_ask_before_allow(project, rules, expected):
 )  # fmt: skip
 @pytest.mark.parametrize("mode", ["ask", "auto", "plan"])
 def test_denied_command_is_found_wherever_it_can_be_seen(project, forbidden, command, mode):
-    rules = [
-        *allow("rm", "git", "sudo", "ls", "bash"),
-        Rule(action="deny", tool="bash", command=forbidden),
-    ]
+    rules = [*allow("rm", "git", "sudo", "ls", "bash"), rule(f"deny bash {forbidden}")]
     assert action(run(command), project, *rules, mode=mode) == "deny"
 
 
@@ -767,7 +725,7 @@ def test_denied_command_is_found_wherever_it_can_be_seen(project, forbidden, com
 )  # fmt: skip
 @pytest.mark.parametrize("mode", ["ask", "auto", "plan"])
 def test_what_might_be_denied_asks_even_where_everything_runs(project, forbidden, command, mode):
-    rules = [*allow("rm", "git", "ls"), Rule(action="deny", tool="bash", command=forbidden)]
+    rules = [*allow("rm", "git", "ls"), rule(f"deny bash {forbidden}")]
     assert action(run(command), project, *rules, mode=mode) == "ask"
 
 
@@ -793,7 +751,7 @@ def test_what_might_be_denied_asks_even_where_everything_runs(project, forbidden
     ],
 )
 def test_denied_word_that_is_no_command_is_only_a_word(project, forbidden, command):
-    denied = Rule(action="deny", tool="bash", command=forbidden)
+    denied = rule(f"deny bash {forbidden}")
     assert action(run(command), project, denied, mode="auto") == "allow"
 
 
@@ -868,7 +826,7 @@ def test_denied_path_is_found_in_the_words_of_commands(project, glob, command, e
     Path(project, "way").symlink_to(f"{project}/sub/deep")
     Path(project, "vault").symlink_to(f"{project}/secrets")
     Path(project, "~").symlink_to(f"{project}/secrets")
-    denied = Rule(action="deny", tool="read", path=glob)
+    denied = rule(f"deny read {glob}")
     assert action(run(command), project, denied, mode="auto") == expected
 
 
@@ -893,14 +851,13 @@ def test_where_a_variable_of_before_turns_cd_a_denied_path_cannot_be_ruled_out(p
 
 def test_path_that_may_not_be_edited_may_not_be_redirected_to_but_is_read(project):
     denied = rule("deny edit migrations/**")
-    assert action(run("echo x > migrations/1"), project, denied, mode="auto") == "deny"
-    assert action(run("cat migrations/1"), project, denied, mode="auto") == "allow"
-    assert (
-        action(
-            Effect("write", "write", path=f"{project}/migrations/1"), project, denied, mode="auto"
-        )
-        == "deny"
-    )
+    writing = Effect("write", "write", path=f"{project}/migrations/1")
+    for effect, expected in (
+        (run("echo x > migrations/1"), "deny"),
+        (run("cat migrations/1"), "allow"),
+        (writing, "deny"),
+    ):
+        assert action(effect, project, denied, mode="auto") == expected
 
 
 @pytest.mark.parametrize(
@@ -930,9 +887,7 @@ def test_path_that_may_not_be_edited_may_not_be_redirected_to_but_is_read(projec
 )
 def test_path_rule_is_a_glob_as_in_gitignore(project, glob, path, is_match):
     effect = Effect("edit", "write", path=f"{project}/{path}")
-    assert (
-        applies(Rule(action="allow", tool="edit", path=glob), effect, project=project) is is_match
-    )
+    assert applies(rule(f"allow edit {glob}"), effect, project=project) is is_match
 
 
 def test_name_without_a_slash_is_denied_everywhere_and_allowed_only_inside(project, tmp_path):
@@ -953,9 +908,7 @@ def test_name_that_no_file_can_have_is_decided_like_any_other(project, odd):
 def test_path_rule_takes_no_time_to_match_whatever_the_path(project):
     hostile = f"{project}/" + "a/" * 2_000 + "b"
     effect = Effect("edit", "write", path=hostile)
-    assert not applies(
-        Rule(action="deny", tool="edit", path="**/*a*a*a*a/**/a*a*/**/c"), effect, project=project
-    )
+    assert not applies(rule("deny edit **/*a*a*a*a/**/a*a*/**/c"), effect, project=project)
 
 
 def test_project_that_is_reached_through_a_link_is_the_same(project, tmp_path):
@@ -987,24 +940,21 @@ def test_project_that_is_reached_through_a_link_is_the_same(project, tmp_path):
 )
 def test_host_rule_is_a_name_with_what_lies_below_it_and_a_port(project, pattern, host, is_match):
     effect = Effect("web_fetch", "fetch", host=host)
-    assert (
-        applies(Rule(action="allow", tool="web_fetch", host=pattern), effect, project=project)
-        is is_match
-    )
+    assert applies(rule(f"allow web_fetch {pattern}"), effect, project=project) is is_match
 
 
-def test_denied_host_is_denied_at_every_port(project):
-    effect = Effect("web_fetch", "fetch", host="example.com:8080")
-    assert (
-        action(effect, project, rule("deny web_fetch example.com"), rule("allow web_fetch"))
-        == "deny"
-    )
-
-
-def test_rule_for_edit_allows_only_edit_and_denies_write_too(project):
-    writing = Effect("write", "write", path=f"{project}/a")
-    assert action(writing, project, rule("allow edit")) == "ask"
-    assert action(writing, project, rule("deny edit"), rule("allow write")) == "deny"
+@pytest.mark.parametrize(
+    "effect, rules, expected",
+    [
+        (("web_fetch", "fetch"), ["deny web_fetch example.com", "allow web_fetch"], "deny"),
+        (("write", "write"), ["allow edit"], "ask"),
+        (("write", "write"), ["deny edit", "allow write"], "deny"),
+        *(((tool, "read"), ["deny read .env"], "deny") for tool in ("read", "grep", "glob", "ls")),
+    ],
+)
+def test_rule_holds_at_every_port_and_for_all_tools_of_a_kind(project, effect, rules, expected):
+    target = {"host": "example.com:8080"} if "fetch" in effect else {"path": f"{project}/.env"}
+    assert action(Effect(*effect, **target), project, *map(rule, rules)) == expected
 
 
 @pytest.mark.parametrize(
@@ -1027,30 +977,28 @@ def test_rule_for_tools_from_outside_is_a_name_or_a_glob(project, tool, is_meant
     effect = Effect("mcp__db__query", "call")
     for act in ("allow", "deny"):
         expected = act if is_meant else "ask"
-        assert action(effect, project, Rule(action=act, tool=tool)) == expected
+        assert action(effect, project, rule(f"{act} {tool}")) == expected
     for target in ({"command": "x"}, {"path": "**"}, {"host": "x"}):
-        rule = Rule(action="deny", **target)
-        assert action(effect, project, rule) == "ask"
+        assert action(effect, project, Rule(action="deny", **target)) == "ask"
 
 
 @pytest.mark.parametrize("glob", ["[!__]*", "*[__]*", "*[!__]"])
 def test_glob_is_never_about_our_own_tools(project, glob):
     fetch = Effect("web_fetch", "fetch", host="example.org")
     for effect in (Effect("bash", "run", command="touch x"), fetch):
-        assert action(effect, project, Rule(action="allow", tool=glob)) == "ask"
+        assert action(effect, project, rule(f"allow {glob}")) == "ask"
 
 
 def test_always_for_a_tool_from_outside_is_a_rule_for_that_tool(project):
     effect = Effect("mcp__db__query", "call")
-    rule = propose(effect, project=project)
-    assert str(rule) == "allow mcp__db__query"
-    assert rule_from_text(str(rule)) == rule
-    assert action(effect, project, rule) == "allow"
-    assert action(effect, project, rule, mode="plan") == "ask"
-    assert action(Effect("mcp__db__drop", "call"), project, rule) == "ask"
+    found = propose(effect, project=project)
+    assert str(found) == "allow mcp__db__query"
+    assert rule(str(found)) == found
+    assert action(effect, project, found) == "allow"
+    assert action(effect, project, found, mode="plan") == "ask"
+    assert action(Effect("mcp__db__drop", "call"), project, found) == "ask"
     assert propose(Effect("nameless", "call"), project=project) is None
-    rule = propose(Effect("mcp__db__*", "call"), project=project)
-    assert action(effect, project, rule) == "ask"
+    assert action(effect, project, propose(Effect("mcp__db__*", "call"), project=project)) == "ask"
 
 
 @pytest.mark.parametrize("tool", ["query", "a.b", "x" * 100, "y" * 50 + ".z"])
@@ -1059,17 +1007,9 @@ def test_deny_by_name_holds_for_a_tool_that_is_told_once_more(project, tool, num
     first, later = tool_name("db", tool), tool_name("db", tool, number=number)
     assert len(later) <= 64
     effect = Effect(later, "call")
-    allow, deny = Rule(action="allow", tool="mcp__db__*"), Rule(action="deny", tool=first)
+    allow, deny = rule("allow mcp__db__*"), rule(f"deny {first}")
     assert action(effect, project, allow, deny) == "deny"
-    assert action(effect, project, Rule(action="allow", tool=first)) == "ask"
-
-
-def test_rule_for_read_holds_for_every_tool_that_reads(project):
-    for tool in ("read", "grep", "glob", "ls"):
-        assert (
-            action(Effect(tool, "read", path=f"{project}/.env"), project, rule("deny read .env"))
-            == "deny"
-        )
+    assert action(effect, project, rule(f"allow {first}")) == "ask"
 
 
 @pytest.mark.parametrize(
@@ -1094,16 +1034,8 @@ def test_command_that_runs_another_is_allowed_only_by_all_its_words(project, wra
 
 
 def test_code_from_elsewhere_is_not_what_a_rule_for_its_program_means(project, tmp_path):
-    rules = allow(
-        "cmake",
-        "python",
-        "bash",
-        "pytest",
-        "python -m pytest",
-        "make",
-        "git",
-        f"python {tmp_path}/a.py",
-    )
+    programs = ("cmake", "python", "bash", "pytest", "make", "git")
+    rules = allow(*programs, "python -m pytest", f"python {tmp_path}/a.py")
     Path(project, "away").symlink_to(tmp_path)
     for command in (
         *("python ../evil.py", "python ../evil.py -m x", "pytest away", "cmake -S../evil ."),
@@ -1198,10 +1130,8 @@ def test_hostile_line_is_decided_at_once_whatever_the_rules(piece):
     rules = [Rule(action="deny", tool="bash", command=f"x{number} y") for number in range(30)]
     rules += [rule("deny read .env"), rule("ask read secrets/**"), *RULES]
     with little_work():
-        decide(run((piece * 10_000)[:10_000]), "ask", rules, project="/project", is_confined=True)
-        decide(
-            run("printf '%" + "0" * 9_900 + "'"), "ask", rules, project="/project", is_confined=True
-        )
+        for line in ((piece * 10_000)[:10_000], "printf '%" + "0" * 9_900 + "'"):
+            action(run(line), "/project", *rules)
 
 
 @prove

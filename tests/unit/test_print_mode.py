@@ -49,8 +49,6 @@ Steps = list[dict[str, Any]]
 class Shell(Home):
     """Runs the program in a project of its own."""
 
-    program = ("-m", "sanderling")
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.script = folder / "script.json"
@@ -60,39 +58,18 @@ class Shell(Home):
         self.script.write_text(json.dumps(script))
         return f"script:{self.script}"
 
-    def start(self, *args: str, **streams: Any) -> subprocess.Popen[str]:
-        streams = {
-            "stdin": subprocess.DEVNULL,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
-        } | streams
-        return subprocess.Popen(
-            [sys.executable, *self.program, *args],
-            cwd=self.project,
-            env=self.environment,
-            text=True,
-            **streams,
-        )
-
-    def run(
-        self, *args: str, stdin: str | None = None, **streams: Any
-    ) -> subprocess.CompletedProcess[str]:
-        if stdin is not None:
-            streams["stdin"] = subprocess.PIPE
-        with self.start(*args, **streams) as process:
-            try:
-                out, err = process.communicate(stdin, timeout=DEADLINE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
     def play(
         self, *replies: Steps, args: tuple[str, ...] = (), **streams: Any
     ) -> subprocess.CompletedProcess[str]:
         """Ask a model that answers so."""
         model = self.write_script(*replies)
         return self.run("-p", "Do it.", "--model", model, *args, **streams)
+
+    def begin(self, *args: str) -> Session:
+        """The session of a first run."""
+        assert self.play([{"text": "One."}], args=args).returncode == 0
+        [session] = self.sessions()
+        return session
 
     def sessions(self) -> list[Session]:
         paths = sorted(
@@ -139,8 +116,7 @@ def api(shell: Shell) -> Iterator[LoopbackServer]:
 def test_wait_that_the_api_asks_for_is_told_once_and_in_hours(shell, api):
     api.answer(Status(429, message="too many", retry_after=360_000))
     done = shell.run("-p", "Hi.")
-    assert done.returncode == 1
-    assert done.stderr.count("too many") == 1
+    assert (done.returncode, done.stderr.count("too many")) == (1, 1)
     assert "The API asks to wait for 100 h." in done.stderr
     assert "360000" not in done.stderr
 
@@ -190,8 +166,7 @@ def test_model_demo_is_the_demo_model(shell):
 def test_empty_home_is_that_of_the_account(shell):
     shell.environment["HOME"] = ""
     use = {"tool_use": {"name": "bash", "input": {"command": "cd && pwd"}, "id": "t1"}}
-    model = shell.write_script([use], [{"text": "Done."}])
-    done = shell.run("-p", "Go.", "--model", model, "--mode", "auto")
+    done = shell.play([use], [{"text": "Done."}], args=("--mode", "auto"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "Done.\n", "")
     [result] = shell.sessions()[0].history[2].content[:1]
     assert pwd.getpwuid(os.getuid()).pw_dir in result.content
@@ -240,8 +215,7 @@ def test_settings_may_be_empty_and_begin_with_a_byte_order_mark(shell):
 
 @prove
 def test_session_of_print_mode_is_in_its_own_list_and_not_in_the_editors(shell):
-    shell.play([{"text": "Hi."}])
-    [session] = shell.sessions()
+    session = shell.begin()
     found = list_sessions(session.path.parent, str(shell.project), "")
     assert [info.id for info in found] == [session.id]
     assert list_sessions(session.path.parent, "", "", is_in_editor=True) == []
@@ -253,8 +227,7 @@ def test_session_of_print_mode_is_in_its_own_list_and_not_in_the_editors(shell):
 
 @prove
 def test_session_of_the_editor_that_print_mode_goes_on_with_stays_the_editors(shell):
-    shell.play([{"text": "Hi."}])
-    [session] = shell.sessions()
+    session = shell.begin()
     log = session.path.read_text()
     session.path.write_text(log.replace(',"face":"print"', "", 1))
     shell.play([{"text": "Again."}], args=("--continue",))
@@ -268,7 +241,7 @@ def test_state_directory_that_goes_in_the_middle_of_a_turn_is_made_again(shell):
     again = {"tool_use": {"name": "bash", "input": {"command": "echo x >~/f; cat ~/f"}, "id": "t2"}}
     model = shell.write_script([first], [{"delay_ms": 1500}, again], [{"text": "Done."}])
     args = ("-p", "Go.", "--model", model, "--mode", "auto", "--output-format", "stream-json")
-    with shell.start(*args) as process:
+    with shell.launch(*args) as process:
         assert process.stdout
         for line in process.stdout:
             if json.loads(line)["type"] == "tool_ended":
@@ -412,8 +385,7 @@ def first_words(shell: Shell) -> list[str]:
 
 
 def test_standard_input_is_the_prompt(shell):
-    model = shell.write_script([{"text": "4"}])
-    done = shell.run("--model", model, stdin="What is 2+2?\n")
+    done = shell.run("--model", shell.write_script([{"text": "4"}]), stdin="What is 2+2?\n")
     assert (done.returncode, done.stdout) == (0, "4\n")
     assert first_words(shell)[-1].strip() == "What is 2+2?"
 
@@ -432,7 +404,7 @@ def test_an_input_that_nobody_writes_into_is_not_waited_for(shell):
     reader, writer = os.pipe()
     started = time.monotonic()
     model = shell.write_script([{"text": "Alone."}])
-    process = shell.start("-p", "hi", "--model", model, stdin=reader)
+    process = shell.launch("-p", "hi", "--model", model, stdin=reader)
     out, err = process.communicate(timeout=DEADLINE_S)
     os.close(writer)
     os.close(reader)
@@ -465,6 +437,8 @@ def test_an_input_that_nobody_writes_into_is_not_waited_for(shell):
             ),
             (["-p", "hi", "--project", "/nowhere"], "there is no directory '/nowhere'"),
             (["-p", "hi", "--record", "/nowhere/x.json"], "cannot record to /nowhere/x.json"),
+            (["-p", "hi", "--out", "json"], "unrecognized arguments"),
+            (["-p", "hi", "--continue"], "there is no session of "),
         ],
         keep=(0,),
     ),
@@ -482,12 +456,6 @@ def test_what_is_no_id_of_a_session_names_none(shell, session_id):
     done = shell.play([{"text": "Two."}], args=("--resume", f"{session_id}.x"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no session" in done.stderr
-
-
-def test_flags_are_not_guessed(shell):
-    done = shell.play([{"text": "One."}], args=("--out", "json"))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "unrecognized arguments" in done.stderr
 
 
 @prove
@@ -677,8 +645,7 @@ def test_quiet_leaves_nothing_but_errors(shell):
 
 @prove
 def test_a_session_goes_on(shell):
-    assert shell.play([{"text": "One."}]).returncode == 0
-    [session] = shell.sessions()
+    session = shell.begin()
     done = shell.play([{"text": "Two."}], args=("--resume", session.id))
     assert (done.returncode, done.stdout) == (0, "Two.\n")
     assert len(shell.sessions()[0].history) == 4
@@ -689,8 +656,7 @@ def test_a_session_goes_on(shell):
 
 
 def test_damaged_lines_of_a_resumed_session_are_reported(shell):
-    assert shell.play([{"text": "One."}]).returncode == 0
-    [session] = shell.sessions()
+    session = shell.begin()
     lines = session.path.read_bytes().splitlines(keepends=True)
     session.path.write_bytes(b"".join([*lines[:2], b"{half a line\n", *lines[2:]]))
     done = shell.play([{"text": "Two."}], args=("--continue",))
@@ -710,8 +676,7 @@ def test_a_resumed_history_beyond_the_window_is_summarized_whatever_usage_was_re
 
 @prove
 def test_mode_of_a_resumed_session_does_not_come_along_and_stays_as_it_was(shell):
-    assert shell.play([{"text": "One."}], args=("--mode", "auto")).returncode == 0
-    [session] = shell.sessions()
+    session = shell.begin("--mode", "auto")
     assert session.state("mode") is None, "the flag is of the run"
     in_editor = Session.open(session.path.parent, session.id, "/")
     in_editor.keep_state("mode", "auto")
@@ -725,8 +690,7 @@ def test_mode_of_a_resumed_session_does_not_come_along_and_stays_as_it_was(shell
 
 @prove
 def test_a_session_that_is_open_elsewhere_is_refused(shell):
-    assert shell.play([{"text": "One."}]).returncode == 0
-    [session] = shell.sessions()
+    session = shell.begin()
     open_elsewhere = Session.open(session.path.parent, session.id, "/")
     done = shell.play([{"text": "Two."}], args=("--resume", session.id))
     open_elsewhere.close()
@@ -734,45 +698,29 @@ def test_a_session_that_is_open_elsewhere_is_refused(shell):
     assert "open" in done.stderr
 
 
-@prove
-def test_a_project_without_a_session_has_none_to_continue(shell):
-    done = shell.play([{"text": "One."}], args=("--continue",))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"there is no session of {shell.project} to continue" in done.stderr
-
-
-@prove
-def test_prompts_that_wait_in_a_session_are_neither_sent_nor_lost(shell):
-    leave_waiting(shell)
-    done = shell.play([{"text": "Answered."}], args=("--resume", "s1"))
-    assert (done.returncode, done.stdout) == (0, "Answered.\n")
-    assert 'still waiting in this session: "Delete it all.", "Then more."' in done.stderr
-    [session] = shell.sessions()
-    assert [prompt.text for prompt in session.prompts] == ["Do it."]
-    assert [each["text"] for each in session.state("waiting")["queued"]] == [
-        "Delete\nit all.",
-        "Then more.",
-    ]
-
-
-def test_prompts_that_wait_in_a_session_are_dropped_on_demand(shell):
-    leave_waiting(shell)
-    done = shell.play([{"text": "Answered."}], args=("--resume", "s1", "--drop-waiting"))
-    assert (done.returncode, done.stdout) == (0, "Answered.\n")
-    assert 'dropped without being sent: "Delete it all.", "Then more."' in done.stderr
-    [session] = shell.sessions()
-    assert [prompt.text for prompt in session.prompts] == ["Do it."]
-    assert session.state("waiting")["queued"] == []
-    done = shell.play([{"text": "Again."}], args=("--resume", "s1"))
-    assert (done.returncode, done.stderr.count("waiting")) == (0, 0)
-
-
-def leave_waiting(shell):
-    session = Session.open(shell.state / "sessions", "s1", str(shell.project))
+@pytest.mark.parametrize(
+    "flags, told, left",
+    [
+        pytest.param(
+            (), "still waiting in this session", ["Delete\nit all.", "Then more."], marks=prove
+        ),
+        (("--drop-waiting",), "dropped without being sent", []),
+    ],
+)
+def test_prompts_that_wait_in_a_session_are_not_sent(shell, flags, told, left):
+    waiting = Session.open(shell.state / "sessions", "s1", str(shell.project))
     queued = [{"id": "p9", "text": "Delete\nit all."}]
     steering = [{"id": "p8", "text": "Then more."}]
-    session.keep_state("waiting", {"queued": steering, "steering": queued})
-    session.close()
+    waiting.keep_state("waiting", {"queued": steering, "steering": queued})
+    waiting.close()
+    done = shell.play([{"text": "Answered."}], args=("--resume", "s1", *flags))
+    assert (done.returncode, done.stdout) == (0, "Answered.\n")
+    assert f'{told}: "Delete it all.", "Then more."' in done.stderr
+    [session] = shell.sessions()
+    assert [prompt.text for prompt in session.prompts] == ["Do it."]
+    assert [each["text"] for each in session.state("waiting")["queued"]] == left
+    done = shell.play([{"text": "Again."}], args=("--resume", "s1"))
+    assert (done.returncode, "waiting" in done.stderr) == (0, bool(left))
 
 
 @pytest.mark.parametrize("zone", ["XXX-167:59", "XXX+167:59", "nonsense"])
@@ -808,8 +756,7 @@ def test_no_line_of_somebody_elses_passes_for_ours(capsys):
 
 @prove
 def test_sessions_are_listed(shell):
-    assert shell.play([{"text": "One."}]).returncode == 0
-    [session] = shell.sessions()
+    session = shell.begin()
     [line] = shell.run("sessions").stdout.splitlines()
     assert line.startswith(session.id)
     assert line.endswith("Do it.")
@@ -849,7 +796,7 @@ def test_a_recorded_run_replays_the_same(shell, api, tmp_path):
 )
 def test_a_signal_stops_the_turn_and_leaves_nothing_behind(shell, number, status):
     model = shell.write_script([{"text": "Some."}, {"tool_use": FOREVER}])
-    process = shell.start(
+    process = shell.launch(
         "-p", "Wait.", "--mode", "auto", "--model", model, "--output-format", "stream-json"
     )
     lines = [process.stdout.readline()]
@@ -879,7 +826,7 @@ def test_a_second_signal_ends_at_once_and_leaves_nothing_behind(shell, tmp_path)
     shell.environment["TMPDIR"] = str(tmp_path / "tmp")
     forever = shell.write_script([{"text": "Some."}, {"delay_ms": 600_000, "text": "more"}])
     options = ("--no-session", "--output-format", "stream-json", "--model", forever)
-    process = shell.start("-p", "Wait.", *options, stdout=subprocess.PIPE)
+    process = shell.launch("-p", "Wait.", *options, stdout=subprocess.PIPE)
     assert process.stdout.readline()
     assert len(list((tmp_path / "tmp").iterdir())) == 1
     os.kill(process.pid, signal.SIGSTOP)  # so that both are there before the first is heard
@@ -921,16 +868,8 @@ main()
 def test_what_the_system_refuses_is_one_sentence(shell, api, what, error, words):
     code = REFUSES.format(module=what.partition(".")[0], what=what, error=error)
     shell.environment["SSL_CERT_FILE"] = __file__  # or no certificates are needed here
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=shell.project,
-        env=shell.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    shell.program = ("-c", code)
+    done = shell.run()
     assert (done.returncode, done.stdout) == (1, "")
     assert "Traceback" not in done.stderr
     assert done.stderr.count("\n") == 1
@@ -941,12 +880,8 @@ def test_what_the_system_refuses_is_one_sentence(shell, api, what, error, words)
 
 @prove
 def test_a_signal_prints_no_text_that_is_not_final(shell):
-    process = shell.start(
-        "-p",
-        "Wait.",
-        "--model",
-        shell.write_script([{"text": "Some"}, {"text": "more", "delay_ms": 600_000}]),
-    )
+    model = shell.write_script([{"text": "Some"}, {"text": "more", "delay_ms": 600_000}])
+    process = shell.launch("-p", "Wait.", "--model", model)
     wait_until(
         lambda: any("Some" in read(path) for path in (shell.state / "sessions").glob("*.jsonl"))
     )
@@ -957,9 +892,8 @@ def test_a_signal_prints_no_text_that_is_not_final(shell):
 
 @prove
 def test_a_signal_while_standard_input_is_awaited_stops_at_once(shell):
-    process = shell.start(
-        "-p", "--model", shell.write_script([{"text": "Some"}]), stdin=subprocess.PIPE
-    )
+    model = shell.write_script([{"text": "Some"}])
+    process = shell.launch("-p", "--model", model, stdin=subprocess.PIPE)
     wait_until(
         lambda: (
             "SigCgt" in read(Path(f"/proc/{process.pid}/status"))
@@ -1008,7 +942,7 @@ def test_a_reader_that_goes_ends_it_quietly(shell):
     model = shell.write_script(
         [{"text": "word " * 10_000, "chunk_chars": 5}, {"text": "more", "delay_ms": 600_000}]
     )
-    process = shell.start("-p", "Talk.", "--model", model, "--output-format", "stream-json")
+    process = shell.launch("-p", "Talk.", "--model", model, "--output-format", "stream-json")
     process.stdout.readline()
     process.stdout.close()
     assert process.wait(DEADLINE_S) == 128 + signal.SIGPIPE

@@ -77,9 +77,7 @@ def test_the_file_of_the_old_name_is_not_read_and_that_is_told_once(project, roo
     assert project.news_of_settings() == []
 
 
-def test_a_projects_server_of_a_name_that_the_person_has_is_left_out_and_that_is_told(
-    project, root
-):
+def test_a_projects_server_of_a_name_that_the_user_has_is_left_out_and_told(project, root):
     (root / PROJECT_FILE).write_text("[mcp.servers.git]\ncommand = ['theirs']")
     trust(project, PROJECT_FILE)
     mine = Layer("config.toml", {"mcp": {"servers": {"git": {"command": ["mine"]}}}})

@@ -111,9 +111,7 @@ async def test_turn_that_needs_no_tool_leaves_no_processes(talk):
 
 
 @prove
-async def test_project_that_takes_long_to_look_at_is_looked_at_once_for_turns_without_tools(
-    talk, monkeypatch
-):
+async def test_project_that_takes_long_is_looked_at_once_for_turns_without_tools(talk, monkeypatch):
     monkeypatch.setattr(commands, "QUICK_S", 0)
     chatting = talk(*[[{"delay_ms": FOR_EVER_MS}]] * 2)
     services, looks = chatting.conversation.services, []

@@ -12,13 +12,11 @@ import anyio
 import msgspec
 import pytest
 from tests import loopback
-from tests.conftest import DEADLINE_S, ROOT, little_work, policy_of, prove
+from tests.conftest import ROOT, little_work, prove
 from tests.loopback import LoopbackServer, Reply, message_start, text, thinking, tool_use
-from tests.talk import scripted
+from tests.talk import BaseTalk, scripted
 
 from sanderling.config import Settings
-from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.services import SessionServices
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.events import (
     Event,
@@ -26,7 +24,6 @@ from sanderling.protocol.events import (
     SessionOpened,
     TextDelta,
     ThinkingDelta,
-    TurnEnded,
     UsageUpdated,
 )
 from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolUse
@@ -159,23 +156,13 @@ async def converse(
     project = folder / "project"
     project.mkdir(parents=True)
     (project / "a.py").write_text("print('a')\n")
-    events: list[Event] = []
     session = Session.open(folder / "sessions", "s1", str(project))
-    settings = Settings(state_dir=str(folder))
-    core = Conversation(
-        SessionServices(session, provider, events.append, policy_of(session), settings)
-    )
-    core.controls.set_mode("auto")
-    with anyio.fail_after(DEADLINE_S):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(core.serve)
-            for number, words in enumerate(prompts, 1):
-                core.submit(Prompt(f"p{number}", words))
-                while sum(isinstance(event, TurnEnded) for event in events) < number:
-                    await anyio.sleep(0.001)
-            core.close()
-    session.close()
-    return events, session.history
+    talk = BaseTalk(session, provider, settings=Settings(state_dir=str(folder)))
+    talk.conversation.controls.set_mode("auto")
+    async with talk.served():
+        await talk.run_turns(*(Prompt(f"p{n}", words) for n, words in enumerate(prompts, 1)))
+        talk.conversation.close()
+    return talk.events, talk.history
 
 
 def comparable(events: list[Event], folder: Path) -> list[Any]:

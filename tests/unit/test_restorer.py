@@ -1,15 +1,18 @@
 """What the agent has done is taken back: on the disk, in the sandbox, and in the buffers of an editor."""
 
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from tests.conftest import prove_rest
-from tests.unit.test_file_tools import Desk, MemoryEditor
+from tests.unit.test_file_tools import Desk, MemoryEditor, Place
 from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
 from tests.unit.test_file_tools import project as project  # noqa: PLC0414
 
+from sanderling.changes.journal import Journal
 from sanderling.changes.records import Restored
 from sanderling.changes.restoring import CHANGED_NEW_FILE, SAME_LINES, RestorePlan
 from sanderling.changes.states import FileChange, State
@@ -39,6 +42,17 @@ class Agent:
 
     async def write(self, path: str, content: str) -> None:
         await self.desk.use(write, path=path, content=content)
+
+    async def run(self, command: str) -> None:
+        workspace = self.desk.workspace
+        async with workspace.changes.during(workspace.environment, "c"):
+            process = await workspace.environment.spawn(["/bin/sh", "-c", f"{command}\n echo end"])
+            assert process.stdout
+            said = b""
+            while not said.endswith(b"end\n"):
+                said += await process.stdout.receive()
+            await process.wait()
+            process.close()
 
     async def command(self, act, *paths: Path) -> None:
         """A command that has changed `paths`, as a scan finds it."""
@@ -70,6 +84,16 @@ class Agent:
         assert last
         return await self.restore(last.turns, last.changes, last.id)
 
+    async def finish(self, base: Path) -> RestorePlan:
+        """Do what the next process does when the one before it was killed while it undid something."""
+        self.journal.close()
+        workspace = self.desk.workspace
+        self.journal = Journal(base / "state" / "changes", "s", workspace.project)
+        workspace.journal = self.journal
+        unfinished = (await self.timeline()).latest
+        assert unfinished
+        return await FileRestorer(workspace).finish(unfinished)
+
     async def restore(
         self, turns: tuple[str, ...], changes: Sequence[FileChange], undoes: str = ""
     ) -> RestorePlan:
@@ -82,18 +106,60 @@ def not_undone(timeline: Timeline) -> list[str]:
     return [turn for turn in timeline.turns if turn not in timeline.undone_turns]
 
 
-def tree(root: Path) -> dict[str, tuple[int, bytes | str]]:
-    """All that stands below `root`, with modes and bytes."""
-    return {
-        os.fsdecode(path.relative_to(root)): (
-            path.lstat().st_mode,
-            str(path.readlink())
-            if path.is_symlink()
-            else (path.read_bytes() if path.is_file() else ""),
-        )
-        for path in root.rglob("*")
-        if ".git" not in path.parts
-    }
+@asynccontextmanager
+async def agent_at(
+    place: Place, editor: MemoryEditor | None = None, *, is_on: bool = False
+) -> AsyncIterator[Agent]:
+    async with place.desk(editor, is_on=is_on) as desk:
+        yield Agent(desk)
+
+
+async def undone_after(place: Place, command: str, *, is_on: bool = False) -> RestorePlan:
+    """Run a command and undo it."""
+    async with agent_at(place, is_on=is_on) as agent:
+        await agent.run(command)
+        return await agent.undo()
+
+
+async def taken_back(
+    place: Place, command: str, is_on: bool = False
+) -> tuple[RestorePlan, RestorePlan]:
+    """Run a command, undo and redo it, and undo it again; return what came of the first two."""
+
+    def found() -> dict[str, object]:  # without what the sandbox puts into a bare repository
+        return {name: what for name, what in tree(place.project).items() if name != "commondir"}
+
+    before = found()
+    async with agent_at(place, is_on=is_on) as agent:
+        await agent.run(command)
+        after = found()
+        assert after != before
+        undone = await agent.undo()
+        assert (undone.left, found()) == ((), before)
+        redone = await agent.redo()
+        assert (redone.left, found()) == ((), after)
+        assert (await agent.undo()).left == ()
+        assert found() == before
+    return undone, redone
+
+
+def left_in(project: Path, plan: RestorePlan) -> dict[str, str]:
+    """What stays as it is of `plan`, and why."""
+    return {str(Path(path).relative_to(project)): why for path, why in plan.left}
+
+
+def tree(root: Path) -> dict[str, tuple[int, bytes | str, str]]:
+    """All that stands below `root`, with modes, bytes, and the first of the names that a file has."""
+    names: dict[int, str] = {}
+    found: dict[str, tuple[int, bytes | str, str]] = {}
+    for path in sorted(root.rglob("*")):
+        if ".git" in path.parts:
+            continue
+        name, status = os.fsdecode(path.relative_to(root)), path.lstat()
+        twin = "" if stat.S_ISDIR(status.st_mode) else names.setdefault(status.st_ino, name)
+        data = path.readlink() if path.is_symlink() else path.read_bytes() if path.is_file() else ""
+        found[name] = (status.st_mode, data if isinstance(data, bytes) else str(data), twin)
+    return found
 
 
 ODD_NAMES = ["with space", "new\nline", "-rf", os.fsdecode(b"caf\xe9"), "ä" * 100, "a'\"`$b"]
@@ -126,8 +192,7 @@ async def test_undo_takes_back_edits_new_files_deletions_modes_and_links(place, 
         for name in ODD_NAMES:
             (project / name).write_text("after\n")
 
-    async with place.desk(is_on=is_on) as desk:
-        agent = Agent(desk)
+    async with agent_at(place, is_on=is_on) as agent:
         await agent.edit("edited", "three", "3")
         await agent.write("new/deep/file.py", "print()\n")
         await agent.write("kept/file.py", "print()\n")
@@ -148,8 +213,7 @@ async def test_undo_takes_back_edits_new_files_deletions_modes_and_links(place, 
 
 async def test_turns_are_undone_one_after_the_other_and_redone_backwards(place, project):
     (project / "a").write_text("0\n")
-    async with place.desk() as desk:
-        agent = Agent(desk)
+    async with agent_at(place) as agent:
         for turn in "123":
             agent.begin(turn)
             await agent.edit("a", str(int(turn) - 1), turn)
@@ -169,8 +233,7 @@ async def test_turns_are_undone_one_after_the_other_and_redone_backwards(place, 
 async def test_what_the_person_wrote_before_meanwhile_and_since_stays(place, project):
     path = project / "a"
     path.write_text("".join(f"{n}\n" for n in range(10)))
-    async with place.desk() as desk:
-        agent = Agent(desk)
+    async with agent_at(place) as agent:
         await agent.edit("a", "1\n", "one\n")
         path.write_text(path.read_text().replace("5\n", "5\nmeanwhile\n"))
         await agent.edit("a", "8\n", "eight\n")
@@ -182,14 +245,11 @@ async def test_what_the_person_wrote_before_meanwhile_and_since_stays(place, pro
         assert path.read_text() == "since\n0\none\n2\n3\n4\n5\nmeanwhile\n6\n7\neight\n9\n"
 
 
-async def test_who_has_removed_the_end_of_what_the_agent_wrote_has_that_again_by_redoing(
-    place, project
-):
+async def test_who_removed_the_end_of_what_the_agent_wrote_has_it_by_redoing(place, project):
     """It looks like a file whose writing was killed."""
     (project / "a").write_text("one\n")
     (project / "b").write_text("one\nend\n")
-    async with place.desk() as desk:
-        agent = Agent(desk)
+    async with agent_at(place) as agent:
         await agent.edit("a", "one\n", "ONE\n1\n2\n3\n")
         await agent.edit("b", "one\nend\n", "ONE\nEND\n")
         (project / "a").write_text("ONE\n1\n2\n")
@@ -200,13 +260,10 @@ async def test_who_has_removed_the_end_of_what_the_agent_wrote_has_that_again_by
         assert (left, tree(project)) == ((), before)
 
 
-async def test_what_the_person_has_changed_in_the_same_place_is_left_and_the_rest_is_undone(
-    place, project
-):
+async def test_what_the_user_changed_in_the_same_place_is_left_the_rest_undone(place, project):
     for name in ("a", "b"):
         (project / name).write_text("before\n")
-    async with place.desk() as desk:
-        agent = Agent(desk)
+    async with agent_at(place) as agent:
         for name in ("a", "b"):
             await agent.edit(name, "before", "after")
         await agent.write("new", "the agent's\n")
@@ -225,8 +282,7 @@ async def test_what_the_person_has_changed_in_the_same_place_is_left_and_the_res
 async def test_a_directory_that_is_a_link_by_now_is_not_gone_through(place, project):
     (project / "sub").mkdir()
     (project / "sub" / "a").write_text("before\n")
-    async with place.desk(is_on=True) as desk:
-        agent = Agent(desk)
+    async with agent_at(place, is_on=True) as agent:
         await agent.edit("sub/a", "before", "after")
         await agent.command((project / "sub" / "gone").touch, project / "sub" / "gone")
         (project / "sub").rename(project / "elsewhere")
@@ -237,11 +293,10 @@ async def test_a_directory_that_is_a_link_by_now_is_not_gone_through(place, proj
 
 
 async def test_what_the_guard_protects_stays(place, project):
-    async with place.desk(is_on=True) as desk:
-        agent = Agent(desk)
+    async with agent_at(place, is_on=True) as agent:
         (project / ".git" / "hooks").mkdir(parents=True)
         hook = project / ".git" / "hooks" / "pre-commit"
-        await desk.workspace.files()
+        await agent.desk.workspace.files()
         state = await agent.journal.keep(str(hook), b"#!/bin/sh\n", 0o755)
         await agent.journal.note(FileChange(str(hook), state, State(), "c"))
         undone = await agent.undo()
@@ -268,8 +323,7 @@ async def test_a_buffer_is_changed_with_its_file_and_unsaved_text_stays(
     path.write_bytes(data)
     editor.open(path, **options)
     editor.format = lambda text: text.upper()  # an undo brings back what was there
-    async with place.desk(editor) as desk:
-        agent = Agent(desk)
+    async with agent_at(place, editor) as agent:
         editor.format = lambda text: text
         await agent.edit("a", "two", "2")
         changed = path.read_bytes()
@@ -298,8 +352,7 @@ async def test_a_change_that_stands_in_a_buffer_alone_is_taken_back_there(place,
     path, editor = project / "a", MemoryEditor()
     path.write_text("one\ntwo\n")
     editor.open(path)
-    async with place.desk(editor) as desk:
-        agent = Agent(desk)
+    async with agent_at(place, editor) as agent:
         editor.type(path, "mine\none\ntwo\n")
         await agent.edit("a", "two", "2")
         assert editor.text(path) == "mine\none\n2\n"
@@ -312,8 +365,7 @@ async def test_unsaved_text_in_the_same_place_wins(place, project):
     path, editor = project / "a", MemoryEditor()
     path.write_text("one\n")
     editor.open(path)
-    async with place.desk(editor) as desk:
-        agent = Agent(desk)
+    async with agent_at(place, editor) as agent:
         await agent.edit("a", "one", "1")
         editor.type(path, "mine\n")
         undone = await agent.undo()
@@ -325,8 +377,7 @@ async def test_who_types_meanwhile_keeps_what_they_type(place, project):
     path, editor = project / "a", MemoryEditor()
     path.write_text("one\n")
     editor.open(path)
-    async with place.desk(editor) as desk:
-        agent = Agent(desk)
+    async with agent_at(place, editor) as agent:
         await agent.edit("a", "one", "1")
         editor.before_change = lambda: editor.type(path, "mine\n")
         undone = await agent.undo()
@@ -341,8 +392,7 @@ async def test_a_project_that_is_read_only_in_part_is_undone_in_part(place, proj
     (project / "ro").mkdir()
     for name in ("ro/a", "b"):
         (project / name).write_text("before\n")
-    async with place.desk(is_on=True) as desk:
-        agent = Agent(desk)
+    async with agent_at(place, is_on=True) as agent:
         for name in ("ro/a", "b"):
             await agent.edit(name, "before", "after")
         (project / "ro" / "a").chmod(0o444)
@@ -364,25 +414,16 @@ async def test_what_a_killed_undoing_has_left_is_finished(place, project, killed
     names = [f"f{n}" for n in range(5)]
     for name in names:
         (project / name).write_text("before\n")
-    async with place.desk() as desk:
-        agent = Agent(desk)
+    async with agent_at(place) as agent:
         for name in names:
             await agent.edit(name, "before", "after")
         await die_at(agent, killed_at)
-        agent.journal.close()
         (project / "f4").write_text("mine\n")
-        desk.workspace.journal = agent.journal = type(agent.journal)(
-            place.base / "state" / "changes", "s", str(project)
-        )
-        unfinished = (await agent.timeline()).latest
-        assert unfinished
-        finished = await FileRestorer(desk.workspace).finish(unfinished)
+        finished = await agent.finish(place.base)
         assert [(Path(left.path).name, left.why) for left in finished.left] == [("f4", INTERRUPTED)]
         assert {(project / name).read_text() for name in names[:4]} == {"before\n"}
         assert (project / "f4").read_text() == "mine\n"
-        latest = (await agent.timeline()).latest
-        assert latest
-        assert latest.is_finished
+        assert (await agent.timeline()).latest.is_finished
         await agent.redo()
         assert {(project / name).read_text() for name in names[:4]} == {"after\n"}
 
@@ -422,8 +463,7 @@ async def test_a_directory_that_is_swapped_for_a_link_leads_no_buffer_outside(pl
     path = project / "d" / "a"
     path.write_text("before\n")
     editor.open(path)
-    async with place.desk(editor) as desk:
-        agent = Agent(desk)
+    async with agent_at(place, editor) as agent:
         await agent.edit("d/a", "before", "after")
 
         def swap() -> None:

@@ -68,6 +68,11 @@ class Disk(dict[str, PresentState]):
             self[path] = then
 
 
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
 def change(disk: Disk, before: bytes | State, after: bytes | State) -> FileChange:
     """A change that the agent has made; `after` stands there now."""
     states = [
@@ -97,8 +102,7 @@ def text(words: str) -> bytes:
         (b"caf\xe9\r\nend", b"th\xe9\r\n"),
     ],
 )
-def test_what_nobody_has_touched_is_as_it_was_and_back(before, after):
-    disk = Disk()
+def test_what_nobody_has_touched_is_as_it_was_and_back(before, after, disk):
     made = change(disk, before, after)
     undone = disk.restore([made])
     assert disk.state(PATH) == made.before
@@ -106,8 +110,7 @@ def test_what_nobody_has_touched_is_as_it_was_and_back(before, after):
     assert disk.state(PATH) == made.after
 
 
-def test_a_mode_is_set_again_and_the_persons_mode_stays():
-    disk = Disk()
+def test_a_mode_is_set_again_and_the_persons_mode_stays(disk):
     plain, executable = disk.file(PATH, b"x", 0o644), disk.file(PATH, b"x", 0o755)
     made = FileChange(PATH, plain, executable, "use")
     assert disk.plan([made]).steps[0].then.state == plain
@@ -126,8 +129,7 @@ def test_a_mode_is_set_again_and_the_persons_mode_stays():
         ("a b c", "a c", "a c mine", "a b c mine"),
     ],
 )
-def test_what_the_person_has_changed_elsewhere_stays(before, after, now, then):
-    disk = Disk()
+def test_what_the_person_has_changed_elsewhere_stays(before, after, now, then, disk):
     made = change(disk, text(before), text(after))
     disk.file(PATH, text(now))
     [step] = disk.plan([made]).steps
@@ -136,8 +138,7 @@ def test_what_the_person_has_changed_elsewhere_stays(before, after, now, then):
 
 
 @pytest.mark.parametrize("ending", [b"\r\n", b"\r\n\xe9\r\n", b""])
-def test_line_endings_encodings_and_the_end_of_a_merged_file_stay(ending):
-    disk = Disk()
+def test_line_endings_encodings_and_the_end_of_a_merged_file_stay(ending, disk):
     made = change(disk, b"one\r\ntwo\xe9\r\nthree\r\nfour", b"one\r\nTWO\r\nthree\r\nfour")
     disk.file(PATH, b"one\r\nTWO\r\nthree\r\nfour" + ending)
     [step] = disk.plan([made]).steps or [None]
@@ -145,8 +146,7 @@ def test_line_endings_encodings_and_the_end_of_a_merged_file_stay(ending):
         assert step.then.data == b"one\r\ntwo\xe9\r\nthree\r\nfour" + ending
 
 
-def test_what_the_person_did_between_two_changes_of_a_turn_stays():
-    disk = Disk()
+def test_what_the_person_did_between_two_changes_of_a_turn_stays(disk):
     first = change(disk, text("a b c d"), text("A b c d"))
     second = change(disk, text("A b mine c d"), text("A b mine c D"))
     [step] = disk.plan([first, second]).steps
@@ -166,8 +166,7 @@ def test_what_the_person_did_between_two_changes_of_a_turn_stays():
         (b"\0a\nb\n", b"\0a\nB\n", b"\0mine\nB\n", NOT_TEXT),
     ],
 )
-def test_what_cannot_be_taken_back_without_loss_is_left_and_named(before, after, now, why):
-    disk = Disk()
+def test_what_cannot_be_taken_back_without_loss_is_left_and_named(before, after, now, why, disk):
     made = change(disk, before, after)
     disk.put(
         PATH,
@@ -177,8 +176,7 @@ def test_what_cannot_be_taken_back_without_loss_is_left_and_named(before, after,
 
 
 @pytest.mark.parametrize("lost", ["before", "after"])
-def test_what_was_not_kept_is_left_and_named(lost):
-    disk = Disk()
+def test_what_was_not_kept_is_left_and_named(lost, disk):
     made = change(disk, text("a"), text("b"))
     gone = State("file", 0o644, 9_000_000, lost=TOO_LARGE)
     made = FileChange(
@@ -191,23 +189,20 @@ def test_what_was_not_kept_is_left_and_named(lost):
     assert TOO_LARGE in left.why
 
 
-def test_what_was_dropped_from_the_store_is_left_and_named():
-    disk = Disk()
+def test_what_was_dropped_from_the_store_is_left_and_named(disk):
     made = change(disk, text("a"), text("b"))
     del disk.kept[made.before.content]
     [left] = disk.plan([made]).left
     assert "not kept" in left.why
 
 
-def test_what_is_as_it_was_already_needs_nothing():
-    disk = Disk()
+def test_what_is_as_it_was_already_needs_nothing(disk):
     made = change(disk, text("a"), text("b"))
     disk.file(PATH, text("a"))
     assert disk.plan([made]) == RestorePlan(())
 
 
-def test_directories_come_before_what_is_in_them_and_go_after_it():
-    disk = Disk()
+def test_directories_come_before_what_is_in_them_and_go_after_it(disk):
     inner = FileChange("/p/new/deep", ABSENT, DIRECTORY, "use")
     outer = FileChange("/p/new", ABSENT, DIRECTORY, "use")
     disk["/p/new"] = disk["/p/new/deep"] = PresentState(DIRECTORY)
@@ -221,8 +216,7 @@ def test_directories_come_before_what_is_in_them_and_go_after_it():
     assert paths == ["/p/new", "/p/new/deep", "/p/new/deep/file"]
 
 
-def test_only_the_bytes_that_are_needed_are_read():
-    disk = Disk()
+def test_only_the_bytes_that_are_needed_are_read(disk):
     made = change(disk, text("a"), text("b"))
     assert list(states_needed([made], made.after)) == [made.before]
     assert list(states_needed([made], file_state(b"c", 0o644))) == [made.before, made.after]

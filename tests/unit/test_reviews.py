@@ -2,6 +2,7 @@
 
 import codecs
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, prove_rest
-from tests.unit.test_file_tools import Desk, MemoryEditor, Place
+from tests.unit.test_file_tools import Desk, MemoryEditor
+from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
 from tests.unit.test_tool_uses import Talk, uses
 
 from sanderling.changes.editing.lines import TextDifference, lines_of
-from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, ToolEnded
 from sanderling.protocol.reviews import Proposal, Review, ReviewedHunk
 from sanderling.tools.base import Context, Tool
@@ -49,14 +50,6 @@ def reviewed(
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch, plain_environment) -> Place:  # noqa: ARG001
-    place = Place(tmp_path)
-    place.project.mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(place.home))
-    return place
-
-
-@pytest.fixture
 def editor() -> MemoryEditor:
     editor = MemoryEditor()
     editor.has_place = True
@@ -71,19 +64,24 @@ async def proposal_of(desk: Desk, tool: Tool, **data: object) -> Proposal:
 
 async def told(desk: Desk, tool: Tool, review: Review, **data: object) -> str:
     context = Context(desk.workspace, "t1", lambda _: None, accepted=AcceptedPart(review))
-    content = (await tool.run(tool.parse(data), context)).content
-    assert isinstance(content, str)
-    return content
+    return (await tool.run(tool.parse(data), context)).content
+
+
+@pytest.fixture
+def path(place) -> Path:
+    """A file of twelve lines."""
+    path = place.project / "a"
+    path.write_text(TWELVE)
+    return path
 
 
 # --- what is proposed --------------------------------------------------------------------------------------------------
 
 
-async def test_an_edit_of_a_file_that_is_not_open_is_proposed_in_its_buffer(place, editor):
-    (place.project / "a").write_text(TWELVE)
+async def test_an_edit_of_a_file_that_is_not_open_is_proposed_in_its_buffer(place, editor, path):
     async with place.desk(editor) as desk:
         proposal = await proposal_of(desk, edit, path="a", edits=FOUR)
-    assert proposal.path == str(place.project / "a")
+    assert proposal.path == str(path)
     assert proposal.buffer == editor.buffers[proposal.path].id
     assert [(hunk.first_line, hunk.old, hunk.new) for hunk in proposal.hunks] == [
         (n - 1, (f"line {n}",), (f"LINE {n}",)) for n in (2, 5, 8, 11)
@@ -100,9 +98,7 @@ async def test_a_new_file_is_proposed_as_one(place, editor):
     ]
 
 
-async def test_what_the_person_has_not_saved_is_what_the_proposal_is_for(place, editor):
-    path = place.project / "a"
-    path.write_text(TWELVE)
+async def test_what_the_person_has_not_saved_is_what_the_proposal_is_for(place, editor, path):
     editor.open(path)
     editor.type(path, "typed\n" + TWELVE)
     async with place.desk(editor) as desk:
@@ -121,12 +117,10 @@ async def test_a_change_that_no_window_could_show_is_no_proposal(place, editor):
     assert "newline at the end" in only_the_end.subject
 
 
-async def test_without_a_place_for_it_nothing_is_proposed(place):
-    (place.project / "a").write_text(TWELVE)
-    async with place.desk(MemoryEditor()) as desk:
-        assert (await desk.preview(edit, path="a", edits=FOUR)).proposal is None
-    async with place.desk() as desk:
-        assert (await desk.preview(edit, path="a", edits=FOUR)).proposal is None
+@pytest.mark.parametrize("editor", [MemoryEditor(), None])
+async def test_without_a_place_for_it_nothing_is_proposed(place, editor, path):
+    async with place.desk(editor) as desk:
+        assert (await desk.preview(edit, path=str(path), edits=FOUR)).proposal is None
 
 
 # --- what is written ---------------------------------------------------------------------------------------------------
@@ -165,9 +159,7 @@ async def test_of_four_hunks_the_first_and_the_third_are_written_and_no_other_by
     assert path.read_bytes() == encode(wanted.removesuffix("\n") + ends)
 
 
-async def test_what_the_person_types_elsewhere_after_the_answer_stays(place, editor):
-    path = place.project / "a"
-    path.write_text(TWELVE)
+async def test_what_the_person_types_elsewhere_after_the_answer_stays(place, editor, path):
     async with place.desk(editor) as desk:
         await desk.use(read, path="a")
         proposal = await proposal_of(desk, edit, path="a", edits=FOUR)
@@ -182,9 +174,7 @@ async def test_what_the_person_types_elsewhere_after_the_answer_stays(place, edi
     assert path.read_text() == TWELVE  # it is the person's to write
 
 
-async def test_what_the_person_types_into_a_hunk_after_the_answer_is_asked_about(place, editor):
-    path = place.project / "a"
-    path.write_text(TWELVE)
+async def test_what_is_typed_into_a_hunk_after_the_answer_is_asked_about(place, editor, path):
     async with place.desk(editor) as desk:
         proposal = await proposal_of(desk, edit, path="a", edits=FOUR)
         editor.type(path, TWELVE.replace("line 2\n", "typed\n"))
@@ -193,9 +183,7 @@ async def test_what_the_person_types_into_a_hunk_after_the_answer_is_asked_about
     assert editor.text(path) == TWELVE.replace("line 2\n", "typed\n")
 
 
-async def test_a_file_that_changed_after_the_answer_keeps_that_change(place, editor):
-    path = place.project / "a"
-    path.write_text(TWELVE)
+async def test_a_file_that_changed_after_the_answer_keeps_that_change(place, editor, path):
     async with place.desk(editor) as desk:
         await desk.use(read, path="a")
         proposal = await proposal_of(desk, edit, path="a", edits=FOUR)
@@ -204,12 +192,15 @@ async def test_a_file_that_changed_after_the_answer_keeps_that_change(place, edi
     assert path.read_text() == "new\n" + TWELVE.replace("line 2\n", "LINE 2\n")
 
 
+@pytest.fixture
+def talk(tmp_path, editor, plain_environment) -> Talk:  # noqa: ARG001
+    return Talk(tmp_path, uses(RETURN_2), editor=editor)
+
+
 # --- what the model is told ----------------------------------------------------------------------------------------------
 
 
-async def test_the_model_is_told_what_was_rejected_why_and_what_was_changed(place, editor):
-    path = place.project / "a"
-    path.write_text(TWELVE)
+async def test_the_model_is_told_what_was_rejected_why_and_what_was_changed(place, editor, path):
     editor.format = lambda text: text.replace("LINE 11", "Line 11")
     async with place.desk(editor) as desk:
         await desk.use(read, path="a")
@@ -231,17 +222,13 @@ async def test_the_model_is_told_what_was_rejected_why_and_what_was_changed(plac
     assert path.read_text().splitlines()[7] == "8"
 
 
-@pytest.mark.usefixtures("plain_environment")
 @pytest.mark.parametrize("reason", ["use the old name", ""])
-async def test_a_proposal_that_is_rejected_whole_is_denied(tmp_path, editor, reason):
-    talk = Talk(tmp_path, uses(RETURN_2), editor=editor)
+async def test_a_proposal_that_is_rejected_whole_is_denied(talk, reason):
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
         assert question.kind == "write"
         review = reviewed(question.proposal, "def f():\n    return 1\n", reason=reason)
-        talk.conversation.services.approvals.answer(
-            AnswerApproval(question.id, "once", review=review)
-        )
+        talk.answer(question, "once", review=review)
     assert (talk.project / "app.py").read_text() == "def f():\n    return 1\n"
     assert talk.of(ToolEnded)[0].is_denied
     told_model = talk.results[0].content
@@ -249,9 +236,7 @@ async def test_a_proposal_that_is_rejected_whole_is_denied(tmp_path, editor, rea
     assert ("+    return 2" in told_model) == bool(reason)
 
 
-@pytest.mark.usefixtures("plain_environment")
-async def test_a_text_that_is_another_one_is_looked_at_again(tmp_path, editor):
-    talk = Talk(tmp_path, uses(RETURN_2), editor=editor)
+async def test_a_text_that_is_another_one_is_looked_at_again(talk, editor):
     path = talk.project / "app.py"
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
@@ -263,15 +248,11 @@ async def test_a_text_that_is_another_one_is_looked_at_again(tmp_path, editor):
     assert editor.text(path) == "# typed\ndef f():\n    return 2\n"
 
 
-@pytest.mark.usefixtures("plain_environment")
-async def test_a_review_that_does_not_fit_changes_nothing(tmp_path, editor):
-    talk = Talk(tmp_path, uses(RETURN_2), editor=editor)
+async def test_a_review_that_does_not_fit_changes_nothing(talk):
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
         review = reviewed(question.proposal, "another text\n", 0)
-        talk.conversation.services.approvals.answer(
-            AnswerApproval(question.id, "once", review=review)
-        )
+        talk.answer(question, "once", review=review)
     assert "does not fit" in talk.results[0].content
     assert (talk.project / "app.py").read_text() == "def f():\n    return 1\n"
 

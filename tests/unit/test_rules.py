@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.conftest import prove
+from tests.unit.test_permissions import action, run
 
 from sanderling.errors import ConfigError
 from sanderling.permissions.decide import decide
@@ -47,12 +48,8 @@ def deny(command: str) -> Rule:
     return Rule(action="deny", tool="bash", command=command)
 
 
-def run(command: str, cwd: str = "") -> Effect:
-    return Effect("bash", "run", command=command, cwd=cwd)
-
-
 def is_allowed(effect: Effect, project: str, *rules: Rule) -> bool:
-    return decide(effect, "ask", rules, project=project, is_confined=True).action == "allow"
+    return action(effect, project, *rules) == "allow"
 
 
 # --- The settings --------------------------------------------------------------------------------------------------------------
@@ -233,10 +230,7 @@ def test_broken_file_allows_nothing_and_says_so(store, project, content):
     assert "everything asks" in stored.problem
     assert ASK_ALWAYS in stored.rules
     for command in ("rm x", "ls"):
-        assert (
-            decide(run(command), "auto", stored.rules, project=project, is_confined=True).action
-            == "ask"
-        )
+        assert action(run(command), project, *stored.rules, mode="auto") == "ask"
     with pytest.raises(ConfigError, match="Repair or remove"):
         store.add(allow("ls"))
     assert store.path.read_bytes() == content
@@ -515,13 +509,12 @@ def test_nothing_is_proposed_for_leaving_the_sandbox(project):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("is_confined", [True, False])
-def test_proposed_rule_does_not_cover_what_runs_other_code_or_writes_elsewhere(
+def test_proposed_rule_covers_no_other_code_and_no_writing_elsewhere(
     project, line, other, is_confined
 ):
     rule = propose(run(line), project=project)
     assert rule is not None
-    decided = decide(run(other), "ask", [rule], project=project, is_confined=is_confined)
-    assert decided.action == "ask"
+    assert action(run(other), project, rule, is_confined=is_confined) == "ask"
 
 
 @prove

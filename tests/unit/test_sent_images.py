@@ -56,8 +56,14 @@ async def talk(wire, server, tmp_path) -> AsyncIterator[Talk]:
     await talk.aclose()
 
 
+async def asked(talk: Talk, *images: ImageBlock) -> None:
+    """Ask with these in the history before, a message for each two of them, as a log of an earlier version may have."""
+    remember(talk, *images)
+    await talk.say("And now?")
+    assert talk.of(ErrorOccurred) == []
+
+
 def remember(talk: Talk, *images: ImageBlock) -> None:
-    """Have a history with these, a message for each two of them, as a log of an earlier version may have."""
     for n in range(0, len(images), 2):
         talk.session.append_message(Message("user", (TextBlock(f"Look {n}."), *images[n : n + 2])))
         talk.session.append_message(Message("assistant", (TextBlock("I see."),)))
@@ -69,19 +75,13 @@ def sent_images(server: LoopbackServer, *images: ImageBlock) -> list[int]:
     return [n for n, each in enumerate(images) if each.source.data.encode() in body]
 
 
-async def asked(talk: Talk) -> None:
-    await talk.say("And now?")
-    assert talk.of(ErrorOccurred) == []
-
-
 async def test_an_image_that_is_too_large_is_not_sent_and_the_session_goes_on(talk, server):
     images = image(png(100, 9000)), image(png(5, 5)), image(jpeg(9000, 9000), "image/jpeg")
-    remember(talk, *images)
-    await asked(talk)
+    await asked(talk, *images)
     assert sent_images(server, *images) == [1]
     assert b"It is not sent: 9000 pixels high; at most 8000" in server.prompts[-1].body
     assert len(server.prompts) == 1
-    assert images[0] in talk.session.history[0].content
+    assert images[0] in talk.history[0].content
     await asked(talk)
     assert server.prompts[-1].body.startswith(server.prompts[-2].body[:500])
 
@@ -99,8 +99,7 @@ async def test_one_in_the_result_of_a_tool_is_left_out_too(talk, server):
 @pytest.mark.parametrize("count", prove_rest([20, 21, 30]))
 async def test_many_images_are_small(talk, server, wire, count):
     images = [image(unique(n, 2162 if n % 5 == 0 else 10)) for n in range(count)]
-    remember(talk, *images)
-    await asked(talk)
+    await asked(talk, *images)
     large = [n for n in range(count) if n % 5 == 0]
     is_many = count > 20 and wire != "responses"
     assert sent_images(server, *images) == [n for n in range(count) if not (is_many and n in large)]
@@ -109,23 +108,20 @@ async def test_many_images_are_small(talk, server, wire, count):
 @pytest.mark.parametrize("wire", ["anthropic", "chat", "ollama"])
 async def test_of_many_large_images_the_newest_are_sent(talk, server):
     images = [image(unique(n, 2162)) for n in range(21)]
-    remember(talk, *images)
-    await asked(talk)
+    await asked(talk, *images)
     assert sent_images(server, *images) == list(range(5, 21))
 
 
 async def test_of_too_many_images_the_newest_are_sent(talk, server, wire):
     images = [image(unique(n)) for n in range(101)]
-    remember(talk, *images)
-    await asked(talk)
+    await asked(talk, *images)
     first = 0 if wire == "responses" else 25
     assert sent_images(server, *images) == list(range(first, 101))
 
 
 async def test_a_request_stays_within_its_bytes(talk, server, wire):
     images = [image(unique(n) + bytes(3_800_000)) for n in range(10)]
-    remember(talk, *images)
-    await asked(talk)
+    await asked(talk, *images)
     assert len(server.prompts[-1].body) < (50 if wire == "responses" else 32) * 1_000_000
     assert sent_images(server, *images)[-1] == 9
     assert sent_images(server, *images)[0] > 0
@@ -140,13 +136,12 @@ WORDS = {
 
 
 def refusing(server: LoopbackServer, bad: list[ImageBlock], words: str, status: int = 400):
-    """Have the server refuse what has one of these."""
+    """Have the server refuse what has one of these, or each prompt if there are none."""
     answer = server.answer_to
 
     def judge(request):
-        if request.path == server.prompt_path and any(
-            each.source.data.encode() in request.body for each in bad
-        ):
+        is_bad = not bad or any(each.source.data.encode() in request.body for each in bad)
+        if request.path == server.prompt_path and is_bad:
             return server.refusal(words, status)
         return answer(request)
 
@@ -154,7 +149,7 @@ def refusing(server: LoopbackServer, bad: list[ImageBlock], words: str, status: 
 
 
 @pytest.mark.parametrize("status", prove_rest([400, 413]))
-async def test_an_image_that_the_api_names_is_left_out_and_it_is_asked_again(
+async def test_an_image_that_the_api_names_is_left_out_when_it_is_asked_again(
     talk, server, wire, status
 ):
     images = [image(unique(n)) for n in range(4)]
@@ -165,7 +160,7 @@ async def test_an_image_that_the_api_names_is_left_out_and_it_is_asked_again(
     assert sent_images(server, *images) == ([0, 1, 3] if wire != "ollama" else [0, 1])
     await asked(talk)
     assert len(server.prompts) == 3
-    assert images[2] in talk.session.history[2].content
+    assert images[2] in talk.history[2].content
 
 
 async def test_an_image_that_the_api_refuses_without_a_name_is_found(talk, server):
@@ -189,11 +184,7 @@ async def test_a_refusal_that_no_image_is_to_blame_for_costs_none(talk, server):
     images = [image(unique(n)) for n in range(2)]
     remember(talk, *images)
     answer = server.answer_to
-    server.answer_to = lambda request: (
-        server.refusal("this model does not see images on Mondays")
-        if request.path == server.prompt_path
-        else answer(request)
-    )
+    refusing(server, [], "this model does not see images on Mondays")
     await talk.say("And now?")
     assert [error.kind for error in talk.of(ErrorOccurred)] == ["invalid_request"]
     assert len(server.prompts) <= 3
@@ -204,12 +195,7 @@ async def test_a_refusal_that_no_image_is_to_blame_for_costs_none(talk, server):
 
 async def test_a_refusal_of_something_else_is_told_at_once(talk, server):
     remember(talk, image(unique(1)))
-    answer = server.answer_to
-    server.answer_to = lambda request: (
-        server.refusal("max_tokens is wrong")
-        if request.path == server.prompt_path
-        else answer(request)
-    )
+    refusing(server, [], "max_tokens is wrong")
     await talk.say("And now?")
     assert len(server.prompts) == 1
     assert len(talk.of(ErrorOccurred)) == 1

@@ -1,9 +1,9 @@
 """Slash commands from Markdown files: who may make them, and what the model is sent for them."""
 
 import os
-from pathlib import Path
 
 import pytest
+from tests.unit.test_trust import trust_all, write
 
 from sanderling.errors import ConfigError
 from sanderling.project.slash_commands import BUILT_IN, SlashCommands
@@ -12,27 +12,8 @@ from sanderling.protocol.events import SlashCommand
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
-    return tmp_path / "config"
-
-
-@pytest.fixture
-def trust(tmp_path: Path, project: Path) -> Trust:
-    return Trust(str(tmp_path / "state"), str(project))
-
-
-@pytest.fixture
-def commands(trust: Trust, own: Path) -> SlashCommands:
-    return SlashCommands(trust, OwnFiles(str(own), trust))
-
-
-def write(path: Path, text: str | bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-
-
-def trust_all(trust: Trust) -> None:
-    trust.trust({file.path: file.sha256 for file in trust.shown().files})
+def commands(trust: Trust, own_files: OwnFiles) -> SlashCommands:
+    return SlashCommands(trust, own_files)
 
 
 def named(commands: SlashCommands) -> dict[str, SlashCommand]:
@@ -51,15 +32,15 @@ def test_review_is_there_from_the_beginning(commands):
 
 
 def test_files_of_the_person_are_commands(commands, own):
-    write(own / "commands/fix.md", "---\ndescription: Mend it\nargument-hint: <what>\n---\nFix $1!")
-    write(own / "commands/git/pr.md", "# Open a pull request\n\nNow.")
+    write(own, "commands/fix.md", "---\ndescription: Mend it\nargument-hint: <what>\n---\nFix $1!")
+    write(own, "commands/git/pr.md", "# Open a pull request\n\nNow.")
     assert named(commands)["fix"] == SlashCommand("fix", "Mend it", "<what>", "user")
     assert named(commands)["git:pr"] == SlashCommand("git:pr", "Open a pull request", "", "user")
     assert commands.expand("/git:pr") == "# Open a pull request\n\nNow."
 
 
 def test_files_of_a_project_are_commands_once_they_are_trusted(commands, trust, project):
-    write(project / ".sanderling/commands/mend.md", "Fix it.")
+    write(project, ".sanderling/commands/mend.md", "Fix it.")
     assert "mend" not in named(commands)
     assert commands.ignored() == (".sanderling/commands/mend.md",)
     with pytest.raises(ConfigError, match="There is no command '/mend'"):
@@ -67,14 +48,14 @@ def test_files_of_a_project_are_commands_once_they_are_trusted(commands, trust, 
     trust_all(trust)
     assert named(commands)["mend"].source == "project"
     assert commands.ignored() == ()
-    write(project / ".sanderling/commands/mend.md", "Break it.")
+    write(project, ".sanderling/commands/mend.md", "Break it.")
     assert "mend" not in named(commands)
 
 
 def test_project_goes_before_the_person_and_the_person_before_ours(commands, trust, own, project):
     for name in ("fix", "review"):
-        write(own / f"commands/{name}.md", "of the person's")
-        write(project / f".sanderling/commands/{name}.md", "of the project's")
+        write(own, f"commands/{name}.md", "of the person's")
+        write(project, f".sanderling/commands/{name}.md", "of the project's")
     trust_all(trust)
     assert commands.expand("/fix") == "of the project's"
     assert commands.expand("/review") == "of the project's"
@@ -82,8 +63,8 @@ def test_project_goes_before_the_person_and_the_person_before_ours(commands, tru
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
 def test_no_file_replaces_what_is_built_in(commands, trust, own, project, name):
-    write(own / f"commands/{name}.md", "x")
-    write(project / f".sanderling/commands/{name}.md", "x")
+    write(own, f"commands/{name}.md", "x")
+    write(project, f".sanderling/commands/{name}.md", "x")
     trust_all(trust)
     assert name not in named(commands)
     with pytest.raises(ConfigError, match=f"/{name} is a command of the chat window"):
@@ -92,14 +73,14 @@ def test_no_file_replaces_what_is_built_in(commands, trust, own, project, name):
 
 @pytest.mark.parametrize("name", ["Fix.md", "1.md", "fix it.md", "fix.txt", ".fix.md", "a.b.md"])
 def test_files_with_other_names_make_no_command(commands, own, name):
-    write(own / "commands" / name, "x")
+    write(own, f"commands/{name}", "x")
     assert list(named(commands)) == OURS
 
 
 def test_hostile_files_in_the_directory_of_commands_are_no_commands(commands, project, tmp_path):
     directory = project / ".sanderling/commands"
-    write(tmp_path / "secret.md", "top secret")
-    write(directory / "large.md", b"x" * 10_000_000)
+    write(tmp_path, "secret.md", "top secret")
+    write(directory, "large.md", b"x" * 10_000_000)
     os.mkfifo(directory / "fifo.md")
     (directory / "link.md").symlink_to(tmp_path / "secret.md")
     (directory / "gone.md").symlink_to("nowhere")
@@ -129,15 +110,15 @@ def test_file_of_ones_own_that_cannot_be_read_says_why(commands, own):
     ],
 )
 def test_header_describes_the_command(commands, own, header, description, arguments):
-    write(own / "commands/fix.md", f"---\n{header}\n---\n\nDo.\n")
+    write(own, "commands/fix.md", f"---\n{header}\n---\n\nDo.\n")
     fix = named(commands)["fix"]
     assert (fix.description, fix.arguments) == (description, arguments)
     assert commands.expand("/fix") == "Do."
 
 
 def test_header_may_be_empty_and_have_foreign_line_ends(commands, own):
-    write(own / "commands/a.md", "---\n---\nDo.")
-    write(own / "commands/b.md", "---\r\ndescription: Mend\r\n---\r\nDo.\r\n")
+    write(own, "commands/a.md", "---\n---\nDo.")
+    write(own, "commands/b.md", "---\r\ndescription: Mend\r\n---\r\nDo.\r\n")
     assert commands.expand("/a") == "Do."
     assert named(commands)["b"].description == "Mend"
 
@@ -154,10 +135,8 @@ def test_header_may_be_empty_and_have_foreign_line_ends(commands, own):
         ("", "has no text for the model"),
     ],
 )
-def test_command_with_a_wrong_header_is_listed_with_the_reason_and_does_not_run(
-    commands, own, text, why
-):
-    write(own / "commands/fix.md", text)
+def test_command_with_a_wrong_header_is_listed_with_the_reason(commands, own, text, why):
+    write(own, "commands/fix.md", text)
     description = named(commands)["fix"].description
     assert description.startswith("commands/fix.md cannot be used: ")
     assert why in description
@@ -184,7 +163,7 @@ def test_command_with_a_wrong_header_is_listed_with_the_reason_and_does_not_run(
     ],
 )
 def test_arguments_take_their_places(commands, own, template, typed, text):
-    write(own / "commands/fix.md", template)
+    write(own, "commands/fix.md", template)
     assert commands.expand(typed) == text
 
 
@@ -196,7 +175,7 @@ def test_arguments_take_their_places(commands, own, template, typed, text):
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(commands, own, typed, why):
-    write(own / "commands/fix.md", "$2 $1")
+    write(own, "commands/fix.md", "$2 $1")
     with pytest.raises(ConfigError) as caught:
         commands.expand(typed)
     assert str(caught.value) == why

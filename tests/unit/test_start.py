@@ -1,7 +1,6 @@
 """What a start does without: what is loaded, compiled and looked at, before the first request is asked or the first session opened."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import prove
+from tests.homes import Home
 
 UNNEEDED = {
     "what judges and reads commands": r"sanderling\.permissions\.(decide|allowing|forbidding|only_reading|proposing|use|shell.*)",
@@ -57,38 +57,29 @@ main()
 """
 
 
-class Start:
-    """A home and a project, in which the program is started."""
+class Start(Home):
+    """Where the program is started."""
 
     def __init__(self, folder: Path) -> None:
-        (folder / ".git").mkdir()
+        super().__init__(folder)
         script = folder / "script.json"
         script.write_text(json.dumps({"version": 1, "reply": [{"step": [{"text": "Done."}]}]}))
-        self.project = folder
         self._model = ("--model", f"script:{script}")
-        self._environment = os.environ | {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
 
     def loaded(self, *arguments: str, given: str = "") -> set[str]:
         """The modules that a run of the program loads."""
-        told = self._told(["-X", "importtime", "-m", "sanderling"], arguments, given)
+        told = self._told(("-X", "importtime", "-m", "sanderling"), arguments, given)
         return set(re.findall(r"^import time: .*\| +(\S+)$", told, re.MULTILINE))
 
     def collections(self, *arguments: str) -> list[int]:
         """How many objects a collection of garbage might look at, each time that one begins in a run of the program."""
-        return [int(number) for number in self._told(["-c", COLLECTIONS], arguments).split()]
+        return [int(number) for number in self._told(("-c", COLLECTIONS), arguments).split()]
 
-    def _told(self, program: list[str], arguments: Sequence[str], given: str = "") -> str:
-        """What a run of `program` says on standard error."""
-        run = subprocess.run(
-            [sys.executable, *program, *arguments, *self._model],
-            cwd=self.project,
-            env=self._environment,
-            input=given,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        return run.stderr
+    def _told(self, program: tuple[str, ...], arguments: Sequence[str], given: str = "") -> str:
+        self.program = program
+        done = self.run(*arguments, *self._model, stdin=given)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
 
 
 @pytest.fixture

@@ -1,8 +1,4 @@
-"""
-One conversation with many models: whoever is asked next, the API takes the history, and holds nothing that another has sealed.
-
-Everything is real (parts of a conversation, log, providers, HTTP client) but the network: `tests/wires/endpoints.py`.
-"""
+"""One conversation with many models: whoever is asked next, the API takes the history, and holds nothing that another has sealed."""
 
 import base64
 import itertools
@@ -18,14 +14,14 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import DEADLINE_S, examples, policy_of, prove, prove_rest
+from tests.conftest import DEADLINE_S, examples, prove, prove_rest
 from tests.fuzz.talk import directory
+from tests.talk import BaseTalk
 from tests.wires.endpoints import WIRES, Answer, Apis, Said, models, providers
 
 from sanderling.config import Settings
 from sanderling.conversation.compaction import compacted
 from sanderling.conversation.reply import Reply
-from sanderling.conversation.services import SessionServices
 from sanderling.errors import ProviderError
 from sanderling.protocol.messages import (
     ImageBlock,
@@ -63,16 +59,13 @@ class Play:
         self.settings = Settings(state_dir=str(folder), model=model, providers=providers())
         self.session = Session.open(self.settings.session_dir, "s1", "/project")
         self.provider = make_provider(self.settings)
-        policy = policy_of(self.session)
-        self.services = SessionServices(
-            self.session, self.provider, lambda _: None, policy, self.settings
-        )
-        self.services.calls.backoff = Backoff(attempts=1)
+        backoff = Backoff(attempts=1)
+        talk = BaseTalk(self.session, self.provider, settings=self.settings, backoff=backoff)
+        self.services = talk.services
         self.reply = Reply(self.session)
         self._numbers = itertools.count()
-        self._compacted: list[
-            Said
-        ] = []  # what each compaction has taken from what models see again
+        # What each compaction has taken from what models see again.
+        self._compacted: list[Said] = []
 
     async def aclose(self) -> None:
         await self.provider.aclose()
@@ -160,16 +153,8 @@ async def talk_in_turns(play: Play, first: str, second: str) -> None:
     """Turns with thoughts, tools, pictures and errors, by two models in turns, who follow each other in a turn, too."""
     play.say("What is there?")
     for number, model in enumerate((first, second, first, second)):
-        uses = await play.hear(
-            Answer(
-                [
-                    thought("Hm."),
-                    text("I look."),
-                    use("call_1", 10 * number),
-                    use("", 10 * number + 1),
-                ]
-            )
-        )
+        looks = [use("call_1", 10 * number), use("", 10 * number + 1)]
+        uses = await play.hear(Answer([thought("Hm."), text("I look."), *looks]))
         play.tell(uses, RESULTS, steered="Hurry." if number % 2 else "")
         uses = await play.hear(
             Answer([use("a b " * 30, 10 * number + 2, "ls -l"), use("call_1", 10 * number + 3)])
@@ -186,11 +171,10 @@ async def talk_in_turns(play: Play, first: str, second: str) -> None:
         play.say("And then?")
 
 
-def pairs() -> list[tuple[str, str]]:
-    return [(one, other) for one in WIRES for other in WIRES]
-
-
-@pytest.mark.parametrize("first, second", prove_rest(pairs(), keep=range(0, len(WIRES) ** 2, 23)))
+@pytest.mark.parametrize(
+    "first, second",
+    prove_rest(itertools.product(WIRES, repeat=2), keep=range(0, len(WIRES) ** 2, 23)),
+)
 def test_two_models_may_take_turns(first, second):
     apis = Apis()
 

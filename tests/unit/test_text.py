@@ -16,134 +16,44 @@ from sanderling.tools.commands.shell import first_line
 TEXT = "grün “x” 𝄞\nzwei\n"
 
 
+BROKEN, BROKEN_ONES = "invalid byte (read as �)", "invalid bytes (read as �)"
+BROKEN_PAIR = f"UTF-16 LE with BOM with 1 {BROKEN}; no newline at the end"
+NO_UTF16 = "not UTF-8; shown as Latin-1; no newline at the end"
+MIXED = "mixed line endings: 3 CRLF, 120 LF"
+
+
 @pytest.mark.parametrize(
-    "data, encoding, has_bom, text, note",
+    "data, encoding, text, note",
     [
-        pytest.param(b"", "utf-8", False, "", "", id="an empty file is UTF-8"),
-        pytest.param(b"a\n", "utf-8", False, "a\n", "", id="nothing is unusual about ASCII"),
-        pytest.param(TEXT.encode(), "utf-8", False, TEXT, "", id="nothing is unusual about UTF-8"),
-        pytest.param(
-            b"\xef\xbb\xbfa\n",
-            "utf-8",
-            True,
-            "a\n",
-            "UTF-8 with BOM",
-            id="the byte order mark is no text",
-        ),
-        pytest.param(
-            b"\xff\xfe" + TEXT.encode("utf-16-le"),
-            "utf-16-le",
-            True,
-            TEXT,
-            "UTF-16 LE with BOM",
-            id="UTF-16 little-endian",
-        ),
-        pytest.param(
-            b"\xfe\xff" + TEXT.encode("utf-16-be"),
-            "utf-16-be",
-            True,
-            TEXT,
-            "UTF-16 BE with BOM",
-            id="UTF-16 big-endian",
-        ),
-        pytest.param(
-            b"\xff\xfe\0\0" + TEXT.encode("utf-32-le"),
-            "utf-32-le",
-            True,
-            TEXT,
-            "UTF-32 LE with BOM",
-            id="UTF-32 little-endian is not UTF-16",
-        ),
-        pytest.param(
-            b"\0\0\xfe\xff" + TEXT.encode("utf-32-be"),
-            "utf-32-be",
-            True,
-            TEXT,
-            "UTF-32 BE with BOM",
-            id="UTF-32 big-endian",
-        ),
-        pytest.param(
-            b"\xff\xfeabc",
-            "latin-1",
-            False,
-            "ÿþabc",
-            "not UTF-8; shown as Latin-1; no newline at the end",
-            id="half a character at the end is no UTF-16",
-        ),
-        pytest.param(
-            b"caf\xe9\n",
-            "latin-1",
-            False,
-            "café\n",
-            "not UTF-8; shown as Latin-1",
-            id="an accent of Latin-1",
-        ),
-        pytest.param(
-            b"\x80 5\n",
-            "cp1252",
-            False,
-            "€ 5\n",
-            "not UTF-8; shown as Windows-1252",
-            id="a euro sign is of Windows-1252",
-        ),
-        pytest.param(
-            b"\x81\x80\n",
-            "latin-1",
-            False,
-            "\x81\x80\n",
-            "not UTF-8; shown as Latin-1",
-            id="a byte that Windows-1252 has not makes it Latin-1",
-        ),
-        pytest.param(
-            "für über\n".encode() + b"\xff\n",
-            "utf-8",
-            False,
-            "für über\n�\n",
-            "UTF-8 with 1 invalid byte (read as �)",
-            id="a broken byte in UTF-8 leaves the rest readable",
-        ),
-        pytest.param(
-            "ü".encode() * 3 + b"\xff\xfe\n",
-            "utf-8",
-            False,
-            "üüü��\n",
-            "UTF-8 with 2 invalid bytes (read as �)",
-            id="each broken byte is a character",
-        ),
-        pytest.param(
-            b"\xff\xfe" + b"\x00\xd8" + b"a\x00",
-            "utf-16-le",
-            True,
-            "�a",
-            "UTF-16 LE with BOM with 1 invalid byte (read as �); no newline at the end",
-            id="half a pair in UTF-16 is a character",
-        ),
-        pytest.param(
-            b"a\r\nb\r\n", "utf-8", False, "a\nb\n", "CRLF line endings", id="CRLF is a newline"
-        ),
-        pytest.param(b"a\rb\r", "utf-8", False, "a\nb\n", "CR line endings", id="so is CR alone"),
-        pytest.param(
-            b"a\r\n" * 3 + b"b\n" * 120,
-            "utf-8",
-            False,
-            "a\n" * 3 + "b\n" * 120,
-            "mixed line endings: 3 CRLF, 120 LF",
-            id="mixed line endings are counted",
-        ),
-        pytest.param(
-            b"10%\r20%\n", "utf-8", False, "10%\r20%\n", "", id="a CR among LF is a character"
-        ),
-        pytest.param(
-            b"a\r\r\n", "utf-8", False, "a\r\n", "CRLF line endings", id="CR CR LF is a CR and CRLF"
-        ),
-        pytest.param(
-            b"a\nb", "utf-8", False, "a\nb", "no newline at the end", id="the last line has no end"
-        ),
+        (b"", "utf-8", "", ""),
+        (b"a\n", "utf-8", "a\n", ""),
+        (TEXT.encode(), "utf-8", TEXT, ""),
+        (b"\xef\xbb\xbfa\n", "utf-8", "a\n", "UTF-8 with BOM"),
+        (b"\xff\xfe" + TEXT.encode("utf-16-le"), "utf-16-le", TEXT, "UTF-16 LE with BOM"),
+        (b"\xfe\xff" + TEXT.encode("utf-16-be"), "utf-16-be", TEXT, "UTF-16 BE with BOM"),
+        (b"\xff\xfe\0\0" + TEXT.encode("utf-32-le"), "utf-32-le", TEXT, "UTF-32 LE with BOM"),
+        (b"\0\0\xfe\xff" + TEXT.encode("utf-32-be"), "utf-32-be", TEXT, "UTF-32 BE with BOM"),
+        (b"\xff\xfeabc", "latin-1", "ÿþabc", NO_UTF16),  # half a character at the end
+        (b"caf\xe9\n", "latin-1", "café\n", "not UTF-8; shown as Latin-1"),
+        (b"\x80 5\n", "cp1252", "€ 5\n", "not UTF-8; shown as Windows-1252"),
+        # A byte that Windows-1252 has not.
+        (b"\x81\x80\n", "latin-1", "\x81\x80\n", "not UTF-8; shown as Latin-1"),
+        # A broken byte in UTF-8 leaves the rest readable, and each is a character, as half a pair in UTF-16 is.
+        ("ü für\n".encode() + b"\xff\n", "utf-8", "ü für\n�\n", f"UTF-8 with 1 {BROKEN}"),
+        ("üüü".encode() + b"\xff\xfe\n", "utf-8", "üüü��\n", f"UTF-8 with 2 {BROKEN_ONES}"),
+        (b"\xff\xfe\x00\xd8a\x00", "utf-16-le", "�a", BROKEN_PAIR),
+        (b"a\r\nb\r\n", "utf-8", "a\nb\n", "CRLF line endings"),
+        (b"a\rb\r", "utf-8", "a\nb\n", "CR line endings"),
+        (b"a\r\n" * 3 + b"b\n" * 120, "utf-8", "a\n" * 3 + "b\n" * 120, MIXED),
+        (b"10%\r20%\n", "utf-8", "10%\r20%\n", ""),  # a CR among LF is a character
+        (b"a\r\r\n", "utf-8", "a\r\n", "CRLF line endings"),
+        (b"a\nb", "utf-8", "a\nb", "no newline at the end"),
     ],
 )
-def test_bytes_are_read_as(data, encoding, has_bom, text, note):
+def test_bytes_are_read_as(data, encoding, text, note):
     read = decode(data)
-    assert (read.encoding, read.has_bom, read.text, read.note) == (encoding, has_bom, text, note)
+    assert (read.encoding, read.text, read.note) == (encoding, text, note)
+    assert read.has_bom == ("BOM" in note)
     assert read.bom + read.encode(read.exact, read.endings) == data
 
 

@@ -47,7 +47,10 @@ from sanderling.tools.outcome import Outcome
 DONE = [{"text": "Done."}]
 
 
-def uses(*calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
+Call = tuple[str, dict[str, Any]]
+
+
+def uses(*calls: Call) -> Steps:
     """A reply that uses tools, whose ids are t1, t2 and so on."""
     return [
         {"tool_use": {"id": f"t{number}", "name": name, "input": arguments}}
@@ -55,23 +58,29 @@ def uses(*calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def bash(command: str, **more: Any) -> tuple[str, dict[str, Any]]:
+def reply(steps: Steps | Call) -> Steps:
+    return uses(steps) if isinstance(steps, tuple) else steps
+
+
+def bash(command: str, **more: Any) -> Call:
     return "bash", {"command": command, **more}
 
 
-def edit(path: str, old: str, new: str) -> tuple[str, dict[str, Any]]:
+def edit(path: str, old: str, new: str) -> Call:
     return "edit", {"path": path, "edits": [{"old": old, "new": new}]}
 
 
 class Talk(BaseTalk):
     """A session with a scripted model, in a project of its own."""
 
-    def __init__(self, base: Path, *replies: Steps, mode: Mode = "ask", **options: Any) -> None:
+    def __init__(
+        self, base: Path, *replies: Steps | Call, mode: Mode = "ask", **options: Any
+    ) -> None:
         self.project = base / "home/project"
         self.project.mkdir(parents=True, exist_ok=True)
         (self.project / "app.py").write_text("def f():\n    return 1\n")
         session = Session.open(base / "state/sessions", "s1", str(self.project))
-        super().__init__(session, scripted(*replies, DONE), **options)
+        super().__init__(session, scripted(*map(reply, replies), DONE), **options)
         if mode != "ask":
             self.conversation.controls.set_mode(mode)
 
@@ -85,13 +94,21 @@ class Talk(BaseTalk):
         asked = [*self.session.history, Message("user", (TextBlock("."),))]
         assert refusals(msgspec.to_builtins(asked)) == []
 
-    async def run(self) -> Self:
+    async def run(self, *answers: str) -> Self:
+        """Run a turn whose questions are answered so, one after the other: `deny: too slow` has a reason, `always: …` a rule."""
         async with self.asked():
-            pass
+            for count, answer in enumerate(answers, 1):
+                choice, _, words = answer.partition(": ")
+                more = {"rule" if choice == "always" else "reason": words} if words else {}
+                self.answer(await self.until(ApprovalRequested, count), choice, **more)
         return self
 
-    def answer(self, question: ApprovalRequested, answer: str, **more: str) -> None:
-        self.conversation.services.approvals.answer(AnswerApproval(question.id, answer, **more))  # type: ignore[arg-type]
+    @property
+    def questions(self) -> list[ApprovalRequested]:
+        return self.of(ApprovalRequested)
+
+    def answer(self, question: ApprovalRequested, answer: str, **more: Any) -> None:
+        self.services.approvals.answer(AnswerApproval(question.id, answer, **more))  # type: ignore[arg-type]
 
     def told(self, number: int = 0) -> str:
         content = self.results[number].content
@@ -176,9 +193,9 @@ async def test_commands_and_edits_are_shown_again_as_they_were_shown_while_they_
 
 async def test_tools_come_from_sources_and_what_comes_late_comes_last(tmp_path):
     weather = Weather()
-    calls = [uses((f"mcp__weather__tell{n}", {"place": "Bern"})) for n in (1, 1, 3)]
+    calls = [(f"mcp__weather__tell{n}", {"place": "Bern"}) for n in (1, 1, 3)]
     talk = Talk(tmp_path, *calls, sources=(OwnTools(), weather))
-    provider = talk.conversation.services.provider
+    provider = talk.services.provider
     asked: list[list[str]] = []
 
     def stream(request: ModelRequest) -> Any:
@@ -186,20 +203,16 @@ async def test_tools_come_from_sources_and_what_comes_late_comes_last(tmp_path):
         return ScriptedProvider.stream(provider, request)
 
     provider.stream = stream  # type: ignore[method-assign]
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert (question.tool, question.title) == ("mcp__weather__tell1", "Bern")
-        assert question.rule == "allow mcp__weather__tell1"
-        talk.answer(question, "session")
-        question = await talk.until(ApprovalRequested, 2)
-        assert question.tool == "mcp__weather__tell3"
-        talk.answer(question, "once")
+    await talk.run("session", "once")
+    assert (talk.questions[0].tool, talk.questions[0].title) == ("mcp__weather__tell1", "Bern")
+    assert talk.questions[0].rule == "allow mcp__weather__tell1"
+    assert talk.questions[1].tool == "mcp__weather__tell3"
     assert [result.content for result in talk.results] == ["It rains in Bern."] * 3
-    assert len(talk.of(ApprovalRequested)) == 2
+    assert len(talk.questions) == 2
     for names, before in zip(asked[1:], asked, strict=False):
         assert names[: len(before)] == before
     assert asked[-1] == [*TOOLS, *(f"mcp__weather__tell{n}" for n in range(1, weather.asked + 1))]
-    tools = await talk.conversation.services.calls.catalog.so_far()
+    tools = await talk.services.calls.catalog.so_far()
     assert [*tools.by_name] == [spec.name for spec in tools.specs]
 
 
@@ -224,14 +237,14 @@ async def test_a_name_for_which_a_rule_for_another_server_could_hold_is_no_tools
 
 
 async def test_what_only_reads_runs_at_once_and_the_model_sees_the_result(tmp_path):
-    talk = await Talk(tmp_path, uses(("read", {"path": "app.py"}))).run()
+    talk = await Talk(tmp_path, ("read", {"path": "app.py"})).run()
     assert "return 1" in talk.told()
     assert not talk.results[0].is_error
-    assert talk.of(ApprovalRequested) == []
+    assert talk.questions == []
     started, ended = talk.of(ToolStarted, ToolEnded)
     assert (started.tool, started.title) == ("read", "app.py")
     assert not ended.is_error
-    assert talk.session.history[-1].content == (TextBlock("Done."),)
+    assert talk.history[-1].content == (TextBlock("Done."),)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +258,7 @@ async def test_what_only_reads_runs_at_once_and_the_model_sees_the_result(tmp_pa
     ],
 )
 async def test_bad_input_is_told_in_words_and_the_turn_goes_on(tmp_path, name, arguments, words):
-    talk = await Talk(tmp_path, uses((name, arguments))).run()
+    talk = await Talk(tmp_path, (name, arguments)).run()
     assert words in talk.told()
     assert talk.results[0].is_error
     assert talk.of(TurnEnded) == [TurnEnded("end_turn")]
@@ -307,11 +320,8 @@ async def test_stopping_the_turn_ends_the_command_and_leaves_a_history_the_api_a
 
 async def test_the_same_call_again_and_again_warns_the_model_and_then_asks_the_person(tmp_path):
     same = [[{"tool_use": {"name": "read", "input": {"path": "app.py"}}}]] * 5
-    talk = Talk(tmp_path, *same)
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert "keeps making the same call" in question.reason
-        talk.answer(question, "deny")
+    talk = await Talk(tmp_path, *same).run("deny")
+    assert "keeps making the same call" in talk.questions[0].reason
     assert ["this identical call" in talk.told(n) for n in range(5)] == [
         False,
         False,
@@ -320,22 +330,20 @@ async def test_the_same_call_again_and_again_warns_the_model_and_then_asks_the_p
         True,
     ]
     assert talk.of(TurnEnded) == [TurnEnded("end_turn")]
-    assert talk.session.history[-1].role == "user"
+    assert talk.history[-1].role == "user"
 
 
 @prove
-async def test_reason_why_a_turn_is_not_to_go_on_is_told_to_the_model_with_what_comes_next(
+async def test_reason_why_a_turn_is_not_to_go_on_is_told_to_the_model(
     tmp_path,
 ):
     same = [[{"tool_use": {"name": "read", "input": {"path": "app.py"}}}]] * 5
-    talk = Talk(tmp_path, *same)
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "deny", reason="Look elsewhere.")
+    talk = await Talk(tmp_path, *same).run("deny: Look elsewhere.")
     assert talk.of(TurnEnded) == [TurnEnded("end_turn")]
-    assert talk.session.history[-1] == Message("user", (TextBlock("Look elsewhere."),))
+    assert talk.history[-1] == Message("user", (TextBlock("Look elsewhere."),))
     assert [event.prompt.text for event in talk.of(PromptSteered)] == ["Look elsewhere."]
     again = Session.open(tmp_path / "state/sessions", "s1", str(talk.project))
-    assert again.history == talk.session.history
+    assert again.history == talk.history
     again.close()
 
 
@@ -343,8 +351,7 @@ async def test_reason_why_a_turn_is_not_to_go_on_is_told_to_the_model_with_what_
 
 
 async def test_an_edit_asks_with_its_difference_and_is_made_when_it_is_allowed(tmp_path):
-    talk = Talk(tmp_path, uses(edit("app.py", "return 1", "return 2")))
-    async with talk.asked():
+    async with Talk(tmp_path, edit("app.py", "return 1", "return 2")).asked() as talk:
         question = await talk.until(ApprovalRequested)
         assert (question.tool, question.title, question.filetype) == ("edit", "app.py", "diff")
         assert "-    return 1\n+    return 2" in question.subject
@@ -356,28 +363,25 @@ async def test_an_edit_asks_with_its_difference_and_is_made_when_it_is_allowed(t
 
 
 async def test_what_could_not_be_done_anyway_is_not_asked(tmp_path):
-    talk = await Talk(tmp_path, uses(edit("app.py", "return 7", "return 2"))).run()
-    assert talk.of(ApprovalRequested) == []
+    talk = await Talk(tmp_path, edit("app.py", "return 7", "return 2")).run()
+    assert talk.questions == []
     assert talk.results[0].is_error
 
 
 async def test_reason_of_a_denial_is_told_to_the_model(tmp_path):
-    talk = Talk(tmp_path, uses(bash("touch made")))
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert (question.subject, question.filetype) == ("touch made", "sh")
-        talk.answer(question, "deny", reason="Use the Makefile.")
+    talk = await Talk(tmp_path, bash("touch made")).run("deny: Use the Makefile.")
+    [question] = talk.questions
+    assert (question.subject, question.filetype) == ("touch made", "sh")
     assert talk.told() == "The user denied this: Use the Makefile."
     assert not (talk.project / "made").exists()
 
 
 async def test_one_of_a_batch_is_denied_alone_where_the_person_says_so(tmp_path):
-    talk = Talk(tmp_path, uses(*[bash(f"touch {n}") for n in (1, 2, 3)]))
-    async with talk.asked():
+    async with Talk(tmp_path, uses(*[bash(f"touch {n}") for n in (1, 2, 3)])).asked() as talk:
         await talk.until(ApprovalRequested, 3)
-        first, second, third = talk.of(ApprovalRequested)
+        first, second, third = talk.questions
         assert [each.is_of_several for each in (first, second, third)] == [True] * 3
-        talk.conversation.services.approvals.answer(
+        talk.services.approvals.answer(
             AnswerApproval(second.id, "deny", "Not that.", is_alone=True)
         )
         talk.answer(first, "once")
@@ -390,18 +394,14 @@ async def test_one_of_a_batch_is_denied_alone_where_the_person_says_so(tmp_path)
 @prove
 async def test_a_question_about_the_only_tool_use_left_denies_no_other(tmp_path):
     calls = [("read", {"path": "app.py"}), edit("app.py", "return 1", "return 2")]
-    talk = Talk(tmp_path, uses(*calls))
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert not question.is_of_several
-        talk.answer(question, "deny")
+    talk = await Talk(tmp_path, uses(*calls)).run("deny")
+    assert not talk.questions[0].is_of_several
 
 
 async def test_denying_one_of_a_batch_denies_the_rest_of_it(tmp_path):
-    talk = Talk(tmp_path, uses(*[bash(f"touch {n}") for n in (1, 2, 3)]))
-    async with talk.asked():
+    async with Talk(tmp_path, uses(*[bash(f"touch {n}") for n in (1, 2, 3)])).asked() as talk:
         await talk.until(ApprovalRequested, 3)
-        talk.answer(talk.of(ApprovalRequested)[1], "deny")
+        talk.answer(talk.questions[1], "deny")
     assert [result.content == DENIED_WITH_ANOTHER for result in talk.results] == [True, False, True]
     assert [ended.is_denied for ended in talk.of(ToolEnded)] == [False, True, False]
     assert len(talk.of(ApprovalSettled)) == 3
@@ -409,53 +409,39 @@ async def test_denying_one_of_a_batch_denies_the_rest_of_it(tmp_path):
 
 
 async def test_allowed_for_the_session_asks_no_more_and_other_things_still_ask(tmp_path):
-    replies = [uses(bash("make test")), uses(bash("make test")), uses(bash("make install"))]
-    talk = Talk(tmp_path, *replies)
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "session")
-        question = await talk.until(ApprovalRequested, 2)
-        assert question.subject == "make install"
-        talk.answer(question, "once")
-    assert len(talk.of(ApprovalRequested)) == 2
+    replies = [bash("make test"), bash("make test"), bash("make install")]
+    talk = await Talk(tmp_path, *replies).run("session", "once")
+    assert talk.questions[1].subject == "make install"
+    assert len(talk.questions) == 2
 
 
 @prove
 async def test_always_keeps_the_rule_as_the_person_has_changed_it_outside_of_the_project(tmp_path):
-    talk = Talk(tmp_path, uses(bash("git commit -m x")))
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert question.rule == "allow bash git commit"
-        assert "always" in question.choices
-        talk.answer(question, "always", rule="allow bash git")
-    again = Talk(tmp_path, uses(bash("git add app.py")))
-    await again.run()
-    assert again.of(ApprovalRequested) == []
+    talk = await Talk(tmp_path, bash("git commit -m x")).run("always: allow bash git")
+    [question] = talk.questions
+    assert question.rule == "allow bash git commit"
+    assert "always" in question.choices
+    again = await Talk(tmp_path, bash("git add app.py")).run()
+    assert again.questions == []
     assert not list(talk.project.rglob("*rules*"))
 
 
 @prove
 async def test_rule_that_is_none_is_asked_about_again(tmp_path):
-    talk = Talk(tmp_path, uses(bash("git commit -m x")))
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "always", rule="permit bash git")
-        question = await talk.until(ApprovalRequested, 2)
-        assert "is not a rule: " in question.reason
-        assert question.rule == "permit bash git"
-        talk.answer(question, "once")
+    answers = ("always: permit bash git", "once")
+    talk = await Talk(tmp_path, bash("git commit -m x")).run(*answers)
+    assert "is not a rule: " in talk.questions[1].reason
+    assert talk.questions[1].rule == "permit bash git"
     assert not talk.results[0].is_error or "git" in talk.told()
 
 
 async def test_what_shows_as_nothing_is_shown_to_the_person(tmp_path):
-    talk = Talk(tmp_path, uses(bash("echo \u202egpj.exe\u200b\x1b[8m hidden")))
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert question.subject == "echo <U+202E>gpj.exe<U+200B><U+001B>[8m hidden"
-        talk.answer(question, "deny")
+    talk = await Talk(tmp_path, bash("echo \u202egpj.exe\u200b\x1b[8m hidden")).run("deny")
+    assert talk.questions[0].subject == "echo <U+202E>gpj.exe<U+200B><U+001B>[8m hidden"
 
 
 async def test_stopping_the_turn_takes_its_questions_back(tmp_path):
-    talk = Talk(tmp_path, uses(bash("touch made")))
-    async with talk.asked():
+    async with Talk(tmp_path, bash("touch made")).asked() as talk:
         await talk.until(ApprovalRequested)
         talk.conversation.cancel()
     assert len(talk.of(ApprovalSettled)) == 1
@@ -475,65 +461,39 @@ def outside(tmp_path) -> Path:
 
 
 @prove
-async def test_hidden_file_that_a_command_misses_is_offered_and_the_command_runs_again(
-    tmp_path, outside
-):
+async def test_hidden_file_is_offered_and_the_command_runs_again(tmp_path, outside):
     other = outside.with_name("other.txt")
     other.write_text("not granted")
-    talk = Talk(tmp_path, uses(bash(f"cat {outside}")), uses(bash(f"cat {other}")), mode="auto")
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert question.subject == f"read {outside}"
-        assert question.choices == ("once", "session")
-        talk.answer(question, "once")
-        again = await talk.until(ApprovalRequested, 2)
-        talk.answer(again, "deny")
+    talk = Talk(tmp_path, bash(f"cat {outside}"), bash(f"cat {other}"), mode="auto")
+    await talk.run("once", "deny")
+    assert talk.questions[0].subject == f"read {outside}"
+    assert talk.questions[0].choices == ("once", "session")
     assert talk.told(0).startswith("my notes\n")
     assert "No such file" in talk.told(1)
 
 
 @prove
-async def test_directory_of_a_hidden_program_is_offered_and_the_command_runs_again(
-    tmp_path, hidden_tool
-):
-    twice = [uses(bash("mytool"))] * 2
-    talk = Talk(tmp_path, *twice, mode="auto")
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert question.subject == f"execute {hidden_tool}"
-        talk.answer(question, "once")
-        talk.answer(await talk.until(ApprovalRequested, 2), "deny")
+async def test_hidden_program_is_offered_and_the_command_runs_again(tmp_path, hidden_tool):
+    twice = [bash("mytool")] * 2
+    talk = await Talk(tmp_path, *twice, mode="auto").run("once", "deny")
+    assert talk.questions[0].subject == f"execute {hidden_tool}"
     assert talk.told(0).startswith("mine\n")
     assert f"[The sandbox refused: execute {hidden_tool}: `mytool` is on your PATH" in talk.told(1)
 
 
 @prove
-async def test_what_was_granted_for_the_session_is_not_asked_again(tmp_path, outside):
-    twice = [uses(bash(f"cat {outside}"))] * 2
-    talk = Talk(tmp_path, *twice, mode="auto")
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "session")
-    assert [talk.told(n).startswith("my notes\n") for n in (0, 1)] == [True, True]
-    assert len(talk.of(ApprovalRequested)) == 1
+@pytest.mark.parametrize("answer, shown", [("session", "my notes\n"), ("deny", "No such file")])
+async def test_the_same_grant_is_not_asked_for_twice(tmp_path, outside, answer, shown):
+    twice = [bash(f"cat {outside}")] * 2
+    talk = await Talk(tmp_path, *twice, mode="auto").run(answer)
+    assert len(talk.questions) == 1
+    assert [shown in talk.told(n) for n in (0, 1)] == [True, True]
 
 
 @prove
-async def test_what_was_not_granted_is_not_offered_again(tmp_path, outside):
-    twice = [uses(bash(f"cat {outside}"))] * 2
-    talk = Talk(tmp_path, *twice, mode="auto")
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "deny")
-    assert len(talk.of(ApprovalRequested)) == 1
-    assert all("No such file" in talk.told(n) for n in (0, 1))
-
-
-@prove
-async def test_reason_why_something_was_not_granted_is_told_to_the_model_and_shown(
-    tmp_path, outside
-):
-    talk = Talk(tmp_path, uses(bash(f"cat {outside}")), mode="auto")
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "deny", reason=" These are private. ")
+async def test_reason_against_a_grant_is_told_to_the_model_and_shown(tmp_path, outside):
+    talk = Talk(tmp_path, bash(f"cat {outside}"), mode="auto")
+    await talk.run("deny:  These are private. ")
     said = "[The user did not allow that: These are private.]"
     assert "No such file" in talk.told()
     assert talk.told().endswith(f"\n\n{said}")
@@ -545,67 +505,52 @@ async def test_reason_why_something_was_not_granted_is_told_to_the_model_and_sho
 @prove
 async def test_reason_against_one_grant_is_told_though_another_was_given(tmp_path, outside):
     command = f"cat {outside}; python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'"
-    talk = Talk(tmp_path, uses(bash(command)), mode="auto")
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "once")
-        network = await talk.until(ApprovalRequested, 2)
-        assert network.subject == "resolve example.org"
-        talk.answer(network, "deny", reason="No network.")
+    talk = await Talk(tmp_path, bash(command), mode="auto").run("once", "deny: No network.")
+    assert talk.questions[1].subject == "resolve example.org"
     assert talk.told().startswith("my notes\n")
     assert talk.told().endswith("[The user did not allow that: No network.]")
 
 
 @prove
 async def test_file_outside_of_the_project_is_written_when_that_is_allowed(tmp_path, outside):
-    read, write = (
-        ("read", {"path": str(outside)}),
-        ("write", {"path": str(outside), "content": "x\n"}),
-    )
-    talk = Talk(tmp_path, uses(read), uses(write), mode="auto")
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "session")
-        question = await talk.until(ApprovalRequested, 2)
-        assert f"grants {outside}" in question.reason
-        assert "-my notes\n+x" in question.subject
-        talk.answer(question, "once")
+    read = ("read", {"path": str(outside)})
+    write = ("write", {"path": str(outside), "content": "x\n"})
+    talk = await Talk(tmp_path, read, write, mode="auto").run("session", "once")
+    assert f"grants {outside}" in talk.questions[1].reason
+    assert "-my notes\n+x" in talk.questions[1].subject
     assert "my notes" in talk.told(0)
     assert outside.read_text() == "x\n"
 
 
-async def test_host_that_a_command_cannot_reach_is_offered_and_for_the_session_goes_through_the_proxy(
+async def test_blocked_host_is_offered_and_for_the_session_goes_through_the_proxy(
     tmp_path,
 ):
     command = "python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'"
-    talk = Talk(tmp_path, uses(bash(command)), mode="auto")
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert question.subject == "resolve example.org"
-        talk.answer(question, "session")
-    assert talk.conversation.services.sandbox.facts.network == "proxy"
+    talk = await Talk(tmp_path, bash(command), mode="auto").run("session")
+    assert talk.questions[0].subject == "resolve example.org"
+    assert talk.services.sandbox.facts.network == "proxy"
 
 
 @prove
 async def test_network_that_was_lent_for_one_command_is_off_again(tmp_path):
     command = "python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'; echo $https_proxy; exit 1"
-    talk = Talk(tmp_path, uses(bash(command)), mode="auto")
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "once")
+    talk = await Talk(tmp_path, bash(command), mode="auto").run("once")
     assert "http://127.0.0.1:3128" in talk.told()
-    assert talk.conversation.services.sandbox.facts.network == "off"
+    assert talk.services.sandbox.facts.network == "off"
 
 
 @prove
-async def test_fetch_while_the_network_is_off_asks_once_and_lets_in_that_host_for_that_long(
+async def test_fetch_while_the_network_is_off_asks_once_and_lets_that_host_in(
     tmp_path,
 ):
-    talk = Talk(tmp_path, uses(("web_fetch", {"url": "https://docs.example/page"})), mode="auto")
+    talk = Talk(tmp_path, ("web_fetch", {"url": "https://docs.example/page"}), mode="auto")
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
         assert "docs.example is blocked. Allowing opens it until this ends" in question.reason
         assert "`:AgentNet on`" in question.reason
         talk.answer(question, "once")
         await talk.until(ToolEnded)
-    assert len(talk.of(ApprovalRequested)) == 1
+    assert len(talk.questions) == 1
     assert "network is off" not in talk.told()
     assert {event.network for event in talk.of(SandboxChanged)} == {"off"}
 
@@ -613,25 +558,22 @@ async def test_fetch_while_the_network_is_off_asks_once_and_lets_in_that_host_fo
 @prove
 async def test_host_that_is_let_in_and_refused_all_the_same_is_not_offered_again(tmp_path):
     url = f"https://{socket.gethostname()}/"
-    talk = Talk(tmp_path, uses(("web_fetch", {"url": url})), mode="auto")
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "once")
-    assert len(talk.of(ApprovalRequested)) == 1
+    talk = await Talk(tmp_path, ("web_fetch", {"url": url}), mode="auto").run("once")
+    assert len(talk.questions) == 1
     assert talk.results[0].is_error
 
 
 @prove
 async def test_rule_for_one_host_opens_the_network_to_it_and_a_rule_for_all_does_not(tmp_path):
-    fetch = uses(("web_fetch", {"url": "https://docs.example/page"}))
+    fetch = ("web_fetch", {"url": "https://docs.example/page"})
     for name, rule, count in (
         ("host", "allow web_fetch docs.example", 0),
         ("all", "allow web_fetch", 1),
     ):
-        talk = Talk(tmp_path / name, fetch, rules=(rule_from_text(rule),))
-        async with talk.asked():
+        async with Talk(tmp_path / name, fetch, rules=(rule_from_text(rule),)).asked() as talk:
             if count:
                 talk.answer(await talk.until(ApprovalRequested), "deny")
-        assert len(talk.of(ApprovalRequested)) == count
+        assert len(talk.questions) == count
 
 
 @prove
@@ -640,20 +582,16 @@ async def test_link_in_the_project_that_leads_outside_asks_for_what_it_leads_to(
     link.parent.mkdir()
     link.symlink_to(outside)
     writing = ("edit", {"path": "link", "edits": [{"old": "my notes", "new": "yours"}]})
-    talk = Talk(tmp_path, uses(writing), mode="auto")
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert f"grants {outside}" in question.reason
-        assert "-my notes\n+yours" in question.subject
-        talk.answer(question, "once")
+    talk = await Talk(tmp_path, writing, mode="auto").run("once")
+    [question] = talk.questions
+    assert f"grants {outside}" in question.reason
+    assert "-my notes\n+yours" in question.subject
     assert outside.read_text() == "yours\n"
     assert link.is_symlink()
 
 
 @prove
-async def test_link_that_is_turned_elsewhere_is_not_what_was_allowed_for_the_session(
-    tmp_path, outside
-):
+async def test_link_that_is_turned_elsewhere_is_not_what_was_allowed(tmp_path, outside):
     other = outside.with_name("other.txt")
     other.write_text("my notes\n")
     link = tmp_path / "home/project/link"
@@ -662,17 +600,14 @@ async def test_link_that_is_turned_elsewhere_is_not_what_was_allowed_for_the_ses
     there, back = edit("link", "my notes", "yours"), edit("link", "yours", "my notes")
     talk = Talk(
         tmp_path,
-        uses(there),
-        uses(back),
-        uses(bash(f"ln -sf {other} link")),
-        uses(there),
+        there,
+        back,
+        bash(f"ln -sf {other} link"),
+        there,
         mode="auto",
     )
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "session")
-        question = await talk.until(ApprovalRequested, 2)
-        assert f"grants {other}" in question.reason
-        talk.answer(question, "deny")
+    await talk.run("session", "deny")
+    assert f"grants {other}" in talk.questions[1].reason
     assert other.read_text() == outside.read_text() == "my notes\n"
 
 
@@ -680,12 +615,12 @@ async def test_link_that_is_turned_elsewhere_is_not_what_was_allowed_for_the_ses
 async def test_what_was_allowed_for_the_session_is_allowed_in_that_mode_alone(tmp_path):
     command = "mkdir $(echo made)"  # no rule can be proposed for it
     later = [{"delay_ms": 1000, "text": "And now:"}, *uses(bash(command))]
-    talk = Talk(tmp_path, uses(bash(command)), uses(bash(command)), later)
-    talk.conversation.services.sandbox.switch(is_on=False)
+    talk = Talk(tmp_path, bash(command), bash(command), later)
+    talk.services.sandbox.switch(is_on=False)
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "session")
         await talk.until(ToolEnded, 2)
-        assert len(talk.of(ApprovalRequested)) == 1
+        assert len(talk.questions) == 1
         talk.conversation.controls.set_mode("plan")
         talk.answer(await talk.until(ApprovalRequested, 2), "deny")
 
@@ -694,7 +629,7 @@ async def test_what_was_allowed_for_the_session_is_allowed_in_that_mode_alone(tm
 async def test_what_can_never_be_granted_is_not_asked(tmp_path):
     writing = ("write", {"path": "/etc/new", "content": "x"})
     talk = await Talk(tmp_path, uses(writing, ("read", {"path": "/root"}))).run()
-    assert talk.of(ApprovalRequested) == []
+    assert talk.questions == []
     assert "more than a command may touch" in talk.told(0)
 
 
@@ -721,11 +656,8 @@ async def test_search_outside_of_the_project_finds_what_was_granted_for_it(tmp_p
     looks = uses(
         ("grep", {"pattern": "notes", "path": str(outside)}), ("ls", {"path": str(outside.parent)})
     )
-    talk = Talk(tmp_path, looks)
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert question.subject == f"read {outside}"
-        talk.answer(question, "once")
+    talk = await Talk(tmp_path, looks).run("once")
+    assert talk.questions[0].subject == f"read {outside}"
     assert "my notes" in talk.told(0)
 
 
@@ -736,15 +668,14 @@ async def test_in_auto_mode_what_the_sandbox_confines_does_not_ask(tmp_path):
     talk = await Talk(
         tmp_path, uses(bash("touch made"), edit("app.py", "1", "2")), mode="auto"
     ).run()
-    assert talk.of(ApprovalRequested) == []
+    assert talk.questions == []
     assert (talk.project / "made").exists()
 
 
 async def test_in_auto_mode_without_a_sandbox_a_command_asks(tmp_path):
-    talk = Talk(tmp_path, uses(bash("touch made")), mode="auto")
-    talk.conversation.services.sandbox.switch(is_on=False)
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "deny")
+    talk = Talk(tmp_path, bash("touch made"), mode="auto")
+    talk.services.sandbox.switch(is_on=False)
+    await talk.run("deny")
     assert not (talk.project / "made").exists()
 
 
@@ -762,18 +693,17 @@ async def test_in_plan_mode_the_kernel_keeps_commands_from_writing_and_the_model
     assert "plan mode" in talk.told(1)
     assert sorted(path.name for path in talk.project.iterdir()) == ["app.py"]
     assert (talk.project / "app.py").read_text() == "def f():\n    return 1\n"
-    assert "plan mode" in notes(talk.session.history[0])
+    assert "plan mode" in notes(talk.history[0])
     assert talk.of(ModeChanged) == [ModeChanged("plan")]
 
 
 @prove
 async def test_mode_that_changes_in_the_middle_of_a_turn_is_told_with_the_next_result(tmp_path):
-    talk = Talk(tmp_path, uses(bash("touch made")))
-    async with talk.asked():
+    async with Talk(tmp_path, bash("touch made")).asked() as talk:
         question = await talk.until(ApprovalRequested)
         talk.conversation.controls.set_mode("plan")
         talk.answer(question, "once")
-    assert "plan mode" in notes(talk.session.history[2])
+    assert "plan mode" in notes(talk.history[2])
     assert not (talk.project / "made").exists()
 
 
@@ -782,33 +712,31 @@ async def test_mode_that_changes_in_the_middle_of_a_turn_is_told_with_the_next_r
 
 async def test_todo_list_is_shown_and_is_there_when_the_session_is_resumed(tmp_path):
     items = [{"content": "Look", "status": "in_progress"}, {"content": "Mend", "status": "pending"}]
-    talk = await Talk(tmp_path, uses(("todo", {"items": items}))).run()
+    talk = await Talk(tmp_path, ("todo", {"items": items})).run()
     assert [item.content for item in talk.of(TodoChanged)[0].items] == ["Look", "Mend"]
     again = Talk(tmp_path)
-    assert [item.status for item in again.conversation.services.workspace.todo.items] == [
+    assert [item.status for item in again.services.workspace.todo.items] == [
         "in_progress",
         "pending",
     ]
     await again.run()
-    texts = [
-        block.text for block in again.session.history[-2].content if isinstance(block, TextBlock)
-    ]
+    texts = [block.text for block in again.history[-2].content if isinstance(block, TextBlock)]
     assert "◐ Look" in texts[0]
 
 
 @prove
-async def test_directory_and_environment_of_the_shell_are_there_when_the_session_is_resumed(
+async def test_resumed_session_has_the_directory_and_environment_of_its_shell(
     tmp_path,
 ):
     command = "mkdir sub; cd sub; export GREETING=hello"
-    await Talk(tmp_path, uses(bash(command)), mode="auto").run()
-    again = await Talk(tmp_path, uses(bash("echo $GREETING; basename $PWD")), mode="auto").run()
+    await Talk(tmp_path, bash(command), mode="auto").run()
+    again = await Talk(tmp_path, bash("echo $GREETING; basename $PWD"), mode="auto").run()
     assert again.told(-1).startswith("hello\nsub\n")
 
 
 @prove
 async def test_tool_use_is_shown_in_full_when_it_is_asked_for(tmp_path):
-    async with Talk(tmp_path, uses(("read", {"path": "app.py"}))).asked() as talk:
+    async with Talk(tmp_path, ("read", {"path": "app.py"})).asked() as talk:
         await talk.until(TurnEnded)
         shown = await talk.conversation.answer(InspectToolUse(talk.session.id, "t1"))
         assert isinstance(shown, WholeToolUse)
@@ -825,14 +753,12 @@ async def test_offer_names_the_directory_where_only_that_can_be_granted(tmp_path
     directory = tmp_path / "home/settings"
     directory.mkdir(parents=True)
     wanted = directory / "new.conf"
-    talk = Talk(tmp_path, uses(bash("true")), uses(bash(f"touch {wanted}")), mode="auto")
-    talk.conversation.services.sandbox.effective_policy.policy = Grant(
-        read_paths=(str(directory),)
-    ).added_to(talk.conversation.services.sandbox.effective_policy.policy)
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert question.subject == f"write {directory}/ and everything in it, for {wanted}"
-        talk.answer(question, "once")
+    talk = Talk(tmp_path, bash("true"), bash(f"touch {wanted}"), mode="auto")
+    talk.services.sandbox.effective_policy.policy = Grant(read_paths=(str(directory),)).added_to(
+        talk.services.sandbox.effective_policy.policy
+    )
+    await talk.run("once")
+    assert talk.questions[0].subject == f"write {directory}/ and everything in it, for {wanted}"
     assert wanted.exists()
 
 
@@ -849,36 +775,32 @@ async def test_command_runs_in_the_directory_that_was_asked_about(tmp_path):
 
 @prove
 async def test_command_that_is_granted_something_runs_again_where_it_ran_first(tmp_path, outside):
-    talk = Talk(tmp_path, uses(bash(f"cd sub && pwd && cat {outside}")), mode="auto")
+    talk = Talk(tmp_path, bash(f"cd sub && pwd && cat {outside}"), mode="auto")
     (talk.project / "sub").mkdir(parents=True)
-    async with talk.asked():
-        talk.answer(await talk.until(ApprovalRequested), "once")
+    await talk.run("once")
     assert talk.told().startswith(f"{talk.project}/sub\nmy notes\n")
 
 
 async def test_grant_is_asked_for_where_the_command_ran(tmp_path, outside):
-    talk = Talk(tmp_path, uses(bash("cd sub")), uses(bash(f"cat {outside}")), mode="auto")
+    talk = Talk(tmp_path, bash("cd sub"), bash(f"cat {outside}"), mode="auto")
     (talk.project / "sub").mkdir(parents=True)
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        talk.answer(question, "deny")
+    await talk.run("deny")
+    [question] = talk.questions
     assert question.cwd == f"{talk.project}/sub"
 
 
 @prove
 @pytest.mark.parametrize("is_on", [True, False])
-async def test_what_a_command_has_exported_without_being_asked_about_asks_before_it_decides(
-    tmp_path, is_on
-):
+async def test_what_was_exported_without_a_question_asks_before_it_decides(tmp_path, is_on):
     talk = Talk(
         tmp_path,
-        uses(bash("export PATH=$PWD/.x:$PATH")),
+        bash("export PATH=$PWD/.x:$PATH"),
         [{"delay_ms": 500, "text": "."}, *uses(bash("ls"))],
         mode="auto",
     )
     async with talk.asked():
         await talk.until(ToolEnded)
-        talk.conversation.services.sandbox.switch(is_on=is_on)
+        talk.services.sandbox.switch(is_on=is_on)
         talk.conversation.controls.set_mode("ask")
         question = await talk.until(ApprovalRequested)
         assert f"set PATH='{talk.project}/.x:" in question.reason
@@ -891,9 +813,9 @@ async def test_exports_ask_once_for_each_value_that_was_shown(tmp_path):
     commands = ["ls", "ls app.py", "export LESSOPEN=less", "pwd", "ls -l", long, "ls -a", "ls -A"]
     talk = Talk(
         tmp_path,
-        uses(bash("export LESSOPEN=$PWD/page LANG=C x=1")),
+        bash("export LESSOPEN=$PWD/page LANG=C x=1"),
         [{"delay_ms": 300, "text": "."}, *uses(bash(commands[0]))],
-        *(uses(bash(command)) for command in commands[1:]),
+        *(bash(command) for command in commands[1:]),
         mode="auto",
     )
     async with talk.asked():
@@ -905,59 +827,53 @@ async def test_exports_ask_once_for_each_value_that_was_shown(tmp_path):
             question = await talk.until(ApprovalRequested, number)
             assert question.subject == command
             talk.answer(question, "once")
-    reasons = [question.reason for question in talk.of(ApprovalRequested)]
+    reasons = [question.reason for question in talk.questions]
     assert [reason for reason in reasons if "LANG" in reason or "x=1" in reason] == []
     assert f"LESSOPEN='{talk.project}/page'," in reasons[0]
     assert "LESSOPEN='less'," in reasons[2]
     assert ["(3,0" in reason for reason in reasons] == [False] * 4 + [True] * 2
-    kept = talk.conversation.services.gate.state()
+    kept = talk.services.gate.state()
     assert kept["seen_exports"] == [f"LESSOPEN='{talk.project}/page'", "LESSOPEN='less'"]  # type: ignore[index]
 
 
 @prove
 async def test_exports_that_were_shown_are_known_when_the_session_is_resumed(tmp_path):
-    talk = Talk(tmp_path, uses(bash("ls")))
-    talk.conversation.services.gate.restore({"seen_exports": ["LESSOPEN='x'"]})
-    talk.conversation.services.workspace.shell.restore(
-        ShellState(str(talk.project), {"LESSOPEN": "x"})
-    )
+    talk = Talk(tmp_path, bash("ls"))
+    talk.services.gate.restore({"seen_exports": ["LESSOPEN='x'"]})
+    talk.services.workspace.shell.restore(ShellState(str(talk.project), {"LESSOPEN": "x"}))
     await talk.run()
-    assert talk.of(ApprovalRequested) == []
+    assert talk.questions == []
 
 
 async def test_what_was_judged_with_the_sandbox_does_not_run_without_it(tmp_path):
-    talk = Talk(tmp_path, uses(("write", {"path": "made", "content": "x"})))
-    async with talk.asked():
+    async with Talk(tmp_path, ("write", {"path": "made", "content": "x"})).asked() as talk:
         question = await talk.until(ApprovalRequested)
-        talk.conversation.services.sandbox.switch(is_on=False)
+        talk.services.sandbox.switch(is_on=False)
         talk.answer(question, "once")
     assert talk.told().startswith("Not run: the user switched off the sandbox")
     assert not (talk.project / "made").exists()
 
 
-async def test_what_was_asked_about_with_the_sandbox_is_allowed_for_the_session_with_it_alone(
+async def test_what_was_allowed_with_the_sandbox_is_allowed_with_it_alone(
     tmp_path,
 ):
     command = "mkdir $(echo made)"
-    talk = Talk(tmp_path, uses(bash(command)), uses(bash(command)))
-    async with talk.asked():
+    async with Talk(tmp_path, bash(command), bash(command)).asked() as talk:
         question = await talk.until(ApprovalRequested)
-        talk.conversation.services.sandbox.switch(is_on=False)
+        talk.services.sandbox.switch(is_on=False)
         talk.answer(question, "session")
         talk.answer(await talk.until(ApprovalRequested, 2), "deny")
     assert not (talk.project / "made").exists()
 
 
-async def test_sandbox_that_is_switched_off_while_the_log_is_written_counts_as_switched_off(
-    tmp_path, monkeypatch
-):
-    talk = Talk(tmp_path, uses(bash("touch made")), mode="auto")
+async def test_sandbox_that_is_switched_off_during_a_write_of_the_log_is_off(tmp_path, monkeypatch):
+    talk = Talk(tmp_path, bash("touch made"), mode="auto")
     synced = talk.session.log.synced
 
     async def switch_off() -> None:
         await synced()
         if talk.of(ToolStarted):
-            talk.conversation.services.sandbox.switch(is_on=False)
+            talk.services.sandbox.switch(is_on=False)
 
     monkeypatch.setattr(talk.session.log, "synced", switch_off)
     await talk.run()
@@ -965,10 +881,8 @@ async def test_sandbox_that_is_switched_off_while_the_log_is_written_counts_as_s
     assert not (talk.project / "made").exists()
 
 
-async def test_a_tool_that_only_looks_does_not_wait_for_the_disk_and_others_do(
-    tmp_path, monkeypatch
-):
-    talk = Talk(tmp_path, uses(("ls", {"path": "."})), uses(bash("touch made")), mode="auto")
+async def test_only_a_tool_that_does_not_just_look_waits_for_the_disk(tmp_path, monkeypatch):
+    talk = Talk(tmp_path, ("ls", {"path": "."}), bash("touch made"), mode="auto")
     disk = anyio.Event()
     monkeypatch.setattr(talk.session.log, "synced", disk.wait)
     async with talk.asked():
@@ -986,20 +900,19 @@ async def test_a_tool_that_only_looks_does_not_wait_for_the_disk_and_others_do(
 async def test_all_of_a_change_can_be_read_before_it_is_allowed(tmp_path):
     hidden = "A" * 5000 + "; hidden()"
     lines = "\n".join(f"line {n}" for n in range(3000))
-    talk = Talk(tmp_path, uses(("write", {"path": "new.py", "content": f"{lines}\n{hidden}\n"})))
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert hidden in question.subject
-        assert "+line 2999" in question.subject
-        talk.answer(question, "deny")
+    talk = Talk(tmp_path, ("write", {"path": "new.py", "content": f"{lines}\n{hidden}\n"}))
+    await talk.run("deny")
+    [question] = talk.questions
+    assert hidden in question.subject
+    assert "+line 2999" in question.subject
 
 
 @prove
 async def test_in_plan_mode_nothing_that_was_granted_can_be_written_either(tmp_path, outside):
     command = bash(f"echo more >> {outside}; exit 0")
     later = [{"delay_ms": 300, "text": "."}, *uses(command)]
-    talk = Talk(tmp_path, uses(("write", {"path": str(outside), "content": "x"})), later)
-    await_sandbox = talk.conversation.services.sandbox
+    talk = Talk(tmp_path, ("write", {"path": str(outside), "content": "x"}), later)
+    await_sandbox = talk.services.sandbox
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "deny")
         await await_sandbox.confined.extend(Grant(write_paths=(str(outside),)))
@@ -1010,8 +923,7 @@ async def test_in_plan_mode_nothing_that_was_granted_can_be_written_either(tmp_p
 
 @prove
 async def test_jobs_that_can_still_write_are_named_when_plan_mode_begins(tmp_path):
-    talk = Talk(tmp_path, uses(bash("sleep 60", background=True)), mode="auto")
-    async with talk.asked():
+    async with Talk(tmp_path, bash("sleep 60", background=True), mode="auto").asked() as talk:
         await talk.until(ToolEnded)
         talk.conversation.controls.set_mode("plan")
         assert "can still write to the project: j1" in (await talk.until(Notice)).text
@@ -1034,10 +946,10 @@ async def test_jobs_that_can_still_write_are_named_when_plan_mode_begins(tmp_pat
     ids=str,
 )
 async def test_odd_paths_end_neither_the_turn_nor_the_host(tmp_path, call):
-    talk = Talk(tmp_path, uses(call), rules=(rule_from_text("deny read secrets/**"),))
+    talk = Talk(tmp_path, call, rules=(rule_from_text("deny read secrets/**"),))
     async with talk.asked():
         while not talk.of(TurnEnded):
-            open_questions = {event.id: event for event in talk.of(ApprovalRequested)}
+            open_questions = {event.id: event for event in talk.questions}
             for settled in talk.of(ApprovalSettled):
                 open_questions.pop(settled.id, None)
             for question in open_questions.values():
@@ -1049,9 +961,7 @@ async def test_odd_paths_end_neither_the_turn_nor_the_host(tmp_path, call):
 @prove
 @pytest.mark.parametrize("answer", ["once", "session"])
 @pytest.mark.parametrize("call", ["bash", "write"])
-async def test_link_that_is_put_there_before_the_answer_is_not_followed(
-    tmp_path, outside, call, answer
-):
+async def test_link_that_is_made_before_the_answer_is_not_followed(tmp_path, outside, call, answer):
     secret = outside.with_name("secret.txt")
     secret.write_text("secret\n")
     use = (
@@ -1059,8 +969,7 @@ async def test_link_that_is_put_there_before_the_answer_is_not_followed(
         if call == "write"
         else bash(f"cat {outside}")
     )
-    talk = Talk(tmp_path, uses(use), mode="auto")
-    async with talk.asked():
+    async with Talk(tmp_path, use, mode="auto").asked() as talk:
         question = await talk.until(ApprovalRequested)
         outside.unlink()
         outside.symlink_to(secret)
@@ -1074,61 +983,54 @@ async def test_link_that_is_put_there_before_the_answer_is_not_followed(
 async def test_offer_says_where_a_link_leads(tmp_path, outside):
     link = outside.with_name("link")
     link.symlink_to(outside)
-    talk = Talk(tmp_path, uses(bash(f"cat {link}")), mode="auto")
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert question.subject == f"read {link}, which resolves to {outside}"
-        talk.answer(question, "deny")
+    talk = await Talk(tmp_path, bash(f"cat {link}"), mode="auto").run("deny")
+    [question] = talk.questions
+    assert question.subject == f"read {link}, which resolves to {outside}"
 
 
 @prove
-async def test_grant_of_an_older_log_that_does_not_say_what_it_was_is_asked_about_again(
-    tmp_path, outside
-):
-    talk = Talk(tmp_path, uses(bash(f"cat {outside}")), mode="auto")
-    talk.conversation.services.gate.restore({"granted": [[str(outside)], [], []]})
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert question.subject == f"read {outside}"
-        talk.answer(question, "deny")
+async def test_grant_of_an_older_log_is_asked_about_again(tmp_path, outside):
+    talk = Talk(tmp_path, bash(f"cat {outside}"), mode="auto")
+    talk.services.gate.restore({"granted": [[str(outside)], [], []]})
+    await talk.run("deny")
+    assert talk.questions[0].subject == f"read {outside}"
 
 
 @prove
 async def test_hosts_that_were_taken_back_do_not_come_back_when_the_session_is_resumed(tmp_path):
     before = Talk(tmp_path)
-    before.conversation.services.gate.restore({"granted": [[], [], ["example.org"]]})
+    before.services.gate.restore({"granted": [[], [], ["example.org"]]})
     async with before.asked():
         await before.until(TurnEnded)
-        assert before.conversation.services.sandbox.facts.network == "proxy"
+        assert before.services.sandbox.facts.network == "proxy"
         before.conversation.act(SetNetwork("off"))
-        await happens(lambda: before.conversation.services.sandbox.facts.network == "off")
+        await happens(lambda: before.services.sandbox.facts.network == "off")
     talk = await Talk(tmp_path).run()
-    assert talk.conversation.services.gate.state()["granted"] == NO_GRANT
-    assert talk.conversation.services.sandbox.facts.network == "off"
+    assert talk.services.gate.state()["granted"] == NO_GRANT
+    assert talk.services.sandbox.facts.network == "off"
 
 
 @prove
-async def test_network_that_is_switched_off_before_the_grants_of_a_resumed_session_are_back_stays_off(
+async def test_network_that_is_off_before_the_grants_of_a_session_are_back_stays_off(
     tmp_path,
 ):
     talk = Talk(tmp_path)
-    gate = talk.conversation.services.gate
+    gate = talk.services.gate
     async with talk.asked():
         await talk.until(TurnEnded)
         gate.restore({"granted": [[], [], ["example.org"]]})
         await talk.conversation.controls.set_network("off")
         await gate.grant_again()
-        assert talk.conversation.services.sandbox.facts.network == "off"
+        assert talk.services.sandbox.facts.network == "off"
     assert gate.state()["granted"] == NO_GRANT
 
 
 @prove
-async def test_host_that_may_be_fetched_for_the_session_is_asked_about_again_when_the_network_was_switched_off(
+async def test_host_is_asked_about_again_when_the_network_was_switched_off(
     tmp_path,
 ):
-    fetch = uses(("web_fetch", {"url": "https://docs.example/page"}))
-    talk = Talk(tmp_path, fetch, DONE, fetch)
-    async with talk.asked():
+    fetch = ("web_fetch", {"url": "https://docs.example/page"})
+    async with Talk(tmp_path, fetch, DONE, fetch).asked() as talk:
         talk.answer(await talk.until(ApprovalRequested), "session")
         await talk.until(TurnEnded)
         await talk.conversation.controls.set_network("off")
@@ -1141,15 +1043,14 @@ async def test_what_is_gone_when_the_session_is_resumed_is_granted_no_more(tmp_p
     granted = Grant(read_paths=(str(outside),)).identified()
     outside.rename(outside.with_name("elsewhere"))
     talk = Talk(tmp_path)
-    talk.conversation.services.gate.restore({"granted": msgspec.to_builtins(granted)})
+    talk.services.gate.restore({"granted": msgspec.to_builtins(granted)})
     await talk.run()
-    assert talk.conversation.services.gate.state()["granted"] == NO_GRANT
+    assert talk.services.gate.state()["granted"] == NO_GRANT
 
 
 @prove
 async def test_what_is_gone_when_it_is_granted_for_the_session_is_not_granted(tmp_path, outside):
-    talk = Talk(tmp_path, uses(bash(f"cat {outside}")), mode="auto")
-    async with talk.asked():
+    async with Talk(tmp_path, bash(f"cat {outside}"), mode="auto").asked() as talk:
         question = await talk.until(ApprovalRequested)
         outside.unlink()
         talk.answer(question, "session")
@@ -1169,9 +1070,8 @@ async def test_search_of_a_directory_waits_for_the_edit_of_a_file_in_it(tmp_path
 async def test_server_of_the_session_is_fetched_in_auto_mode_without_a_question(tmp_path):
     serve = bash("python3 -m http.server 8123 --bind 127.0.0.1", background=True)
     fetch = ("web_fetch", {"url": "http://localhost:8123/app.py"})
-    talk = Talk(tmp_path, uses(serve), uses(fetch), mode="auto")
-    await talk.run()
-    assert talk.of(ApprovalRequested) == []
+    talk = await Talk(tmp_path, serve, fetch, mode="auto").run()
+    assert talk.questions == []
     assert "return 1" in talk.told(1)
 
 
@@ -1185,9 +1085,8 @@ async def test_a_turn_is_a_checkpoint_of_what_its_tools_have_changed(tmp_path):
         mode="auto",
     )
     await talk.run()
-    journal = talk.conversation.services.workspace.journal
+    journal = talk.services.workspace.journal
     turn = await journal.latest()
-    assert turn
     assert turn.turn == "p1"
     found = {each.path.removeprefix(f"{talk.project}/"): each for each in turn.changes}
     assert set(found) == {"app.py", "made", "d", "d/app.py"}

@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -62,12 +63,19 @@ def reopened(session: Session) -> Session:
 
 
 def pages_of(session: Session) -> list[tuple[HistoryEvent, ...]]:
-    """All pages, the first of the conversation first."""
-    pages = HistoryPager(session)
-    taken = [pages.take()]
-    while taken[-1].has_earlier:
-        taken.append(pages.take())
+    """All pages of the session when it is opened again, the first of the conversation first."""
+    with closing(reopened(session)) as resumed:
+        pages = HistoryPager(resumed)
+        taken = [pages.take()]
+        while taken[-1].has_earlier:
+            taken.append(pages.take())
     return [page.events for page in reversed(taken)]
+
+
+def prompt(session: Session, text: str) -> Prompt:
+    asked = Prompt("p1", text)
+    session.append_prompt(Message("user", (TextBlock(text),)), asked)
+    return asked
 
 
 @pytest.fixture
@@ -78,9 +86,7 @@ def session(tmp_path: Path) -> Session:
 def test_every_turn_is_shown_once_and_in_order_however_many_pages_there_are(session):
     for number in range(200):
         say(session, number)
-    resumed = reopened(session)
-    pages = pages_of(resumed)
-    resumed.close()
+    pages = pages_of(session)
     assert len(pages) > 3
     events = list(itertools.chain.from_iterable(pages))
     assert [e.prompt.text for e in events if isinstance(e, TurnStarted)] == [
@@ -117,16 +123,13 @@ def test_another_process_goes_on_with_the_page_before_those_that_were_shown(sess
 def test_page_is_small_though_a_part_may_be_large(session):
     for number in range(40):
         say(session, number, chars=30_000)
-    resumed = reopened(session)
-    pages = pages_of(resumed)
-    resumed.close()
+    pages = pages_of(session)
     turns = [sum(isinstance(e, TurnStarted) for e in page) for page in pages]
     assert max(turns) <= PAGE_BYTES // 30_000 + 1 < PAGE_PARTS
 
 
 def test_all_that_the_log_knows_is_shown_again(session):
-    prompt = Prompt("p1", "Look.")
-    session.append_prompt(Message("user", (TextBlock("Look."),)), prompt)
+    asked = prompt(session, "Look.")
     use = ToolUse("t1", "read", {"path": "a.py"})
     session.append_message(Message("assistant", (use,)))
     session.append(LoggedToolStart("t1"))
@@ -138,11 +141,9 @@ def test_all_that_the_log_knows_is_shown_again(session):
     session.append(LoggedClearing({"t1": "[cleared]"}, 90, 60))
     session.append(LoggedTurnEnd("error", "It broke."))
     session.append(LoggedCommand(CommandRecord("make", "ok\n", CommandEnding("exited", 0, 1.0))))
-    resumed = reopened(session)
-    [page] = pages_of(resumed)
-    resumed.close()
+    [page] = pages_of(session)
     assert page[:3] == (
-        TurnStarted(prompt),
+        TurnStarted(asked),
         ToolStarted("t1", "read", "a.py"),
         ToolEnded("t1", "12 lines", "text", "python"),
     )
@@ -173,26 +174,21 @@ def test_all_that_the_log_knows_is_shown_again(session):
     ],
 )
 def test_command_of_the_models_is_shown_again_as_its_block_was(session, told, end, shown):
-    session.append_prompt(Message("user", (TextBlock("Look."),)), Prompt("p1", "Look."))
+    prompt(session, "Look.")
     session.append_message(Message("assistant", (ToolUse("t1", "bash", {"command": "x"}),)))
     if end is None or end.summary != "denied":
         session.append(LoggedToolStart("t1"))
     if end:
         session.append(end)
     session.append_message(Message("user", (ToolResult("t1", told),)))
-    resumed = reopened(session)
-    [page] = pages_of(resumed)
-    resumed.close()
+    [page] = pages_of(session)
     assert [e.detail for e in page if isinstance(e, ToolEnded)] == [shown]
 
 
 def test_turn_that_a_crash_has_interrupted_is_shown_with_what_was_said(session):
-    prompt = Prompt("p1", "Tell.")
-    session.append_prompt(Message("user", (TextBlock("Tell."),)), prompt)
+    prompt(session, "Tell.")
     session.append(LoggedPartial("text", "Once upon"))
-    resumed = reopened(session)
-    [page] = pages_of(resumed)
-    resumed.close()
+    [page] = pages_of(session)
     assert [e.text for e in page if isinstance(e, TextDelta)] == ["Once upon"]
     assert page[-1] == TurnEnded("interrupted")
 
@@ -229,9 +225,8 @@ def test_session_is_called_what_was_asked_first_until_it_is_named(session):
     say(session, 1)
     assert session.title == "prompt 1"
     session.keep_state("title", "My own")
-    resumed = reopened(session)
-    assert resumed.title == "My own"
-    resumed.close()
+    with closing(reopened(session)) as resumed:
+        assert resumed.title == "My own"
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,6 @@
 """A trial of a provider: a row for each wire, and what fails is told with what can be done about it."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -11,6 +8,7 @@ from typing import Any
 import pytest
 from tests import loopback
 from tests.conftest import prove
+from tests.homes import Home
 from tests.loopback import LoopbackServer, Reply, Status
 from tests.wires import chat, ollama, responses
 from tests.wires.servers import ChatServer, OllamaServer, ResponsesServer, told
@@ -226,44 +224,26 @@ async def test_a_provider_that_is_not_there_is_named(tmp_path):
         await try_all(["olama"], "", settings(tmp_path))
 
 
-def check(tmp_path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {
-        "HOME": str(tmp_path),
-        "XDG_CONFIG_HOME": str(tmp_path),
-        "XDG_STATE_HOME": str(tmp_path),
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "sanderling", "check", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 @prove
 def test_a_shell_gets_the_row_as_text_or_json_and_an_exit_status(tmp_path, serve):
     server = serve(OllamaServer)
-    (tmp_path / "sanderling").mkdir()
-    (tmp_path / "sanderling/config.toml").write_text(
-        f'[providers.here]\nwire = "ollama"\nbase_url = "{server.url}"\n'
-    )
+    home = Home(tmp_path)
+    home.config.write_text(f'[providers.here]\nwire = "ollama"\nbase_url = "{server.url}"\n')
     server.answer(*ollama_answers())
-    done = check(tmp_path, "here")
+    done = home.run("check", "here")
     assert (done.returncode, done.stderr) == (0, "")
     assert "| here:m | 32,768 |    ? |     ? | ✓ " in done.stdout
     server.answer(Status(404, body=b'{"error":"model \'x\' not found"}'))
-    done = check(tmp_path, "here:x", "--json")
+    done = home.run("check", "here:x", "--json")
     (row,) = json.loads(done.stdout)
     assert done.returncode == 1
     assert (row["model"], row["price"], row["ping"]["state"]) == ("here:x", None, "passed")
     assert row["stream"]["state"] == "failed"
     assert "`ollama pull x`" in row["stream"]["remedy"]
-    done = check(tmp_path, "nobody")
+    done = home.run("check", "nobody")
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no provider 'nobody'" in done.stderr
-    assert check(tmp_path, "here", "--api").returncode == 2
+    assert home.run("check", "here", "--api").returncode == 2
 
 
 def test_row_that_is_too_long_for_a_screen_of_80_columns_is_parted():

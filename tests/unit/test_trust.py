@@ -30,16 +30,6 @@ from sanderling.project.trust.trust import (
 )
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def trust(state: Path, project: Path) -> Trust:
-    return Trust(str(state), str(project))
-
-
 def write(project: Path, name: str, text: str | bytes = "Be kind.\n") -> Path:
     path = project / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,9 +59,8 @@ def test_shown_file_has_its_text_and_the_hash_of_its_bytes(trust, project):
     data = b"Be \xff kind.\r\n"
     write(project, "AGENTS.md", data)
     (file,) = trust.shown().files
-    assert file.text == "Be \ufffd kind.\n"
+    assert (file.text, file.state) == ("Be \ufffd kind.\n", "new")
     assert file.sha256 == sha256(data).hexdigest()
-    assert file.state == "new"
 
 
 def test_changed_file_is_not_read_until_it_is_trusted_again(trust, project):
@@ -162,10 +151,6 @@ def test_link_that_is_swapped_after_it_was_trusted_is_noticed(trust, project, tm
     assert trust.read("AGENTS.md") is None
 
 
-def make_fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
 def make_socket(path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
@@ -176,22 +161,14 @@ def make_loop(path: Path) -> None:
     path.symlink_to(path.name)
 
 
-def link_to_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def make_large(path: Path) -> None:
-    path.write_bytes(b"x" * 10_000_000)
-
-
 @pytest.mark.parametrize(
     "make, why",
     [
-        (make_fifo, "is not a regular file"),
+        (os.mkfifo, "is not a regular file"),
         (make_socket, "is not a regular file"),
         (make_loop, "cannot be read"),
-        (link_to_device, "is not a regular file"),
-        (make_large, "has more than 262,144 bytes"),
+        (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
+        (lambda path: path.write_bytes(b"x" * 10_000_000), "has more than 262,144 bytes"),
     ],
 )
 def test_what_cannot_be_shown_whole_says_why_and_is_never_trusted(trust, project, make, why):
@@ -417,9 +394,7 @@ def test_store_is_private(trust, state, project):
         (b"[" * 500_000, "is damaged"),
     ],
 )
-def test_damaged_store_trusts_nothing_says_so_and_is_mended_by_trusting_again(
-    trust, state, project, data, why
-):
+def test_damaged_store_says_so_and_is_mended_by_trusting_again(trust, state, project, data, why):
     write(project, "AGENTS.md")
     trust_all(trust)
     store_file(state).write_bytes(data)
@@ -457,7 +432,7 @@ def test_own_files_that_lie_in_the_project_need_trust_like_its_others(trust, pro
 
 
 @pytest.mark.parametrize(
-    "make, why", [(make_fifo, "is not a regular file"), (make_loop, "cannot be read")]
+    "make, why", [(os.mkfifo, "is not a regular file"), (make_loop, "cannot be read")]
 )
 def test_own_file_that_cannot_be_read_says_why(trust, tmp_path, make, why):
     make(tmp_path / "AGENTS.md")

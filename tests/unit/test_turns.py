@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Self
 
 import anyio
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.api_rules.anthropic import refusals
 from tests.conftest import DEADLINE_S, examples, happens
 from tests.talk import BaseTalk, Steps, scripted
+from tests.unit.test_conversation import FOREVER, HELLO, accepted
 
 from sanderling.protocol.events import (
     BlockEnded,
@@ -45,8 +44,6 @@ from sanderling.session.session import Session
 
 ATTEMPTS = 3
 NO_SUCH_TOOL = "There is no tool 'teleport'. There are: bash, code_nav, code_refactor, diagnostics, edit, glob, grep, jobs, ls, read, todo, web_fetch, write."
-FOREVER = {"delay_ms": 3_600_000}
-HELLO = Prompt("p1", "Good morning.")
 
 
 class Talk(BaseTalk):
@@ -59,10 +56,17 @@ class Talk(BaseTalk):
 
     async def run(self, *prompts: Prompt) -> Self:
         """Run the turns of `prompts` to their ends."""
-        with closing(self.session), anyio.fail_after(DEADLINE_S):
+        with closing(self.session):
             for prompt in prompts:
-                await self.conversation.run_turn(prompt)
+                await self.turn(prompt)
         return self
+
+    def cancel_at(self, moment: Event) -> None:
+        self.on_event = lambda event: self.conversation.cancel() if event == moment else None
+
+    async def turn(self, prompt: Prompt) -> None:
+        with anyio.fail_after(DEADLINE_S):
+            await self.conversation.run_turn(prompt)
 
 
 def said(history: list[Message]) -> list[ContentBlock]:
@@ -71,16 +75,6 @@ def said(history: list[Message]) -> list[ContentBlock]:
     return [
         each for each in blocks if not (isinstance(each, TextBlock) and each.text.startswith("["))
     ]
-
-
-def accepted(history: list[Message], *, with_prompt: bool = True) -> bool:
-    """Whether the API takes `history`, with the next prompt at its end."""
-    messages = msgspec.to_builtins(history)
-    if with_prompt:
-        messages.append({"role": "user", "content": [{"type": "text", "text": "Go on."}]})
-    broken = refusals(messages)
-    assert broken == []
-    return True
 
 
 # --- a turn ------------------------------------------------------------------------------------------------------------
@@ -113,16 +107,6 @@ async def test_turn_is_told_from_start_to_end(tmp_path):
 async def test_block_ids_go_on_counting_in_the_next_turn(tmp_path):
     talk = await Talk(tmp_path, [{"text": "a"}], [{"text": "b"}]).run(HELLO, HELLO)
     assert talk.of(TextDelta) == [TextDelta(0, "a"), TextDelta(1, "b")]
-
-
-async def test_block_that_was_cut_off_keeps_its_id_for_itself(tmp_path):
-    half = [{"text": "Good morning", "chunk_chars": 4, "chunk_delay_ms": 1}]
-    talk = Talk(tmp_path, half, [{"text": "b"}])
-    talk.on_event = lambda event: (
-        talk.conversation.cancel() if event == TextDelta(0, " mor") else None
-    )
-    await talk.run(HELLO, Prompt("p2", "Go on."))
-    assert talk.of(TextDelta)[-1] == TextDelta(1, "b")
 
 
 async def test_usage_is_told_for_the_request_and_for_the_session(tmp_path):
@@ -166,10 +150,7 @@ async def test_tool_that_does_not_exist_is_answered_and_the_model_asked_again(tm
     ids=["text", "thinking and text", "blank text", "nothing"],
 )
 async def test_cancel_keeps_what_was_said(tmp_path, steps, kept):
-    talk = Talk(tmp_path, steps)
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TurnStarted)
+    async with Talk(tmp_path, steps).begun(HELLO, TurnStarted) as talk:
         await talk.until(BlockEnded, len(steps) - 1)
         talk.conversation.cancel()
         await talk.until(TurnEnded)
@@ -178,20 +159,20 @@ async def test_cancel_keeps_what_was_said(tmp_path, steps, kept):
     assert accepted(talk.history)
 
 
-async def test_cancel_in_the_middle_of_a_block_keeps_its_beginning(tmp_path):
-    talk = Talk(tmp_path, [{"text": "Good morning", "chunk_chars": 4, "chunk_delay_ms": 1}])
-    talk.on_event = lambda event: (
-        talk.conversation.cancel() if event == TextDelta(0, " mor") else None
-    )
-    await talk.run(HELLO)
-    assert talk.events[-1] == TurnEnded("cancelled")
-    assert talk.history[1:] == [Message("assistant", (TextBlock("Good mor"),))]
+async def test_cancel_in_the_middle_of_a_block_keeps_its_beginning_and_its_id(tmp_path):
+    half = [{"text": "Good morning", "chunk_chars": 4, "chunk_delay_ms": 1}]
+    talk = Talk(tmp_path, half, [{"text": "b"}])
+    talk.cancel_at(TextDelta(0, " mor"))
+    await talk.run(HELLO, Prompt("p2", "Go on."))
+    assert talk.of(TurnEnded) == [TurnEnded("cancelled"), TurnEnded("end_turn")]
+    assert talk.history[1] == Message("assistant", (TextBlock("Good mor"),))
+    assert talk.of(TextDelta)[-1] == TextDelta(1, "b")
 
 
 async def test_thinking_without_an_answer_leaves_a_history_that_the_api_accepts(tmp_path):
     # "The final block in an assistant message cannot be `thinking`" (400, for every request from then on).
     talk = Talk(tmp_path, [{"thinking": "Hm."}, FOREVER])
-    talk.on_event = lambda event: talk.conversation.cancel() if event == BlockEnded(0) else None
+    talk.cancel_at(BlockEnded(0))
     await talk.run(HELLO)
     assert talk.events[-1] == TurnEnded("cancelled")
     assert accepted(talk.history)
@@ -203,8 +184,7 @@ async def test_thinking_without_an_answer_leaves_a_history_that_the_api_accepts(
 )
 async def test_failure_keeps_what_was_said_and_the_session_lives(tmp_path, ending, kind):
     failing = [[{"text": "Good mor"}, ending]] * ATTEMPTS
-    talk = Talk(tmp_path, *failing, [{"text": "Again."}])
-    await talk.run(HELLO, Prompt("p2", "Go on."))
+    talk = await Talk(tmp_path, *failing, [{"text": "Again."}]).run(HELLO, Prompt("p2", "Go on."))
     assert [error.kind for error in talk.of(ErrorOccurred)] == [kind]
     assert talk.of(TurnEnded) == [TurnEnded("error"), TurnEnded("end_turn")]
     assert said(talk.history) == [
@@ -219,9 +199,8 @@ async def test_failure_keeps_what_was_said_and_the_session_lives(tmp_path, endin
 @pytest.mark.parametrize("ending", [FOREVER, {"cut": True}], ids=["cancel", "cut"])
 async def test_tool_use_of_a_turn_that_stops_is_answered(tmp_path, ending):
     talk = Talk(tmp_path, [{"tool_use": {"name": "bash", "id": "t1"}}, ending])
-    talk.on_event = lambda event: (
-        talk.conversation.cancel() if event == BlockEnded(0) and ending is FOREVER else None
-    )
+    if ending is FOREVER:
+        talk.cancel_at(BlockEnded(0))
     await talk.run(HELLO)
     assert talk.history[-1].content[0].tool_use_id == "t1"  # type: ignore[union-attr]
     assert accepted(talk.history)
@@ -240,9 +219,7 @@ async def test_prompts_sent_during_a_turn_run_after_it_in_order(tmp_path):
     talk = Talk(
         tmp_path, [{"text": "yes", "chunk_chars": 1, "chunk_delay_ms": 1}], is_repeating=True
     )
-    async with talk.served():
-        talk.conversation.submit(prompts[0])
-        await talk.until(TextDelta)
+    async with talk.begun(prompts[0], TextDelta):
         talk.conversation.submit(prompts[1])
         talk.conversation.submit(prompts[2])
         await talk.until(TurnEnded, 3)
@@ -252,10 +229,9 @@ async def test_prompts_sent_during_a_turn_run_after_it_in_order(tmp_path):
 
 
 async def test_cancel_drops_the_prompts_that_wait_and_no_later_ones(tmp_path):
-    talk = Talk(tmp_path, [{"text": "a"}, FOREVER], [{"text": "b"}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with Talk(tmp_path, [{"text": "a"}, FOREVER], [{"text": "b"}]).begun(
+        HELLO, TextDelta
+    ) as talk:
         talk.conversation.submit(Prompt("p2", "dropped"))
         talk.conversation.submit(Prompt("p3", "dropped"))
         talk.conversation.cancel()
@@ -267,8 +243,7 @@ async def test_cancel_drops_the_prompts_that_wait_and_no_later_ones(tmp_path):
 
 
 async def test_cancel_right_after_a_prompt_stops_that_prompt(tmp_path):
-    talk = Talk(tmp_path, [{"text": "a"}], is_repeating=True)
-    async with talk.served():
+    async with Talk(tmp_path, [{"text": "a"}], is_repeating=True).served() as talk:
         await anyio.wait_all_tasks_blocked()  # the conversation waits for a prompt
         talk.conversation.submit(HELLO)
         talk.conversation.cancel()
@@ -309,8 +284,7 @@ async def test_disk_that_cannot_sync_is_told_once(tmp_path, monkeypatch):
 
 
 async def test_cancel_without_a_turn_changes_nothing(tmp_path):
-    talk = Talk(tmp_path, [{"text": "a"}])
-    async with talk.served():
+    async with Talk(tmp_path, [{"text": "a"}]).served() as talk:
         talk.conversation.cancel()
         talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
@@ -333,7 +307,7 @@ scripts = st.lists(st.lists(steps, max_size=5), min_size=1, max_size=4)
 
 @settings(deadline=None, max_examples=examples(150))
 @given(scripts, st.lists(st.integers(0, 30), max_size=2))
-def test_any_conversation_leaves_a_history_that_the_api_accepts_and_the_log_gives_back(
+def test_any_history_is_one_that_the_api_accepts_and_the_log_gives_back(
     replies: list[Steps], cancel_at: list[int]
 ):
     for n, step in enumerate(step for steps in replies for step in steps):
@@ -363,9 +337,7 @@ def test_any_conversation_leaves_a_history_that_the_api_accepts_and_the_log_give
 
 async def test_answer_is_logged_while_it_streams(tmp_path):
     talk = Talk(tmp_path, [{"text": "Good morning", "chunk_chars": 8, "chunk_delay_ms": 400}])
-    async with talk.served():
-        talk.conversation.submit(HELLO)
-        await talk.until(TextDelta)
+    async with talk.begun(HELLO, TextDelta):
         await happens(lambda: b'"partial"' in talk.session.path.read_bytes())
         assert talk.of(BlockEnded) == []
         other = tmp_path / "copy" / "s1.jsonl"
@@ -388,17 +360,17 @@ def disk_that_is_full_at(size_bytes: int) -> Iterator[None]:
 
 async def test_full_disk_is_told_once_and_nothing_is_lost_when_there_is_room_again(tmp_path):
     talk = Talk(tmp_path, *([{"text": "x" * 300}] for _ in range(4)))
-    with closing(talk.session), anyio.fail_after(DEADLINE_S):
-        await talk.conversation.run_turn(HELLO)
+    with closing(talk.session):
+        await talk.turn(HELLO)
         assert talk.of(Notice) == []
         with disk_that_is_full_at(talk.session.path.stat().st_size + 100):
-            await talk.conversation.run_turn(HELLO)
-            await talk.conversation.run_turn(HELLO)
+            await talk.turn(HELLO)
+            await talk.turn(HELLO)
         [notice] = talk.of(Notice)
         assert notice.level == "warning"
         assert str(talk.session.path) in notice.text
         assert "continues in memory" in notice.text
-        await talk.conversation.run_turn(HELLO)
+        await talk.turn(HELLO)
     assert talk.of(TurnEnded) == [TurnEnded("end_turn")] * 4
     reopened = Session.open(tmp_path, "s1", "/project")
     assert (reopened.history, reopened.ledger.total) == (talk.history, talk.session.ledger.total)
@@ -410,10 +382,10 @@ async def test_session_directory_that_cannot_be_made_is_told_once(tmp_path):
     blocker = tmp_path / "sessions"
     blocker.write_text("a file where the directory should be")
     talk = Talk(blocker, [{"text": "a"}], is_repeating=True)
-    with closing(talk.session), anyio.fail_after(DEADLINE_S):
-        await talk.conversation.run_turn(HELLO)
-        await talk.conversation.run_turn(HELLO)
+    with closing(talk.session):
+        await talk.turn(HELLO)
+        await talk.turn(HELLO)
         assert len(talk.of(Notice)) == 1
         blocker.unlink()
-        await talk.conversation.run_turn(HELLO)
+        await talk.turn(HELLO)
     assert Session.open(blocker, "s1", "/project").history == talk.history

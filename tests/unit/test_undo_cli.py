@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -179,26 +180,14 @@ def test_what_is_wrong_is_named(shell):
         assert failed.returncode == 2
         assert failed.stderr.startswith(f"usage: sanderling {command} [-h] [--session ID]")
         assert "unrecognized arguments: nonsense" in failed.stderr
-    held = Session.open(session.path.parent, session.id, "/")
-    try:
+    with closing(Session.open(session.path.parent, session.id, "/")):
         failed = shell.run("undo")
-    finally:
-        held.close()
     assert failed.returncode == 1
     assert "open" in failed.stderr
 
 
-ODD = [
-    {
-        "tool_use": {
-            "name": "bash",
-            "input": {
-                "command": r"""printf one > "$(printf 'caf\351')"; printf two > 'new
+MAKE_ODD = r"""printf one > "$(printf 'caf\351')"; printf two > 'new
 line'; printf three > "$(printf '\033[31m')"; printf four > "$(printf '\302\23331m')" """
-            },
-        }
-    }
-]
 
 
 def names_in(project: Path) -> set[bytes]:
@@ -208,7 +197,8 @@ def names_in(project: Path) -> set[bytes]:
 @prove
 def test_names_that_are_no_text_can_be_listed_and_taken_back(tmp_path):
     shell = Shell(tmp_path)
-    done = shell.play(ODD, [{"text": "Done."}], args=("--mode", "auto"))
+    odd = {"tool_use": {"name": "bash", "input": {"command": MAKE_ODD}}}
+    done = shell.play([odd], [{"text": "Done."}], args=("--mode", "auto"))
     assert done.returncode == 0, done.stderr
     names = {b"caf\xe9", b"new\nline", b"\x1b[31m", b"\xc2\x9b31m"}
     assert names_in(shell.project) >= names
@@ -219,12 +209,8 @@ def test_names_that_are_no_text_can_be_listed_and_taken_back(tmp_path):
     printed = shell.run("changes", "--json").stdout
     assert "\x9b" not in printed
     listed = json.loads(printed)
-    assert {file["path"] for file in listed["turns"][0]["files"]} == {
-        "caf\ufffd",
-        "new\nline",
-        "\x1b[31m",
-        "\x9b31m",
-    }
+    shown = {file["path"] for file in listed["turns"][0]["files"]}
+    assert shown == {"caf\ufffd", "new\nline", "\x1b[31m", "\x9b31m"}
     undone = shell.run("undo", "--json")
     assert (undone.returncode, undone.stderr) == (0, "")
     assert len(json.loads(undone.stdout)["files"]) == 4
@@ -236,42 +222,30 @@ def test_names_that_are_no_text_can_be_listed_and_taken_back(tmp_path):
 
 @prove
 def test_what_is_printed_as_json_stays_as_it_is(shell):
+    (turn,) = json.loads(shell.run("changes", "--json").stdout)["turns"]
     outputs = [
-        shell.run(*arguments).stdout.replace(turn_of(shell), "TURN")
-        for arguments in (
-            ("changes", "--json"),
-            ("undo", "--json"),
-            ("changes", "--turn", "1", "--json"),
-            ("redo", "--json"),
-        )
+        shell.run(*line.split(), "--json").stdout.replace(turn["turn"], "TURN")
+        for line in ("changes", "undo", "changes --turn 1", "redo")
     ]
     golden = ROOT / "tests" / "golden" / "undo_json_v1.jsonl"
     assert "".join(outputs).splitlines() == golden.read_text().splitlines()
 
 
-def turn_of(shell: Shell) -> str:
-    (turn,) = json.loads(shell.run("changes", "--json").stdout)["turns"]
-    return turn["turn"]
-
-
 @prove
 @pytest.mark.parametrize(
-    "command, words",
+    "command, does",
     [
-        ("changes", ["List the agent's changes to files", "--session ID", "--turn N", "--json"]),
-        (
-            "undo",
-            ["Undo the changes of the agent's last turn", "--session ID", "--turn N", "--json"],
-        ),
-        ("redo", ["Redo the last undo", "--session ID", "--turn N", "--json"]),
+        ("changes", "List the agent's changes to files"),
+        ("undo", "Undo the changes of the agent's last turn"),
+        ("redo", "Redo the last undo"),
     ],
 )
-def test_help_says_what_a_command_does_and_takes(tmp_path, command, words):
+def test_help_says_what_a_command_does_and_takes(tmp_path, command, does):
     shell = Shell(tmp_path)
     shown = shell.run(command, "--help")
     assert (shown.returncode, shown.stderr) == (0, "")
     text = " ".join(shown.stdout.split())
-    words = [*words, "The exit status is 0, 1 if"]
+    words = [does, "--session ID", "--turn N", "--json", "The exit status is 0, 1 if"]
     assert [word for word in words if word not in text] == []
     wrong = shell.run(command, "--turn", "x")
     assert (wrong.returncode, wrong.stdout) == (2, "")
@@ -279,8 +253,7 @@ def test_help_says_what_a_command_does_and_takes(tmp_path, command, words):
 
 @prove
 def test_without_a_session_nothing_can_be_listed(tmp_path):
-    shell = Shell(tmp_path)
     for command in ("changes", "undo", "redo"):
-        failed = shell.run(command)
+        failed = Shell(tmp_path).run(command)
         assert (failed.returncode, failed.stdout) == (2, ""), failed.stderr
         assert "session" in failed.stderr

@@ -9,7 +9,6 @@ from tests.conftest import happens, prove
 from tests.unit.test_conversation import Talk
 
 from sanderling.changes.records import CommandBegun, Restoring
-from sanderling.changes.states import FileChange
 from sanderling.protocol.actions import RedoTurn, RejectChanges, RejectedHunk, Rewind, UndoTurn
 from sanderling.protocol.events import (
     ConversationRewound,
@@ -32,9 +31,7 @@ def write(path: str, content: str) -> dict:
 
 
 def said_last(talk: Talk) -> list[str]:
-    return [
-        block.text for block in talk.session.history[-2].content if isinstance(block, TextBlock)
-    ]
+    return [block.text for block in talk.history[-2].content if isinstance(block, TextBlock)]
 
 
 ONE, TWO, THREE = Prompt("p1", "Write one."), Prompt("p2", "Write two."), Prompt("p3", "And now?")
@@ -48,13 +45,8 @@ REPLIES = (
 
 
 async def test_undo_and_redo_are_told_to_the_person_and_with_the_next_prompt_to_the_model(tmp_path):
-    talk = Talk(tmp_path, *REPLIES, answer="once")
-    async with talk.served():
-        for count, prompt in enumerate((ONE, TWO), 1):
-            talk.conversation.submit(prompt)
-            await talk.until(TurnEnded, count)
-        talk.conversation.act(UndoTurn())
-        undone = await talk.until(FilesRestored)
+    async with Talk(tmp_path, *REPLIES, answer="once").after(ONE, TWO) as talk:
+        undone = await talk.act(UndoTurn(), FilesRestored)
         assert (undone.kind, undone.turns) == ("undo", ("p2",))
         assert set(undone.files) == {RestoredFile("a", removed=1), RestoredFile("b", removed=1)}
         assert (talk.project / "a").read_text() == "one\n"
@@ -66,13 +58,10 @@ async def test_undo_and_redo_are_told_to_the_person_and_with_the_next_prompt_to_
             (2, "Write two.", True),
         ]
         assert changes.turns[0].files == (ChangedFile("a", "created", 1),)
-        talk.conversation.act(RedoTurn())
-        await talk.until(FilesRestored, 2)
+        await talk.act(RedoTurn(), FilesRestored)
         assert (talk.project / "b").read_text() == "two\n"
-        talk.conversation.act(RedoTurn())
-        assert "Nothing to redo" in (await talk.until(Notice)).text
-        talk.conversation.submit(THREE)
-        await talk.until(TurnEnded, 3)
+        assert "Nothing to redo" in (await talk.act(RedoTurn(), Notice)).text
+        await talk.run_turns(THREE)
     notes = said_last(talk)
     assert "undid your file changes" in notes[0]
     assert "a, b" in notes[0]
@@ -80,53 +69,41 @@ async def test_undo_and_redo_are_told_to_the_person_and_with_the_next_prompt_to_
 
 
 async def test_rewinding_takes_back_the_conversation_the_files_or_both(tmp_path):
-    talk = Talk(tmp_path, *REPLIES, answer="once")
-    async with talk.served():
-        for count, prompt in enumerate((ONE, TWO), 1):
-            talk.conversation.submit(prompt)
-            await talk.until(TurnEnded, count)
+    async with Talk(tmp_path, *REPLIES, answer="once").after(ONE, TWO) as talk:
         preview = await talk.conversation.answer(PreviewRewind("s1", "p2"))
         assert (preview.prompt, preview.turns, len(preview.files)) == ("Write two.", 1, 2)
         assert (talk.project / "b").exists()
-        talk.conversation.act(Rewind("p2", "files"))
-        await talk.until(FilesRestored)
+        await talk.act(Rewind("p2", "files"), FilesRestored)
         assert not (talk.project / "b").exists()
         assert len(talk.session.prompt_history.prompts) == 2
-        talk.conversation.act(Rewind("p2", "conversation"))
-        assert (await talk.until(ConversationRewound)).text == "Write two."
+        assert (
+            await talk.act(Rewind("p2", "conversation"), ConversationRewound)
+        ).text == "Write two."
         assert (await talk.until(PromptsReturned)).prompts == (TWO,)
         assert [prompt.id for prompt in talk.session.prompt_history.prompts] == ["p1"]
-        talk.conversation.act(Rewind("p1", "both"))
-        await talk.until(ConversationRewound, 2)
-        assert talk.session.history == []
+        await talk.act(Rewind("p1", "both"), ConversationRewound)
+        assert talk.history == []
         assert not (talk.project / "a").exists()
-        talk.conversation.submit(THREE)
-        await talk.until(TurnEnded, 3)
+        await talk.run_turns(THREE)
     assert any("back to this point" in text for text in said_last(talk))
 
 
 async def test_a_session_that_is_resumed_can_still_undo_and_finishes_what_was_interrupted(tmp_path):
     await Talk(tmp_path, *REPLIES[:2], answer="once").run(ONE)
     (tmp_path / "project" / "a").write_text("mine\none\n")
-    talk = Talk(tmp_path)
-    async with talk.served():
-        talk.conversation.act(UndoTurn("p1"))
-        left = (await talk.until(FilesRestored)).files
+    async with Talk(tmp_path).served() as talk:
+        left = (await talk.act(UndoTurn("p1"), FilesRestored)).files
         assert [(file.path, file.how) for file in left] == [("a", "left")]
-        talk.conversation.act(UndoTurn("p9"))
-        assert "no such turn" in (await talk.until(Notice)).text
+        assert "no such turn" in (await talk.act(UndoTurn("p9"), Notice)).text
     assert (tmp_path / "project" / "a").read_text() == "mine\none\n"
     assert len(Talk(tmp_path).session.taken_back) == 1
 
 
 async def test_nothing_is_undone_in_plan_mode_and_while_the_model_is_asked(tmp_path):
     talk = Talk(tmp_path, *REPLIES[:2], [{"delay_ms": 3_600_000}], answer="once")
-    async with talk.served():
-        talk.conversation.submit(ONE)
-        await talk.until(TurnEnded)
+    async with talk.after(ONE):
         talk.conversation.controls.set_mode("plan")
-        talk.conversation.act(UndoTurn())
-        assert "read-only" in (await talk.until(Notice)).text
+        assert "read-only" in (await talk.act(UndoTurn(), Notice)).text
         talk.conversation.controls.set_mode("auto")
         talk.conversation.submit(TWO)
         talk.conversation.act(UndoTurn())
@@ -137,22 +114,15 @@ async def test_nothing_is_undone_in_plan_mode_and_while_the_model_is_asked(tmp_p
 async def test_what_a_job_has_changed_since_is_listed_when_its_turn_is_undone(tmp_path):
     command = "touch begun; while [ ! -e go ]; do sleep 0.02; done; echo late > late; sleep 60"
     job = {"tool_use": {"name": "bash", "input": {"command": command, "background": True}}}
-    talk = Talk(tmp_path, [job], [{"text": "It runs."}], answer="once")
-    async with talk.served():
-        talk.conversation.submit(ONE)
-        await talk.until(TurnEnded)
+    async with Talk(tmp_path, [job], [{"text": "It runs."}], answer="once").after(ONE) as talk:
         (talk.project / "go").touch()
         await happens((talk.project / "late").exists)
-        talk.conversation.act(UndoTurn())
-        undone = await talk.until(FilesRestored)
+        undone = await talk.act(UndoTurn(), FilesRestored)
         assert "late" in {file.path for file in undone.files if file.how == "left"}
 
 
 async def test_what_the_person_rejected_is_told_though_the_process_was_killed_in_between(tmp_path):
-    talk = Talk(tmp_path, *REPLIES[:2], answer="once")
-    async with talk.served():
-        talk.conversation.submit(ONE)
-        await talk.until(TurnEnded)
+    async with Talk(tmp_path, *REPLIES[:2], answer="once").after(ONE) as talk:
         hunk = RejectedHunk(1, ("one",), ())
         talk.conversation.act(RejectChanges("a", (hunk,), "Two is better."))
     again = await Talk(tmp_path, [{"text": "I see."}]).run(THREE)
@@ -165,21 +135,17 @@ async def test_what_the_person_rejected_is_told_though_the_process_was_killed_in
 
 @prove
 async def test_a_turn_of_which_nothing_could_be_undone_can_be_undone_later(tmp_path):
-    talk = Talk(tmp_path, *REPLIES[:2], answer="once")
-    async with talk.served():
-        talk.conversation.submit(ONE)
-        await talk.until(TurnEnded)
+    async with Talk(tmp_path, *REPLIES[:2], answer="once").after(ONE) as talk:
         (talk.project / "a").write_text("mine\none\n")
-        talk.conversation.act(UndoTurn())
-        assert [file.how for file in (await talk.until(FilesRestored)).files] == ["left"]
+        assert [file.how for file in (await talk.act(UndoTurn(), FilesRestored)).files] == ["left"]
         changes = await talk.conversation.answer(ListChanges("s1"))
         assert isinstance(changes, Changes)
         assert not changes.turns[0].is_undone
-        talk.conversation.act(RedoTurn())
-        assert "Nothing to redo" in (await talk.until(Notice)).text
+        assert "Nothing to redo" in (await talk.act(RedoTurn(), Notice)).text
         (talk.project / "a").write_text("one\n")
-        talk.conversation.act(UndoTurn())
-        assert [file.how for file in (await talk.until(FilesRestored, 2)).files] == ["restored"]
+        assert [file.how for file in (await talk.act(UndoTurn(), FilesRestored)).files] == [
+            "restored"
+        ]
     assert not (talk.project / "a").exists()
 
 
@@ -192,9 +158,7 @@ async def test_what_was_undone_while_a_job_runs_is_not_taken_for_its_work(tmp_pa
     job = {"tool_use": {"name": "bash", "input": {"command": "sleep 60", "background": True}}}
     act = {"tool_use": {"name": "bash", "input": {"command": command}}}
     talk = Talk(tmp_path, [act], [job], [{"text": "It runs."}], answer="once")
-    async with talk.served():
-        talk.conversation.submit(ONE)
-        await talk.until(TurnEnded)
+    async with talk.after(ONE):
         assert (talk.project / "made" / "in").exists()
         for action in (UndoTurn(), RedoTurn(), UndoTurn()):
             talk.conversation.act(action)
@@ -210,56 +174,44 @@ async def test_what_was_undone_while_a_job_runs_is_not_taken_for_its_work(tmp_pa
 
 
 async def test_an_undoing_that_cannot_be_recorded_does_nothing(tmp_path, monkeypatch):
-    talk = Talk(tmp_path, *REPLIES[:2], answer="once")
-    async with talk.served():
-        talk.conversation.submit(ONE)
-        await talk.until(TurnEnded)
+    async with Talk(tmp_path, *REPLIES[:2], answer="once").after(ONE) as talk:
 
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr("sanderling.changes.records.write_all", full)
-        talk.conversation.act(UndoTurn())
-        text = (await talk.until(Notice)).text
+        text = (await talk.act(UndoTurn(), Notice)).text
         assert text.startswith("Nothing was changed")
         assert "No space left" in text
         assert (talk.project / "a").read_text() == "one\n"
         monkeypatch.undo()
-        talk.conversation.act(UndoTurn())
-        await talk.until(FilesRestored)
+        await talk.act(UndoTurn(), FilesRestored)
         assert not (talk.project / "a").exists()
 
 
 @prove
 async def test_a_fork_undoes_what_was_done_before_it(tmp_path):
-    talk = Talk(tmp_path, *REPLIES[:4], answer="once")
-    await talk.run(ONE, TWO)
+    talk = await Talk(tmp_path, *REPLIES[:4], answer="once").run(ONE, TWO)
     directory = talk.session.path.parent
     fork(directory, "s1", "s2", "p1")
-    other = Talk(tmp_path, session_id="s2")
-    async with other.served():
+    async with Talk(tmp_path, session_id="s2").served() as other:
         changes = await other.conversation.answer(ListChanges("s2"))
         assert isinstance(changes, Changes)
         assert [turn.turn for turn in changes.turns] == ["p1"]
-        other.conversation.act(UndoTurn())
-        undone = await other.until(FilesRestored)
+        undone = await other.act(UndoTurn(), FilesRestored)
         # What came after the fork is nobody's whose work may go.
         assert [(file.path, file.how) for file in undone.files] == [("a", "left")]
         (other.project / "a").write_text("one\n")
-        other.conversation.act(UndoTurn())
-        assert (await other.until(FilesRestored, 2)).files[0].how == "restored"
+        assert (await other.act(UndoTurn(), FilesRestored)).files[0].how == "restored"
     assert not (talk.project / "a").exists()
-    source = Talk(tmp_path)
-    async with source.served():
-        source.conversation.act(UndoTurn())
-        undone = await source.until(FilesRestored)
+    async with Talk(tmp_path).served() as source:
+        undone = await source.act(UndoTurn(), FilesRestored)
         assert {file.path for file in undone.files if file.how == "restored"} == {"b"}
 
 
 @prove
 async def test_an_interrupted_undoing_waits_for_a_mode_that_may_write(tmp_path):
-    talk = Talk(tmp_path, *REPLIES[:2], answer="once")
-    await talk.run(ONE)
+    talk = await Talk(tmp_path, *REPLIES[:2], answer="once").run(ONE)
     journal = talk.conversation.services.workspace.journal
     (turn,) = await journal.turns()
     (change,) = turn.changes
@@ -271,27 +223,22 @@ async def test_an_interrupted_undoing_waits_for_a_mode_that_may_write(tmp_path):
         assert "In plan mode" in (await again.until(Notice)).text
         assert (again.project / "a").exists()
         again.conversation.controls.set_mode("auto")
-        again.conversation.act(RedoTurn("p1"))
-        assert (await again.until(FilesRestored)).kind == "finish"
+        assert (await again.act(RedoTurn("p1"), FilesRestored)).kind == "finish"
         await again.until(ConversationRewound)
         assert [prompt.id for prompt in again.session.prompt_history.prompts] == []
 
 
 @prove
-async def test_a_list_comes_to_its_end_however_long_its_lines_take_to_be_counted(
-    tmp_path, monkeypatch
-):
+async def test_a_list_ends_however_long_its_lines_take_to_be_counted(tmp_path, monkeypatch):
     monkeypatch.setattr("sanderling.conversation.undo.undoing.MAX_COUNTED_S", 0)
-    talk = Talk(tmp_path, *REPLIES[:4], answer="once")
-    async with talk.served():
-        for count, prompt in enumerate((ONE, TWO), 1):
-            talk.conversation.submit(prompt)
-            await talk.until(TurnEnded, count)
+    async with Talk(tmp_path, *REPLIES[:4], answer="once").after(ONE, TWO) as talk:
         changes = await talk.conversation.answer(ListChanges("s1", "p2"))
         assert isinstance(changes, Changes)
         assert changes.turns[0].files == (ChangedFile("a", "changed"), ChangedFile("b", "created"))
-        talk.conversation.act(UndoTurn())
-        assert {file.path for file in (await talk.until(FilesRestored)).files} == {"a", "b"}
+        assert {file.path for file in (await talk.act(UndoTurn(), FilesRestored)).files} == {
+            "a",
+            "b",
+        }
 
 
 @prove
@@ -299,10 +246,8 @@ async def test_what_an_interrupted_command_has_changed_is_said_to_be_unknown(tmp
     talk = await Talk(tmp_path, *REPLIES[:2], answer="once").run(ONE)
     journal = talk.conversation.services.workspace.journal
     await journal.append(CommandBegun("c1"))  # and then the process was killed
-    again = Talk(tmp_path)
-    async with again.served():
-        again.conversation.act(UndoTurn())
-        await again.until(FilesRestored)
+    async with Talk(tmp_path).served() as again:
+        await again.act(UndoTurn(), FilesRestored)
     assert ["stopped while a command" in notice.text for notice in again.of(Notice)] == [True]
     assert not (talk.project / "a").exists()
 
@@ -310,38 +255,28 @@ async def test_what_an_interrupted_command_has_changed_is_said_to_be_unknown(tmp
 @prove
 async def test_a_command_that_was_stopped_is_not_said_to_be_unknown(tmp_path):
     act = {"tool_use": {"name": "bash", "input": {"command": "echo x > made; sleep 60"}}}
-    talk = Talk(tmp_path, [act], answer="once")
-    async with talk.served():
+    async with Talk(tmp_path, [act], answer="once").served() as talk:
         talk.conversation.submit(ONE)
         await happens((talk.project / "made").exists)
         talk.conversation.cancel()
         await talk.until(TurnEnded)
-        talk.conversation.act(UndoTurn())
-        await talk.until(FilesRestored)
+        await talk.act(UndoTurn(), FilesRestored)
         assert talk.of(Notice) == []
     assert not (talk.project / "made").exists()
-
-
-def turned(change: FileChange) -> FileChange:
-    return replace(change, before=change.after, after=change.before)
 
 
 async def interrupted(tmp_path, kind: str) -> Talk:
     """Two turns that made `a` and `b`, and a process that was killed when it had announced to undo, or redo, the last one."""
     one, two = [write("a", "one\n")], [write("b", "two\n")]
     done = [{"text": "Done."}]
-    talk = Talk(tmp_path, one, done, two, done, answer="once")
-    async with talk.served():
-        for count, prompt in enumerate((ONE, TWO), 1):
-            talk.conversation.submit(prompt)
-            await talk.until(TurnEnded, count)
+    async with Talk(tmp_path, one, done, two, done, answer="once").after(ONE, TWO) as talk:
         if kind == "redo":
-            talk.conversation.act(UndoTurn())
-            await talk.until(FilesRestored)
+            await talk.act(UndoTurn(), FilesRestored)
     journal = talk.conversation.services.workspace.journal
     made = (await journal.turns())[-1].changes
     undoes = [each.id for each in await journal.records() if isinstance(each, Restoring)]
-    steps = made if kind == "redo" else tuple(map(turned, made))
+    undone = tuple(replace(each, before=each.after, after=each.before) for each in made)
+    steps = made if kind == "redo" else undone
     prompt_id = "p2" if kind == "rewind" else ""
     await journal.append(Restoring("u1", ("p2",), steps, *undoes, kind=kind, prompt_id=prompt_id))
     return talk
@@ -357,9 +292,7 @@ async def interrupted(tmp_path, kind: str) -> Talk:
         ("rewind", Rewind("p2", "both"), False),
     ],
 )
-async def test_what_was_interrupted_is_finished_by_asking_again_and_nothing_more_is_undone(
-    tmp_path, kind, again, has_b
-):
+async def test_what_was_interrupted_is_finished_alone_by_asking_again(tmp_path, kind, again, has_b):
     await interrupted(tmp_path, kind)
     talk = Talk(tmp_path)
     talk.conversation.act(again)
@@ -399,11 +332,7 @@ async def test_nothing_is_undone_while_what_was_interrupted_cannot_be_finished(t
 
 async def test_the_rest_of_a_turn_is_undone_before_the_turn_before_it(tmp_path):
     replies = ([write("a", "1\n")], [{"text": "."}], [write("b", "2\n"), write("d/c", "2\n")])
-    talk = Talk(tmp_path, *replies, [{"text": "."}], answer="once")
-    async with talk.served():
-        for count, prompt in enumerate((ONE, TWO), 1):
-            talk.conversation.submit(prompt)
-            await talk.until(TurnEnded, count)
+    async with Talk(tmp_path, *replies, [{"text": "."}], answer="once").after(ONE, TWO) as talk:
         restorer = "sanderling.tools.restoring.FileRestorer._step"
         step = FileRestorer._step
 
@@ -414,53 +343,41 @@ async def test_the_rest_of_a_turn_is_undone_before_the_turn_before_it(tmp_path):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(restorer, refuses)
-            talk.conversation.act(UndoTurn())
-            partly = await talk.until(FilesRestored)
+            partly = await talk.act(UndoTurn(), FilesRestored)
         assert {file.path: file.how for file in partly.files} == {"b": "left", "d/c": "restored"}
         assert partly.rest_of == 2
-        talk.conversation.act(UndoTurn())
-        rest = await talk.until(FilesRestored, 2)
+        rest = await talk.act(UndoTurn(), FilesRestored)
         assert (rest.turns, [file.path for file in rest.files]) == (("p2",), ["b"])
         assert rest.rest_of == 0
-        talk.conversation.act(UndoTurn())
-        assert (await talk.until(FilesRestored, 3)).turns == ("p1",)
+        assert (await talk.act(UndoTurn(), FilesRestored)).turns == ("p1",)
 
 
 async def test_what_the_user_keeps_does_not_block_the_way_to_earlier_turns(tmp_path):
-    talk = Talk(tmp_path, *REPLIES[:4], answer="once")
-    async with talk.served():
-        for count, prompt in enumerate((ONE, TWO), 1):
-            talk.conversation.submit(prompt)
-            await talk.until(TurnEnded, count)
+    async with Talk(tmp_path, *REPLIES[:4], answer="once").after(ONE, TWO) as talk:
         (talk.project / "b").write_text("mine\n")
-        talk.conversation.act(UndoTurn())
-        partly = await talk.until(FilesRestored)
+        partly = await talk.act(UndoTurn(), FilesRestored)
         assert {file.path: file.how for file in partly.files} == {"a": "restored", "b": "left"}
-        talk.conversation.act(UndoTurn())
-        assert (await talk.until(FilesRestored, 2)).turns == ("p1",)
+        assert (await talk.act(UndoTurn(), FilesRestored)).turns == ("p1",)
     assert (talk.project / "b").read_text() == "mine\n"
 
 
-async def test_a_turn_whose_command_was_interrupted_is_the_last_one_though_nothing_is_known_of_it(
+async def test_a_turn_whose_command_was_interrupted_is_the_last_one(
     tmp_path,
 ):
     talk = await Talk(tmp_path, *REPLIES[:2], [{"text": "Done."}], answer="once").run(ONE, TWO)
     journal = talk.conversation.services.workspace.journal
     await journal.append(CommandBegun("c1"))
-    again = Talk(tmp_path)
-    async with again.served():
+    async with Talk(tmp_path).served() as again:
         changes = await again.conversation.answer(ListChanges("s1"))
         assert [(each.number, each.is_interrupted) for each in changes.turns] == [
             (1, False),
             (2, True),
         ]
-        again.conversation.act(UndoTurn())
-        undone = await again.until(FilesRestored)
+        undone = await again.act(UndoTurn(), FilesRestored)
         assert (undone.turns, undone.files) == (("p2",), ())
         assert "stopped while a command" in again.of(Notice)[-1].text
         assert (talk.project / "a").exists()
-        again.conversation.act(UndoTurn())
-        await again.until(FilesRestored, 2)
+        await again.act(UndoTurn(), FilesRestored)
     assert not (talk.project / "a").exists()
 
 
@@ -469,13 +386,9 @@ async def test_a_directory_is_listed_where_nothing_in_it_is(tmp_path):
     (tmp_path / "project" / "shut").chmod(0o755)
     command = "mkdir -p empty full; echo x > full/in; chmod 700 shut"
     act = {"tool_use": {"name": "bash", "input": {"command": command}}}
-    talk = Talk(tmp_path, [act], [{"text": "Done."}], answer="once")
-    async with talk.served():
-        talk.conversation.submit(ONE)
-        await talk.until(TurnEnded)
+    async with Talk(tmp_path, [act], [{"text": "Done."}], answer="once").after(ONE) as talk:
         changes = await talk.conversation.answer(ListChanges("s1"))
-        talk.conversation.act(UndoTurn())
-        undone = await talk.until(FilesRestored)
+        undone = await talk.act(UndoTurn(), FilesRestored)
         names = {"empty/", "full/in", "shut/"}
         assert {file.path for file in undone.files} == names
         assert {file.path for file in changes.turns[0].files} == names

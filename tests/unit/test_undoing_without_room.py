@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.conftest import happens, prove, prove_rest
+from tests.conftest import happens, prove, prove_rest, small_disk
 from tests.unit.test_conversation import Talk
 from tests.unit.test_restorer import tree
 from tests.unit.test_undoing import ONE, TWO, write
 
 from sanderling.protocol.actions import Action, RedoTurn, Rewind, UndoTurn
-from sanderling.protocol.events import ConversationRewound, FilesRestored, Notice, TurnEnded
+from sanderling.protocol.events import ConversationRewound, FilesRestored, Notice
 
 pytestmark = pytest.mark.guard
 
@@ -26,21 +26,11 @@ REPLIES = (
 )
 
 
-def mounted(path: Path, *, size: str) -> bool:
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
-    return not subprocess.run(mount, check=False, capture_output=True).returncode
-
-
 @contextmanager
 def small(path: Path) -> Iterator[Path]:
-    """A disk with little room."""
     path.mkdir()
-    if not mounted(path, size="1m"):
-        pytest.skip("takes root, and the right to mount")
-    try:
+    with small_disk(path, "1m"):
         yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 @pytest.fixture
@@ -114,9 +104,7 @@ async def test_what_cannot_be_recorded_is_not_undone(tmp_path, state):
     """The state has no room: nothing is undone, redone or rewound, and all of it can be when there is some."""
     talk = talk_in(tmp_path, *REPLIES)
     before = tree(talk.project)
-    async with talk.served():
-        talk.conversation.submit(ONE)
-        await talk.until(TurnEnded)
+    async with talk.after(ONE):
         after = tree(talk.project)
         stories = (
             ((UndoTurn(), Rewind("p1", "files"), Rewind("p1", "both")), before),
@@ -132,10 +120,8 @@ async def test_what_cannot_be_recorded_is_not_undone(tmp_path, state):
             await talk.until(FilesRestored, count)
             assert tree(talk.project) == there
         assert [prompt.id for prompt in talk.session.prompt_history.prompts] == ["p1"]
-    again = Talk(tmp_path)
-    async with again.served():
-        again.conversation.act(Rewind("p1", "both"))
-        await again.until(ConversationRewound)
+    async with Talk(tmp_path).served() as again:
+        await again.act(Rewind("p1", "both"), ConversationRewound)
     assert tree(talk.project) == before
 
 
@@ -143,14 +129,11 @@ async def test_what_cannot_be_recorded_is_not_undone(tmp_path, state):
 async def test_a_project_on_a_full_disk_loses_nothing(tmp_path, project, what):
     talk = talk_in(tmp_path, *REPLIES)
     before = tree(talk.project)
-    async with talk.served():
-        talk.conversation.submit(ONE)
-        await talk.until(TurnEnded)
+    async with talk.after(ONE):
         after = tree(talk.project)
         actions = {"undo": UndoTurn("p1"), "redo": RedoTurn(), "rewind": Rewind("p1", "files")}
         if what == "redo":
-            talk.conversation.act(UndoTurn())
-            await talk.until(FilesRestored)
+            await talk.act(UndoTurn(), FilesRestored)
         start, end = (before, after) if what == "redo" else (after, before)
         count = len(talk.of(FilesRestored))
         hog = fill(project)
@@ -172,15 +155,12 @@ async def test_a_project_on_a_full_disk_loses_nothing(tmp_path, project, what):
 async def test_a_limit_of_the_size_of_files_is_like_a_full_disk(tmp_path):
     talk = talk_in(tmp_path, *REPLIES)
     before = tree(talk.project)
-    async with talk.served():
-        talk.conversation.submit(ONE)
-        await talk.until(TurnEnded)
+    async with talk.after(ONE):
         after = tree(talk.project)
         with limited(tmp_path / "state"):
             await refused(talk, UndoTurn())
         assert tree(talk.project) == after
-        talk.conversation.act(UndoTurn())
-        await talk.until(FilesRestored)
+        await talk.act(UndoTurn(), FilesRestored)
         assert tree(talk.project) == before
 
 
@@ -196,13 +176,11 @@ async def test_a_journal_that_is_read_only_stops_undoing_and_nothing_else(tmp_pa
             with read_only(changes):
                 await refused(again, UndoTurn())
                 assert tree(again.project) == after
-                again.conversation.submit(TWO)
-                await again.until(TurnEnded)
+                await again.run_turns(TWO)
                 assert (again.project / "other").read_text() == "x\n"
                 told = [notice.text for notice in again.of(Notice)]
                 assert any("cannot be recorded (Read-only file system)" in text for text in told)
-            again.conversation.act(UndoTurn("p1"))
-            await again.until(FilesRestored)
+            await again.act(UndoTurn("p1"), FilesRestored)
             assert not (again.project / "new").exists()
             again.conversation.act(UndoTurn("p2"))
             (file,) = (await again.until(FilesRestored, 2)).files

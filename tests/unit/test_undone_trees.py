@@ -1,8 +1,10 @@
-"""Whole trees that a command has changed and an undoing brings back: links, odd names and modes, many files, repositories of all kinds."""
+"""What a command has changed and an undoing brings back: whole trees, links, odd names and modes, repositories, what is no file."""
 
 import os
 import random
-import subprocess
+import socket
+import stat
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +14,15 @@ import pytest
 from tests.conftest import prove, prove_rest
 from tests.fuzz import part
 from tests.sandbox.child import USERS, in_child, open_directory
-from tests.unit.test_command_changes import GIT
-from tests.unit.test_file_tools import Desk, MemoryEditor, Place
+from tests.unit.test_file_tools import MemoryEditor, Place
 from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
 from tests.unit.test_file_tools import project as project  # noqa: PLC0414
-from tests.unit.test_restorer import Agent, tree
+from tests.unit.test_git_objects import git
+from tests.unit.test_restorer import agent_at, die_at, left_in, taken_back, tree, undone_after
 
-from sanderling.changes.restoring import RestorePlan, SkippedPath
+from sanderling.changes.restoring import SkippedPath
+from sanderling.sandbox.inside.hidden import Hidden
+from sanderling.sandbox.inside.rows import ChangedRow, row_of
 from sanderling.tools.restoring import TOO_MUCH, UNSAVED, FileRestorer
 
 pytestmark = pytest.mark.guard
@@ -36,53 +40,16 @@ ODD = [
 ]
 
 
-async def run(desk: Desk, command: str, act: Callable[[], object] = lambda: None) -> None:
-    """Run a command as the agent does; `act` is part of what it does."""
-    workspace = desk.workspace
-    async with workspace.changes.during(workspace.environment, "c"):
-        process = await workspace.environment.spawn(["/bin/sh", "-c", f"{command}\n echo end"])
-        assert process.stdout
-        said = b""
-        while not said.endswith(b"end\n"):
-            said += await process.stdout.receive()
-        await process.wait()
-        process.close()
-        act()
-
-
-async def taken_back(
-    place: Place, command: str, *, is_on: bool = False
-) -> tuple[RestorePlan, RestorePlan]:
-    """Run a command, undo and redo it, and undo it again; return what came of the first two."""
-
-    def found() -> dict[str, object]:  # without what the sandbox puts into a bare repository
-        return {name: what for name, what in tree(place.project).items() if name != "commondir"}
-
-    before = found()
-    async with place.desk(is_on=is_on) as desk:
-        agent = Agent(desk)
-        await run(desk, command)
-        after = found()
-        assert after != before
-        undone = await agent.undo()
-        assert undone.left == ()
-        assert found() == before
-        redone = await agent.redo()
-        assert redone.left == ()
-        assert found() == after
-        await agent.undo()
-        assert found() == before
-    return undone, redone
-
-
-def as_user(uid: int, prepare: Callable[[Path], object], command: str, monkeypatch) -> None:
+def as_user(
+    uid: int, prepare: Callable[[Path], object], command: str, monkeypatch, act=taken_back
+) -> None:
     """Have a user take back what a command does in a project of theirs."""
 
     def scenario() -> None:
         place = Place(base)
         place.project.mkdir(parents=True)
         prepare(place.project)
-        anyio.run(taken_back, place, command)
+        anyio.run(act, place, command)
 
     with open_directory() as base:
         monkeypatch.setenv("HOME", str(base / "home"))
@@ -117,20 +84,15 @@ def test_what_lies_in_directories_that_may_not_be_written_comes_back(uid, monkey
     )
 
 
-def test_a_directory_that_is_not_empty_keeps_the_mode_that_it_has(place, project):
-    async def scenario() -> None:
-        async with place.desk() as desk:
-            agent = Agent(desk)
-            await run(desk, "mkdir made; echo x > made/file; chmod 555 made")
-            (project / "made").chmod(0o755)
-            (project / "made" / "mine").write_text("mine\n")
-            (project / "made").chmod(0o555)
-            undone = await agent.undo()
-            assert undone.left == ()
-            assert [path.name for path in (project / "made").iterdir()] == ["mine"]
-            assert (project / "made").stat().st_mode & 0o777 == 0o555
-
-    anyio.run(scenario)
+async def test_a_directory_that_is_not_empty_keeps_the_mode_that_it_has(place, project):
+    async with agent_at(place) as agent:
+        await agent.run("mkdir made; echo x > made/file; chmod 555 made")
+        (project / "made").chmod(0o755)
+        (project / "made" / "mine").write_text("mine\n")
+        (project / "made").chmod(0o555)
+        assert (await agent.undo()).left == ()
+        assert [path.name for path in (project / "made").iterdir()] == ["mine"]
+        assert (project / "made").stat().st_mode & 0o777 == 0o555
 
 
 @pytest.mark.parametrize("uid", prove_rest(USERS, keep=(0,)))
@@ -164,10 +126,9 @@ async def test_a_commands_change_behind_unsaved_text_is_told_as_left(place, proj
     path, editor = project / "a", MemoryEditor()
     path.write_text("one\n")
     editor.open(path)
-    async with place.desk(editor) as desk:
-        agent = Agent(desk)
+    async with agent_at(place, editor) as agent:
         editor.type(path, "mine\none\n")
-        await run(desk, "echo two >>a")
+        await agent.run("echo two >>a")
         path.write_text(on_disk)
         undone = await agent.undo()
     is_there = "two" in on_disk
@@ -195,23 +156,16 @@ async def test_what_is_too_large_is_left_and_all_else_comes_back(place, project,
         with (project / name).open("wb") as file:
             file.truncate(1 << 30)
     (project / "small").write_text("before\n")
-    async with place.desk(is_on=is_on) as desk:
-        agent = Agent(desk)
-        await run(
-            desk,
+    async with agent_at(place, is_on=is_on) as agent:
+        await agent.run(
             "echo x >> changed; rm removed; mv moved to; truncate -s 1G made; echo after > small",
         )
         undone = await agent.undo()
-    assert {Path(path).name for path, _ in undone.left} == {
-        *("changed", "removed", "moved", "to", "made")
-    }
-    assert all("too large" in why for _, why in undone.left)
+    left = left_in(project, undone)
+    assert set(left) == {"changed", "removed", "moved", "to", "made"}
+    assert all("too large" in why for why in left.values())
     assert (project / "small").read_text() == "before\n"
     assert (project / "to").stat().st_size == 1 << 30
-
-
-def git(project: Path, *arguments: str) -> None:
-    subprocess.run([*GIT, *arguments], cwd=project, check=True, capture_output=True)
 
 
 def filled(path: Path) -> Path:
@@ -307,14 +261,11 @@ GC = "git -c gc.reflogExpire=now -c gc.reflogExpireUnreachable=now gc -q --prune
     ),
 )
 @pytest.mark.parametrize("is_on", prove_rest([True, False], keep=(0,)))
-async def test_files_come_back_though_gits_objects_are_gone(
-    place, project, prepare, command, is_on
-):
+async def test_files_come_back_without_gits_objects(place, project, prepare, command, is_on):
     prepare(project)
     before = tree(project)
-    async with place.desk(is_on=is_on) as desk:
-        agent = Agent(desk)
-        await run(desk, f"({command}) 2>/dev/null")
+    async with agent_at(place, is_on=is_on) as agent:
+        await agent.run(f"({command}) 2>/dev/null")
         assert tree(project) != before
         await agent.undo()
     assert tree(project) == before
@@ -339,10 +290,8 @@ async def test_nothing_outside_is_touched_whatever_is_swapped_for_a_link(place, 
         for name in ("d/deep/a", "d/b", "e/c", "f"):
             (base / name).parent.mkdir(parents=True, exist_ok=True)
             (base / name).write_text("after\n" if base is outside else "before\n")
-    async with place.desk() as desk:
-        agent = Agent(desk)
-        await run(
-            desk,
+    async with agent_at(place) as agent:
+        await agent.run(
             "for each in d/deep/a d/b e/c f; do echo after > $each; done; mkdir g; echo new > g/new; chmod 700 d e",
         )
         (outside / "g").mkdir()
@@ -356,7 +305,7 @@ async def test_nothing_outside_is_touched_whatever_is_swapped_for_a_link(place, 
                     path.rename(path.with_name(path.name + " moved"))
                     path.symlink_to(outside / name)
 
-        restorer = Swapped(desk.workspace)
+        restorer = Swapped(agent.desk.workspace)
         restorer.swap = swap
         timeline = await agent.timeline()
         await restorer.restore("u1", ("p1",), timeline.changes_of(("p1",)))
@@ -372,9 +321,8 @@ async def test_what_would_not_fit_into_memory_is_undone_in_parts(place, project,
     for name in names:
         with (project / name).open("wb") as file:
             file.truncate(4 << 20)
-    async with place.desk() as desk:
-        agent = Agent(desk)
-        await run(desk, "for each in f*; do printf x > $each; done")
+    async with agent_at(place) as agent:
+        await agent.run("for each in f*; do printf x > $each; done")
         sizes: list[int] = []
         while True:
             tracemalloc.start()
@@ -391,18 +339,274 @@ async def test_what_would_not_fit_into_memory_is_undone_in_parts(place, project,
         assert {(project / name).stat().st_size for name in names} == {4 << 20}
 
 
-async def test_a_command_that_changes_all_too_many_files_is_said_to_be_beyond_undoing(
-    place, monkeypatch
-):
+async def test_a_command_that_changes_too_many_files_is_beyond_undoing(place, monkeypatch):
     monkeypatch.setattr("sanderling.changes.commands.MAX_CHANGES", 10)
     told: list[str] = []
-    async with place.desk() as desk:
-        desk.workspace.changes._tell = told.append  # type: ignore[method-assign]
-        await run(desk, "for each in 1 2 3 4 5 6 7 8 9 10 11; do echo > $each; done")
-        assert await desk.workspace.journal.turns() == ()
+    async with agent_at(place) as agent:
+        workspace = agent.desk.workspace
+        workspace.changes._tell = told.append  # type: ignore[method-assign]
+        await agent.run("for each in 1 2 3 4 5 6 7 8 9 10 11; do echo > $each; done")
+        assert await workspace.journal.turns() == ()
         assert told == [
             "The last command's changes cannot be undone, because it has changed more than 10 files."
         ]
-        await run(desk, "rm 1")
-        (turn,) = await desk.workspace.journal.turns()
+        await agent.run("rm 1")
+        (turn,) = await workspace.journal.turns()
         assert [Path(change.path).name for change in turn.changes] == ["1"]
+
+
+# --- what has several names, is no file, is closed or ignored ------------------------------------------------------------
+
+
+def linked(project: Path) -> None:
+    (project / "d").mkdir(parents=True)
+    (project / "a").write_text("one\n")
+    for name in ("b", "d/c"):
+        os.link(project / "a", project / name)
+    (project / "alone").write_text("alone\n")
+
+
+def special(project: Path) -> None:
+    (project / "d").mkdir(parents=True)
+    for name in ("pipe", "d/pipe"):
+        os.mkfifo(project / name, 0o600)
+    (project / "file").write_text("one\n")
+
+
+def closed(project: Path) -> None:
+    project.mkdir(parents=True, exist_ok=True)
+    for name in ("a", "b", "c"):
+        (project / name).write_text(f"{name}\n")
+        (project / name).chmod(0o640)
+
+
+@pytest.mark.parametrize("is_on", prove_rest([False, True], keep=(0,)))
+@pytest.mark.parametrize(
+    "prepare, command",
+    [
+        (linked, "echo two >> a"),
+        (linked, "rm b"),
+        (linked, "rm a b d/c"),
+        (linked, "rm -r d a"),
+        (linked, "sed -i s/one/two/ b"),
+        (linked, "cp b new; mv new b"),
+        (linked, "ln -f a alone"),
+        (linked, "ln -f alone a; echo more >> alone"),
+        (linked, "ln -f alone a; rm b; chmod 600 alone; ln a z"),
+        (linked, "rm b; cp alone b; ln -f b d/c"),
+        (linked, "echo two >> b; rm d/c; chmod 600 a"),
+        (linked, "ln alone other; echo more >> other"),
+        (linked, "ln a d/e; rm a"),
+        (linked, "mv a z; mv d e"),
+        (special, "rm pipe d/pipe"),
+        (special, "chmod 644 pipe; mkfifo new; rm -r d"),
+        (special, "rm file; mkfifo file; rm pipe; echo x > pipe"),
+        (special, "ln -sf file pipe; rm file; ln -s d/pipe file"),
+    ],
+)
+def test_what_has_several_names_or_is_no_file_comes_back(place, prepare, command, is_on):
+    prepare(place.project)
+    anyio.run(taken_back, place, command, is_on)
+
+
+@pytest.mark.parametrize("uid", prove_rest(USERS, keep=(-1,)))
+def test_a_file_that_nobody_may_read_any_more_comes_back(uid, monkeypatch):
+    async def undone(place: Place, command: str) -> None:
+        before = tree(place.project)
+        assert (await undone_after(place, command)).left == ()
+        assert tree(place.project) == before
+
+    command = "chmod 000 a; echo more >> b; chmod 000 b; echo x > new; chmod 000 new; chmod 444 c"
+    as_user(uid, closed, command, monkeypatch, undone)
+
+
+async def test_a_file_that_nobody_may_read_is_left_when_it_has_been_changed_since(place, project):
+    closed(project)
+    async with agent_at(place, is_on=True) as agent:
+        await agent.run("chmod 000 a b")
+        (project / "a").write_text("mine\n")
+        undone = await agent.undo()
+    if os.geteuid():  # for root nothing is unreadable outside of the sandbox
+        assert list(left_in(project, undone)) == ["a"]
+    assert (project / "a").read_text() == "mine\n"
+    assert (project / "b").read_text() == "b\n"
+
+
+async def test_a_socket_that_was_made_goes_and_one_that_was_removed_is_named(place, project):
+    project.mkdir(exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(project / "old"))
+        async with agent_at(place) as agent:
+            make = "import socket; socket.socket(socket.AF_UNIX).bind('new')"
+            await agent.run(f'rm old; cd {project} && python3 -c "{make}"')
+            assert stat.S_ISSOCK((project / "new").stat().st_mode)
+            undone = await agent.undo()
+    assert not (project / "new").exists()
+    left = left_in(project, undone)
+    assert (list(left), "it was a socket" in left["old"]) == (["old"], True)
+
+
+async def test_a_socket_that_somebody_has_made_since_stays(place, project):
+    make = "import socket; socket.socket(socket.AF_UNIX).bind('s')"
+    async with agent_at(place) as agent:
+        await agent.run(f'cd {project} && python3 -c "{make}"')
+        (project / "s").unlink()
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(project / "s"))
+            undone = await agent.undo()
+            assert (project / "s").exists()
+    assert list(left_in(project, undone)) == ["s"]
+
+
+def ignoring(project: Path) -> None:
+    repository(project)
+    (project / ".gitignore").write_text("*.log\nbuild/\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "ignoring")
+    (project / "build").mkdir()
+    for name in ("a.log", "build/out", "d/b.log", "d/file"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("x\n")
+
+
+@pytest.mark.parametrize("is_on", prove_rest([False, True], keep=(0,)))
+@pytest.mark.parametrize(
+    "command, names",
+    [
+        ("git clean -qxfd", {"a.log", "build", "d/b.log"}),
+        ("rm a.log; rm -r build", {"a.log", "build"}),
+        ("rm -r d", {"d/b.log"}),
+        ("rm a.log; echo > file0; echo again > a.log", set()),
+        ("echo >> a.log; rm build/out; rm file1", set()),
+        ("rm -rf .git 2>/dev/null; rm file1", {".git/HEAD"}),
+    ],
+)
+async def test_what_git_ignores_is_named_when_it_is_gone(place, project, command, names, is_on):
+    ignoring(project)
+    before = {name for name in tree(project) if not names.intersection((name, "build"))}
+    undone = await undone_after(place, command, is_on=is_on)
+    left = left_in(project, undone)
+    assert {name for name in left if name != ".git"} == names
+    assert all("git ignores it" in why or "version control" in why for why in left.values())
+    assert {name for name in tree(project) if not names.intersection((name, "build"))} >= {
+        name for name in before if not name.startswith("build")
+    }
+
+
+def shut(project: Path) -> None:
+    project.mkdir(parents=True, exist_ok=True)
+    (project / "file").write_text("one\n")
+    for name, mode in (("shut", 0), ("blind", 0o300)):
+        (project / name / "in").mkdir(parents=True)
+        (project / name / "mine").write_text(f"mine in {name}\n")
+        (project / name / "in/mine").write_text(f"mine in {name}/in\n")
+        (project / name).chmod(mode)
+
+
+def bytes_of(project: Path) -> list[bytes]:
+    for path in project.iterdir():
+        if path.is_dir():
+            path.chmod(0o700)
+    return sorted(path.read_bytes() for path in project.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    "command, names",
+    [
+        ("chmod 755 shut blind; ln file other", ""),
+        ("chmod 755 shut; echo > .gitignore", ""),
+        ("chmod 755 shut; echo > shut/new", ""),
+        ("mv shut moved", "moved shut"),
+        ("chmod 755 shut; mv shut moved", "moved moved/in moved/in/mine moved/mine shut"),
+        ("chmod 755 blind; echo more >> blind/mine; echo new > blind/new", "blind/mine"),
+    ],
+)
+async def test_what_was_in_a_closed_directory_is_not_new(place, project, command, names):
+    shut(project)
+    undone = await undone_after(place, command, is_on=True)
+    assert sorted(left_in(project, undone)) == names.split()
+    for name, mode in (("shut", 0), ("blind", 0o300)):
+        assert name in names.split() or stat.S_IMODE((project / name).stat().st_mode) == mode
+    more = b"more\n" if "more" in command else b""
+    assert bytes_of(project) == sorted(
+        [
+            b"one\n",
+            b"mine in blind\n" + more,
+            b"mine in blind/in\n",
+            b"mine in shut\n",
+            b"mine in shut/in\n",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "command, moved",
+    [
+        ("mv a.log kept", {"kept": "a.log"}),
+        ("mv build kept; echo > kept/new", {"kept/out": "build/out"}),
+        ("ln d/b.log kept; rm d/b.log", {"kept": "d/b.log"}),
+        ("mv d e; mv e/b.log e/kept; rm -r build", {"e/kept": "d/b.log"}),
+    ],
+)
+async def test_what_git_ignores_is_not_new_where_it_was_moved_to(place, project, command, moved):
+    ignoring(project)
+    for name in ("a.log", "build/out", "d/b.log"):
+        (project / name).write_text(f"only copy of {name}\n")
+    undone = await undone_after(place, command)
+    left = left_in(project, undone)
+    for name, was in moved.items():
+        assert (project / name).read_text() == f"only copy of {was}\n"
+        assert "ignored before" in left[name]
+    assert not (project / "kept/new").exists()
+
+
+async def test_what_gets_the_inode_of_something_ignored_is_new(place, project):
+    ignoring(project)
+    before = {name for name in tree(project) if not name.startswith(("build", "a.log"))}
+    again = "rm -r build a.log; mkdir new; echo x > new/file; echo y > z"
+    undone = await undone_after(place, again)
+    assert set(left_in(project, undone)) == {"build", "a.log"}
+    assert set(tree(project)) == before
+
+
+async def test_what_was_changed_in_a_directory_that_was_then_closed_is_not_gone(place, project):
+    (project / "d").mkdir()
+    (project / "d/file").write_text("one\n")
+    undone = await undone_after(place, "echo two >> d/file; chmod 0 d", is_on=True)
+    assert stat.S_IMODE((project / "d").stat().st_mode) == 0o755
+    assert left_in(project, undone) == {"d/file": "it may have been changed since: unreadable"}
+
+
+async def test_what_was_in_a_closed_directory_that_is_gone_is_named(place, project):
+    shut(project)
+    undone = await undone_after(place, "chmod 755 shut; rm -r shut", is_on=True)
+    left = left_in(project, undone)
+    assert (list(left), "it could not be read" in left["shut"]) == (["shut"], True)
+
+
+@pytest.mark.parametrize("made", ["mkfifo f", "mkdir f", "ln -s x f"])
+async def test_what_a_killed_undoing_has_taken_away_is_made_again(place, project, made):
+    (project / "f").write_text("before\n")
+    async with agent_at(place) as agent:
+        await agent.run(f"rm f; {made}")
+        await die_at(agent, 0)
+        path = project / "f"
+        path.rmdir() if path.is_dir() else path.unlink()  # as it would have
+        finished = await agent.finish(place.base)
+        assert finished.left == ()
+        assert path.read_text() == "before\n"
+
+
+def test_a_time_in_whole_seconds_says_nothing_of_a_closed_directory(
+    tmp_path,
+):
+    path = tmp_path / "file"
+    path.write_text("one\n")
+    hidden = Hidden()
+    hidden.is_open(str(tmp_path))
+    looked_at_ns = time.time_ns()
+    at_the_second = looked_at_ns // 1_000_000_000 * 1_000_000_000
+    row = row_of(path.lstat())._replace(ctime_ns=at_the_second)
+    changes = {str(path): ChangedRow(str(path), None, row)}
+    assert hidden.note(changes, looked_at_ns) == []
+    assert changes[str(path)].was_closed

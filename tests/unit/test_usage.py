@@ -3,16 +3,14 @@
 import json
 import math
 
-import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, happens, policy_of, prove
+from tests.conftest import examples, prove
+from tests.talk import BaseTalk
 from tests.wires.servers import ChatServer, told
 
 from sanderling.config import Settings
-from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.services import SessionServices
 from sanderling.conversation.usage_report import shown_cost, usage_report
 from sanderling.errors import ConfigError
 from sanderling.protocol.events import UsageUpdated
@@ -37,13 +35,17 @@ BY_HAND = (
 )
 
 
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
 @pytest.mark.parametrize("model, usage, usd", BY_HAND)
 def test_a_request_costs_what_it_comes_to_on_paper(model, usage, usd):
     assert SHIPPED.cost_usd(model, usage) == pytest.approx(usd, rel=1e-9)
 
 
-def test_a_session_costs_what_its_requests_do_and_a_turn_what_its_own_do():
-    ledger = Ledger()
+def test_a_session_costs_what_its_requests_do_and_a_turn_what_its_own_do(ledger):
     for model, usage, _ in BY_HAND:
         ledger.begin_turn()
         ledger.add(model, usage)
@@ -85,8 +87,7 @@ def test_a_sum_is_exact_wherever_long_prompts_begin(requests, limit):
     assert ledger.turn_cost(prices) == ledger.cost(prices)
 
 
-def test_a_long_session_is_not_longer_to_add_up():
-    ledger = Ledger()
+def test_a_long_session_is_not_longer_to_add_up(ledger):
     for number in range(10_000):
         ledger.add("claude-sonnet-5-5", Usage(number % 100 * 1_000, 500))
     assert len(ledger._by_length) == 100
@@ -164,8 +165,10 @@ def test_a_wrong_price_is_told_with_its_model_and_key(price, told):
     assert told in str(raised.value)
 
 
-def test_report_shows_context_budget_models_and_turns():
-    ledger = Ledger()
+# --- the report --------------------------------------------------------------------------------------------------------
+
+
+def test_report_shows_context_budget_models_and_turns(ledger):
     ledger.begin_turn()
     ledger.add("claude-sonnet-5-5", Usage(1_000, 500, 9_000, 0))
     ledger.begin_turn()
@@ -197,8 +200,7 @@ def test_report_rounds_the_context_up_as_the_winbar_does():
     assert "* Context: 3,001 of 1,000,000 tokens (1%)\n" in text
 
 
-def test_report_says_what_has_no_price_and_still_gives_the_rest():
-    ledger = Ledger()
+def test_report_says_what_has_no_price_and_still_gives_the_rest(ledger):
     ledger.add("mystery", Usage(1_000, 10))
     assert "cost" in usage_report(ledger, SHIPPED, model="mystery", context_used=10, window=0)
     ledger.add("claude-opus-5-5", Usage(1_000_000))
@@ -215,8 +217,7 @@ def test_report_of_a_session_without_requests_has_no_tables():
     assert text == "* Model: unknown\n* Context: 0 tokens\n* Session: $0.00\n"
 
 
-def test_report_shows_the_last_turns_and_counts_all():
-    ledger = Ledger()
+def test_report_shows_the_last_turns_and_counts_all(ledger):
     for _ in range(100):
         ledger.begin_turn()
         ledger.add("scripted", Usage(10, 1))
@@ -269,26 +270,16 @@ def test_a_list_of_models_may_tell_prices(pricing, price):
 
 @pytest.mark.parametrize("model, is_priced", [(PRICED, True), ({"id": "z-ai/glm-5"}, False)])
 async def test_what_the_endpoint_asks_for_is_what_the_session_costs(tmp_path, model, is_priced):
-    events: list[UsageUpdated] = []
-
-    def emit(event) -> None:
-        if isinstance(event, UsageUpdated):
-            events.append(event)
-
     with ChatServer() as server:
         server.models = told({"data": [model]})
         table = {"wire": "chat", "base_url": f"{server.url}/v1"}
         chosen = Settings(str(tmp_path), model="router:z-ai/glm-5", providers={"router": table})
         session = Session.open(tmp_path / "sessions", "s", str(tmp_path))
-        services = SessionServices(session, make_provider(chosen), emit, policy_of(session), chosen)
-        conversation = Conversation(services)
-        await services.provider.learn_limits()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(conversation.serve)
-            conversation.submit(Prompt("p", "Good morning."))
-            await happens(lambda: events)
-            conversation.close()
-        await services.provider.aclose()
-    last = events[-1]
+        talk = BaseTalk(session, make_provider(chosen), settings=chosen)
+        await talk.provider.learn_limits()
+        async with talk.served():
+            talk.conversation.submit(Prompt("p", "Good morning."))
+            last = await talk.until(UsageUpdated)
+        await talk.aclose()
     usd = (10 * 1.4 + 5 * 4.4) / 1e6 if is_priced else 0
     assert (last.is_priced, last.cost_usd) == (is_priced, pytest.approx(usd))

@@ -1,4 +1,4 @@
-"""A defect in one session, or a session without descriptors, ends or fails alone: the host and the others go on."""
+"""What is asked of the host is answered once, and a defect, or a session without descriptors, ends or fails alone."""
 
 import logging
 import resource
@@ -14,6 +14,7 @@ from tests.unit.test_commands import Talk
 
 from sanderling.conversation.conversation import Conversation
 from sanderling.editor.host import MAX_LOG_BYTES, EditorHost, start_log
+from sanderling.editor.live import ENDED
 
 SCRIPT = "version = 1\n[[reply]]\nrepeat = true\n[[reply.step]]\ntext = 'Hello.'\n"
 
@@ -49,12 +50,8 @@ async def served(base: Path) -> AsyncIterator[tuple[EditorHost, Bridge]]:
     (base / "project").mkdir()
     bridge = Bridge()
     host = EditorHost(bridge)  # type: ignore[arg-type]
-    host.configure(
-        {
-            "state_dir": str(base / "state"),
-            "options": {"provider": "scripted", "script": str(script)},
-        }
-    )
+    options = {"provider": "scripted", "script": str(script)}
+    host.configure({"state_dir": str(base / "state"), "options": options})
     async with host._inbox, host._asked, anyio.create_task_group() as tasks:
         tasks.start_soon(bridge.serve)
         for session_id in ("s1", "s2"):
@@ -70,7 +67,20 @@ def ask(host: EditorHost, session_id: str, text: str) -> None:
     host.act(session_id, {"type": "submit_prompt", "prompt": {"id": text, "text": text}})
 
 
-async def test_defect_in_a_session_ends_it_alone_and_the_next_prompt_opens_it_again(
+async def turn(host: EditorHost, bridge: Bridge, session_id: str, text: str) -> None:
+    ended = len(bridge.of(session_id, "turn_ended"))
+    ask(host, session_id, text)
+    await happens(lambda: len(bridge.of(session_id, "turn_ended")) > ended)
+
+
+async def answer_to(host: EditorHost, bridge: Bridge, type_: str, **fields: Any) -> dict[str, Any]:
+    request_id = len(bridge.answers) + 1
+    host.request(request_id, {"type": type_, **fields})
+    await happens(lambda: request_id in bridge.answers)
+    return bridge.answers[request_id]
+
+
+async def test_defect_ends_its_session_alone_and_the_next_prompt_opens_that_again(
     tmp_path, monkeypatch
 ):
     real = Conversation.run_turn
@@ -82,18 +92,14 @@ async def test_defect_in_a_session_ends_it_alone_and_the_next_prompt_opens_it_ag
 
     monkeypatch.setattr(Conversation, "run_turn", run_turn)
     async with served(tmp_path) as (host, bridge):
-        ask(host, "s1", "hello")
-        await happens(lambda: bridge.of("s1", "turn_ended"))
+        await turn(host, bridge, "s1", "hello")
         ask(host, "s1", "boom")
         await happens(lambda: bridge.of("s1", "error_occurred"))
         [error] = bridge.of("s1", "error_occurred")
         assert error["message"].startswith("An internal error stopped this session")
-        ask(host, "s2", "hello")
-        await happens(lambda: bridge.of("s2", "turn_ended"))
+        await turn(host, bridge, "s2", "hello")
         assert not bridge.of("s2", "error_occurred")
-        ended = len(bridge.of("s1", "turn_ended"))
-        ask(host, "s1", "again")
-        await happens(lambda: len(bridge.of("s1", "turn_ended")) > ended)
+        await turn(host, bridge, "s1", "again")
         assert bridge.of("s1", "session_opened")[-1]["is_resumed"]
         assert bridge.of("s1", "turn_ended")[-1]["stop_reason"] == "end_turn"
 
@@ -123,20 +129,16 @@ async def test_a_defect_in_a_request_fails_that_request_alone(tmp_path, monkeypa
 
     monkeypatch.setattr("sanderling.editor.host.answer", answer)
     async with served(tmp_path) as (host, bridge):
-        host.request(1, {"type": "list_agents"})
-        await happens(lambda: 1 in bridge.answers)
-        assert "RuntimeError" in bridge.answers[1]["error"]
-        ask(host, "s1", "still here")
-        await happens(lambda: bridge.of("s1", "turn_ended"))
+        assert "RuntimeError" in (await answer_to(host, bridge, "list_agents"))["error"]
+        await turn(host, bridge, "s1", "still here")
 
 
 async def test_an_export_to_a_path_with_a_nul_byte_is_refused_in_words(tmp_path):
     async with served(tmp_path) as (host, bridge):
-        ask(host, "s1", "hello")
-        await happens(lambda: bridge.of("s1", "turn_ended"))
-        host.request(1, {"type": "export_session", "session_id": "s1", "path": "nul\0byte"})
-        await happens(lambda: 1 in bridge.answers)
-    assert "null byte" in bridge.answers[1]["error"]
+        await turn(host, bridge, "s1", "hello")
+        export = {"session_id": "s1", "path": "nul\0byte"}
+        told = await answer_to(host, bridge, "export_session", **export)
+    assert "null byte" in told["error"]
 
 
 async def test_a_defect_in_a_rewrite_fails_it_alone(tmp_path, monkeypatch):
@@ -145,24 +147,67 @@ async def test_a_defect_in_a_rewrite_fails_it_alone(tmp_path, monkeypatch):
 
     monkeypatch.setattr("sanderling.editor.rewriting.rewriter.Rewriter.rewrite", rewrite)
     async with served(tmp_path) as (host, bridge):
-        host.request(
-            1,
-            {
-                "type": "rewrite",
-                "project": str(tmp_path / "project"),
-                "path": "",
-                "shown_as": "a buffer",
-                "filetype": "python",
-                "first_line": 1,
-                "text": "x = 1",
-                "instruction": "say 2",
-            },
-        )
-        await happens(lambda: 1 in bridge.answers)
-        assert "RuntimeError" in bridge.answers[1]["error"]
-        host.request(2, {"type": "show_usage", "session_id": "s1"})
-        await happens(lambda: 2 in bridge.answers)
-    assert bridge.answers[2]["title"] == "Usage"
+        rewrite = {"project": str(tmp_path / "project"), "path": "", "shown_as": "a buffer"}
+        rewrite |= {"filetype": "python", "first_line": 1, "text": "x = 1", "instruction": "say 2"}
+        told = await answer_to(host, bridge, "rewrite", **rewrite)
+        assert "RuntimeError" in told["error"]
+        usage = await answer_to(host, bridge, "show_usage", session_id="s1")
+    assert usage["title"] == "Usage"
+
+
+# --- requests ----------------------------------------------------------------------------------------------------------
+
+SESSION_REQUESTS = ("list_models", "show_usage", "show_settings", "show_trust")
+
+
+async def test_each_request_of_an_open_session_has_its_answer(tmp_path):
+    async with served(tmp_path) as (host, bridge):
+        for request_id, type_ in enumerate(SESSION_REQUESTS):
+            host.request(request_id, {"type": type_, "session_id": "s1"})
+        await happens(lambda: len(bridge.answers) == len(SESSION_REQUESTS))
+    answers = {type_: bridge.answers[n] for n, type_ in enumerate(SESSION_REQUESTS)}
+    assert answers["list_models"] == {"models": ("scripted",)}
+    assert answers["show_usage"]["title"] == "Usage"
+    assert answers["show_settings"]["title"] == "Settings"
+    assert answers["show_trust"] == {"project": str(tmp_path / "project")}
+
+
+async def test_a_tool_use_that_is_not_known_is_an_error(tmp_path):
+    async with served(tmp_path) as (host, bridge):
+        told = await answer_to(host, bridge, "inspect_tool_use", session_id="s1", id="t1")
+    assert told["error"].startswith("Cannot show the tool call")
+
+
+async def test_what_is_asked_of_a_session_that_is_not_open_is_an_error(tmp_path):
+    async with served(tmp_path) as (host, bridge):
+        told = await answer_to(host, bridge, "show_usage", session_id="s3")
+    assert told == {"error": "The session is not open."}
+
+
+@pytest.mark.parametrize("type_", SESSION_REQUESTS)
+async def test_a_session_that_cannot_be_opened_answers_with_the_reason(tmp_path, type_):
+    (tmp_path / "state" / "sessions").mkdir(parents=True)
+    (tmp_path / "state" / "sessions" / "s1.jsonl").write_text("{}\n")
+    async with served(tmp_path) as (host, bridge):
+        told = await answer_to(host, bridge, type_, session_id="s1")
+        assert bridge.of("s1", "error_occurred")[0]["message"] == told["error"]
+
+
+async def test_a_session_that_is_closed_before_it_answers_says_so(tmp_path, monkeypatch):
+    is_asked = anyio.Event()
+
+    async def answer(*_):
+        is_asked.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(Conversation, "answer", answer)
+    async with served(tmp_path) as (host, bridge):
+        host.request(1, {"type": "show_trust", "session_id": "s1"})
+        await is_asked.wait()
+        host.act("s1", {"type": "close_session"})
+        await happens(lambda: bridge.answers)
+        host.act("s1", {"type": "open_session", "project": str(tmp_path / "project")})
+    assert bridge.answers[1] == {"error": ENDED}
 
 
 # --- the log ------------------------------------------------------------------------------------------------------------
