@@ -47,6 +47,9 @@ gc.set_threshold(100_000)
 
 prove = pytest.mark.prove
 """Left out of `make test`, and of CI unless it is marked `guard` too: one more case of what other tests stand for, or long because of what it is about."""
+prove_unless_quick = pytest.mark.prove_unless_quick
+"""Marks a module whose tests are `prove`, but for those marked `quick`."""
+quick = pytest.mark.quick
 
 
 class _Session:
@@ -57,6 +60,11 @@ def pytest_configure(config: pytest.Config) -> None:
     _Session.is_quick = "not prove" in config.option.markexpr
     hypothesis.settings.register_profile("ours", max_examples=examples(100))
     hypothesis.settings.load_profile("ours")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.get_closest_marker("prove_unless_quick") and not item.get_closest_marker("quick"):
+        item.add_marker(prove)
 
 
 def pytest_collection_finish() -> None:

@@ -13,7 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT, is_alive, prove, prove_rest, running, wait_until
+from tests.conftest import (
+    ROOT,
+    is_alive,
+    prove_rest,
+    prove_unless_quick,
+    quick,
+    running,
+    wait_until,
+)
 
 from sanderling.changes.journal import turns_of
 from sanderling.changes.records import read_journal
@@ -21,6 +29,8 @@ from sanderling.protocol.messages import ToolResult
 from sanderling.session.history import NOT_RUN
 from sanderling.session.log import SessionInUseError
 from sanderling.session.session import Session
+
+pytestmark = prove_unless_quick
 
 APP = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
 FIXED = APP.replace("a - b", "a + b")
@@ -62,7 +72,6 @@ def app(project):
 # --- asking ------------------------------------------------------------------------------------------------------------
 
 
-@prove
 def test_reading_runs_at_once_and_a_change_shows_what_it_would_be_and_waits(start_agent, app):
     replies = reply(use("read", path="src/app.py")), reply(edit()), DONE
     agent = start_agent(*replies, setup={"review": "float"})
@@ -86,6 +95,7 @@ def test_reading_runs_at_once_and_a_change_shows_what_it_would_be_and_waits(star
     assert agent.lua("return vim.fn.expand('%')") == "src/app.py"
 
 
+@quick
 def test_an_allowed_change_is_in_the_file_and_in_its_buffer_as_one_undo_step(start_agent, app):
     agent = start_agent(
         reply(use("read", path="src/app.py")),
@@ -119,7 +129,6 @@ def said_above_question(agent):
     return [row.rpartition("│")[2] for row in rows[top - 3 : top]]
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_what_led_to_a_question_stands_above_it(start_agent):
     agent = start_agent(reply(LONG_TALK, edit()))
@@ -128,7 +137,6 @@ def test_what_led_to_a_question_stands_above_it(start_agent):
     assert said_above_question(agent) == [" So I mend it.", "", " edit src/app.py …"]
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_what_led_to_a_question_stands_above_it_in_a_chat_that_is_opened_later(start_agent):
     agent = start_agent(reply(LONG_TALK, edit()))
@@ -139,7 +147,6 @@ def test_what_led_to_a_question_stands_above_it_in_a_chat_that_is_opened_later(s
     wait_until(lambda: said_above_question(agent) == [" So I mend it.", "", " edit src/app.py …"])
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_a_question_leaves_the_place_of_somebody_who_reads_the_chat(start_agent, project):
     agent = start_agent(
@@ -154,7 +161,6 @@ def test_a_question_leaves_the_place_of_somebody_who_reads_the_chat(start_agent,
     assert "Line 0." in agent.wait_for_question()
 
 
-@prove
 def test_a_file_far_down_is_named_whole_in_a_question_that_is_narrow(start_agent, project):
     path = "src/a_directory_with_a_long_name/and_another_one_below_it/app.py"
     agent = start_agent(reply(use("write", path=path, content="x\n")))
@@ -165,7 +171,6 @@ def test_a_file_far_down_is_named_whole_in_a_question_that_is_narrow(start_agent
     assert list(project.iterdir()) == [project / ".git"]
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_a_chat_that_is_low_does_not_cut_a_question(start_agent):
     agent = start_agent(reply(edit()), setup={"chat": {"position": "bottom", "size": 0.4}})
@@ -175,7 +180,6 @@ def test_a_chat_that_is_low_does_not_cut_a_question(start_agent):
     assert "more lines" not in screen
 
 
-@prove
 @pytest.mark.parametrize("has_buffer", [True, False])
 def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     start_agent, app, project, has_buffer
@@ -212,7 +216,6 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
         assert not agent.lua("return vim.bo[vim.fn.bufnr('app.py')].modified")
 
 
-@prove
 def test_without_a_project_nothing_is_done_until_it_is_back(start_agent, app, project):
     agent = start_agent(
         reply(bash("true")),
@@ -243,6 +246,7 @@ def test_without_a_project_nothing_is_done_until_it_is_back(start_agent, app, pr
     assert app.read_text() == FIXED
 
 
+@quick
 def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, app):
     agent = start_agent(reply(use("read", path="src/app.py")), reply(edit()), DONE)
     agent.command("edit src/app.py | call append('$', '# mine')")
@@ -265,7 +269,6 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
     again.wait_for_screen("edit src/app.py  +1 −1 · not saved")
 
 
-@prove
 @pytest.mark.parametrize(
     "mode, answer", [("auto", "AgentAllow"), ("auto", "AgentDeny"), ("ask", "AgentAllow")]
 )
@@ -297,7 +300,6 @@ def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     assert len(agent.events("AgentApprovalRequested")) == 1
 
 
-@prove
 def test_a_question_takes_no_key_of_somebody_who_types(start_agent, app):
     agent = start_agent(reply(edit()), DONE)
     agent.command("edit notes.txt")
@@ -319,7 +321,6 @@ def test_a_question_takes_no_key_of_somebody_who_types(start_agent, app):
 # --- answers -----------------------------------------------------------------------------------------------------------
 
 
-@prove
 def test_once_is_once(start_agent):
     agent = start_agent(reply(bash("touch made")), reply(bash("touch made")), DONE)
     agent.ask()
@@ -330,7 +331,6 @@ def test_once_is_once(start_agent):
     agent.wait_for_turns()
 
 
-@prove
 @pytest.mark.usefixtures("app")
 @pytest.mark.parametrize(
     "first, second",
@@ -349,7 +349,6 @@ def test_for_the_session_is_not_asked_again(start_agent, first, second):
     assert "✗" not in agent.transcript_text()
 
 
-@prove
 def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
     start_agent, project, tmp_path
 ):
@@ -377,7 +376,6 @@ def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
     assert second.events("AgentApprovalRequested") == []
 
 
-@prove
 def test_what_is_no_rule_is_told_in_the_question_which_stays(start_agent, project):
     agent = start_agent(reply(bash("mkdir first")), DONE)
     agent.ask()
@@ -389,6 +387,7 @@ def test_what_is_no_rule_is_told_in_the_question_which_stays(start_agent, projec
     assert not agent.is_blocked()
 
 
+@quick
 @pytest.mark.parametrize("keys", prove_rest(["d", ":AgentDeny<CR>"], keep=(0,)))
 def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project, keys):
     agent = start_agent(reply(bash("touch made")), DONE)
@@ -403,7 +402,6 @@ def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project,
     assert agent.transcript()[-1] == "Done."
 
 
-@prove
 @pytest.mark.parametrize("keys", ["Dnot | now<CR>", ":AgentDeny not | now<CR>"])
 def test_the_model_reads_the_reason_of_a_denial(start_agent, project, keys):
     agent = start_agent(reply(bash("touch made")), DONE)
@@ -416,7 +414,6 @@ def test_the_model_reads_the_reason_of_a_denial(start_agent, project, keys):
     assert not (project / "made").exists()
 
 
-@prove
 def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(start_agent, app):
     agent = start_agent(reply(edit()), DONE)
     agent.ask()
@@ -435,7 +432,6 @@ def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(start_a
     assert app.read_text() == FIXED
 
 
-@prove
 def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_agent, project):
     agent = start_agent(reply(bash("touch one"), bash("touch two"), bash("touch three")), DONE)
     agent.ask()
@@ -452,7 +448,6 @@ def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_ag
     assert agent.transcript_text().count("✗ not run") == 2
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
     agent = start_agent(reply(use("read", path="src/app.py"), repeat=True))
@@ -470,7 +465,6 @@ def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
 # --- from anywhere -----------------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize("how", [":AgentAllow<CR>", "<F2>", ":AgentDeny<CR>", "<F3>"])
 def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent, app, how):
     agent = start_agent(reply(edit()), DONE)
@@ -487,7 +481,6 @@ def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent,
     assert app.read_text() == (FIXED if is_allowed else APP)
 
 
-@prove
 @pytest.mark.parametrize(
     "keys", [":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"]
 )
@@ -503,7 +496,6 @@ def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, a
     wait_until(lambda: app.read_text() == FIXED)
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_it_is_whole_on_a_screen_that_becomes_small(start_agent):
     agent = start_agent(reply(edit()), DONE)
@@ -522,7 +514,6 @@ def test_it_is_whole_on_a_screen_that_becomes_small(start_agent):
     assert any("more lines: :Agent question" in row for row in rows[top:bottom])
 
 
-@prove
 def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_agent, app):
     agent = start_agent(reply(edit(), use("write", path="new.txt", content="x\n")))
     agent.ask()
@@ -549,7 +540,6 @@ def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_age
 # --- modes -------------------------------------------------------------------------------------------------------------
 
 
-@prove
 def test_in_auto_what_the_sandbox_confines_runs_without_a_question(start_agent, app, project):
     agent = start_agent(reply(edit(), bash("touch made")), DONE)
     agent.command("AgentMode auto")
@@ -561,7 +551,6 @@ def test_in_auto_what_the_sandbox_confines_runs_without_a_question(start_agent, 
     assert " auto idle" in agent.screen_text()
 
 
-@prove
 def test_the_key_of_the_prompt_changes_the_mode_and_the_winbar_says_so(start_agent):
     agent = start_agent(DONE)
     agent.command("AgentChat")
@@ -570,7 +559,6 @@ def test_the_key_of_the_prompt_changes_the_mode_and_the_winbar_says_so(start_age
         agent.wait_for_screen(f"NORMAL {mode} idle")
 
 
-@prove
 def test_in_plan_nothing_changes_not_even_by_a_command(start_agent, app, project):
     agent = start_agent(reply(edit()), reply(bash("touch made; echo $?")), DONE)
     agent.command("AgentMode plan")
@@ -584,7 +572,6 @@ def test_in_plan_nothing_changes_not_even_by_a_command(start_agent, app, project
     assert agent.events("AgentApprovalRequested") == []
 
 
-@prove
 def test_what_was_asked_before_the_mode_changed_to_plan_is_not_done(start_agent, app):
     agent = start_agent(reply(edit()), DONE)
     agent.ask()
@@ -600,7 +587,6 @@ def test_what_was_asked_before_the_mode_changed_to_plan_is_not_done(start_agent,
 # --- commands ----------------------------------------------------------------------------------------------------------
 
 
-@prove
 def test_a_command_shows_what_it_writes_while_it_runs(start_agent, project):
     (project / "slow").write_text("echo began\nuntil [ -e go ]\ndo sleep 0.02\ndone\necho ended\n")
     agent = start_agent(reply(bash("bash slow")), DONE)
@@ -616,7 +602,6 @@ def test_a_command_shows_what_it_writes_while_it_runs(start_agent, project):
     assert "ended" in agent.transcript()
 
 
-@prove
 def test_a_command_that_fails_stays_open(start_agent):
     agent = start_agent(reply(bash("echo wrong; exit 3")), DONE)
     agent.command("AgentMode auto")
@@ -627,7 +612,6 @@ def test_a_command_that_fails_stays_open(start_agent):
     assert re.search(r"│.wrong\n", screen)
 
 
-@prove
 def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_stopped(
     start_agent, marker
 ):
@@ -645,7 +629,6 @@ def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_
     wait_until(lambda: not running(marker))
 
 
-@prove
 @pytest.mark.parametrize("way", ["AgentStop", "quit", "kill", "clear"])
 def test_nothing_is_left_running(start_agent, marker, way):
     agent = start_agent(
@@ -681,7 +664,6 @@ def in_transcript(agent, pattern):
     assert agent.lua("return vim.fn.search(..., 'cW')", pattern) > 0
 
 
-@prove
 def test_k_shows_input_and_output_in_full(start_agent):
     agent = start_agent(reply(bash("seq 1 3; echo done")), DONE)
     agent.command("AgentMode auto")
@@ -698,7 +680,6 @@ def test_k_shows_input_and_output_in_full(start_agent):
     wait_until(lambda: agent.lua("return vim.api.nvim_win_get_config(0).relative") == "")
 
 
-@prove
 @pytest.mark.usefixtures("app")
 @pytest.mark.parametrize("key", ["gf", "<CR>"])
 def test_a_place_that_a_command_names_is_opened_where_code_was_looked_at_last(start_agent, key):
@@ -715,7 +696,6 @@ def test_a_place_that_a_command_names_is_opened_where_code_was_looked_at_last(st
     assert agent.lua("return vim.api.nvim_get_current_win() == _G.code_win")
 
 
-@prove
 def test_the_list_of_what_is_to_be_done_is_pinned_and_shown(start_agent):
     def items(*statuses):
         names = ("Look", "Change", "Test")
@@ -746,7 +726,6 @@ def test_the_list_of_what_is_to_be_done_is_pinned_and_shown(start_agent):
     assert not any(re.search("│[☐◐☑] ", row) for row in agent.screen())
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, project):
     other = project / "other.txt"
@@ -766,7 +745,6 @@ def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, proj
 # --- ends --------------------------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize("is_job", [False, True])
 def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
     start_agent, project, is_job
@@ -786,7 +764,6 @@ def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
     assert not agent.is_blocked()
 
 
-@prove
 def test_a_neovim_that_is_killed_while_it_asks_leaves_a_session_that_goes_on(
     start_agent, app, project
 ):
@@ -809,7 +786,6 @@ def test_a_neovim_that_is_killed_while_it_asks_leaves_a_session_that_goes_on(
     assert app.read_text() == APP
 
 
-@prove
 def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, app):
     agent = start_agent(reply(edit()), DONE)
     agent.ask()
@@ -823,7 +799,6 @@ def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, 
     assert app.read_text() == APP
 
 
-@prove
 def test_a_host_that_is_killed_while_it_asks_takes_the_question_along_and_the_next_one_goes_on(
     start_agent, app
 ):
@@ -846,7 +821,6 @@ CALL_OUT = (
 )
 
 
-@prove
 def test_a_command_that_called_out_can_be_granted_that_host_and_runs_again_confined(
     start_agent, tmp_path
 ):
@@ -870,6 +844,7 @@ def test_a_command_that_called_out_can_be_granted_that_host_and_runs_again_confi
     assert "net:off" in agent.screen_text()
 
 
+@quick
 def test_a_question_says_what_the_sandbox_is_now(start_agent):
     agent = start_agent(reply(bash("touch made")), DONE)
     agent.ask()
@@ -878,7 +853,6 @@ def test_a_question_says_what_the_sandbox_is_now(start_agent):
     wait_until(lambda: re.search(r"│.*sbx:\S+( partial)? net:on ", agent.screen_text()), "redrawn")
 
 
-@prove
 def test_who_does_not_grant_a_host_is_not_asked_for_it_again(start_agent):
     agent = start_agent(reply(bash(CALL_OUT)), reply(bash(CALL_OUT)), DONE)
     agent.command("AgentMode auto")
@@ -890,7 +864,6 @@ def test_who_does_not_grant_a_host_is_not_asked_for_it_again(start_agent):
     assert "the network is off" in agent.results()[0]
 
 
-@prove
 def test_to_allow_a_page_that_the_network_does_not_reach_is_to_grant_its_host(start_agent):
     agent = start_agent(reply(use("web_fetch", url="http://example.org/page")), DONE)
     agent.ask()
@@ -906,7 +879,6 @@ def test_to_allow_a_page_that_the_network_does_not_reach_is_to_grant_its_host(st
 # --- an environment that is out of date ---------------------------------------------------------------------------------
 
 
-@prove
 def test_a_package_that_a_new_version_needs_is_named_with_the_remedy_and_no_traceback(
     start_agent, bare_plugin
 ):
@@ -925,7 +897,6 @@ def test_a_package_that_a_new_version_needs_is_named_with_the_remedy_and_no_trac
 # --- the tour ----------------------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize("columns, lines", [(130, 40), (80, 24)])
 def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, lines):
     agent = start_agent(setup={"provider": "demo"}, columns=columns, lines=lines)
@@ -955,7 +926,6 @@ def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, line
     assert not agent.is_blocked()
 
 
-@prove
 def test_a_command_is_shown_again_as_it_was_with_its_output_and_what_stood_below_it(start_agent):
     use = {"name": "bash", "input": {"command": "echo said; mkdir -p src; cd src"}}
     agent = start_agent({"step": [{"tool_use": use}]}, {"step": [{"text": "done"}]})
@@ -984,7 +954,6 @@ def journal_of(agent) -> Path | None:
     return found[0] if found else None
 
 
-@prove
 @pytest.mark.guard
 def test_a_file_that_is_saved_while_a_command_runs_is_not_taken_for_its_work(start_agent, project):
     (project / "mine.txt").write_text("old\n")

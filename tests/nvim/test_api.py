@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import prove_rest, prove_unless_quick, quick, wait_until
 from tests.loopback import (
     HANG_UP,
     RESET,
@@ -20,6 +20,8 @@ from tests.loopback import (
 )
 from tests.nvim.conftest import texts_told
 
+pytestmark = prove_unless_quick
+
 
 @pytest.fixture
 def claude(start_nvim, server):
@@ -29,6 +31,7 @@ def claude(start_nvim, server):
     return child
 
 
+@quick
 def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, server):
     server.answer(
         Reply(
@@ -52,7 +55,6 @@ def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, 
     assert "claude-sonnet-5-5" in screen
 
 
-@prove
 def test_a_prompt_sent_while_the_client_loads_is_answered_and_the_winbar_says_starting(
     start_nvim, server
 ):
@@ -67,7 +69,6 @@ def test_a_prompt_sent_while_the_client_loads_is_answered_and_the_winbar_says_st
     assert child.transcript()[-1] == "Here."
 
 
-@prove
 def test_the_model_and_its_options_are_the_users(start_nvim, server):
     server.answer(Reply(message_start(), text("ok"), done()))
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret"})
@@ -123,7 +124,6 @@ PAID = (
 PASSING = [failure for failure in FAILURES if failure not in LASTING]
 
 
-@prove
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_on(
     claude, server, failure
@@ -151,7 +151,6 @@ def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_o
     assert "Traceback" not in claude.transcript_text()
 
 
-@prove
 @pytest.mark.parametrize("failure", PASSING)
 def test_a_failure_that_passes_is_followed_by_the_answer_and_nothing_stands_there_twice(
     claude, server, failure
@@ -169,7 +168,6 @@ def test_a_failure_that_passes_is_followed_by_the_answer_and_nothing_stands_ther
     assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
 
 
-@prove
 def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, server):
     server.answer(Status(529, retry_after=20), Reply(message_start(), text("Whole."), done()))
     claude.submit("hi")
@@ -185,7 +183,6 @@ def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, s
     assert len(server.prompts) == 2
 
 
-@prove
 def test_a_server_that_wants_a_long_wait_is_waited_for_only_if_the_person_says_so(claude, server):
     server.answer(Status(429, retry_after=61))
     claude.submit("hi")
@@ -196,7 +193,6 @@ def test_a_server_that_wants_a_long_wait_is_waited_for_only_if_the_person_says_s
     assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "error"
 
 
-@prove
 def test_prompts_that_wait_are_held_when_the_turn_fails_and_the_next_one_lets_them_go(
     claude, server
 ):
@@ -217,7 +213,6 @@ def test_prompts_that_wait_are_held_when_the_turn_fails_and_the_next_one_lets_th
     assert words == ["first", "second", "third"]
 
 
-@prove
 def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
     child = start_nvim(
         {"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
@@ -229,7 +224,6 @@ def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
     assert "Check the network" in child.transcript_text()
 
 
-@prove
 def test_certificates_that_are_not_there_are_told_and_the_host_lives(start_nvim):
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "SSL_CERT_FILE": "/no/such.pem"})
     child.open_chat()
@@ -239,7 +233,6 @@ def test_certificates_that_are_not_there_are_told_and_the_host_lives(start_nvim)
     assert "process exited" not in child.transcript_text()
 
 
-@prove
 def test_no_key_is_told_with_its_remedy(start_nvim):
     child = start_nvim()
     child.setup(provider="anthropic")
@@ -250,7 +243,6 @@ def test_no_key_is_told_with_its_remedy(start_nvim):
     assert "Store one with :Agent login, or set ANTHROPIC_API_KEY" in child.transcript_text()
 
 
-@prove
 def test_a_silent_api_is_given_up_and_pings_keep_it(start_nvim, server):
     server.answer(Reply(message_start(), text("Half"), STALL))
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret"})
@@ -267,6 +259,7 @@ def test_a_silent_api_is_given_up_and_pings_keep_it(start_nvim, server):
     assert child.transcript()[-1] == "Late, but whole."
 
 
+@quick
 @pytest.mark.parametrize(
     "key", prove_rest(["<C-c>", "<Esc><C-c>", "<Esc><C-w>k<C-c>", "<Esc>:AgentStop<CR>"], keep=(0,))
 )
@@ -293,6 +286,7 @@ def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes
     assert [texts_told(message) for message in history] == [["hi"], ["So far "], ["go on"]]
 
 
+@quick
 def test_stopping_before_the_agent_process_listens_takes_the_prompt_back_or_ends_its_turn(
     start_nvim, server
 ):
@@ -309,7 +303,6 @@ def test_stopping_before_the_agent_process_listens_takes_the_prompt_back_or_ends
     assert "Too late." not in child.transcript_text()
 
 
-@prove
 def test_prompts_sent_during_a_turn_wait_and_are_counted(claude, server):
     server.answer(
         Reply(message_start(), text("One. "), Wait(0.6), text("Done."), done()),
@@ -324,7 +317,6 @@ def test_prompts_sent_during_a_turn_wait_and_are_counted(claude, server):
     assert "queued" not in claude.screen_text()
 
 
-@prove
 def test_stopping_gives_back_the_prompts_that_waited(claude, server):
     server.answer(Reply(message_start(), text("One. "), STALL))
     claude.submit("first")
@@ -337,14 +329,12 @@ def test_stopping_gives_back_the_prompts_that_waited(claude, server):
     assert len(server.prompts) == 1
 
 
-@prove
 def test_a_proxy_for_earlier_versions_of_the_api_finds_the_key_too(claude, server):
     claude.submit("hi")
     claude.wait_for_turns()
     assert server.prompts[0].headers["x-api-key"] == "sk-secret"
 
 
-@prove
 def test_the_winbar_counts_tokens_and_the_context(claude, server):
     server.answer(
         Reply(
@@ -362,6 +352,7 @@ def test_the_winbar_counts_tokens_and_the_context(claude, server):
     )
 
 
+@quick
 def test_the_key_is_in_no_log(claude, server, tmp_path):
     server.answer(Status(401), Reply(message_start(), text("ok"), done()))
     claude.submit("hi")
@@ -374,7 +365,6 @@ def test_the_key_is_in_no_log(claude, server, tmp_path):
             assert b"sk-secret" not in path.read_bytes(), path
 
 
-@prove
 def test_the_answer_is_shown_as_it_streams_with_its_speed(claude, server):
     words = [step for n in range(40) for step in (text(f"word{n} "), Wait(0.1))]
     server.answer(Reply(message_start(), *words, done()))

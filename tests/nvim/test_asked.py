@@ -5,7 +5,9 @@ import random
 import signal
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import prove_rest, prove_unless_quick, quick, wait_until
+
+pytestmark = prove_unless_quick
 
 TWELVE = "".join(f"line {n}\n" for n in range(1, 13))
 FOUR = [{"old": f"line {n}\n", "new": f"LINE {n}\n"} for n in (2, 5, 8, 11)]
@@ -85,7 +87,6 @@ def proposed(start_agent, project):
     return start
 
 
-@prove
 def test_what_is_kept_is_written_and_no_other_byte(proposed):
     child, path = proposed()
     assert path.read_text() == TWELVE
@@ -100,7 +101,6 @@ def test_what_is_kept_is_written_and_no_other_byte(proposed):
     assert result.count("The user rejected this part") == 2
 
 
-@prove
 def test_nothing_moves_and_the_focus_stays_where_it_is(proposed):
     child, path = proposed()
     state = child.lua("return { vim.fn.bufname(), vim.fn.win_getid(), vim.fn.mode() }")
@@ -111,7 +111,6 @@ def test_nothing_moves_and_the_focus_stays_where_it_is(proposed):
     assert "4 hunks to review in the file" in screen
 
 
-@prove
 def test_all_rejected_is_denied_with_the_reasons(proposed):
     child, path = proposed(is_open=True)
     decide(child, path, *[(1, False)] * 4, reason="no capitals")
@@ -123,7 +122,6 @@ def test_all_rejected_is_denied_with_the_reasons(proposed):
     assert "Reason: no capitals\n@@ line 2 @@\n-line 2\n+LINE 2" in result
 
 
-@prove
 def test_what_the_person_makes_of_a_hunk_is_what_is_written(proposed):
     child, path = proposed()
     child.lua(
@@ -135,7 +133,6 @@ def test_what_the_person_makes_of_a_hunk_is_what_is_written(proposed):
     assert "The user edited your proposal here" in child.results()[0]
 
 
-@prove
 def test_what_the_person_types_beside_the_hunks_stays_theirs_to_write(proposed):
     child, path = proposed()
     child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 5, 6, true, { 'typed' })", str(path))
@@ -159,6 +156,7 @@ WRITES = {
 }
 
 
+@quick
 @pytest.mark.parametrize("name", prove_rest(WRITES, keep=(0,)))
 def test_no_line_that_was_not_accepted_reaches_the_disk(proposed, name, project):
     child, path = proposed()
@@ -185,7 +183,6 @@ def test_no_line_that_was_not_accepted_reaches_the_disk(proposed, name, project)
         assert path.read_text() == wanted
 
 
-@prove
 def test_hooks_of_the_person_see_their_own_text_and_the_proposal_survives_them(proposed):
     child, path = proposed(
         before=[
@@ -205,7 +202,6 @@ def test_hooks_of_the_person_see_their_own_text_and_the_proposal_survives_them(p
     )
 
 
-@prove
 def test_undo_and_quitting_decide_nothing(proposed):
     child, path = proposed()
     child.command("wincmd h | buffer a.txt")
@@ -220,7 +216,6 @@ def test_undo_and_quitting_decide_nothing(proposed):
     assert path.read_text() == TWELVE
 
 
-@prove
 def test_undo_of_a_change_of_which_some_is_kept_decides_nothing(proposed):
     child, path = proposed()
     decide(child, path, (1, True))
@@ -235,7 +230,6 @@ def test_undo_of_a_change_of_which_some_is_kept_decides_nothing(proposed):
     assert path.read_text() == upper(2, 5)
 
 
-@prove
 def test_a_reload_shows_the_change_anew(proposed):
     child, path = proposed()
     child.command("wincmd h | buffer a.txt")
@@ -279,7 +273,6 @@ UNDO = {
 }
 
 
-@prove
 @pytest.mark.parametrize("undofile", [False, True])
 @pytest.mark.parametrize("name", UNDO)
 def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
@@ -313,7 +306,6 @@ def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
             assert {line for line in text.splitlines() if "LINE" in line} in ({*()}, accepted)
 
 
-@prove
 @pytest.mark.parametrize("count", [1, 2])
 def test_undo_of_a_reload_brings_back_what_the_person_had_and_nothing_else(proposed, count):
     child, path = proposed(is_open=True)
@@ -343,7 +335,6 @@ ENDS = {
 }
 
 
-@prove
 @pytest.mark.parametrize("name", [*ENDS, "killed"])
 def test_when_it_ends_otherwise_the_person_has_their_own_text_back(proposed, name):
     child, path = proposed()
@@ -362,7 +353,6 @@ def test_when_it_ends_otherwise_the_person_has_their_own_text_back(proposed, nam
     assert path.read_text() == own
 
 
-@prove
 def test_a_file_that_the_person_closes_is_asked_about_in_the_float(proposed):
     child, path = proposed()
     child.command("bwipeout! a.txt")
@@ -374,7 +364,6 @@ def test_a_file_that_the_person_closes_is_asked_about_in_the_float(proposed):
     assert path.read_text() == upper(2, 5, 8, 11)
 
 
-@prove
 def test_the_floats_keys_answer_for_what_is_left(proposed):
     child, path = proposed()
     decide(child, path, (2, False))
@@ -386,7 +375,6 @@ def test_the_floats_keys_answer_for_what_is_left(proposed):
     assert path.read_text() == upper(2, 8, 11)
 
 
-@prove
 def test_with_the_option_it_is_asked_in_the_float(start_agent, project):
     (project / "a.txt").write_text(TWELVE)
     child = start_agent(edit("a.txt"), DONE, setup={"review": "float"})
@@ -396,7 +384,6 @@ def test_with_the_option_it_is_asked_in_the_float(start_agent, project):
     assert hunk_count(child, project / "a.txt") == 0
 
 
-@prove
 @pytest.mark.parametrize("name", ["new.txt", "src/deep/new.txt"])
 def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project, name):
     call = {"id": "t1", "name": "write", "input": {"path": name, "content": "one\ntwo"}}
@@ -413,7 +400,6 @@ def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project, name):
     assert path.read_text() == "one\ntwo"
 
 
-@prove
 @pytest.mark.parametrize("name", ["new.txt", "a.txt"])
 def test_the_window_shows_what_it_showed_when_all_is_kept(start_agent, project, name):
     (project / "a.txt").write_text("before\n")
@@ -435,7 +421,6 @@ def test_the_window_shows_what_it_showed_when_all_is_kept(start_agent, project, 
     assert child.lua(place) == [12, 10, name]
 
 
-@prove
 def test_a_new_file_that_is_rejected_leaves_nothing(start_agent, project):
     call = {"id": "t1", "name": "write", "input": {"path": "new.txt", "content": "one\n"}}
     child = start_agent({"step": [{"tool_use": call}]}, DONE)
@@ -464,6 +449,7 @@ SITUATIONS = {
 }
 
 
+@quick
 @pytest.mark.parametrize("name", prove_rest(SITUATIONS, keep=(0,)))
 def test_the_first_and_third_of_four_hunks_are_in_the_file_byte_by_byte(proposed, name):
     content, before = SITUATIONS[name]
@@ -484,7 +470,6 @@ def test_the_first_and_third_of_four_hunks_are_in_the_file_byte_by_byte(proposed
 # --- several at once, while an answer streams and somebody types ------------------------------------------------------------
 
 
-@prove
 def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, project):
     for name in ("a.txt", "b.txt"):
         (project / name).write_text(TWELVE)
@@ -514,7 +499,6 @@ def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, p
     assert paths[0].read_text() == TWELVE
 
 
-@prove
 def test_an_entry_of_the_list_opens_in_a_window_for_code(start_agent, project):
     for name in ("a.txt", "b.txt"):
         (project / name).write_text(TWELVE)
@@ -547,7 +531,6 @@ EDITS = [{"old": f"line {n}\n", "new": f"NEW {n}\n"} for n in range(2, 40, 4)]
 FORTY = "".join(f"line {n}\n" for n in range(1, 41))
 
 
-@prove
 @pytest.mark.parametrize("seed", prove_rest(range(12), keep=(0,)))
 def test_in_any_order_of_keeping_rejecting_typing_and_writing_nothing_is_lost(proposed, seed):
     rng = random.Random(seed)
@@ -584,7 +567,6 @@ def test_in_any_order_of_keeping_rejecting_typing_and_writing_nothing_is_lost(pr
     assert lines(child, path) == written
 
 
-@prove
 def test_a_file_that_changes_on_the_disk_meanwhile_is_looked_at_again(proposed):
     child, path = proposed()
     path.write_text("first\n" + TWELVE)
@@ -596,7 +578,6 @@ def test_a_file_that_changes_on_the_disk_meanwhile_is_looked_at_again(proposed):
     assert path.read_text() == "first\n" + upper(2)
 
 
-@prove
 def test_a_file_that_changed_unnoticed_keeps_that_change(proposed):
     child, path = proposed()
     path.write_text("first\n" + TWELVE)

@@ -3,10 +3,12 @@
 import subprocess
 
 import pytest
-from tests.conftest import prove, wait_until
+from tests.conftest import prove, prove_unless_quick, quick, wait_until
 from tests.loopback import STALL, LoopbackServer, Reply, delta, done, message_start, text
 from tests.loopback import block_start as begin_block
 from tests.nvim.conftest import texts_told
+
+pytestmark = prove_unless_quick
 
 CODE = "import time\n\n\ndef slow():\n    time.sleep(9)\n    return 1\n\n\ndef last():\n    pass\n"
 ANSWER = "It sleeps for *nine* seconds."
@@ -70,7 +72,6 @@ def lines_below(child, first):
 # --- where it is answered ----------------------------------------------------------------------------------------------
 
 
-@prove
 def test_an_answer_stands_in_lines_below_what_was_asked_about(start, server):
     child = start("lines")
     child.feed(":5,6AgentAsk why?<CR>")
@@ -107,7 +108,6 @@ def fast():
 * `a[0]` stays, though it is said in many more words than fit"""
 
 
-@prove
 def test_a_line_of_thousands_of_words_with_a_look_of_their_own_stays_plain(start, server):
     """Each part of a line is held against all of its marks: the editor would stand still."""
     server.answer(Reply(message_start(), text("*a* " * 2_400), done()))
@@ -116,6 +116,7 @@ def test_a_line_of_thousands_of_words_with_a_look_of_their_own_stays_plain(start
     see(child, "*a* *a* *a*")
 
 
+@quick
 def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
     server.answer(Reply(message_start(), text(MARKDOWN), done()))
     child = start("lines", columns=60)
@@ -158,7 +159,6 @@ def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
     assert groups[" for "] == "AgentAnswer"
 
 
-@prove
 def test_q_closes_an_answer_where_it_stands_and_records_a_macro_elsewhere(start):
     child = start("lines")
     child.feed(":5AgentAsk why?<CR>")
@@ -175,7 +175,6 @@ def test_q_closes_an_answer_where_it_stands_and_records_a_macro_elsewhere(start)
     assert child.lua("return vim.fn.maparg('q', 'n')") == ""
 
 
-@prove
 def test_an_answer_is_stopped_at_once_and_what_came_stays(start, server):
     server.answer(Reply(message_start(), begin_block(), delta(text="Half of it\n"), STALL))
     child = start("lines")
@@ -186,7 +185,6 @@ def test_an_answer_is_stopped_at_once_and_what_came_stays(start, server):
     assert [event["stop_reason"] for event in child.events("AgentTurnEnded")] == ["cancelled"]
 
 
-@prove
 def test_a_float_beside_the_code_has_the_answer_and_closes(start):
     child = start("float")
     child.feed(":5,6AgentAsk why?<CR>")
@@ -199,7 +197,6 @@ def test_a_float_beside_the_code_has_the_answer_and_closes(start):
     wait_until(lambda: "nine" in child.session_files()[-1].read_text(), "the log has the answer")
 
 
-@prove
 def test_a_float_with_an_answer_does_not_cover_the_lines_that_it_is_about(start, project):
     (project / "long.py").write_text("".join(f"line = {n}\n" for n in range(1, 200)))
     child = start("float", lines=40)
@@ -209,13 +206,13 @@ def test_a_float_with_an_answer_does_not_cover_the_lines_that_it_is_about(start,
     assert any("line = 38" in row for row in screen)
 
 
-@prove
 def test_a_float_with_an_answer_says_how_to_ask_further(start):
     child = start("float")
     child.feed(":5,6AgentAsk why?<CR>")
     see(child, "nine", "<C-c> stops  \\ec to the chat  \\ef follow-up  q closes")
 
 
+@quick
 @pytest.mark.parametrize("answer", ["lines", pytest.param("float", marks=prove)])
 def test_a_key_carries_an_answer_into_the_chat(start, server, answer):
     child = start(answer)
@@ -237,7 +234,6 @@ def test_a_key_carries_an_answer_into_the_chat(start, server, answer):
     ]
 
 
-@prove
 def test_a_float_that_is_closed_by_any_means_ends_its_session(start):
     child = start("float")
     child.feed(":5AgentAsk why?<CR>")
@@ -247,7 +243,6 @@ def test_a_float_that_is_closed_by_any_means_ends_its_session(start):
     assert child.lua("return #require('sanderling.session.live').all()") == 0
 
 
-@prove
 @pytest.mark.parametrize("answer", ["lines", "float"])
 def test_one_asks_further_in_the_same_session(start, server, answer):
     child = start(answer)
@@ -262,7 +257,6 @@ def test_one_asks_further_in_the_same_session(start, server, answer):
     assert len(child.session_files()) == 1
 
 
-@prove
 def test_an_answer_does_not_wait_for_the_turn_in_the_chat(start, server):
     server.answer(
         Reply(message_start(), begin_block(), delta(text="Half of it\n"), STALL),
@@ -276,7 +270,6 @@ def test_an_answer_does_not_wait_for_the_turn_in_the_chat(start, server):
     assert "nine" not in child.transcript_text()
 
 
-@prove
 def test_several_answers_stand_side_by_side_and_one_takes_the_place_of_another(start, server):
     server.answer(*(Reply(message_start(), text(f"Answer {n}."), done()) for n in (1, 2, 3)))
     child = start("lines")
@@ -292,7 +285,6 @@ def test_several_answers_stand_side_by_side_and_one_takes_the_place_of_another(s
     assert child.lua("return #require('sanderling.session.live').all()") == 0
 
 
-@prove
 def test_an_answer_goes_with_its_buffer_and_moves_with_its_lines(start):
     child = start("lines")
     child.feed(":5AgentAsk why?<CR>")
@@ -303,7 +295,6 @@ def test_an_answer_goes_with_its_buffer_and_moves_with_its_lines(start):
     wait_until(lambda: child.events("AgentSessionClosed"))
 
 
-@prove
 def test_an_edit_and_an_answer_in_one_file_keep_their_keys(start, server):
     child = start("lines")
     child.feed(":5AgentAsk why?<CR>")
@@ -317,7 +308,6 @@ def test_an_edit_and_an_answer_in_one_file_keep_their_keys(start, server):
     wait_until(lambda: "nine" not in child.screen_text())
 
 
-@prove
 def test_a_failed_answer_says_why(start):
     child = start("lines")
     child.lua("require('sanderling').setup({ answer = 'lines', model = 'nobody:nothing' })")
@@ -328,7 +318,6 @@ def test_a_failed_answer_says_why(start):
 # --- the small prompt --------------------------------------------------------------------------------------------------
 
 
-@prove
 def test_without_a_question_a_small_prompt_opens_at_the_code(start, server):
     child = start("lines")
     child.feed("5GVj<F6>")
@@ -344,7 +333,6 @@ def test_without_a_question_a_small_prompt_opens_at_the_code(start, server):
     assert child.lua("return vim.api.nvim_win_get_cursor(0)[1]") == 6
 
 
-@prove
 def test_the_operator_is_repeated_by_the_dot_and_takes_a_count(start, server):
     server.answer(*(Reply(message_start(), text("Yes."), done()) for _ in range(2)))
     child = start("lines")
@@ -359,7 +347,6 @@ def test_the_operator_is_repeated_by_the_dot_and_takes_a_count(start, server):
     assert told(server)[-1] == "why?"
 
 
-@prove
 def test_select_mode_asks_about_what_is_selected(start, server):
     child = start("lines")
     child.feed("5Ggh<Down><F6>")
@@ -369,7 +356,6 @@ def test_select_mode_asks_about_what_is_selected(start, server):
     assert "code.py:5-6" in told(server)[-2]
 
 
-@prove
 @pytest.mark.parametrize("keys", ["<Esc>q", "<Esc><Esc>", "<Esc>:q<CR>", "<Esc><C-w>c"])
 def test_a_small_prompt_that_is_closed_asks_nothing(start, server, keys):
     child = start("lines")
@@ -382,7 +368,6 @@ def test_a_small_prompt_that_is_closed_asks_nothing(start, server, keys):
     assert server.prompts == []
 
 
-@prove
 def test_the_small_prompt_names_the_keys_of_the_mode_it_is_in(start):
     child = start("chat")
     child.feed("<F6>ip")
@@ -393,13 +378,13 @@ def test_the_small_prompt_names_the_keys_of_the_mode_it_is_in(start):
     see(child, "─ <C-s> sends ╯")
 
 
+@quick
 def test_the_keys_of_the_small_prompt_are_listed(start):
     child = start("lines")
     child.feed("5GV<F6><Esc>g?")
     see(child, "send the prompt", "older prompt")
 
 
-@prove
 def test_mentions_go_along_from_the_small_prompt(start, server, project):
     (project / "other.txt").write_text("something else\n")
     child = start("lines")
@@ -410,7 +395,6 @@ def test_mentions_go_along_from_the_small_prompt(start, server, project):
     assert "something else" in told(server)[1]
 
 
-@prove
 def test_a_question_in_the_chat_is_repeated_by_the_dot_as_well(start, server):
     server.answer(*(Reply(message_start(), text("Yes."), done()) for _ in range(2)))
     child = start("chat")
@@ -421,7 +405,6 @@ def test_a_question_in_the_chat_is_repeated_by_the_dot_as_well(start, server):
     assert "code.py:9-9" in child.transcript_text()
 
 
-@prove
 @pytest.mark.parametrize("answer", ["lines", "float"])
 def test_it_fits_on_a_small_screen(start, answer):
     child = start(answer, columns=40, lines=12)
@@ -446,7 +429,6 @@ def report(child, *places):
     )
 
 
-@prove
 def test_fix_sends_what_is_reported_in_the_line(start, server):
     child = start("lines")
     report(child, (5, "too slow"), (10, "too little"))
@@ -459,7 +441,6 @@ def test_fix_sends_what_is_reported_in_the_line(start, server):
     assert child.transcript_win()
 
 
-@prove
 def test_fix_takes_a_range_or_all_and_says_when_there_is_nothing(start, server):
     server.answer(*(Reply(message_start(), text("Done."), done()) for _ in range(2)))
     child = start("chat")
@@ -478,7 +459,6 @@ def test_fix_takes_a_range_or_all_and_says_when_there_is_nothing(start, server):
     assert texts_told(message)[0].startswith("code.py:5-10, ")
 
 
-@prove
 def test_explain_is_an_operator_and_answers_where_it_is_set(start, server):
     child = start("lines")
     child.command("map <F7> <Plug>(AgentExplain)")
@@ -488,7 +468,6 @@ def test_explain_is_an_operator_and_answers_where_it_is_set(start, server):
     assert told(server)[-1].startswith("Explain this code.")
 
 
-@prove
 def test_a_file_of_the_persons_takes_the_place_of_ours(start, server):
     child = start("chat")
     commands = child.home / "config" / "sanderling" / "commands"
@@ -499,7 +478,6 @@ def test_a_file_of_the_persons_takes_the_place_of_ours(start, server):
     assert told(server)[-1] == "Test it with nose, please!"
 
 
-@prove
 def test_findings_of_a_review_are_the_quickfix_list(start, server):
     answer = (
         "Findings:\n\n* **critical** `code.py:5`: it sleeps. That is slow.\n"
@@ -541,7 +519,6 @@ def committing(start, project):
     return child
 
 
-@prove
 def test_commit_writes_the_message_of_what_is_staged(committing, server):
     child = committing
     server.answer(Reply(message_start(), text("feat: sleep\n\nIt was too fast."), done()))
@@ -564,7 +541,6 @@ def test_commit_writes_the_message_of_what_is_staged(committing, server):
     ]
 
 
-@prove
 def test_commit_says_where_it_is_of_use_and_when_nothing_is_staged(committing, server, project):
     child = committing
     subprocess.run(["git", "rm", "-q", "--cached", "code.py"], cwd=project, check=True)
@@ -576,7 +552,6 @@ def test_commit_says_where_it_is_of_use_and_when_nothing_is_staged(committing, s
     assert server.prompts == []
 
 
-@prove
 def test_commit_sends_nothing_that_a_rule_keeps_from_the_model(committing, server):
     child = committing
     child.setup(

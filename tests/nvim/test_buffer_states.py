@@ -21,8 +21,9 @@ from tests.conftest import (
     DEADLINE_S,
     find_neovim,
     is_readable,
-    prove,
     prove_rest,
+    prove_unless_quick,
+    quick,
     small_disk,
     wait_until,
 )
@@ -30,6 +31,8 @@ from tests.unit.test_replace import AnyFile, any_edit
 
 from sanderling.editing.text import decode
 from sanderling.errors import ToolError
+
+pytestmark = prove_unless_quick
 
 SERVE = textwrap.dedent("""
     import asyncio, base64, pickle, sys
@@ -260,6 +263,7 @@ def settle_in(child):
 # --- the table of states -----------------------------------------------------------------------------------------------
 
 
+@quick
 def test_01_clean_the_file_and_the_buffer_have_the_change_and_all_else_is_where_it_was(
     child, opened, desk
 ):
@@ -279,7 +283,6 @@ def test_01_clean_the_file_and_the_buffer_have_the_change_and_all_else_is_where_
     assert_undisturbed(child)
 
 
-@prove
 def test_02_dirty_elsewhere_both_changes_are_in_the_buffer_and_neither_in_the_file(
     child, opened, desk
 ):
@@ -301,6 +304,7 @@ def test_02_dirty_elsewhere_both_changes_are_in_the_buffer_and_neither_in_the_fi
     write_by_hand(child, path, both)
 
 
+@quick
 def test_03_dirty_overlapping_nothing_is_changed_and_the_model_is_shown_what_is_there(
     child, opened, desk
 ):
@@ -320,6 +324,7 @@ def test_03_dirty_overlapping_nothing_is_changed_and_the_model_is_shown_what_is_
     assert "line 50mine\n" in text_of(child)
 
 
+@quick
 def test_04_undo_afterwards_one_u_takes_back_all_of_a_tool_use_and_the_next_one_sees_that(
     child, opened, desk
 ):
@@ -346,7 +351,6 @@ def test_04_undo_afterwards_one_u_takes_back_all_of_a_tool_use_and_the_next_one_
     write_by_hand(child, path, TEXT)
 
 
-@prove
 def test_05_two_windows_each_shows_what_it_showed(child, opened, desk):
     path = opened()
     child.command("normal! 90Gzt")
@@ -367,7 +371,6 @@ def test_05_two_windows_each_shows_what_it_showed(child, opened, desk):
     assert child.lua(shown) == before
 
 
-@prove
 def test_06_autosave_saves_nothing_twice_and_asks_nothing(child, opened, desk):
     path = opened()
     child.lua("""
@@ -391,7 +394,6 @@ def test_06_autosave_saves_nothing_twice_and_asks_nothing(child, opened, desk):
     assert_undisturbed(child)
 
 
-@prove
 def test_07_format_on_save_is_written_told_and_taken_back_with_the_change(child, opened, desk):
     path = opened()
     child.command(r"autocmd BufWritePre *.txt %s/^fifty$/FIFTY/e | 1delete")
@@ -407,7 +409,6 @@ def test_07_format_on_save_is_written_told_and_taken_back_with_the_change(child,
     write_by_hand(child, path, TEXT.replace("line 1\n", "", 1))
 
 
-@prove
 def test_08_file_deleted_an_edit_stays_in_the_buffer_and_a_whole_file_is_written(
     child, opened, desk
 ):
@@ -436,7 +437,6 @@ def test_08_file_deleted_an_edit_stays_in_the_buffer_and_a_whole_file_is_written
 # --- buffers of other kinds --------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize("option", ["readonly", "nomodifiable"])
 def test_a_locked_buffer_is_refused_in_words_and_so_is_its_file(child, opened, desk, option):
     path = opened()
@@ -447,7 +447,6 @@ def test_a_locked_buffer_is_refused_in_words_and_so_is_its_file(child, opened, d
     assert not is_modified(child)
 
 
-@prove
 @pytest.mark.parametrize("is_opened_by_link", [True, False])
 def test_a_link_and_its_file_are_one_buffer(child, project, desk, is_opened_by_link):
     real, link = project / "real.txt", project / "link.txt"
@@ -505,7 +504,6 @@ def secret(child, project):
     return path
 
 
-@prove
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_name_that_leads_elsewhere_a_moment_later_shows_no_hidden_buffer(
     child, project, desk, secret, is_there
@@ -522,7 +520,6 @@ def test_a_name_that_leads_elsewhere_a_moment_later_shows_no_hidden_buffer(
     assert child.lua("return _G.flips") > 0
 
 
-@prove
 def test_a_name_that_leads_elsewhere_a_moment_later_changes_no_hidden_buffer(
     child, project, desk, secret
 ):
@@ -537,7 +534,6 @@ def test_a_name_that_leads_elsewhere_a_moment_later_changes_no_hidden_buffer(
     assert text_of(child) == before
 
 
-@prove
 def test_a_buffer_that_was_loaded_through_a_link_is_not_read_for_the_file_there_now(
     child, project, desk, secret
 ):
@@ -576,7 +572,6 @@ KINDS = {
 }
 
 
-@prove
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_dirty", [False, True])
 def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_dirty):
@@ -611,6 +606,7 @@ LEGACY = {
 }
 
 
+@quick
 @pytest.mark.parametrize("encoding", prove_rest(LEGACY, keep=(0,)))
 @pytest.mark.parametrize("is_dirty", prove_rest([False, True]))
 def test_a_file_is_read_and_edited_in_the_encoding_of_its_buffer(
@@ -635,7 +631,6 @@ def test_a_file_is_read_and_edited_in_the_encoding_of_its_buffer(
     assert_undisturbed(child)
 
 
-@prove
 @pytest.mark.parametrize(
     "autoread", ["set autoread", "set noautoread", "set noautoread | setlocal autoread"]
 )
@@ -653,7 +648,6 @@ def test_a_file_changed_by_others_is_loaded_edited_and_written(child, opened, de
     assert_undisturbed(child)
 
 
-@prove
 @pytest.mark.parametrize("autoread", ["autoread", "noautoread"])
 def test_a_hidden_buffer_is_edited_and_an_unloaded_one_left_unloaded(child, opened, desk, autoread):
     child.command(f"set {autoread} hidden")
@@ -673,7 +667,6 @@ def test_a_hidden_buffer_is_edited_and_an_unloaded_one_left_unloaded(child, open
     assert_undisturbed(child)
 
 
-@prove
 def test_a_huge_file_is_edited_on_the_disk_but_not_under_a_huge_buffer(
     child, project, opened, desk
 ):
@@ -689,7 +682,6 @@ def test_a_huge_file_is_edited_on_the_disk_but_not_under_a_huge_buffer(
     assert not is_modified(child)
 
 
-@prove
 def test_what_the_swap_file_holds_is_the_change_too(child, opened, desk, tmp_path):
     child.command(f"set directory={tmp_path} updatecount=1 swapfile")
     path = opened()
@@ -722,7 +714,6 @@ def test_what_the_swap_file_holds_is_the_change_too(child, opened, desk, tmp_pat
     assert recovered.read_text() == CHANGED.replace("line 1\n", "line 1mine\n", 1)
 
 
-@prove
 def test_the_swap_file_of_another_neovim_asks_nobody(child, start_nvim, opened, desk, tmp_path):
     path = opened()
     other = start_nvim(commands=[f"set directory={tmp_path} swapfile", f"edit {path}"])
@@ -739,7 +730,6 @@ def test_the_swap_file_of_another_neovim_asks_nobody(child, start_nvim, opened, 
 # --- what the person is in the middle of -------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize(
     "keys, mode, line",
     [("70GAmine", "i", "line 70mine"), ("70GRmine", "R", "mine 70"), ("70Gccmine", "i", "mine")],
@@ -768,7 +758,6 @@ def test_an_edit_while_somebody_types_is_an_undo_step_of_its_own(
     assert path.read_text() == TEXT
 
 
-@prove
 def test_a_pending_operator_is_waited_for_and_does_what_it_would_have(child, opened, desk):
     path = opened()
     type_keys(child, "10Gd", "no")
@@ -779,7 +768,6 @@ def test_a_pending_operator_is_waited_for_and_does_what_it_would_have(child, ope
     assert text_of(child) == TEXT.replace("line 10\n", "").replace(FIFTY, "fifty\n")
 
 
-@prove
 @pytest.mark.parametrize(
     "keys, what, leave",
     [
@@ -803,7 +791,6 @@ def test_where_neovim_goes_on_waiting_that_is_told_and_nothing_is_changed(
     assert path.read_text() == CHANGED
 
 
-@prove
 def test_a_substitution_that_is_being_typed_and_previewed_is_no_obstacle(child, opened, desk):
     child.command("set inccommand=split")
     path = opened()
@@ -818,7 +805,6 @@ def test_a_substitution_that_is_being_typed_and_previewed_is_no_obstacle(child, 
     assert text_of(child) == CHANGED
 
 
-@prove
 def test_the_command_line_window_is_no_obstacle(child, opened, desk):
     path = opened()
     child.feed("q:")
@@ -832,7 +818,6 @@ def test_the_command_line_window_is_no_obstacle(child, opened, desk):
     assert_undisturbed(child)
 
 
-@prove
 def test_big_u_is_a_change_of_the_last_changed_line_that_can_be_undone_too(child, opened, desk):
     path = opened()
     desk.told("read", path)
@@ -856,7 +841,6 @@ APPEND_BEFORE_WRITE = (
 )
 
 
-@prove
 def test_a_file_that_others_change_each_time_is_shown_as_they_left_it(child, opened, desk):
     path = opened()
     child.command("autocmd BufWritePost * let g:wrote = 1")
@@ -871,7 +855,6 @@ def test_a_file_that_others_change_each_time_is_shown_as_they_left_it(child, ope
     assert_undisturbed(child)
 
 
-@prove
 def test_what_others_write_before_neovim_hears_of_our_write_is_shown(child, opened, desk):
     path = opened()
     child.command("autocmd BufWritePre * call nvim_input(':echo 1 | echo 2 | echo 3<CR>')")
@@ -888,7 +871,6 @@ def test_what_others_write_before_neovim_hears_of_our_write_is_shown(child, open
     assert not child.is_blocked()
 
 
-@prove
 def test_what_is_typed_while_the_write_waits_is_not_written(child, opened, desk):
     path = opened()
     child.lua("""
@@ -912,7 +894,6 @@ def test_what_is_typed_while_the_write_waits_is_not_written(child, opened, desk)
     write_by_hand(child, path, text_of(child))
 
 
-@prove
 def test_a_buffer_that_a_hook_closes_leaves_the_file_alone(child, opened, desk):
     path = opened()
     child.command("autocmd BufWritePre * ++once bwipeout!")
@@ -930,7 +911,6 @@ def full_disk(project):
         yield disk
 
 
-@prove
 def test_a_full_disk_leaves_the_buffer_and_the_file_as_they_were(full_disk, child, opened, desk):
     path = opened()
     child.command("autocmd BufWritePost * let g:wrote = 1")
@@ -947,7 +927,6 @@ def test_a_full_disk_leaves_the_buffer_and_the_file_as_they_were(full_disk, chil
     assert path.read_text() == CHANGED
 
 
-@prove
 def test_a_host_that_dies_between_change_and_write_leaves_both_texts(child, opened, desk):
     path = opened()
     child.command(f"autocmd BufWritePre * ++once call system('kill -9 {desk.process.pid}')")
@@ -965,7 +944,6 @@ def test_a_host_that_dies_between_change_and_write_leaves_both_texts(child, open
 # --- any edit of any file ----------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize("seed", range(2))
 def test_no_edit_in_a_buffer_changes_a_byte_outside_of_what_it_replaces(child, opened, desk, seed):
     chance = random.Random(f"edits in buffers {seed}")
@@ -1088,7 +1066,6 @@ class Crowd:
         return "".join(line + "\n" for line in self.held)
 
 
-@prove
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_comes_together_nobodys_change_is_lost(child, opened, desk, seed):
     path = opened(data="".join(f"{n:02} {0:05}\n" for n in range(LINES)))

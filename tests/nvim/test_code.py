@@ -4,8 +4,10 @@ import shutil
 import sys
 
 import pytest
-from tests.conftest import ROOT, prove, wait_until
+from tests.conftest import ROOT, prove_unless_quick, quick, wait_until
 from tests.nvim.test_diagnostics import DONE, reply, use
+
+pytestmark = prove_unless_quick
 
 SCRIPTED = [sys.executable, str(ROOT / "tests" / "code_server.py")]
 NODE = ROOT / "tests" / "peers" / "node_modules" / ".bin"
@@ -107,7 +109,6 @@ TEXTS = {
 }
 
 
-@prove
 def test_a_symbol_is_found_by_its_name_its_line_and_what_stands_around_it(coding):
     agent = coding(
         TEXTS,
@@ -136,7 +137,6 @@ def test_a_symbol_is_found_by_its_name_its_line_and_what_stands_around_it(coding
     assert within.splitlines()[0] == "2 references (scripted):"
 
 
-@prove
 def test_what_could_be_several_is_told_with_its_lines_and_nothing_is_done(coding):
     agent = coding(
         TEXTS,
@@ -158,7 +158,6 @@ def test_what_could_be_several_is_told_with_its_lines_and_nothing_is_done(coding
     assert "know no symbol nobody" in unknown
 
 
-@prove
 @pytest.mark.parametrize("style", ["plain", "utf8"])
 def test_columns_are_right_behind_emoji_and_tabs(coding, project, style):
     coding(
@@ -172,7 +171,6 @@ def test_columns_are_right_behind_emoji_and_tabs(coding, project, style):
     assert (project / "a.txt").read_text().splitlines()[1] == "def two.título"
 
 
-@prove
 def test_five_thousand_references_are_a_hundred_rows_and_then_counts(coding):
     files = {f"many/{n:03}.txt": "a\n" * 20 for n in range(250)}
     agent = coding(
@@ -186,7 +184,6 @@ def test_five_thousand_references_are_a_hundred_rows_and_then_counts(coding):
     assert len(result.encode()) < 10_000
 
 
-@prove
 def test_unsaved_text_counts(coding):
     agent = coding(
         TEXTS,
@@ -197,6 +194,7 @@ def test_unsaved_text_counts(coding):
     assert agent.results() == ["1 reference (scripted):\na.txt:1: def fresh"]
 
 
+@quick
 @pytest.mark.parametrize(
     "line, symbol, cols",
     [
@@ -218,6 +216,7 @@ def test_a_name_is_where_the_grammar_has_it_not_in_texts_and_comments(child, lin
     assert found == (cols or [line.encode().index(b"path")])
 
 
+@quick
 @pytest.mark.parametrize(
     "symbol, parts",
     [
@@ -237,7 +236,6 @@ def test_a_symbol_has_the_parts_of_its_name(child, symbol, parts):
 # --- servers on a bad day ----------------------------------------------------------------------------------------------
 
 
-@prove
 def test_a_server_that_indexes_is_never_taken_to_know_nothing(coding):
     agent = coding(
         TEXTS,
@@ -251,7 +249,6 @@ def test_a_server_that_indexes_is_never_taken_to_know_nothing(coding):
         assert result.startswith("scripted is still at work (indexing 42 %)")
 
 
-@prove
 @pytest.mark.parametrize(
     "style, words",
     [
@@ -267,7 +264,6 @@ def test_a_server_that_is_not_well_is_told_of(coding, style, words):
     assert agent.results() == [words]
 
 
-@prove
 def test_without_a_server_that_is_said(coding):
     agent = coding(
         TEXTS,
@@ -288,7 +284,6 @@ def test_without_a_server_that_is_said(coding):
 HOSTILE = "one.name\n# vim: set tabstop=3 filetype=lua:\n"
 
 
-@prove
 def test_a_file_is_loaded_unseen_and_runs_nothing(coding):
     def note(agent):
         agent.lua(
@@ -325,7 +320,6 @@ def test_a_file_is_loaded_unseen_and_runs_nothing(coding):
     ]
 
 
-@prove
 def test_an_edit_of_such_a_file_is_made_on_the_disk_and_seen_by_the_server(coding):
     agent = coding(
         TEXTS,
@@ -342,7 +336,6 @@ def test_an_edit_of_such_a_file_is_made_on_the_disk_and_seen_by_the_server(codin
     assert agent.lua("return { vim.bo.buflisted, vim.bo.filetype }") == [True, "text"]
 
 
-@prove
 def test_a_list_that_names_such_a_file_goes_on_to_name_it(coding):
     agent = coding(
         TEXTS,
@@ -362,7 +355,6 @@ def test_a_list_that_names_such_a_file_goes_on_to_name_it(coding):
     ]
 
 
-@prove
 def test_a_linter_is_not_told_of_a_file_that_nobody_has_opened(coding, project):
     agent = coding(
         TEXTS,
@@ -375,7 +367,6 @@ def test_a_linter_is_not_told_of_a_file_that_nobody_has_opened(coding, project):
     assert sorted(agent.lua(told, "a.txt")) == ["linter", "scripted"]
 
 
-@prove
 def test_no_server_starts_for_a_file_of_another_language(coding):
     agent = coding(
         TEXTS | {"c.py": "x = 1\n"},
@@ -389,6 +380,7 @@ def test_no_server_starts_for_a_file_of_another_language(coding):
     assert agent.lua("return #vim.lsp.get_clients({ name = 'other', _uninitialized = true })") == 0
 
 
+@quick
 def test_what_a_rule_keeps_is_neither_loaded_nor_told(coding):
     agent = coding(
         TEXTS | {"kept.txt": "one.name\n"},
@@ -408,6 +400,7 @@ def test_what_a_rule_keeps_is_neither_loaded_nor_told(coding):
 # --- changes -----------------------------------------------------------------------------------------------------------
 
 
+@quick
 def test_a_rename_is_saved_reviewed_and_undone_with_agent_undo(coding, project):
     agent = coding(
         TEXTS, refactor("rename", "a.txt", symbol="one.name", line=3, to="title"), shown="a.txt"
@@ -421,6 +414,7 @@ def test_a_rename_is_saved_reviewed_and_undone_with_agent_undo(coding, project):
     wait_until(lambda: (project / "a.txt").read_text() == TEXTS["a.txt"], "it is taken back")
 
 
+@quick
 def test_in_plan_mode_nothing_is_renamed_and_no_server_is_asked(coding, project):
     agent = coding(
         TEXTS,
@@ -433,7 +427,6 @@ def test_in_plan_mode_nothing_is_renamed_and_no_server_is_asked(coding, project)
     assert (project / "a.txt").read_text() == TEXTS["a.txt"]
 
 
-@prove
 def test_the_person_is_asked_about_all_of_it_at_once(coding, project):
     agent = coding(
         TEXTS,
@@ -449,7 +442,6 @@ def test_the_person_is_asked_about_all_of_it_at_once(coding, project):
     assert len(agent.events("AgentApprovalRequested")) == 1
 
 
-@prove
 def test_a_rule_for_one_of_the_files_holds_for_the_whole_change(coding, project):
     agent = coding(
         TEXTS,
@@ -461,7 +453,6 @@ def test_a_rule_for_one_of_the_files_holds_for_the_whole_change(coding, project)
     assert (project / "a.txt").read_text() == TEXTS["a.txt"]
 
 
-@prove
 def test_a_change_outside_of_the_project_and_a_command_are_refused(coding, project):
     (project.parent / "outside.txt").write_text("one.name\n")
     agent = coding(
@@ -474,7 +465,6 @@ def test_a_change_outside_of_the_project_and_a_command_are_refused(coding, proje
     assert (project / "a.txt").read_text() == TEXTS["a.txt"]
 
 
-@prove
 def test_actions_are_listed_and_done_but_no_commands(coding, project):
     agent = coding(
         TEXTS,
@@ -490,7 +480,6 @@ def test_actions_are_listed_and_done_but_no_commands(coding, project):
     assert unknown == 'No action "Nothing like it" there. Available: Fix it'
 
 
-@prove
 def test_an_action_that_is_a_command_is_refused(coding):
     agent = coding(
         TEXTS, refactor("action", "a.txt", line=3, to="Run it"), shown="a.txt", style="command"
@@ -498,7 +487,6 @@ def test_an_action_that_is_a_command_is_refused(coding):
     assert "runs the command run.it in the server" in agent.results()[0]
 
 
-@prove
 def test_what_a_server_has_not_seen_is_not_renamed_by_its_old_lines(coding, project):
     agent = coding(
         TEXTS,
@@ -510,7 +498,6 @@ def test_what_a_server_has_not_seen_is_not_renamed_by_its_old_lines(coding, proj
     assert (project / "b.txt").read_text() == TEXTS["b.txt"]
 
 
-@prove
 def test_a_file_moves_with_its_mode_and_its_window(coding, project):
     def make_program(_):
         (project / "a.txt").chmod(0o755)
@@ -561,7 +548,6 @@ TS = {
 }
 
 
-@prove
 def test_basedpyright_answers_every_question(coding):
     agent = coding(
         PYTHON,
@@ -623,7 +609,6 @@ def keep_elsewhere(project):
     )
 
 
-@prove
 def test_values_and_words_of_files_that_may_not_be_read_are_in_no_answer(coding, project):
     keep_elsewhere(project)
     names = {"g": 4, "x": 5, "y": 6, "z": 7, "pin": 8, "vault": 9, "field": 10, "far": 11, "h": 12}
@@ -655,7 +640,6 @@ def test_values_and_words_of_files_that_may_not_be_read_are_in_no_answer(coding,
     assert 'is not assignable to declared type "int"' in told
 
 
-@prove
 def test_basedpyright_renames_moves_and_diagnoses(coding, project):
     broken = {"old": "Square(2)", "new": "Square('')"}
     agent = coding(
@@ -679,7 +663,6 @@ def test_basedpyright_renames_moves_and_diagnoses(coding, project):
     assert "main.py:8: error: Argument of type" in results[-1]
 
 
-@prove
 def test_typescript_answers_renames_and_moves(coding, project):
     agent = coding(
         TS,
@@ -707,7 +690,6 @@ def test_typescript_answers_renames_and_moves(coding, project):
     assert "from '../src/shape'" in moved
 
 
-@prove
 def test_bash_answers_and_renames(coding, project):
     files = {"run.sh": 'greet() {\n\techo "😀 $1"\n}\ngreet a; greet b\n'}
     agent = coding(
@@ -726,7 +708,6 @@ def test_bash_answers_and_renames(coding, project):
     assert (project / "run.sh").read_text() == files["run.sh"].replace("greet", "hello")
 
 
-@prove
 def test_clangd_answers_and_renames(coding, project):
     files = {
         "a.c": 'int area(int side) { return side * side; }\nint main(void) { return area(2) + area(3); /* "😀" */ }\n'
@@ -743,7 +724,6 @@ def test_clangd_answers_and_renames(coding, project):
     assert (project / "a.c").read_text() == files["a.c"].replace("area", "surface")
 
 
-@prove
 def test_ruff_fixes_by_an_action(coding, project):
     agent = coding(
         {"a.py": "import os\n\nprint(1)\n"},
@@ -760,7 +740,6 @@ def test_ruff_fixes_by_an_action(coding, project):
     assert (project / "a.py").read_text().strip() == "print(1)"
 
 
-@prove
 def test_a_server_hears_of_a_file_that_was_written_on_the_disk(coding):
     agent = coding(
         {"main.py": "def main() -> None:\n    pass\n\n\nprint(1)\n"},
@@ -782,6 +761,7 @@ def test_a_server_hears_of_a_file_that_was_written_on_the_disk(coding):
     assert definition.endswith("\nextra.py:1: def extra() -> int:")
 
 
+@quick
 def test_a_file_that_the_parser_would_not_survive_is_not_parsed(child):
     assert child.lua("""
       vim.api.nvim_buf_set_lines(0, 0, -1, true, { ('> '):rep(300) .. 'deep' })

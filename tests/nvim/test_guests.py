@@ -6,8 +6,10 @@ import sys
 import pytest
 from tests.acp_client.conftest import AGENT
 from tests.acp_client.test_turns import OPTIONS, call, content, news, update
-from tests.conftest import prove, wait_until
+from tests.conftest import prove_unless_quick, quick, wait_until
 from tests.nvim.conftest import count_keys_after
+
+pytestmark = prove_unless_quick
 
 ENTRY = {"sandbox": False, "title": "Mine"}
 
@@ -32,7 +34,6 @@ def typed(child, text):
     child.feed(f"<Esc>i{text}<Esc><CR>")
 
 
-@prove
 def test_a_turn_of_another_agent_is_drawn_as_one_of_ours(start_guest):
     diff = {"type": "diff", "path": "$CWD/a.py", "oldText": "one\n", "newText": "two\n"}
     steps = [
@@ -56,6 +57,7 @@ def test_a_turn_of_another_agent_is_drawn_as_one_of_ours(start_guest):
     assert "agent" in keys
 
 
+@quick
 def test_its_question_is_answered_in_the_float_with_its_own_words(start_guest):
     raw = {"toolCallId": "1", "title": "x", "kind": "execute", "rawInput": {"command": "make all"}}
     child = start_guest(
@@ -75,7 +77,6 @@ def test_its_question_is_answered_in_the_float_with_its_own_words(start_guest):
     assert len(child.lua("return _G.offered")) == 3
 
 
-@prove
 def test_its_options_and_commands_complete_and_are_chosen(start_guest):
     modes = {
         "currentModeId": "code",
@@ -108,7 +109,6 @@ def test_its_options_and_commands_complete_and_are_chosen(start_guest):
     assert wait_until(lambda: "not 'nothing'" in child.messages())
 
 
-@prove
 def test_a_crash_is_told_and_the_next_prompt_starts_it_again(start_guest):
     child = start_guest({"prompts": {"go": [{"say": "on "}, {"exit": 7}]}})
     typed(child, "go")
@@ -117,7 +117,6 @@ def test_a_crash_is_told_and_the_next_prompt_starts_it_again(start_guest):
     wait_until(lambda: "heard: more" in child.transcript_text())
 
 
-@prove
 def test_names_of_agents_complete_and_a_session_of_one_is_found_again(start_guest):
     child = start_guest({"prompts": {}})
     complete = "return vim.fn.getcompletion('AgentChat ', 'cmdline')"
@@ -135,7 +134,6 @@ def test_names_of_agents_complete_and_a_session_of_one_is_found_again(start_gues
     assert len(child.session_files()) == 2
 
 
-@prove
 def test_stop_ends_the_turn_and_its_question(start_guest):
     asked = {"toolCall": {"toolCallId": "1", "title": "x", "kind": "other"}, "options": OPTIONS}
     child = start_guest({"prompts": {"go": [{"ask": asked}]}})
@@ -148,7 +146,6 @@ def test_stop_ends_the_turn_and_its_question(start_guest):
     wait_until(lambda: not child.float())
 
 
-@prove
 @pytest.mark.parametrize("is_open", [True, False])
 def test_what_it_has_written_by_itself_is_reviewed_in_its_file(start_guest, project, is_open):
     (project / "app.py").write_text("one\ntwo\nthree\n")
@@ -182,7 +179,6 @@ def test_what_it_has_written_by_itself_is_reviewed_in_its_file(start_guest, proj
     wait_until(lambda: "rejected these" in child.transcript_text())
 
 
-@prove
 def test_what_it_has_written_is_counted_once(start_guest, project):
     steps = [
         call("1", title="Write new.py", kind="edit", status="in_progress"),
@@ -206,7 +202,6 @@ def uses_file(method, **params):
     return {"call": {"method": f"fs/{method}_text_file", "params": params}}
 
 
-@prove
 def test_unsaved_text_is_read_and_merged_and_undone_in_one_step(start_guest, project):
     path = project / "a.txt"
     path.write_text("one\ntwo\nthree\nfour\nfive\n")

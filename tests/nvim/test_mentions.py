@@ -7,10 +7,12 @@ import subprocess
 import zlib
 
 import pytest
-from tests.conftest import prove, wait_until
+from tests.conftest import prove_unless_quick, quick, wait_until
 from tests.loopback import LoopbackServer, Reply, done, message_start, text
 from tests.nvim.conftest import texts_told
 from tests.nvim.test_code import program, start, warm
+
+pytestmark = prove_unless_quick
 
 
 @pytest.fixture
@@ -43,6 +45,7 @@ def ask(child, server, prompt):
     return texts_told(server.prompts[-1].json()["messages"][-1])
 
 
+@quick
 def test_a_file_goes_along_as_it_stands_in_the_editor(start_claude, server):
     child = start_claude()
     child.feed("ggccunsaved<Esc>")
@@ -56,7 +59,6 @@ def test_a_file_goes_along_as_it_stands_in_the_editor(start_claude, server):
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
 
 
-@prove
 @pytest.mark.parametrize(
     "prompt, expected",
     [
@@ -101,6 +103,7 @@ def test_each_kind_brings_what_it_names(start_claude, server, project, prompt, e
     assert told[-1] == prompt
 
 
+@quick
 @pytest.mark.parametrize(
     "text, count", [("a@b ", 0), ("@x ", 500), ("@", 0), ("@" + "." * 50 + "x", 1)]
 )
@@ -113,6 +116,7 @@ def test_a_long_line_of_mentions_holds_up_nobody(start_nvim, text, count):
     assert found <= count
 
 
+@quick
 def test_nothing_runs_that_the_repository_names(start_claude, server, project, tmp_path):
     child = start_claude()
     run, ran = tmp_path / "run", tmp_path / "ran"
@@ -149,7 +153,6 @@ def test_nothing_runs_that_the_repository_names(start_claude, server, project, t
     assert "+new" in told[0]
 
 
-@prove
 def test_a_difference_is_of_the_project_alone(start_claude, server, project, tmp_path):
     """The repository's configuration may say that its files are others than those beside it."""
 
@@ -176,7 +179,6 @@ def test_a_difference_is_of_the_project_alone(start_claude, server, project, tmp
     wait_until(lambda: "git failed" in child.screen_text())
 
 
-@prove
 @pytest.mark.parametrize(
     "prompt",
     [
@@ -188,6 +190,7 @@ def test_what_names_nothing_is_a_word_like_all_others(start_claude, server, prom
     assert ask(start_claude(), server, prompt) == [prompt]
 
 
+@quick
 def test_what_a_rule_keeps_from_the_model_is_not_sent(start_claude, server):
     child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
     child.open_chat()
@@ -201,7 +204,6 @@ def test_what_a_rule_keeps_from_the_model_is_not_sent(start_claude, server):
     assert server.prompts == []
 
 
-@prove
 def test_a_difference_with_what_a_rule_keeps_is_not_sent(start_claude, server, project):
     child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
@@ -214,6 +216,7 @@ def test_a_difference_with_what_a_rule_keeps_is_not_sent(start_claude, server, p
     assert server.prompts == []
 
 
+@quick
 def test_beside_a_mention_stands_what_it_brings(start_claude):
     child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
     child.open_chat()
@@ -227,6 +230,7 @@ def test_beside_a_mention_stands_what_it_brings(start_claude):
     wait_until(lambda: "✗ a rule keeps it from the model" in child.screen_text())
 
 
+@quick
 def test_beside_several_mentions_what_cannot_be_had_comes_first(start_claude):
     child = start_claude()
     child.open_chat()
@@ -244,6 +248,7 @@ def menu(child):
     """)
 
 
+@quick
 def test_a_menu_of_files_opens_while_a_mention_is_typed(start_claude, project):
     child = start_claude()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
@@ -268,6 +273,7 @@ COMPLETE = """
 """
 
 
+@quick
 def test_a_language_server_completes_in_the_prompt(start_claude, project):
     child = start_claude()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
@@ -282,7 +288,6 @@ def test_a_language_server_completes_in_the_prompt(start_claude, project):
     assert child.lua(COMPLETE)[1] == ["/usage"]
 
 
-@prove
 def test_neovims_own_completion_takes_the_server(start_claude, project):
     child = start_claude()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
@@ -303,7 +308,6 @@ def test_neovims_own_completion_takes_the_server(start_claude, project):
     wait_until(lambda: child.prompt_lines() == ["@src/slow.py"])
 
 
-@prove
 def test_new_files_are_found(start_claude, project):
     child = start_claude()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
@@ -321,7 +325,6 @@ def test_new_files_are_found(start_claude, project):
 # --- other sessions, pages, names --------------------------------------------------------------------------------------
 
 
-@prove
 def test_the_last_answer_of_another_session_goes_along(start_claude, server):
     server.answer(
         Reply(message_start(), text("Birds are fast."), done()),
@@ -343,7 +346,6 @@ def test_the_last_answer_of_another_session_goes_along(start_claude, server):
     assert f"▸ @session:{log.stem}:1-1" in child.screen_text()
 
 
-@prove
 def test_a_session_that_is_not_there_is_told_and_nothing_is_sent(start_claude, server):
     child = start_claude()
     child.open_chat()
@@ -358,7 +360,6 @@ def test_a_session_that_is_not_there_is_told_and_nothing_is_sent(start_claude, s
     assert server.prompts == []
 
 
-@prove
 def test_sessions_are_completed_by_their_titles(start_claude, server):
     child = start_claude()
     ask(child, server, "about sanderlings")
@@ -376,7 +377,6 @@ def test_sessions_are_completed_by_their_titles(start_claude, server):
     )
 
 
-@prove
 def test_a_page_is_named_to_the_model_while_there_is_a_network(start_claude, server):
     child = start_claude()
     child.open_chat()
@@ -389,7 +389,6 @@ def test_a_page_is_named_to_the_model_while_there_is_a_network(start_claude, ser
     assert told[0].startswith("@https://example.com:8080/a:1-1, a web page:")
 
 
-@prove
 def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude, server, project):
     child = start_claude()
     (project / "src" / "deep.py").write_text(
@@ -411,7 +410,6 @@ def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude
 NOTE = "<M-m> turns this into @src/slow.py:3-6"
 
 
-@prove
 @pytest.mark.parametrize(
     "paste, expected",
     [
@@ -444,7 +442,6 @@ def test_pasted_lines_of_an_open_file_are_offered_as_a_mention(
     assert "line3\nline4\nline5\nline6" in told[-2]
 
 
-@prove
 def test_only_pasted_lines_of_a_file_are_offered(start_claude):
     child = start_claude()
     child.open_chat()
@@ -486,7 +483,6 @@ def images_told(message):
     return [block["source"] for block in message["content"] if block["type"] == "image"]
 
 
-@prove
 def test_an_image_goes_along_by_its_path(start_claude, server, project, tmp_path):
     shot = tmp_path / "a shot.png"
     shot.write_bytes(png(1500, 1000))
@@ -509,7 +505,6 @@ def test_an_image_goes_along_by_its_path(start_claude, server, project, tmp_path
     assert data[:40] not in child.transcript_text()
 
 
-@prove
 def test_the_image_on_the_clipboard_goes_along(start_claude, server, tmp_path):
     (tmp_path / "shot.png").write_bytes(png(3, 2))
     program = tmp_path / "xclip"
@@ -524,7 +519,6 @@ def test_the_image_on_the_clipboard_goes_along(start_claude, server, tmp_path):
     assert images_told(server.prompts[-1].json()["messages"][-1])[0]["data"] == data
 
 
-@prove
 def test_what_git_has_to_say_is_noted_before_it_is_sent(start_claude, project):
     child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
     for arguments in (["init", "-q"], ["add", "src"], ["commit", "-qm", "x"]):

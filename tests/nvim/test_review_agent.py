@@ -3,7 +3,9 @@
 import random
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import prove_rest, prove_unless_quick, quick, wait_until
+
+pytestmark = prove_unless_quick
 
 APP = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
 
@@ -44,6 +46,7 @@ def hunks(agent, name="app.py"):
     )
 
 
+@quick
 def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_told(
     start_agent, app
 ):
@@ -82,7 +85,6 @@ def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_to
     ]
 
 
-@prove
 def test_a_change_that_the_person_has_seen_and_allowed_is_reviewed_already(start_agent, app):
     agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
     agent.command("edit app.py")
@@ -95,7 +97,6 @@ def test_a_change_that_the_person_has_seen_and_allowed_is_reviewed_already(start
     assert hunks(agent) == []
 
 
-@prove
 def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
     start_agent, app, project
 ):
@@ -118,7 +119,6 @@ def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
     assert (app.read_text(), other.read_text()) == (APP, "one\ntwo\nthree\nmine\n")
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_the_difference_has_hunks_only_of_what_is_not_reviewed(start_agent, project):
     other = project / "other.txt"
@@ -152,7 +152,6 @@ def test_the_difference_has_hunks_only_of_what_is_not_reviewed(start_agent, proj
     assert other.read_text() == "one\n2\nthree\n"
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_the_difference_is_shown_side_by_side(start_agent, project):
     (project / "gone.txt").write_text("what was in it\n")
@@ -173,7 +172,6 @@ def test_the_difference_is_shown_side_by_side(start_agent, project):
     assert agent.lua("return vim.wo.diff")
 
 
-@prove
 def test_where_nothing_was_changed_the_difference_says_so(start_agent):
     agent = start_agent(DONE)
     agent.command("AgentDiff")
@@ -186,7 +184,6 @@ def test_where_nothing_was_changed_the_difference_says_so(start_agent):
     assert "AgentDiff: turn or session, not 'all'" in agent.messages()
 
 
-@prove
 @pytest.mark.parametrize(
     "follow, keys, shown",
     [
@@ -221,7 +218,6 @@ def test_the_file_that_the_agent_changes_is_shown_where_the_person_is_not(
         assert "return a + b" in agent.screen_text()
 
 
-@prove
 def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(start_agent, app):
     agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
     agent.command("AgentMode auto")
@@ -259,7 +255,6 @@ def closed(start_agent, app):
     return agent
 
 
-@prove
 def test_changes_of_files_that_are_not_open_are_counted_and_rejected_with_the_rest(closed, app):
     closed.command("AgentReject all no")
     wait_until(lambda: app.read_text() == APP)
@@ -268,7 +263,6 @@ def test_changes_of_files_that_are_not_open_are_counted_and_rejected_with_the_re
     assert "Rejected 3 changes." in closed.messages()
 
 
-@prove
 def test_what_was_undone_is_not_to_be_reviewed_and_what_is_done_again_is(start_agent, app, project):
     less = edit("def add(a, b):\n", "")
     agent = start_agent(
@@ -292,7 +286,6 @@ def test_what_was_undone_is_not_to_be_reviewed_and_what_is_done_again_is(start_a
     wait_until(lambda: not (project / "shut.py").exists() and app.read_text() == APP)
 
 
-@prove
 def test_changes_of_files_that_are_not_open_are_kept_and_stay_so(closed, app, start_agent):
     closed.command("AgentAccept turn")
     assert "Accepted 3 changes." in closed.messages()
@@ -310,7 +303,6 @@ def test_changes_of_files_that_are_not_open_are_kept_and_stay_so(closed, app, st
     assert app.read_text() == CHANGED
 
 
-@prove
 def test_the_next_change_may_be_in_a_file_that_is_not_open(closed, app):
     app.with_name("here.txt").write_text("here\n")
     closed.command("wincmd t | edit here.txt")
@@ -321,7 +313,6 @@ def test_the_next_change_may_be_in_a_file_that_is_not_open(closed, app):
     assert closed.lua("return { vim.fn.bufname(), vim.fn.line('.') }") == ["app.py", 2]
 
 
-@prove
 @pytest.mark.parametrize("is_open", prove_rest([True, False], keep=(-1,)))
 def test_what_nobody_has_reviewed_comes_back_with_the_session(closed, app, start_agent, is_open):
     closed.command("edit app.py")
@@ -349,7 +340,6 @@ def put(path, text):
     return {"tool_use": {"name": "write", "input": {"path": path, "content": text}}}
 
 
-@prove
 def test_files_are_reviewed_while_an_answer_streams_and_the_person_types_in_another(
     start_agent, app
 ):
@@ -391,7 +381,6 @@ return { vim.fn.mode(), view.lnum, view.col, view.topline, vim.fn.getline(1, '$'
 """
 
 
-@prove
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_a_person_types_does_the_same_while_hunks_and_an_answer_arrive(
     start_agent, app, project, seed

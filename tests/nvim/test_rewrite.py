@@ -3,9 +3,11 @@
 import json
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import prove_rest, prove_unless_quick, quick, wait_until
 from tests.loopback import STALL, Reply, Status, delta, done, message_start, text
 from tests.loopback import block_start as begin_block
+
+pytestmark = prove_unless_quick
 
 CODE = "import time\n\n\ndef slow():\n    time.sleep(9)\n    return 1\n\n\ndef last():\n    pass\n"
 
@@ -40,7 +42,6 @@ def outcomes(child):
     return [event["outcome"] for event in child.events("AgentEditEnded")]
 
 
-@prove
 def test_an_edit_of_lines_elsewhere_takes_the_cursor_there_and_a_jump_back_returns(start_editor):
     content = "".join(f"x = {n}\n" for n in range(200))
     child = start_editor(*says("x = 0"), content=content)
@@ -53,6 +54,7 @@ def test_an_edit_of_lines_elsewhere_takes_the_cursor_there_and_a_jump_back_retur
     assert child.lua("return vim.fn.line('.')") == 1
 
 
+@quick
 def test_the_keys_of_an_edit_are_seen_in_a_narrow_window(start_editor):
     usage = {"input_tokens": 3300, "output_tokens": 150}
     child = start_editor({"step": [{"text": "x = 0"}], "usage": usage})
@@ -62,7 +64,6 @@ def test_the_keys_of_an_edit_are_seen_in_a_narrow_window(start_editor):
     assert any("\\ea accepts · \\er rejects · \\ee refines" in line for line in child.screen())
 
 
-@prove
 def test_a_preview_that_reaches_the_end_of_its_window_is_drawn_to_its_end(start_editor):
     answer = "".join(f"x = {n}\n" for n in range(13)) + "y = 'all of it'"
     step = {"text": answer, "chunk_chars": 6, "chunk_delay_ms": 20}
@@ -77,6 +78,7 @@ def test_a_preview_that_reaches_the_end_of_its_window_is_drawn_to_its_end(start_
     assert "all of it" not in child.screen_text()
 
 
+@quick
 def test_an_edit_is_previewed_below_its_lines_and_changes_them_when_accepted(start_editor):
     child = start_editor(*says("    time.sleep(0)\n    return 2", when="be quick"))
     child.feed(":5,6AgentEdit be quick<CR>")
@@ -104,7 +106,6 @@ def test_an_edit_is_previewed_below_its_lines_and_changes_them_when_accepted(sta
     wait_until(lambda: buffer(child) == CODE.splitlines())
 
 
-@prove
 def test_no_chat_is_needed_and_none_opens(start_editor):
     child = start_editor(*says("x"))
     child.command("1AgentEdit shorter")
@@ -113,6 +114,7 @@ def test_no_chat_is_needed_and_none_opens(start_editor):
     assert child.session_files() == []
 
 
+@quick
 def test_what_the_model_is_told(start_nvim, server, project):
     server.answer(Reply(message_start(), text("    return 2"), done()))
     body = [f"x{number} = {number}" for number in range(150)]
@@ -136,7 +138,6 @@ def test_what_the_model_is_told(start_nvim, server, project):
     assert "x99 = 99\n```" not in context.split("after the part:")[1]
 
 
-@prove
 def test_a_second_instruction_refines_the_first(start_editor):
     child = start_editor(*says("first = 1"), *says("second = 2"))
     child.command("1AgentEdit name it")
@@ -150,7 +151,6 @@ def test_a_second_instruction_refines_the_first(start_editor):
     assert buffer(child)[0] == "second = 2"
 
 
-@prove
 def test_the_model_sees_its_draft_when_it_refines(start_nvim, server, project):
     server.answer(
         Reply(message_start(), text("one"), done()), Reply(message_start(), text("two"), done())
@@ -166,7 +166,6 @@ def test_the_model_sees_its_draft_when_it_refines(start_nvim, server, project):
     assert "↑20 ↓10" in child.screen_text()  # both requests
 
 
-@prove
 def test_what_an_edit_has_used_counts_in_the_session_and_in_none_of_its_turns(
     start_nvim, server, project
 ):
@@ -198,7 +197,6 @@ def test_what_an_edit_has_used_counts_in_the_session_and_in_none_of_its_turns(
     ]
 
 
-@prove
 def test_the_key_asks_what_is_to_be_different(start_editor):
     child = start_editor(*says("one"), *says("two"))
     child.command("1AgentEdit go")
@@ -211,7 +209,6 @@ def test_the_key_asks_what_is_to_be_different(start_editor):
     wait_until(lambda: buffer(child)[0] == "two")
 
 
-@prove
 def test_changes_above_are_survived(start_editor):
     child = start_editor(*says("    return 2"))
     child.command("6AgentEdit two")
@@ -222,7 +219,6 @@ def test_changes_above_are_survived(start_editor):
     assert buffer(child)[6:10] == ["    time.sleep(9)", "above", "    return 2", ""]
 
 
-@prove
 def test_lines_that_have_changed_are_left_alone_until_that_is_undone(start_editor):
     child = start_editor(*says("    return 2"))
     child.command("6AgentEdit two")
@@ -236,6 +232,7 @@ def test_lines_that_have_changed_are_left_alone_until_that_is_undone(start_edito
     wait_until(lambda: buffer(child)[5] == "    return 2")
 
 
+@quick
 def test_it_is_stopped_by_a_key(start_nvim, server, project):
     server.answer(Reply(message_start(), begin_block(), delta(text="    half\n"), STALL))
     (project / "code.py").write_text(CODE)
@@ -252,7 +249,6 @@ def test_it_is_stopped_by_a_key(start_nvim, server, project):
     assert buffer(child) == CODE.splitlines()
 
 
-@prove
 def test_stopping_a_refinement_leaves_the_draft_before(start_nvim, server, project):
     server.answer(
         Reply(message_start(), text("one"), done()),
@@ -270,7 +266,6 @@ def test_stopping_a_refinement_leaves_the_draft_before(start_nvim, server, proje
     assert buffer(child) == ["one"]
 
 
-@prove
 def test_two_at_once_are_each_their_own(start_editor):
     replies = [
         {
@@ -293,7 +288,6 @@ def test_two_at_once_are_each_their_own(start_editor):
     assert outcomes(child) == ["accepted", "accepted"]
 
 
-@prove
 def test_lines_where_an_edit_waits_take_no_other(start_editor):
     child = start_editor(*says("x"))
     child.command("5,6AgentEdit go")
@@ -302,7 +296,6 @@ def test_lines_where_an_edit_waits_take_no_other(start_editor):
     wait_until(lambda: "These lines have another edit" in child.messages())
 
 
-@prove
 def test_the_dot_asks_for_the_same_further_down(start_editor):
     child = start_editor(*says("a"), *says("b"), content="1\n2\n3\n4\n")
     child.feed(":1,2AgentEdit shorter<CR>")
@@ -316,6 +309,7 @@ def test_the_dot_asks_for_the_same_further_down(start_editor):
     assert buffer(child) == ["a", "b"]
 
 
+@quick
 def test_the_operator_asks_and_is_repeated_by_the_dot(start_editor):
     child = start_editor(*says("A"), *says("B"), content="one two\n\nthree four\n")
     child.command("map <F6> <Plug>(AgentEdit)")
@@ -331,7 +325,6 @@ def test_the_operator_asks_and_is_repeated_by_the_dot(start_editor):
     assert buffer(child) == ["A two", "", "three B"]
 
 
-@prove
 def test_the_operator_takes_a_count(start_editor):
     child = start_editor(*says("A"), content="one two three four\n")
     child.command("map <F6> <Plug>(AgentEdit)")
@@ -341,6 +334,7 @@ def test_the_operator_takes_a_count(start_editor):
     assert buffer(child) == ["Athree four"]
 
 
+@quick
 @pytest.mark.parametrize(
     "keys, answer, expected",
     prove_rest(
@@ -367,7 +361,6 @@ def test_a_selection_is_replaced_exactly(start_editor, keys, answer, expected):
     assert buffer(child) == expected
 
 
-@prove
 def test_a_block_reaches_over_lines_that_end_before_it(start_editor):
     child = start_editor(*says("XX\nYY\nZZ"), content="abcdef\nab\nabcdef\n", name="a.txt")
     child.command("xmap <F6> <Plug>(AgentEdit)")
@@ -377,7 +370,6 @@ def test_a_block_reaches_over_lines_that_end_before_it(start_editor):
     assert buffer(child) == ["abcXXf", "ab YY", "abcZZf"]
 
 
-@prove
 def test_a_block_takes_no_answer_with_other_lines(start_editor):
     child = start_editor(*says("X"), content="abc\nabc\n")
     child.command("xmap <F6> <Plug>(AgentEdit)")
@@ -388,7 +380,6 @@ def test_a_block_takes_no_answer_with_other_lines(start_editor):
     assert buffer(child) == ["abc", "abc"]
 
 
-@prove
 def test_a_block_that_cuts_a_tab_is_refused(start_editor):
     child = start_editor(content="abcdefghij\n\tabc\nabcdefghij\n")
     child.command("xmap <F6> <Plug>(AgentEdit)")
@@ -401,6 +392,7 @@ def written(child, name="code.py"):
     return (child.project / name).read_bytes()
 
 
+@quick
 @pytest.mark.parametrize(
     "content, edit, answer, expected",
     prove_rest(
@@ -428,7 +420,6 @@ def test_bytes_around_and_line_ends_stay(start_agent, project, content, edit, an
     assert written(child) == expected
 
 
-@prove
 def test_a_fenced_answer_streams_without_its_fence(start_editor):
     step = {"text": "```python\n    return 3\n```\nDone.", "chunk_chars": 1, "chunk_delay_ms": 4}
     child = start_editor({"step": [step]})
@@ -441,7 +432,6 @@ def test_a_fenced_answer_streams_without_its_fence(start_editor):
     assert buffer(child)[5] == "    return 3"
 
 
-@prove
 def test_a_locked_buffer_is_refused(start_editor):
     child = start_editor(*says("x"))
     child.command("set nomodifiable")
@@ -449,7 +439,6 @@ def test_a_locked_buffer_is_refused(start_editor):
     wait_until(lambda: "'nomodifiable'" in child.messages())
 
 
-@prove
 def test_a_buffer_that_is_locked_meanwhile_is_left_alone(start_editor):
     child = start_editor(*says("x"))
     child.command("1AgentEdit x")
@@ -460,7 +449,6 @@ def test_a_buffer_that_is_locked_meanwhile_is_left_alone(start_editor):
     assert buffer(child) == CODE.splitlines()
 
 
-@prove
 def test_a_wiped_buffer_ends_its_edit(start_editor):
     child = start_editor({"step": [{"text": "x" * 400, "chunk_chars": 1, "chunk_delay_ms": 20}]})
     child.feed(":1AgentEdit x<CR>")
@@ -470,6 +458,7 @@ def test_a_wiped_buffer_ends_its_edit(start_editor):
     assert not child.is_blocked()
 
 
+@quick
 def test_a_file_that_a_rule_keeps_from_the_model_is_not_sent(start_editor):
     rule = {"action": "deny", "tool": "read", "path": "secret.env"}
     child = start_editor(*says("x"), name="secret.env", setup={"permissions": [rule]})
@@ -479,7 +468,6 @@ def test_a_file_that_a_rule_keeps_from_the_model_is_not_sent(start_editor):
     assert "secret" not in "".join(json.dumps(child.events("AgentEditReady")))
 
 
-@prove
 def test_an_answer_that_was_cut_cannot_be_accepted(start_editor):
     child = start_editor({"step": [{"text": "x"}], "stop_reason": "max_tokens"})
     child.feed(":1AgentEdit x<CR>")
@@ -490,7 +478,6 @@ def test_an_answer_that_was_cut_cannot_be_accepted(start_editor):
     assert buffer(child) == CODE.splitlines()
 
 
-@prove
 def test_an_error_is_told_with_what_to_do(start_editor):
     error = {"kind": "auth", "message": "The key was refused.", "remedy": "Type /login."}
     child = start_editor({"step": [{"error": error}]})
@@ -499,7 +486,6 @@ def test_an_error_is_told_with_what_to_do(start_editor):
     assert outcomes(child) == ["failed"]
 
 
-@prove
 def test_what_fails_for_a_moment_is_tried_again(start_nvim, server, project):
     server.answer(Status(529), Reply(message_start(), text("one"), done()))
     (project / "a.txt").write_text("zero\n")
@@ -510,7 +496,6 @@ def test_what_fails_for_a_moment_is_tried_again(start_nvim, server, project):
     assert buffer(child) == ["one"]
 
 
-@prove
 def test_without_a_key_it_says_what_to_do(start_nvim, project):
     (project / "a.txt").write_text("zero\n")
     child = start_nvim()
@@ -520,7 +505,6 @@ def test_without_a_key_it_says_what_to_do(start_nvim, project):
     assert outcomes(child) == ["failed"]
 
 
-@prove
 def test_the_model_is_that_of_the_session(start_agent, tmp_path, project):
     other = tmp_path / "other.json"
     other.write_text(json.dumps({"version": 1, "reply": says("other")}))
@@ -533,7 +517,6 @@ def test_the_model_is_that_of_the_session(start_agent, tmp_path, project):
     assert buffer(child) == ["other"]
 
 
-@prove
 def test_a_fold_over_the_lines_opens(start_editor):
     child = start_editor(*says("x"))
     child.command("4,6fold | 4,6AgentEdit x")
@@ -541,7 +524,6 @@ def test_a_fold_over_the_lines_opens(start_editor):
     assert "▍x" in child.screen_text()
 
 
-@prove
 def test_the_preview_scrolls_into_view_at_the_end_of_a_window(start_editor):
     content = "".join(f"line {n}\n" for n in range(100))
     child = start_editor(*says("\n".join(f"new {n}" for n in range(8))), content=content, lines=24)
@@ -553,7 +535,6 @@ def test_the_preview_scrolls_into_view_at_the_end_of_a_window(start_editor):
     assert "accepts" in screen
 
 
-@prove
 @pytest.mark.parametrize("end", ["\\ea", "\\er"])
 def test_the_keys_go_with_the_edit(start_editor, end):
     child = start_editor(*says("x"))
@@ -565,7 +546,6 @@ def test_the_keys_go_with_the_edit(start_editor, end):
     assert child.lua("return vim.fn.maparg('<C-c>', 'n')") == ""
 
 
-@prove
 def test_a_persons_key_stays_theirs(start_editor):
     child = start_editor(*says("x"))
     child.command("nnoremap <C-c> :let g:own = 1<CR>")
@@ -575,7 +555,6 @@ def test_a_persons_key_stays_theirs(start_editor):
     wait_until(lambda: child.lua("return vim.g.own") == 1)
 
 
-@prove
 def test_a_macro_records_and_replays_an_edit(start_editor):
     child = start_editor(*says("a"), *says("b"), content="1\n2\n")
     child.feed("qq:AgentEdit x<CR>")

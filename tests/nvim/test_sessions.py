@@ -5,7 +5,9 @@ import os
 import signal
 
 import pytest
-from tests.conftest import ChildNvim, is_alive, prove, wait_until
+from tests.conftest import ChildNvim, is_alive, prove_unless_quick, quick, wait_until
+
+pytestmark = prove_unless_quick
 
 LINES = "".join(f"line {n}\\n" for n in range(100))
 WRAPPED = (("some words " * 40).strip() + "\\n\\n") * 3 + "more words " * 30
@@ -104,6 +106,7 @@ def two(chat):
 # --- several that are open ---------------------------------------------------------------------------------------------
 
 
+@quick
 def test_a_new_session_stands_beside_the_old_one_and_the_keys_switch_between_them(two):
     ids = [each["id"] for each in sessions(two)]
     assert len(ids) == 2
@@ -116,6 +119,7 @@ def test_a_new_session_stands_beside_the_old_one_and_the_keys_switch_between_the
     assert [each["id"] for each in sessions(two)] == ids
 
 
+@quick
 def test_a_count_goes_further_and_one_session_alone_says_so(chat):
     chat.feed("\\n")
     wait_until(lambda: "No other session is open" in chat.messages())
@@ -127,7 +131,6 @@ def test_a_count_goes_further_and_one_session_alone_says_so(chat):
     wait_until(lambda: current_id(chat) == first)
 
 
-@prove
 def test_a_session_in_the_background_streams_on_and_is_shown_at_its_end(chat):
     chat.feed("idrip<C-s><Esc>")
     wait_until(lambda: "drop" in chat.transcript_text())
@@ -141,7 +144,6 @@ def test_a_session_in_the_background_streams_on_and_is_shown_at_its_end(chat):
     wait_until(lambda: "drips end" in chat.screen_text())
 
 
-@prove
 def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
     say(chat, "long", 1)
     chat.feed("ihalf a thought<Esc><C-w>kgg/Thinking<CR>zo:setlocal nowrap<CR>60Gzt3j2l")
@@ -162,7 +164,6 @@ def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
     wait_until(lambda: chat.prompt_lines() == ["other words"])
 
 
-@prove
 @pytest.mark.parametrize("position", ["left", "bottom", "float", "tab", "current"])
 def test_switching_works_wherever_the_chat_is_and_its_windows_close_together(scripted, position):
     child = scripted(ANSWERS, chat={"position": position})
@@ -182,7 +183,6 @@ def test_switching_works_wherever_the_chat_is_and_its_windows_close_together(scr
     wait_until(lambda: child.lua("return #vim.api.nvim_list_wins()") == 1)
 
 
-@prove
 def test_nothing_is_lost_of_three_answers_that_stream_while_the_user_switches(chat):
     for number in range(3):
         if number:
@@ -200,7 +200,6 @@ def test_nothing_is_lost_of_three_answers_that_stream_while_the_user_switches(ch
     assert "went wrong" not in chat.messages()
 
 
-@prove
 def test_hiding_and_showing_comes_back_to_the_session_that_was_shown(two):
     two.feed("\\p")
     wait_until(lambda: title(two) == "first")
@@ -210,7 +209,6 @@ def test_hiding_and_showing_comes_back_to_the_session_that_was_shown(two):
     assert "first" in two.screen_text()
 
 
-@prove
 def test_tab_pages_show_a_session_each_and_commands_are_about_the_one_that_was_entered(two):
     two.command("tabnew")
     two.command("AgentChat")
@@ -226,7 +224,6 @@ def test_tab_pages_show_a_session_each_and_commands_are_about_the_one_that_was_e
     assert "## You\n\nagain\n" in two.transcript_text()
 
 
-@prove
 def test_closing_shows_the_next_session_and_keeps_what_was_typed_in_the_prompt_history(two):
     two.feed("iunfinished<Esc>")
     wait_until(lambda: two.prompt_lines() == ["unfinished"])
@@ -245,7 +242,6 @@ def test_closing_shows_the_next_session_and_keeps_what_was_typed_in_the_prompt_h
     assert two.transcript() == [""]
 
 
-@prove
 def test_closing_a_session_closes_or_changes_its_windows_in_all_tab_pages(two):
     two.command("tabnew")
     two.command("AgentChat")
@@ -256,7 +252,6 @@ def test_closing_a_session_closes_or_changes_its_windows_in_all_tab_pages(two):
         two.command("tabnext")
 
 
-@prove
 def test_closing_during_a_turn_stops_it_and_what_waits_is_in_the_prompt_history(chat):
     chat.command("AgentNew")
     chat.feed("islow<C-s><Esc>")
@@ -271,7 +266,6 @@ def test_closing_during_a_turn_stops_it_and_what_waits_is_in_the_prompt_history(
     wait_until(lambda: chat.prompt_lines() == ["and then"])
 
 
-@prove
 def test_a_session_whose_buffer_was_deleted_has_it_again_beside_the_others(two):
     before = two.transcript_text()
     two.lua("vim.api.nvim_buf_delete(require('sanderling').transcript().buf, { force = true })")
@@ -280,7 +274,6 @@ def test_a_session_whose_buffer_was_deleted_has_it_again_beside_the_others(two):
     assert len(sessions(two)) == 2
 
 
-@prove
 def test_what_waits_in_a_session_whose_prompt_is_deleted_waits_on(chat):
     chat.feed("islow<C-s><Esc>")
     wait_until(lambda: "begun" in chat.transcript_text())
@@ -292,7 +285,6 @@ def test_what_waits_in_a_session_whose_prompt_is_deleted_waits_on(chat):
     assert "internal error" not in chat.messages()
 
 
-@prove
 def test_what_comes_back_while_text_is_locked_comes_back_afterwards(chat):
     chat.feed("islow<C-s><Esc>")
     wait_until(lambda: "begun" in chat.transcript_text())
@@ -313,7 +305,6 @@ def test_what_comes_back_while_text_is_locked_comes_back_afterwards(chat):
     wait_until(lambda: chat.prompt_lines() == ["locked"])
 
 
-@prove
 def test_autocommands_tell_what_opens_changes_and_closes(chat):
     wait_until(lambda: len(chat.events("AgentSessionOpened")) == 1)
     chat.command("AgentNew")
@@ -329,7 +320,6 @@ def test_autocommands_tell_what_opens_changes_and_closes(chat):
     assert chat.events("AgentSessionChanged")[-1] == {"session_id": first, "previous_id": second}
 
 
-@prove
 def test_a_killed_host_is_told_in_both_and_each_goes_on_in_its_own_transcript(two):
     os.kill(two.host_pid(), signal.SIGKILL)
     wait_until(lambda: "exited (signal 9)" in two.transcript_text())
@@ -344,7 +334,6 @@ def test_a_killed_host_is_told_in_both_and_each_goes_on_in_its_own_transcript(tw
     assert len(two.session_files()) == 2
 
 
-@prove
 def test_a_question_of_a_session_in_the_background_says_who_asks_and_its_answer_goes_there(
     start_agent,
 ):
@@ -370,6 +359,7 @@ def test_a_question_of_a_session_in_the_background_says_who_asks_and_its_answer_
     assert child.transcript() == [""]
 
 
+@quick
 def test_jobs_and_todo_lists_are_those_of_the_session_that_is_shown(screen):
     job = {"id": "1", "command": "make", "outcome": ""}
     item = {"content": "mend it", "status": "pending"}
@@ -388,7 +378,6 @@ def test_jobs_and_todo_lists_are_those_of_the_session_that_is_shown(screen):
 # --- what waits --------------------------------------------------------------------------------------------------------
 
 
-@prove
 def test_stopping_gives_back_what_waits_in_its_own_prompt(chat):
     chat.feed("islow<C-s><Esc>")
     wait_until(lambda: "begun" in chat.transcript_text())
@@ -403,7 +392,6 @@ def test_stopping_gives_back_what_waits_in_its_own_prompt(chat):
     wait_until(lambda: chat.prompt_lines() == ["other"])
 
 
-@prove
 def test_the_second_key_steers_and_without_a_turn_it_asks(start_agent):
     use = {"name": "bash", "input": {"command": "sleep 0.5"}}
     child = start_agent(
@@ -424,7 +412,6 @@ def test_the_second_key_steers_and_without_a_turn_it_asks(start_agent):
     assert child.transcript_text().endswith("## You\n\non my own\n\n## Sanderling\n\nanswered")
 
 
-@prove
 def test_what_waited_when_the_host_was_killed_is_held_until_it_is_sent_from_an_empty_prompt(chat):
     chat.feed("islow<C-s><Esc>")
     wait_until(lambda: "begun" in chat.transcript_text())
@@ -466,7 +453,6 @@ def again(scripted):
     return start
 
 
-@prove
 def test_an_empty_transcript_says_that_the_last_conversation_can_go_on_until_something_is_said(
     again,
 ):
@@ -476,7 +462,6 @@ def test_an_empty_transcript_says_that_the_last_conversation_can_go_on_until_som
     assert "AgentResume" not in child.screen_text()
 
 
-@prove
 def test_without_an_earlier_conversation_nothing_is_said_of_one(chat):
     say(chat, "hello", 1)
     chat.command("AgentNew")
@@ -489,7 +474,6 @@ def test_without_an_earlier_conversation_nothing_is_said_of_one(chat):
     assert "AgentResume" not in chat.screen_text()
 
 
-@prove
 def test_resuming_takes_the_place_of_an_empty_session_shows_the_end_and_knows_what_was_said(again):
     child = again("long", "short")
     child.command("AgentResume")
@@ -510,7 +494,6 @@ def test_resuming_takes_the_place_of_an_empty_session_shows_the_end_and_knows_wh
     assert prompts == ["long", "short", "and on"]
 
 
-@prove
 def test_resuming_beside_a_conversation_leaves_that_alone(again):
     child = again("earlier")
     say(child, "now", 1)
@@ -521,14 +504,12 @@ def test_resuming_beside_a_conversation_leaves_that_alone(again):
     wait_until(lambda: "no other session to resume" in child.messages())
 
 
-@prove
 def test_ids_complete_before_any_session_was_listed(again):
     child = again("the one", chat=False)
     complete = "return vim.fn.getcompletion('AgentResume ', 'cmdline')"
     assert child.lua(complete) == [child.session_files()[0].stem]
 
 
-@prove
 def test_a_session_is_resumed_by_its_id_which_completes_from_its_title(again):
     child = again("the one", chat=False)
     session_id = child.session_files()[0].stem
@@ -542,6 +523,7 @@ def test_a_session_is_resumed_by_its_id_which_completes_from_its_title(again):
     assert len(child.session_files()) == 1
 
 
+@quick
 def test_the_sessions_are_offered_newest_first_with_what_can_be_done(again):
     child = again("alpha")
     say(child, "beta", 1)
@@ -557,7 +539,6 @@ def test_the_sessions_are_offered_newest_first_with_what_can_be_done(again):
     wait_until(lambda: "## You\n\nalpha\n" in child.transcript_text())
 
 
-@prove
 def test_a_search_shows_where_it_was_said(again):
     child = again("alpha", "the needle in here")
     say(child, "beta", 1)
@@ -569,7 +550,6 @@ def test_a_search_shows_where_it_was_said(again):
     wait_until(lambda: "No session of this project contains “nothing like it”" in child.messages())
 
 
-@prove
 def test_sessions_of_other_projects_are_offered_with_a_bang(again, tmp_path):
     child = again("alpha", chat=False)
     elsewhere = tmp_path / "elsewhere"
@@ -586,7 +566,6 @@ def test_sessions_of_other_projects_are_offered_with_a_bang(again, tmp_path):
     assert sessions(child)[0]["project"] == str(child.project)
 
 
-@prove
 def test_who_has_gone_on_to_something_else_is_not_interrupted_by_the_list(again):
     child = again("alpha")
     child.lua("""
@@ -597,7 +576,6 @@ def test_who_has_gone_on_to_something_else_is_not_interrupted_by_the_list(again)
     assert child.lua("return #_G.choices") == 0
 
 
-@prove
 def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again):
     child = again("alpha")
     child.lua("vim.ui.input = function(opts, answer) _G.default = opts.default answer('Other') end")
@@ -616,7 +594,6 @@ def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again)
     wait_until(lambda: "Deleted “Other”." in child.messages())
 
 
-@prove
 def test_the_current_session_is_renamed(chat):
     chat.command("Agent rename")
     assert "This session is empty" in chat.messages()
@@ -625,7 +602,6 @@ def test_the_current_session_is_renamed(chat):
     wait_until(lambda: title(chat) == "A better name")
 
 
-@prove
 def test_what_was_typed_for_a_path_does_not_stay_on_the_screen(chat):
     say(chat, "hello", 1)
     chat.feed(":Agent export<CR>")
@@ -635,7 +611,6 @@ def test_what_was_typed_for_a_path_does_not_stay_on_the_screen(chat):
     assert not any("Export to" in row for row in chat.screen())
 
 
-@prove
 def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_there(chat):
     say(chat, "hello / there", 1)
     chat.lua("vim.ui.input = function(opts, answer) _G.default = opts.default answer(nil) end")
@@ -653,7 +628,6 @@ def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_
 # --- forks -------------------------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize("height", [22, 24])
 def test_a_fork_shows_the_end_of_a_last_line_that_is_wrapped(chat, height):
     chat.lua("vim.o.lines = ...", height)
@@ -663,7 +637,6 @@ def test_a_fork_shows_the_end_of_a_last_line_that_is_wrapped(chat, height):
     wait_until(lambda: "the very end" in chat.screen_text())
 
 
-@prove
 @pytest.mark.parametrize(
     "line, number, kept, typed",
     [
@@ -694,7 +667,6 @@ def test_a_fork_ends_where_the_cursor_is(chat, line, number, kept, typed):
     assert original.read_text() == before
 
 
-@prove
 def test_a_session_that_another_neovim_has_open_is_offered_as_a_fork(chat, scripted):
     say(chat, "mine", 1)
     (log,) = chat.session_files()
@@ -712,7 +684,6 @@ def test_a_session_that_another_neovim_has_open_is_offered_as_a_fork(chat, scrip
     assert log.read_text().startswith(before)
 
 
-@prove
 def test_who_leaves_a_session_that_another_neovim_has_open_has_an_empty_one(chat, scripted):
     say(chat, "mine", 1)
     (log,) = chat.session_files()
@@ -728,7 +699,6 @@ def test_who_leaves_a_session_that_another_neovim_has_open_has_an_empty_one(chat
 # --- requests ----------------------------------------------------------------------------------------------------------
 
 
-@prove
 def test_a_request_starts_the_host_and_one_that_a_dying_host_leaves_is_answered_with_an_error(
     start_nvim,
 ):
@@ -752,6 +722,7 @@ def test_a_request_starts_the_host_and_one_that_a_dying_host_leaves_is_answered_
     assert "exited" in child.lua("return _G.results[20].error")
 
 
+@quick
 def test_a_request_that_no_host_can_be_started_for_is_answered_with_the_reason(child):
     child.setup(python="/no/such/python")
     child.lua("""
@@ -762,6 +733,7 @@ def test_a_request_that_no_host_can_be_started_for_is_answered_with_the_reason(c
     assert "cannot be run" in wait_until(lambda: child.lua("return _G.result"))["error"]
 
 
+@quick
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("what", ["shared/.git", "shared"])
 def test_repository_that_another_user_has_made_above_is_not_the_project(child, tmp_path, what):
