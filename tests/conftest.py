@@ -241,6 +241,13 @@ class ChildNvim:
         """Type `keys`, as a person would; answers at once, whatever they do."""
         self.rpc.request("nvim_input", keys)
 
+    def type_keys(self, keys: str, mode: str = "n") -> None:
+        """Type `keys`, and wait until they have led to `mode`."""
+        self.feed(keys)
+        wait_until(
+            lambda: not self.is_blocked() and self.mode() == mode, f"mode {mode} after {keys}"
+        )
+
     def mode(self) -> str:
         return self.rpc.request("nvim_get_mode")["mode"]
 
@@ -255,6 +262,22 @@ class ChildNvim:
 
     def submit(self, text: str) -> None:
         self.lua("require('sanderling').submit(...)", text)
+
+    def submit_and_wait(self, text: str) -> None:
+        """Submit `text`, and wait until it is answered."""
+        with self._one_more_turn():
+            self.submit(text)
+
+    def say(self, text: str) -> None:
+        """Type `text` into the prompt and send it; wait until it is answered."""
+        with self._one_more_turn():
+            self.feed(f"i{text}<C-s><Esc>")
+
+    @contextmanager
+    def _one_more_turn(self) -> Iterator[None]:
+        count = len(self.events("AgentTurnEnded"))
+        yield
+        self.wait_for_turns(count + 1)
 
     def record_events(self) -> None:
         """Keep the User autocommands of the plugin, for `events()`."""
@@ -271,6 +294,43 @@ class ChildNvim:
 
     def wait_for_turns(self, count: int = 1) -> None:
         wait_until(lambda: len(self.events("AgentTurnEnded")) >= count, f"{count} turns end")
+
+    def wait_for_screen(self, *texts: str) -> str:
+        """The screen, as soon as all of `texts` stand on it."""
+
+        def found() -> str | None:
+            screen = self.screen_text()
+            return screen if all(text in screen for text in texts) else None
+
+        try:
+            return wait_until(found)
+        except AssertionError:
+            raise AssertionError(f"{texts} on this screen:\n{self.screen_text()}") from None
+
+    def lines(self, path: Path | str = "") -> list[str]:
+        """The lines of the buffer of `path`, or of the current one."""
+        return self.lua(
+            "local p = ... return vim.api.nvim_buf_get_lines(p == '' and 0 or vim.fn.bufnr(p), 0, -1, true)",
+            str(path),
+        )
+
+    def is_modified(self, path: Path | str = "") -> bool:
+        return self.lua(
+            "local p = ... return vim.bo[p == '' and 0 or vim.fn.bufnr(p)].modified", str(path)
+        )
+
+    def floats(self) -> list[int]:
+        return self.lua("""
+          return vim.tbl_filter(function(win)
+            return vim.api.nvim_win_get_config(win).relative ~= ''
+          end, vim.api.nvim_list_wins())
+        """)
+
+    def statusline(self) -> str:
+        return self.lua("return require('sanderling').statusline()")
+
+    def session_id(self) -> str:
+        return self.lua("return vim.b[require('sanderling').transcript().buf].sanderling_session")
 
     def transcript(self) -> list[str]:
         return self.lua(

@@ -58,6 +58,13 @@ class Screen(ChildNvim):
             list(events),
         )
 
+    def lose_host(self):
+        """The host of the session that is shown ends."""
+        self.lua(
+            "require('sanderling.host.bus').publish(..., { { type = 'local_failed', message = 'It is gone.' } })",
+            self.session_id(),
+        )
+
     def answer(self, type_, **answer):
         """Answer what was asked last of that type."""
         self.lua("local type, answer = ... _G.answers[type](answer)", type_, answer)
@@ -151,17 +158,10 @@ class Agent(ChildNvim):
         """Ask from a file, as a person would, and stay there."""
         self.lua("require('sanderling').ask(...)", prompt)
 
-    def wait_for_screen(self, *texts):
-        """The screen, as soon as all of `texts` stand on it."""
-
-        def found():
-            screen = self.screen_text()
-            return screen if all(text in screen for text in texts) else None
-
-        try:
-            return wait_until(found)
-        except AssertionError:
-            raise AssertionError(f"{texts} on this screen:\n{self.screen_text()}") from None
+    def ask_and_wait(self, prompt="go"):
+        """Ask from a file, and wait until that is answered."""
+        with self._one_more_turn():
+            self.ask(prompt)
 
     def wait_for_question(self, count=1):
         """Until `count` questions were asked in all, and make keys count from here on; returns what is on the screen."""
@@ -173,9 +173,16 @@ class Agent(ChildNvim):
         return self.screen_text()
 
     def enter_question(self):
-        """Go into the float, whose keys answer."""
+        """Go into the float, whose keys answer, as soon as it is there."""
+        self.wait_for_question()
         self.command("Agent question")
         assert self.float() == self.lua("return vim.api.nvim_get_current_win()")
+
+    def answer_question(self, keys):
+        """Go into the float, type `keys`, and wait for the turn's end."""
+        self.enter_question()
+        self.feed(keys)
+        self.wait_for_turns()
 
     def float(self):
         """The question's window in this tab page."""

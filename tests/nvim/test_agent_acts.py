@@ -86,7 +86,7 @@ def test_reading_runs_at_once_and_a_change_shows_what_it_would_be_and_waits(star
     assert "│-    return a - b " in text
     assert "│+    return a + b " in text
     assert "ask waiting for you: 1 to answer" in text
-    assert "waiting for you: 1 to answer" in agent.lua("return require('sanderling').statusline()")
+    assert "waiting for you: 1 to answer" in agent.statusline()
     told = agent.events("AgentApprovalRequested")
     assert [(event["tool"], event["title"], event["count"]) for event in told] == [
         ("edit", "src/app.py", 1)
@@ -104,10 +104,7 @@ def test_an_allowed_change_is_in_the_file_and_in_its_buffer_as_one_undo_step(sta
     )
     agent.command("edit src/app.py")
     agent.ask()
-    agent.wait_for_question()
-    agent.enter_question()
-    agent.feed("a")
-    agent.wait_for_turns()
+    agent.answer_question("a")
     changed = FIXED.replace("(1, 2)", "(2, 3)")
     assert app.read_text() == changed
     buffer = "return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n') .. '\\n'"
@@ -195,13 +192,11 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     agent.command("AgentMode auto")
     if has_buffer:
         agent.command("edit src/app.py")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     old = project.rename(project.parent / "old")
     shutil.copytree(old, project)
     app.write_text("# new\n" + APP)
-    agent.ask()
-    agent.wait_for_turns(2)
+    agent.ask_and_wait()
     assert app.read_text() == "# new\n" + FIXED
     assert (project / "new").read_text() == "made\n"
     assert (old / "src/app.py").read_text() == APP
@@ -211,7 +206,7 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     assert told.count("The project directory was replaced") == 1
     assert "2: def add" in agent.results()[-1]
     if has_buffer:
-        lines = agent.lua("return vim.api.nvim_buf_get_lines(vim.fn.bufnr('app.py'), 0, -1, true)")
+        lines = agent.lines("app.py")
         assert "\n".join(lines) + "\n" == app.read_text()
         assert not agent.lua("return vim.bo[vim.fn.bufnr('app.py')].modified")
 
@@ -230,19 +225,16 @@ def test_without_a_project_nothing_is_done_until_it_is_back(start_agent, app, pr
         DONE,
     )
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     away = project.rename(project.parent / "away")
-    agent.ask()
-    agent.wait_for_turns(2)
+    agent.ask_and_wait()
     assert not project.exists()
     assert sorted(path.name for path in away.iterdir()) == [".git", "src"]
     refused = agent.results()[1:]
     assert len(refused) == 4
     assert [each for each in refused if "is gone: nothing runs" not in each] == []
     away.rename(project)
-    agent.ask()
-    agent.wait_for_turns(3)
+    agent.ask_and_wait()
     assert app.read_text() == FIXED
 
 
@@ -255,14 +247,14 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
     assert "# mine" in agent.results()[0]
     agent.command("AgentAllow")
     agent.wait_for_turns()
-    lines = agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    lines = agent.lines()
     assert "\n".join(lines) == f"{FIXED}# mine"
     assert agent.lua("return vim.bo.modified")
     assert app.read_text() == APP
     assert "edit src/app.py  +1 −1 · not saved" in agent.wait_for_screen("· not saved")
     agent.command("silent undo")
-    assert "    return a - b" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
-    assert "# mine" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    assert "    return a - b" in agent.lines()
+    assert "# mine" in agent.lines()
     agent.close()
     again = start_agent()
     again.command("AgentResume")
@@ -340,10 +332,7 @@ def test_once_is_once(start_agent):
 def test_for_the_session_is_not_asked_again(start_agent, first, second):
     agent = start_agent(reply(first), reply(second), DONE)
     agent.ask()
-    agent.wait_for_question()
-    agent.enter_question()
-    agent.feed("s")
-    agent.wait_for_turns()
+    agent.answer_question("s")
     assert len(agent.events("AgentApprovalRequested")) == 1
     assert len(agent.results()) == 2
     assert "✗" not in agent.transcript_text()
@@ -354,7 +343,6 @@ def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
 ):
     agent = start_agent(reply(bash("mkdir first")), DONE)
     agent.ask()
-    agent.wait_for_question()
     agent.enter_question()
     agent.feed("A")
     agent.wait_for_screen("Always allow: allow bash mkdir")
@@ -370,8 +358,7 @@ def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
     assert len(kept) == 1
 
     second = start_agent(reply(bash("mkdir second third")), DONE)
-    second.ask()
-    second.wait_for_turns()
+    second.ask_and_wait()
     assert (project / "third").is_dir()
     assert second.events("AgentApprovalRequested") == []
 
@@ -379,7 +366,6 @@ def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
 def test_what_is_no_rule_is_told_in_the_question_which_stays(start_agent, project):
     agent = start_agent(reply(bash("mkdir first")), DONE)
     agent.ask()
-    agent.wait_for_question()
     agent.enter_question()
     agent.feed("A<C-u>nonsense<CR>")
     agent.wait_for_screen("Allow bash mkdir first?", "'nonsense' is not a rule")
@@ -392,10 +378,7 @@ def test_what_is_no_rule_is_told_in_the_question_which_stays(start_agent, projec
 def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project, keys):
     agent = start_agent(reply(bash("touch made")), DONE)
     agent.ask()
-    agent.wait_for_question()
-    agent.enter_question()
-    agent.feed(keys)
-    agent.wait_for_turns()
+    agent.answer_question(keys)
     assert not (project / "made").exists()
     assert agent.results()[0].startswith("The user denied this without a reason.")
     assert "bash touch made  ✗ denied" in agent.screen_text()
@@ -406,10 +389,7 @@ def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project,
 def test_the_model_reads_the_reason_of_a_denial(start_agent, project, keys):
     agent = start_agent(reply(bash("touch made")), DONE)
     agent.ask()
-    agent.wait_for_question()
-    agent.enter_question()
-    agent.feed(keys)
-    agent.wait_for_turns()
+    agent.answer_question(keys)
     assert agent.results() == ["The user denied this: not | now"]
     assert not (project / "made").exists()
 
@@ -417,7 +397,6 @@ def test_the_model_reads_the_reason_of_a_denial(start_agent, project, keys):
 def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(start_agent, app):
     agent = start_agent(reply(edit()), DONE)
     agent.ask()
-    agent.wait_for_question()
     agent.enter_question()
     agent.feed("<Esc>")
     wait_until(lambda: not agent.float())
@@ -531,7 +510,7 @@ def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_age
     wait_until(lambda: question()[0] == "edit")
     agent.feed("p")
     wait_until(lambda: agent.lua("return vim.fn.tabpagenr('$')") == 2)
-    assert "+    return a + b" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    assert "+    return a + b" in agent.lines()
     agent.feed("q")
     wait_until(lambda: agent.lua("return vim.fn.tabpagenr('$')") == 1)
     assert app.read_text() == APP
@@ -543,8 +522,7 @@ def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_age
 def test_in_auto_what_the_sandbox_confines_runs_without_a_question(start_agent, app, project):
     agent = start_agent(reply(edit(), bash("touch made")), DONE)
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     assert app.read_text() == FIXED
     assert (project / "made").exists()
     assert agent.events("AgentApprovalRequested") == []
@@ -605,8 +583,7 @@ def test_a_command_shows_what_it_writes_while_it_runs(start_agent, project):
 def test_a_command_that_fails_stays_open(start_agent):
     agent = start_agent(reply(bash("echo wrong; exit 3")), DONE)
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     screen = agent.screen_text()
     assert re.search(rf"│.bash echo wrong; exit 3  ✗ exit status 3 · {TOOK}\n", screen)
     assert re.search(r"│.wrong\n", screen)
@@ -617,8 +594,7 @@ def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_
 ):
     agent = start_agent(reply(bash(f"echo began; {marker}", timeout_s=0.3)), DONE)
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     screen = agent.wait_for_screen("→ j1", "· 1 job")
     assert running(marker)
     agent.command("Agent terminal")
@@ -667,12 +643,11 @@ def in_transcript(agent, pattern):
 def test_k_shows_input_and_output_in_full(start_agent):
     agent = start_agent(reply(bash("seq 1 3; echo done")), DONE)
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     in_transcript(agent, "^bash seq")
     agent.feed("K")
     wait_until(lambda: agent.lua("return vim.api.nvim_win_get_config(0).relative") == "editor")
-    lines = agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    lines = agent.lines()
     assert '  "command": "seq 1 3; echo done"' in lines
     assert lines[lines.index("1") :][:4] == ["1", "2", "3", "done"]
     assert "╭ bash ─" in agent.screen_text()
@@ -687,8 +662,7 @@ def test_a_place_that_a_command_names_is_opened_where_code_was_looked_at_last(st
     agent.command("AgentMode auto")
     agent.command("edit one.txt | vsplit two.txt")
     agent.lua("_G.code_win = vim.api.nvim_get_current_win()")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     in_transcript(agent, "^src/app.py:5:1: error")
     agent.feed(key)
     wait_until(lambda: agent.lua("return vim.fn.expand('%:.')") == "src/app.py")
@@ -710,19 +684,17 @@ def test_the_list_of_what_is_to_be_done_is_pinned_and_shown(start_agent):
         reply(use("todo", items=items("completed", "completed", "completed"))),
         DONE,
     )
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     screen = agent.screen()
     pinned = [row for row, text in enumerate(screen) if re.search("│[☐◐☑] ", text)]
     assert [screen[row].partition("│")[2] for row in pinned] == ["☑ Look", "◐ Change", "☐ Test"]
     assert pinned == list(range(pinned[0], pinned[0] + 3))
     agent.command("Agent todo")
-    lines = agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    lines = agent.lines()
     assert lines == ["☑ Look", "◐ Change", "☐ Test"]
     assert "╭ Todo ─" in agent.screen_text()
     agent.feed("q")
-    agent.ask("on")
-    agent.wait_for_turns(2)
+    agent.ask_and_wait("on")
     assert not any(re.search("│[☐◐☑] ", row) for row in agent.screen())
 
 
@@ -733,8 +705,7 @@ def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, proj
     agent = start_agent(reply(bash("sed -i s/a.-.b/a+b/ src/app.py; echo new > other.txt")), DONE)
     agent.command("AgentMode auto")
     agent.command("edit other.txt | call setline(1, 'mine') | set hidden | split src/app.py")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     agent.wait_for_screen("    return a+b")
     assert not agent.is_blocked()
     assert agent.lua("return vim.fn.getbufline('other.txt', 1, '$')") == ["mine"]
@@ -755,8 +726,7 @@ def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
     agent.command("edit open.txt")
     agent.command("AgentMode auto")
     if is_job:
-        agent.ask()
-        agent.wait_for_turns()
+        agent.ask_and_wait()
     else:
         agent.command(f"Agent run {change}")
     (project / "go").touch()
@@ -835,9 +805,7 @@ def test_a_command_that_called_out_can_be_granted_that_host_and_runs_again_confi
     assert "resolve example.org" in text
     assert "The sandbox blocked this" in text
     assert "net:off" in text
-    agent.enter_question()
-    agent.feed("a")
-    agent.wait_for_turns()
+    agent.answer_question("a")
     text = agent.transcript_text()
     assert text.count("\nran\n") == 2
     assert "is seen" not in text
@@ -930,10 +898,7 @@ def test_a_command_is_shown_again_as_it_was_with_its_output_and_what_stood_below
     use = {"name": "bash", "input": {"command": "echo said; mkdir -p src; cd src"}}
     agent = start_agent({"step": [{"tool_use": use}]}, {"step": [{"text": "done"}]})
     agent.ask()
-    agent.wait_for_question()
-    agent.enter_question()
-    agent.feed("a")
-    agent.wait_for_turns()
+    agent.answer_question("a")
     shown = agent.transcript()
     assert "said" in shown
     assert "[cwd: src (changed)]" in shown

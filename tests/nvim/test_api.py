@@ -42,10 +42,8 @@ def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, 
         ),
         Reply(message_start(input_tokens=30), text("Again."), done()),
     )
-    claude.submit("hi")
-    claude.wait_for_turns()
-    claude.submit("and again")
-    claude.wait_for_turns(2)
+    claude.submit_and_wait("hi")
+    claude.submit_and_wait("and again")
     screen = claude.screen_text()
     assert "▸ Thinking · 1 line" in screen
     assert "Hello." in screen
@@ -74,8 +72,7 @@ def test_the_model_and_its_options_are_the_users(start_nvim, server):
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret"})
     child.setup(base_url=server.url, model="claude-opus-5-5", max_tokens=1234, thinking=False)
     child.open_chat()
-    child.submit("hi")
-    child.wait_for_turns()
+    child.submit_and_wait("hi")
     body = server.prompts[0].json()
     assert (body["model"], body["max_tokens"]) == ("claude-opus-5-5", 1234)
     assert "thinking" not in body
@@ -144,8 +141,7 @@ def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_o
     assert "ask failed" in claude.screen_text()
     assert "Again" not in claude.screen_text()
     server.answer(Reply(message_start(), text("Better now."), done()))
-    claude.submit("again")
-    claude.wait_for_turns(2)
+    claude.submit_and_wait("again")
     assert claude.transcript()[-1] == "Better now."
     assert set(claude.messages().splitlines()) <= {"", "Nothing to retry."}
     assert "Traceback" not in claude.transcript_text()
@@ -202,12 +198,10 @@ def test_prompts_that_wait_are_held_when_the_turn_fails_and_the_next_one_lets_th
     )
     claude.submit("first")
     wait_until(lambda: "One." in claude.transcript_text())
-    claude.submit("second")
-    claude.wait_for_turns()
+    claude.submit_and_wait("second")
     wait_until(lambda: "held" in claude.screen_text(), "it is told that the prompt is held")
     assert len(server.prompts) == 1
-    claude.submit("third")
-    claude.wait_for_turns(3)
+    claude.submit_and_wait("third")
     history = server.prompts[-1].json()["messages"]
     words = [texts_told(message)[-1] for message in history if message["role"] == "user"]
     assert words == ["first", "second", "third"]
@@ -227,8 +221,7 @@ def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
 def test_certificates_that_are_not_there_are_told_and_the_host_lives(start_nvim):
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "SSL_CERT_FILE": "/no/such.pem"})
     child.open_chat()
-    child.submit("hi")
-    child.wait_for_turns()
+    child.submit_and_wait("hi")
     assert "The certificates cannot be read (SSL_CERT_FILE=/no/such.pem" in child.transcript_text()
     assert "process exited" not in child.transcript_text()
 
@@ -237,8 +230,7 @@ def test_no_key_is_told_with_its_remedy(start_nvim):
     child = start_nvim()
     child.setup(provider="anthropic")
     child.open_chat()
-    child.submit("hi")
-    child.wait_for_turns()
+    child.submit_and_wait("hi")
     assert "There is no API key." in child.transcript_text()
     assert "Store one with :Agent login, or set ANTHROPIC_API_KEY" in child.transcript_text()
 
@@ -254,8 +246,7 @@ def test_a_silent_api_is_given_up_and_pings_keep_it(start_nvim, server):
     assert child.transcript_text().count("Half") == 1
     pings = [step for _ in range(10) for step in (Wait(0.3), ping())]
     server.answer(Reply(message_start(), *pings, text("Late, but whole."), done()))
-    child.submit("again")
-    child.wait_for_turns(2)
+    child.submit_and_wait("again")
     assert child.transcript()[-1] == "Late, but whole."
 
 
@@ -280,8 +271,7 @@ def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes
     assert "So far \n\nStopped." in claude.transcript_text()
     wait_until(lambda: server.prompts[0].closed_at, "the server sees the connection close")
     assert claude.prompt_lines() == ["draft"]
-    claude.submit("go on")
-    claude.wait_for_turns(2)
+    claude.submit_and_wait("go on")
     history = server.prompts[1].json()["messages"]
     assert [texts_told(message) for message in history] == [["hi"], ["So far "], ["go on"]]
 
@@ -330,8 +320,7 @@ def test_stopping_gives_back_the_prompts_that_waited(claude, server):
 
 
 def test_a_proxy_for_earlier_versions_of_the_api_finds_the_key_too(claude, server):
-    claude.submit("hi")
-    claude.wait_for_turns()
+    claude.submit_and_wait("hi")
     assert server.prompts[0].headers["x-api-key"] == "sk-secret"
 
 
@@ -344,21 +333,16 @@ def test_the_winbar_counts_tokens_and_the_context(claude, server):
             done(output_tokens=500),
         )
     )
-    claude.submit("hi")
-    claude.wait_for_turns()
+    claude.submit_and_wait("hi")
     wait_until(lambda: "↑91.0k ↓500 ctx 10%" in claude.screen_text(), claude.screen_text())
-    assert "91.5k tokens, context 10 percent" in claude.lua(
-        "return require('sanderling').statusline()"
-    )
+    assert "91.5k tokens, context 10 percent" in claude.statusline()
 
 
 @quick
 def test_the_key_is_in_no_log(claude, server, tmp_path):
     server.answer(Status(401), Reply(message_start(), text("ok"), done()))
-    claude.submit("hi")
-    claude.wait_for_turns()
-    claude.submit("hi")
-    claude.wait_for_turns(2)
+    claude.submit_and_wait("hi")
+    claude.submit_and_wait("hi")
     assert server.prompts[0].headers["authorization"] == "Bearer sk-secret"
     for path in (tmp_path / "home").rglob("*"):
         if path.is_file():

@@ -93,10 +93,6 @@ def enter(screen):
     wait_until(lambda: (float_of(screen) or {}).get("is_focused"), "the float is entered")
 
 
-def session_id(screen):
-    return screen.lua("return vim.b[require('sanderling').transcript().buf].sanderling_session")
-
-
 @pytest.fixture
 def start_screen(start_screen):
     """Keys count at once; some tests are about when they do."""
@@ -625,7 +621,7 @@ def test_leaving_answers_nothing_and_the_question_comes_back(editor, key):
     assert not float_of(screen)
     assert screen.actions() == []
     assert screen.lua("return vim.fn.expand('%')") == "code.py"
-    assert "1 to answer" in screen.lua("return require('sanderling').statusline()")
+    assert "1 to answer" in screen.statusline()
     how = "Question pending: :Agent question brings it back, \\a in the chat."
     wait_until(lambda: how in screen.screen_text())
     enter(screen)
@@ -653,7 +649,7 @@ def test_it_is_gone_when_it_is_settled_or_the_host_ends_or_the_chat_is_cleared(s
     )
     for end in (
         lambda: screen.send(settled("q1"), settled("q2")),
-        lambda: screen.lua(publish, session_id(screen)),
+        lambda: screen.lua(publish, screen.session_id()),
         lambda: screen.command("lua require('sanderling').clear()"),
     ):
         ask(screen, asked("q1"), asked("q2"))
@@ -662,7 +658,7 @@ def test_it_is_gone_when_it_is_settled_or_the_host_ends_or_the_chat_is_cleared(s
         assert not float_of(screen)
         screen.command("redrawstatus!")
         assert "to answer" not in screen.screen_text()
-        assert "to answer" not in screen.lua("return require('sanderling').statusline()")
+        assert "to answer" not in screen.statusline()
 
 
 # --- where it is -------------------------------------------------------------------------------------------------------
@@ -790,7 +786,7 @@ def test_a_session_file_does_not_know_it(editor, tmp_path):
 def test_what_neovim_is_busy_with_delays_it_and_does_not_lose_it(editor, enter_keys, leave_keys):
     screen = editor()
     screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
-    id_ = session_id(screen)
+    id_ = screen.session_id()
     screen.feed(enter_keys)
     time.sleep(0.1)
     request = screen.rpc.send(
@@ -812,7 +808,7 @@ def test_a_question_that_is_settled_while_text_is_locked_leaves_no_float(editor)
     screen = editor()
     screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
     ask(screen)
-    id_ = session_id(screen)
+    id_ = screen.session_id()
     screen.feed("<F5>")
     time.sleep(0.1)
     request = screen.rpc.send(
@@ -849,7 +845,7 @@ def test_p_shows_the_whole_diff_in_a_tab_page_and_q_comes_back(editor):
     enter(screen)
     screen.feed("p")
     wait_until(lambda: screen.lua("return #vim.api.nvim_list_tabpages()") == 2)
-    lines = screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    lines = screen.lines()
     assert lines == subject.rstrip("\n").split("\n")
     wait_until(lambda: not float_of(screen)["is_focused"], "the question is here, too")
     assert "-two" not in float_of(screen)["lines"], "once is enough"
@@ -929,7 +925,7 @@ def test_p_does_not_open_what_is_no_plain_file(editor, project):
 def test_autocommands_are_told(editor):
     screen = editor()
     screen.send(asked(), asked("q2", tool="edit", title="a.py"))
-    id_ = session_id(screen)
+    id_ = screen.session_id()
     assert screen.events("AgentApprovalRequested") == [
         {"session_id": id_, "id": "q1", "tool": "bash", "title": "make all", "count": 1},
         {"session_id": id_, "id": "q2", "tool": "edit", "title": "a.py", "count": 2},

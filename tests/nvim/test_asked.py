@@ -26,20 +26,10 @@ def upper(*numbers):
     return text
 
 
-def lines(child, path):
-    return child.lua(
-        "return vim.api.nvim_buf_get_lines(vim.fn.bufnr((...)), 0, -1, true)", str(path)
-    )
-
-
 def hunk_count(child, path):
     return child.lua(
         "return #require('sanderling.review.hunks').list(vim.fn.bufnr((...)))", str(path)
     )
-
-
-def is_modified(child, path):
-    return child.lua("return vim.bo[vim.fn.bufnr((...))].modified", str(path))
 
 
 def decide(child, path, *choices, reason=""):
@@ -90,13 +80,13 @@ def proposed(start_agent, project):
 def test_what_is_kept_is_written_and_no_other_byte(proposed):
     child, path = proposed()
     assert path.read_text() == TWELVE
-    assert lines(child, path) == upper(2, 5, 8, 11).splitlines()
-    assert not is_modified(child, path)
+    assert child.lines(path) == upper(2, 5, 8, 11).splitlines()
+    assert not child.is_modified(path)
     decide(child, path, (1, True), (1, False), (1, True), (1, False))
     wait_for_turn(child)
     assert path.read_text() == upper(2, 8)
-    assert lines(child, path) == upper(2, 8).splitlines()
-    assert not is_modified(child, path)
+    assert child.lines(path) == upper(2, 8).splitlines()
+    assert not child.is_modified(path)
     (result,) = child.results()
     assert result.count("The user rejected this part") == 2
 
@@ -116,8 +106,8 @@ def test_all_rejected_is_denied_with_the_reasons(proposed):
     decide(child, path, *[(1, False)] * 4, reason="no capitals")
     wait_for_turn(child)
     assert path.read_text() == TWELVE
-    assert lines(child, path) == TWELVE.splitlines()
-    assert not is_modified(child, path)
+    assert child.lines(path) == TWELVE.splitlines()
+    assert not child.is_modified(path)
     (result,) = child.results()
     assert "Reason: no capitals\n@@ line 2 @@\n-line 2\n+LINE 2" in result
 
@@ -136,13 +126,13 @@ def test_what_the_person_makes_of_a_hunk_is_what_is_written(proposed):
 def test_what_the_person_types_beside_the_hunks_stays_theirs_to_write(proposed):
     child, path = proposed()
     child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 5, 6, true, { 'typed' })", str(path))
-    wait_until(lambda: is_modified(child, path))
+    wait_until(lambda: child.is_modified(path))
     decide(child, path, *[(1, True)] * 4)
     wait_for_turn(child)
     assert path.read_text() == TWELVE
     wanted = upper(2, 5, 8, 11).replace("line 6\n", "typed\n")
-    assert lines(child, path) == wanted.splitlines()
-    assert is_modified(child, path)
+    assert child.lines(path) == wanted.splitlines()
+    assert child.is_modified(path)
     child.command("wall")
     assert path.read_text() == wanted
 
@@ -163,7 +153,7 @@ def test_no_line_that_was_not_accepted_reaches_the_disk(proposed, name, project)
     (project / "copy.txt").write_text("")
     child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
     decide(child, path, (1, True), (2, False))
-    before = lines(child, path)
+    before = child.lines(path)
     child.command(WRITES[name])
     own = TWELVE.replace("line 3\n", "typed\n")
     copied = (project / "copy.txt").read_text()
@@ -172,13 +162,13 @@ def test_no_line_that_was_not_accepted_reaches_the_disk(proposed, name, project)
         assert path.read_text() == TWELVE
     else:
         assert path.read_text() == own
-        assert not is_modified(child, path)
-    assert lines(child, path) == before
+        assert not child.is_modified(path)
+    assert child.lines(path) == before
     assert hunk_count(child, path) == 2
     decide(child, path, (1, True), (1, True))
     wait_for_turn(child)
     wanted = upper(2, 5, 11).replace("line 3\n", "typed\n")
-    assert lines(child, path) == wanted.splitlines()
+    assert child.lines(path) == wanted.splitlines()
     if "copy" not in WRITES[name]:
         assert path.read_text() == wanted
 
@@ -206,11 +196,11 @@ def test_undo_and_quitting_decide_nothing(proposed):
     child, path = proposed()
     child.command("wincmd h | buffer a.txt")
     child.feed("u")
-    wait_until(lambda: lines(child, path) == TWELVE.splitlines())
-    wait_until(lambda: not is_modified(child, path))
+    wait_until(lambda: child.lines(path) == TWELVE.splitlines())
+    wait_until(lambda: not child.is_modified(path))
     child.feed("<C-r>")
     wait_until(lambda: hunk_count(child, path) == 4)
-    assert not is_modified(child, path)
+    assert not child.is_modified(path)
     child.command("quit")
     assert not child.events("AgentTurnEnded")
     assert path.read_text() == TWELVE
@@ -221,7 +211,7 @@ def test_undo_of_a_change_of_which_some_is_kept_decides_nothing(proposed):
     decide(child, path, (1, True))
     child.command("wincmd h | buffer a.txt")
     child.feed("u")
-    wait_until(lambda: lines(child, path) == TWELVE.splitlines())
+    wait_until(lambda: child.lines(path) == TWELVE.splitlines())
     child.feed("<C-r>")
     wait_until(lambda: hunk_count(child, path) == 3)
     assert not child.events("AgentTurnEnded")
@@ -236,7 +226,7 @@ def test_a_reload_shows_the_change_anew(proposed):
     path.write_text("first\n" + TWELVE)
     child.command("edit!")
     wanted = ("first\n" + upper(2, 5, 8, 11)).splitlines()
-    wait_until(lambda: lines(child, path) == wanted and hunk_count(child, path) == 4)
+    wait_until(lambda: child.lines(path) == wanted and hunk_count(child, path) == 4)
     decide(child, path, *[(1, True)] * 4)
     wait_for_turn(child)
     assert path.read_text() == "first\n" + upper(2, 5, 8, 11)
@@ -252,7 +242,7 @@ def undone(child, path, count=20):
     for command in ["silent undo"] * count + ["silent redo"] * count:
         child.command(command)
         child.lua("vim.wait(0, function() return false end)")
-        texts.append("".join(f"{line}\n" for line in lines(child, path)))
+        texts.append("".join(f"{line}\n" for line in child.lines(path)))
     return texts
 
 
@@ -260,7 +250,7 @@ def typed_before(child, path):
     """The person has typed in the file before anything is proposed, and saved that."""
     child.command("edit a.txt")
     child.feed("ggOtyped<Esc>")
-    wait_until(lambda: lines(child, path)[0] == "typed")
+    wait_until(lambda: child.lines(path)[0] == "typed")
     child.command("silent write")
 
 
@@ -293,7 +283,7 @@ def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
     wait_until(
         lambda: child.lua("return next(require('sanderling.review.proposals').by_buf) == nil")
     )
-    final = "".join(f"{line}\n" for line in lines(child, path))
+    final = "".join(f"{line}\n" for line in child.lines(path))
     accepted = {line for line in final.splitlines() if "LINE" in line}
     states = undone(child, path)
     for text in states:
@@ -314,10 +304,10 @@ def test_undo_of_a_reload_brings_back_what_the_person_had_and_nothing_else(propo
     wanted = ("first\n" + upper(2, 5, 8, 11)).splitlines()
     for _ in range(count):
         child.command("edit!")
-        wait_until(lambda: lines(child, path) == wanted and hunk_count(child, path) == 4)
+        wait_until(lambda: child.lines(path) == wanted and hunk_count(child, path) == 4)
     child.command("silent undo")  # the proposal
-    wait_until(lambda: lines(child, path) == ("first\n" + TWELVE).splitlines())
-    assert not is_modified(child, path)
+    wait_until(lambda: child.lines(path) == ("first\n" + TWELVE).splitlines())
+    assert not child.is_modified(path)
     states = undone(child, path, 10)
     assert TWELVE + "mine\n" in states
     for text in states[:10]:
@@ -346,8 +336,8 @@ def test_when_it_ends_otherwise_the_person_has_their_own_text_back(proposed, nam
     else:
         child.command(ENDS[name])
     own = TWELVE.replace("line 3\n", "typed\n")
-    wait_until(lambda: lines(child, path) == own.splitlines())
-    assert is_modified(child, path)
+    wait_until(lambda: child.lines(path) == own.splitlines())
+    assert child.is_modified(path)
     assert path.read_text() == TWELVE
     child.command("wall")
     assert path.read_text() == own
@@ -357,17 +347,13 @@ def test_a_file_that_the_person_closes_is_asked_about_in_the_float(proposed):
     child, path = proposed()
     child.command("bwipeout! a.txt")
     child.wait_for_screen("-line 2", "+LINE 2")
-    child.wait_for_question()
-    child.enter_question()
-    child.feed("a")
-    wait_for_turn(child)
+    child.answer_question("a")
     assert path.read_text() == upper(2, 5, 8, 11)
 
 
 def test_the_floats_keys_answer_for_what_is_left(proposed):
     child, path = proposed()
     decide(child, path, (2, False))
-    child.wait_for_question()
     child.enter_question()
     assert "3 of 4 hunks to review" in child.screen_text()
     child.feed("a")
@@ -392,7 +378,7 @@ def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project, name):
     child.ask()
     path = project / name
     wait_until(lambda: hunk_count(child, path))
-    assert lines(child, path) == ["one", "two"]
+    assert child.lines(path) == ["one", "two"]
     child.command(f"wincmd h | buffer {name} | silent! write")
     assert not path.exists() or path.read_text() == ""
     decide(child, path, (1, True))
@@ -463,7 +449,7 @@ def test_the_first_and_third_of_four_hunks_are_in_the_file_byte_by_byte(proposed
     wait_for_turn(child)
     third = b"Line 8" if FORMATTER in before else b"LINE 8"
     assert path.read_bytes() == content.replace(b"line 2", b"LINE 2").replace(b"line 8", third)
-    wait_until(lambda: not is_modified(child, path), "Neovim hears of the write")
+    wait_until(lambda: not child.is_modified(path), "Neovim hears of the write")
     assert (b"format on save" in child.results()[0].encode()) == (FORMATTER in before)
 
 
@@ -540,7 +526,7 @@ def test_in_any_order_of_keeping_rejecting_typing_and_writing_nothing_is_lost(pr
     while waiting:
         match rng.choice(["keep", "reject", "type", "write", "undo", "update"]):
             case "type":
-                text = lines(child, path)
+                text = child.lines(path)
                 typed.append(f"typed {len(typed)}")
                 row = rng.randrange(len(text) + 1)
                 child.lua("vim.api.nvim_buf_set_lines(0, ...)", row, row, True, [typed[-1]])
@@ -564,7 +550,7 @@ def test_in_any_order_of_keeping_rejecting_typing_and_writing_nothing_is_lost(pr
     assert sorted(line for line in written if "typed" in line) == sorted(typed)
     wanted = [f"NEW {n}" if n in kept else f"line {n}" for n in range(1, 41)]
     assert [line for line in written if "typed" not in line] == wanted
-    assert lines(child, path) == written
+    assert child.lines(path) == written
 
 
 def test_a_file_that_changes_on_the_disk_meanwhile_is_looked_at_again(proposed):
@@ -572,7 +558,7 @@ def test_a_file_that_changes_on_the_disk_meanwhile_is_looked_at_again(proposed):
     path.write_text("first\n" + TWELVE)
     child.lua("require('sanderling.editing').files_changed({ (...) })", str(path))
     wanted = ("first\n" + upper(2, 5, 8, 11)).splitlines()
-    wait_until(lambda: lines(child, path) == wanted and hunk_count(child, path) == 4)
+    wait_until(lambda: child.lines(path) == wanted and hunk_count(child, path) == 4)
     decide(child, path, (1, True), *[(1, False)] * 3)
     wait_for_turn(child)
     assert path.read_text() == "first\n" + upper(2)
@@ -584,4 +570,4 @@ def test_a_file_that_changed_unnoticed_keeps_that_change(proposed):
     decide(child, path, *[(1, True)] * 4)
     wait_for_turn(child)
     assert path.read_text() == "first\n" + upper(2, 5, 8, 11)
-    assert lines(child, path) == path.read_text().splitlines()
+    assert child.lines(path) == path.read_text().splitlines()

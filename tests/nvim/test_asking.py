@@ -41,26 +41,6 @@ def told(server, index=-1):
     return texts_told(server.prompts[index].json()["messages"][0])
 
 
-def see(child, *texts):
-    def found():
-        screen = child.screen_text()
-        return all(each in screen for each in texts)
-
-    try:
-        wait_until(found)
-    except AssertionError:
-        raise AssertionError(f"{texts} on this screen:\n{child.screen_text()}") from None
-    return child.screen()
-
-
-def floats(child):
-    return child.lua("""
-      return vim.iter(vim.api.nvim_list_wins()):filter(function(win)
-        return vim.api.nvim_win_get_config(win).relative ~= ''
-      end):totable()
-    """)
-
-
 def lines_below(child, first):
     """The rows of the screen from the one that begins with `first` on, up to the keys below an answer."""
     screen = [line.rstrip() for line in child.screen()]
@@ -75,7 +55,7 @@ def lines_below(child, first):
 def test_an_answer_stands_in_lines_below_what_was_asked_about(start, server):
     child = start("lines")
     child.feed(":5,6AgentAsk why?<CR>")
-    see(child, "nine", "closes")
+    child.wait_for_screen("nine", "closes")
     assert lines_below(child, "▍why?") == [
         "    return 1",
         "▍why?",
@@ -113,7 +93,7 @@ def test_a_line_of_thousands_of_words_with_a_look_of_their_own_stays_plain(start
     server.answer(Reply(message_start(), text("*a* " * 2_400), done()))
     child = start("lines", columns=60)
     child.feed(":5,6AgentAsk why?<CR>")
-    see(child, "*a* *a* *a*")
+    child.wait_for_screen("*a* *a* *a*")
 
 
 @quick
@@ -121,7 +101,7 @@ def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
     server.answer(Reply(message_start(), text(MARKDOWN), done()))
     child = start("lines", columns=60)
     child.feed(":5,6AgentAsk why?<CR>")
-    see(child, "stays", "closes")
+    child.wait_for_screen("stays", "closes")
     assert lines_below(child, "▍why?")[2:-1] == [
         "  ## It sleeps",
         "",
@@ -162,7 +142,7 @@ def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
 def test_q_closes_an_answer_where_it_stands_and_records_a_macro_elsewhere(start):
     child = start("lines")
     child.feed(":5AgentAsk why?<CR>")
-    see(child, "nine", "closes")
+    child.wait_for_screen("nine", "closes")
     child.feed("ggqaj")
     assert child.lua("return vim.fn.reg_recording()") == "a"
     child.feed("5Gq")
@@ -179,19 +159,19 @@ def test_an_answer_is_stopped_at_once_and_what_came_stays(start, server):
     server.answer(Reply(message_start(), begin_block(), delta(text="Half of it\n"), STALL))
     child = start("lines")
     child.feed(":5AgentAsk why?<CR>")
-    see(child, "Half of it", "stops")
+    child.wait_for_screen("Half of it", "stops")
     child.feed("<C-c>")
-    see(child, "Half of it", "closes")
+    child.wait_for_screen("Half of it", "closes")
     assert [event["stop_reason"] for event in child.events("AgentTurnEnded")] == ["cancelled"]
 
 
 def test_a_float_beside_the_code_has_the_answer_and_closes(start):
     child = start("float")
     child.feed(":5,6AgentAsk why?<CR>")
-    see(child, "nine", "q closes", "code.py:5-6 · 2 lines")
-    assert len(floats(child)) == 1
+    child.wait_for_screen("nine", "q closes", "code.py:5-6 · 2 lines")
+    assert len(child.floats()) == 1
     child.feed("q")
-    wait_until(lambda: floats(child) == [])
+    wait_until(lambda: child.floats() == [])
     assert child.lua("return vim.fn.expand('%:t')") == "code.py"
     assert child.events("AgentSessionClosed")
     wait_until(lambda: "nine" in child.session_files()[-1].read_text(), "the log has the answer")
@@ -202,14 +182,14 @@ def test_a_float_with_an_answer_does_not_cover_the_lines_that_it_is_about(start,
     child = start("float", lines=40)
     child.command("edit long.py | normal! 36G")
     child.feed(":36,38AgentAsk why?<CR>")
-    screen = see(child, "nine", "q closes")
+    screen = child.wait_for_screen("nine", "q closes").splitlines()
     assert any("line = 38" in row for row in screen)
 
 
 def test_a_float_with_an_answer_says_how_to_ask_further(start):
     child = start("float")
     child.feed(":5,6AgentAsk why?<CR>")
-    see(child, "nine", "<C-c> stops  \\ec to the chat  \\ef follow-up  q closes")
+    child.wait_for_screen("nine", "<C-c> stops  \\ec to the chat  \\ef follow-up  q closes")
 
 
 @quick
@@ -217,10 +197,10 @@ def test_a_float_with_an_answer_says_how_to_ask_further(start):
 def test_a_key_carries_an_answer_into_the_chat(start, server, answer):
     child = start(answer)
     child.feed(":5AgentAsk why?<CR>")
-    see(child, "nine", "to the chat")
+    child.wait_for_screen("nine", "to the chat")
     child.feed("\\ec")
     wait_until(
-        lambda: floats(child) == [] and len(child.lua("return require('sanderling').list()")) == 1
+        lambda: child.floats() == [] and len(child.lua("return require('sanderling').list()")) == 1
     )
     wait_until(child.transcript_win)
     assert ANSWER in child.transcript_text()
@@ -237,7 +217,7 @@ def test_a_key_carries_an_answer_into_the_chat(start, server, answer):
 def test_a_float_that_is_closed_by_any_means_ends_its_session(start):
     child = start("float")
     child.feed(":5AgentAsk why?<CR>")
-    see(child, "nine")
+    child.wait_for_screen("nine")
     child.feed(":quit<CR>")
     wait_until(lambda: child.events("AgentSessionClosed"))
     assert child.lua("return #require('sanderling.session.live').all()") == 0
@@ -247,12 +227,12 @@ def test_a_float_that_is_closed_by_any_means_ends_its_session(start):
 def test_one_asks_further_in_the_same_session(start, server, answer):
     child = start(answer)
     child.feed(":5AgentAsk why?<CR>")
-    see(child, "nine", "closes")
+    child.wait_for_screen("nine", "closes")
     server.answer(Reply(message_start(), text("Because of line 5."), done()))
     child.feed("\\ef")
-    see(child, "Follow-up")
+    child.wait_for_screen("Follow-up")
     child.feed("how so?<C-s>")
-    see(child, "Because of line 5.")
+    child.wait_for_screen("Because of line 5.")
     assert len(server.prompts[-1].json()["messages"]) == 3
     assert len(child.session_files()) == 1
 
@@ -266,7 +246,7 @@ def test_an_answer_does_not_wait_for_the_turn_in_the_chat(start, server):
     child.lua("require('sanderling').ask('go')")
     wait_until(lambda: "Half of it" in child.transcript_text())
     child.feed(":5AgentAsk why?<CR>")
-    see(child, "nine seconds", "closes")
+    child.wait_for_screen("nine seconds", "closes")
     assert "nine" not in child.transcript_text()
 
 
@@ -274,11 +254,11 @@ def test_several_answers_stand_side_by_side_and_one_takes_the_place_of_another(s
     server.answer(*(Reply(message_start(), text(f"Answer {n}."), done()) for n in (1, 2, 3)))
     child = start("lines")
     child.feed(":1AgentAsk one?<CR>")
-    see(child, "Answer 1.")
+    child.wait_for_screen("Answer 1.")
     child.feed(":5AgentAsk two?<CR>")
-    see(child, "Answer 1.", "Answer 2.")
+    child.wait_for_screen("Answer 1.", "Answer 2.")
     child.feed(":1,2AgentAsk three?<CR>")
-    see(child, "Answer 2.", "Answer 3.")
+    child.wait_for_screen("Answer 2.", "Answer 3.")
     assert "Answer 1." not in child.screen_text()
     child.command("AgentReject!")
     wait_until(lambda: "Answer" not in child.screen_text())
@@ -288,7 +268,7 @@ def test_several_answers_stand_side_by_side_and_one_takes_the_place_of_another(s
 def test_an_answer_goes_with_its_buffer_and_moves_with_its_lines(start):
     child = start("lines")
     child.feed(":5AgentAsk why?<CR>")
-    see(child, "nine", "closes")
+    child.wait_for_screen("nine", "closes")
     child.feed("ggO# above<Esc>")
     assert lines_below(child, "▍why?")[0].strip() == "time.sleep(9)"
     child.command("bwipeout!")
@@ -298,10 +278,10 @@ def test_an_answer_goes_with_its_buffer_and_moves_with_its_lines(start):
 def test_an_edit_and_an_answer_in_one_file_keep_their_keys(start, server):
     child = start("lines")
     child.feed(":5AgentAsk why?<CR>")
-    see(child, "nine", "closes")
+    child.wait_for_screen("nine", "closes")
     server.answer(Reply(message_start(), text("import os"), done()))
     child.feed(":1AgentEdit os<CR>")
-    see(child, "import os", "accepts")
+    child.wait_for_screen("import os", "accepts")
     child.feed("\\ea")
     wait_until(lambda: child.lua("return vim.fn.getline(1)") == "import os")
     child.feed("5Gq")
@@ -312,7 +292,7 @@ def test_a_failed_answer_says_why(start):
     child = start("lines")
     child.lua("require('sanderling').setup({ answer = 'lines', model = 'nobody:nothing' })")
     child.feed(":5AgentAsk why?<CR>")
-    see(child, "nobody")
+    child.wait_for_screen("nobody")
 
 
 # --- the small prompt --------------------------------------------------------------------------------------------------
@@ -321,13 +301,13 @@ def test_a_failed_answer_says_why(start):
 def test_without_a_question_a_small_prompt_opens_at_the_code(start, server):
     child = start("lines")
     child.feed("5GVj<F6>")
-    screen = see(child, "Ask about code.py:5-6")
+    screen = child.wait_for_screen("Ask about code.py:5-6").splitlines()
     row = next(row for row, line in enumerate(screen) if "Ask about" in line)
     assert screen[row - 1].strip() == "return 1"
     child.feed("why<CR>so slow?")
-    assert child.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") == ["why", "so slow?"]
+    assert child.lines() == ["why", "so slow?"]
     child.feed("<C-s>")
-    see(child, "nine", "closes")
+    child.wait_for_screen("nine", "closes")
     assert told(server)[-1] == "why\nso slow?"
     assert child.mode() == "n"
     assert child.lua("return vim.api.nvim_win_get_cursor(0)[1]") == 6
@@ -337,7 +317,7 @@ def test_the_operator_is_repeated_by_the_dot_and_takes_a_count(start, server):
     server.answer(*(Reply(message_start(), text("Yes."), done()) for _ in range(2)))
     child = start("lines")
     child.feed("4G2<F6>_")
-    see(child, "Ask about code.py:4-5")
+    child.wait_for_screen("Ask about code.py:4-5")
     child.feed("why?<Esc><CR>")
     wait_until(lambda: len(server.prompts) == 1)
     assert "code.py:4-5" in told(server)[-2]
@@ -350,9 +330,9 @@ def test_the_operator_is_repeated_by_the_dot_and_takes_a_count(start, server):
 def test_select_mode_asks_about_what_is_selected(start, server):
     child = start("lines")
     child.feed("5Ggh<Down><F6>")
-    see(child, "Ask about code.py:5-6")
+    child.wait_for_screen("Ask about code.py:5-6")
     child.feed("why?<C-s>")
-    see(child, "nine")
+    child.wait_for_screen("nine")
     assert "code.py:5-6" in told(server)[-2]
 
 
@@ -360,9 +340,9 @@ def test_select_mode_asks_about_what_is_selected(start, server):
 def test_a_small_prompt_that_is_closed_asks_nothing(start, server, keys):
     child = start("lines")
     child.feed("5GV<F6>")
-    see(child, "Ask about code.py:5")
+    child.wait_for_screen("Ask about code.py:5")
     child.feed(f"why?{keys}")
-    wait_until(lambda: floats(child) == [])
+    wait_until(lambda: child.floats() == [])
     wait_until(lambda: child.lua("return #require('sanderling.session.live').all()") == 0)
     assert child.lua("return vim.fn.expand('%:t')") == "code.py"
     assert server.prompts == []
@@ -371,27 +351,27 @@ def test_a_small_prompt_that_is_closed_asks_nothing(start, server, keys):
 def test_the_small_prompt_names_the_keys_of_the_mode_it_is_in(start):
     child = start("chat")
     child.feed("<F6>ip")
-    see(child, "─ <C-s> sends ╯")
+    child.wait_for_screen("─ <C-s> sends ╯")
     child.feed("<Esc>")
-    see(child, "─ <CR> sends  q closes  g? keys ╯")
+    child.wait_for_screen("─ <CR> sends  q closes  g? keys ╯")
     child.feed("a")
-    see(child, "─ <C-s> sends ╯")
+    child.wait_for_screen("─ <C-s> sends ╯")
 
 
 @quick
 def test_the_keys_of_the_small_prompt_are_listed(start):
     child = start("lines")
     child.feed("5GV<F6><Esc>g?")
-    see(child, "send the prompt", "older prompt")
+    child.wait_for_screen("send the prompt", "older prompt")
 
 
 def test_mentions_go_along_from_the_small_prompt(start, server, project):
     (project / "other.txt").write_text("something else\n")
     child = start("lines")
     child.feed("5GV<F6>")
-    see(child, "Ask about code.py:5")
+    child.wait_for_screen("Ask about code.py:5")
     child.feed("as in @other.txt?<C-s>")
-    see(child, "nine")
+    child.wait_for_screen("nine")
     assert "something else" in told(server)[1]
 
 
@@ -409,9 +389,9 @@ def test_a_question_in_the_chat_is_repeated_by_the_dot_as_well(start, server):
 def test_it_fits_on_a_small_screen(start, answer):
     child = start(answer, columns=40, lines=12)
     child.feed("10GV<F6>")
-    see(child, "Ask about")
+    child.wait_for_screen("Ask about")
     child.feed("why?<C-s>")
-    see(child, "nine")
+    child.wait_for_screen("nine")
 
 
 # --- templates ---------------------------------------------------------------------------------------------------------
@@ -463,7 +443,7 @@ def test_explain_is_an_operator_and_answers_where_it_is_set(start, server):
     child = start("lines")
     child.command("map <F7> <Plug>(AgentExplain)")
     child.feed("4G<F7>ip")
-    see(child, "▍/explain", "nine")
+    child.wait_for_screen("▍/explain", "nine")
     assert told(server)[-2].startswith("code.py:4-6, ")
     assert told(server)[-1].startswith("Explain this code.")
 
@@ -523,7 +503,7 @@ def test_commit_writes_the_message_of_what_is_staged(committing, server):
     child = committing
     server.answer(Reply(message_start(), text("feat: sleep\n\nIt was too fast."), done()))
     child.feed(":Agent commit in few words<CR>")
-    see(child, "+  feat: sleep", "accepts")
+    child.wait_for_screen("+  feat: sleep", "accepts")
     request = server.prompts[0].json()
     assert "tools" not in request
     context, words = [block["text"] for block in request["messages"][0]["content"]]

@@ -185,11 +185,6 @@ def is_modified(child, buf=1):
     return child.lua("return vim.bo[...].modified", buf)
 
 
-def type_keys(child, keys, mode="n"):
-    child.feed(keys)
-    wait_until(lambda: not child.is_blocked() and child.mode() == mode, f"mode {mode} after {keys}")
-
-
 def assert_undisturbed(child):
     """Nothing asks, now or at a check, and nothing was said."""
     assert not child.is_blocked()
@@ -288,7 +283,7 @@ def test_02_dirty_elsewhere_both_changes_are_in_the_buffer_and_neither_in_the_fi
 ):
     path = opened()
     desk.told("read", path)
-    type_keys(child, "Amine<Esc>")
+    child.type_keys("Amine<Esc>")
     told = change_fifty(desk, path)
     assert "The user has unsaved changes here" in told
     mine = TEXT.replace("line 1\n", "line 1mine\n", 1)
@@ -297,9 +292,9 @@ def test_02_dirty_elsewhere_both_changes_are_in_the_buffer_and_neither_in_the_fi
     assert path.read_text() == TEXT
     assert is_modified(child)
     assert_undisturbed(child)
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == mine
-    type_keys(child, "<C-r>")
+    child.type_keys("<C-r>")
     assert text_of(child) == both
     write_by_hand(child, path, both)
 
@@ -310,7 +305,7 @@ def test_03_dirty_overlapping_nothing_is_changed_and_the_model_is_shown_what_is_
 ):
     path = opened()
     desk.told("read", path)
-    type_keys(child, "50GAmine<Esc>")
+    child.type_keys("50GAmine<Esc>")
     said = desk.refusal("edit", path, edits=[{"old": FIFTY, "new": "fifty\n"}])
     assert "unsaved changes in a.txt, line 50," in said
     assert "line 50mine" in said
@@ -320,7 +315,7 @@ def test_03_dirty_overlapping_nothing_is_changed_and_the_model_is_shown_what_is_
     desk.edit(path, "line 50mine\n", "ours\n")
     assert text_of(child) == TEXT.replace("line 50\n", "ours\n")
     assert path.read_text() == TEXT
-    type_keys(child, "u")
+    child.type_keys("u")
     assert "line 50mine\n" in text_of(child)
 
 
@@ -329,24 +324,24 @@ def test_04_undo_afterwards_one_u_takes_back_all_of_a_tool_use_and_the_next_one_
     child, opened, desk
 ):
     path = opened()
-    type_keys(child, "Amine<Esc>")
+    child.type_keys("Amine<Esc>")
     child.command("silent write")
     mine = TEXT.replace("line 1\n", "line 1mine\n", 1)
     edits = [{"old": f"line {n}\n", "new": f"LINE {n}\nmore\n"} for n in (20, 40, 60, 80)]
     desk.told("edit", path, edits=edits)
     settled(child)
     changed = text_of(child)
-    type_keys(child, "u")
+    child.type_keys("u")
     assert (text_of(child), is_modified(child)) == (mine, True)
-    type_keys(child, "<C-r>")
+    child.type_keys("<C-r>")
     assert (text_of(child), is_modified(child)) == (changed, False)
-    type_keys(child, "uu")
+    child.type_keys("uu")
     assert (text_of(child), is_modified(child)) == (TEXT, True)
     told = change_fifty(desk, path)
     assert "unsaved changes" in told
     assert text_of(child) == CHANGED
     assert path.read_text() == changed
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == TEXT
     write_by_hand(child, path, TEXT)
 
@@ -388,7 +383,7 @@ def test_06_autosave_saves_nothing_twice_and_asks_nothing(child, opened, desk):
         wanted = wanted.replace(f"line {number}\n", f"LINE {number}\n")
     wait_until(lambda: path.read_text() == wanted, "it is saved")
     assert text_of(child) == wanted
-    type_keys(child, "u")
+    child.type_keys("u")
     wait_until(lambda: "line 70\n" in path.read_text(), "the undo is saved")
     assert text_of(child) == path.read_text()
     assert_undisturbed(child)
@@ -403,7 +398,7 @@ def test_07_format_on_save_is_written_told_and_taken_back_with_the_change(child,
     assert text_of(child) == path.read_text() == wanted
     assert "Then the editor's own hooks (format on save) changed it" in told
     assert "+FIFTY" in told
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == TEXT
     assert path.read_text() == wanted
     write_by_hand(child, path, TEXT.replace("line 1\n", "", 1))
@@ -422,7 +417,7 @@ def test_08_file_deleted_an_edit_stays_in_the_buffer_and_a_whole_file_is_written
     assert not path.exists()
     child.command("checktime")
     assert not child.is_blocked()
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == TEXT
     child.feed(":silent write<CR>")
     wait_until(lambda: path.exists() and path.read_text() == TEXT, "it is written by hand")
@@ -457,7 +452,7 @@ def test_a_link_and_its_file_are_one_buffer(child, project, desk, is_opened_by_l
     settled(child)
     assert text_of(child) == real.read_text() == CHANGED
     assert link.is_symlink()
-    type_keys(child, "Amine<Esc>")
+    child.type_keys("Amine<Esc>")
     write_by_hand(child, real, CHANGED.replace("line 1\n", "line 1mine\n", 1))
     assert link.is_symlink()
     assert_undisturbed(child)
@@ -508,7 +503,7 @@ def secret(child, project):
 def test_a_name_that_leads_elsewhere_a_moment_later_shows_no_hidden_buffer(
     child, project, desk, secret, is_there
 ):
-    type_keys(child, "ATOPSECRET<Esc>")
+    child.type_keys("ATOPSECRET<Esc>")
     name = project / "x"
     if is_there:
         name.write_text("plain\n")
@@ -523,7 +518,7 @@ def test_a_name_that_leads_elsewhere_a_moment_later_shows_no_hidden_buffer(
 def test_a_name_that_leads_elsewhere_a_moment_later_changes_no_hidden_buffer(
     child, project, desk, secret
 ):
-    type_keys(child, "otoken<Esc>")
+    child.type_keys("otoken<Esc>")
     before = text_of(child)
     name = project / "x"
     name.write_text("token\n")
@@ -589,7 +584,7 @@ def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_
     settled(child)
     assert path.read_bytes() == after
     assert child.lua("return vim.fn.eval(...)", options) == were
-    type_keys(child, "u")
+    child.type_keys("u")
     child.command("silent write")
     assert path.read_bytes() == before
     assert_undisturbed(child)
@@ -643,7 +638,7 @@ def test_a_file_changed_by_others_is_loaded_edited_and_written(child, opened, de
     settled(child)
     assert "a.txt has changed since you read it, not by you:" in told
     assert text_of(child) == path.read_text() == "by others\n" + CHANGED
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == "by others\n" + TEXT
     assert_undisturbed(child)
 
@@ -662,7 +657,7 @@ def test_a_hidden_buffer_is_edited_and_an_unloaded_one_left_unloaded(child, open
     child.command("buffer 2")
     assert text_of(child, 2) == CHANGED
     child.command("buffer 1")
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == TEXT
     assert_undisturbed(child)
 
@@ -688,7 +683,7 @@ def test_what_the_swap_file_holds_is_the_change_too(child, opened, desk, tmp_pat
     child.command("setlocal swapfile")
     swap = Path(child.lua("return vim.fn.swapname(1)"))
     desk.told("read", path)
-    type_keys(child, "Amine<Esc>")
+    child.type_keys("Amine<Esc>")
     change_fifty(desk, path)
     child.command("preserve")
     child.rpc.process.kill()
@@ -718,7 +713,7 @@ def test_the_swap_file_of_another_neovim_asks_nobody(child, start_nvim, opened, 
     path = opened()
     other = start_nvim(commands=[f"set directory={tmp_path} swapfile", f"edit {path}"])
     other.command("setlocal swapfile")
-    type_keys(other, "Atheirs<Esc>")
+    other.type_keys("Atheirs<Esc>")
     child.command(f"set directory={tmp_path} swapfile")
     change_fifty(desk, path)
     settled(child)
@@ -739,7 +734,7 @@ def test_an_edit_while_somebody_types_is_an_undo_step_of_its_own(
 ):
     path = opened()
     desk.told("read", path)
-    type_keys(child, keys, mode)
+    child.type_keys(keys, mode)
     wait_until(lambda: f"{line}\n" in text_of(child))
     mine = text_of(child)
     change_fifty(desk, path)
@@ -750,17 +745,17 @@ def test_an_edit_while_somebody_types_is_an_undo_step_of_its_own(
     all_three = text_of(child)
     assert "mineyours" in all_three
     for text in (both, mine, TEXT):
-        type_keys(child, "u")
+        child.type_keys("u")
         assert text_of(child) == text
     for text in (mine, both, all_three):
-        type_keys(child, "<C-r>")
+        child.type_keys("<C-r>")
         assert text_of(child) == text
     assert path.read_text() == TEXT
 
 
 def test_a_pending_operator_is_waited_for_and_does_what_it_would_have(child, opened, desk):
     path = opened()
-    type_keys(child, "10Gd", "no")
+    child.type_keys("10Gd", "no")
     desk.begin("edit", path, edits=[{"old": FIFTY, "new": "fifty\n"}])
     child.feed("d")
     desk.end()
@@ -785,7 +780,7 @@ def test_where_neovim_goes_on_waiting_that_is_told_and_nothing_is_changed(
     child.feed(keys)
     said = desk.refusal("edit", path, edits=[{"old": FIFTY, "new": "fifty\n"}])
     assert f"Neovim waits for a key ({what})" in said
-    type_keys(child, leave)
+    child.type_keys(leave)
     assert text_of(child) == path.read_text() == TEXT
     change_fifty(desk, path)
     assert path.read_text() == CHANGED
@@ -801,7 +796,7 @@ def test_a_substitution_that_is_being_typed_and_previewed_is_no_obstacle(child, 
     child.feed("<CR>")
     wait_until(lambda: child.mode() == "n")
     assert text_of(child) == CHANGED.replace("line 9", "mine ")
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == CHANGED
 
 
@@ -821,14 +816,14 @@ def test_the_command_line_window_is_no_obstacle(child, opened, desk):
 def test_big_u_is_a_change_of_the_last_changed_line_that_can_be_undone_too(child, opened, desk):
     path = opened()
     desk.told("read", path)
-    type_keys(child, "xx")
+    child.type_keys("xx")
     change_fifty(desk, path)
     both = text_of(child)
-    type_keys(child, "U")
+    child.type_keys("U")
     assert text_of(child) == both.replace("fifty\n", FIFTY)
-    type_keys(child, "U")
+    child.type_keys("U")
     assert text_of(child) == both
-    type_keys(child, "uuu")
+    child.type_keys("uuu")
     assert text_of(child) == TEXT.replace("line 1\n", "ne 1\n", 1)
 
 
@@ -934,9 +929,9 @@ def test_a_host_that_dies_between_change_and_write_leaves_both_texts(child, open
     desk.process.wait(DEADLINE_S)
     assert (text_of(child), is_modified(child)) == (CHANGED, True)
     assert path.read_text() == TEXT
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == TEXT
-    type_keys(child, "<C-r>")
+    child.type_keys("<C-r>")
     write_by_hand(child, path, CHANGED)
     assert_undisturbed(child)
 

@@ -92,8 +92,7 @@ def test_an_empty_prompt_is_not_sent(child):
 def test_a_conversation_has_many_turns(child):
     child.command("AgentChat")
     for turn in range(1, 4):
-        child.feed("iping<C-s><Esc>")
-        child.wait_for_turns(turn)
+        child.say("ping")
     assert child.transcript().count("pong") == 3
 
 
@@ -117,8 +116,7 @@ def test_a_sent_prompt_comes_back_with_undo(child):
 @prove
 def test_the_transcript_cannot_be_changed_but_read_searched_and_yanked(child):
     child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("ping")
     child.feed("<C-w>k/pong<CR>yy")
     assert wait_until(lambda: child.lua("return vim.fn.getreg('\"')")) == "pong\n"
     assert child.lua("return vim.bo[require('sanderling').transcript().buf].modifiable") is False
@@ -128,8 +126,7 @@ def test_the_transcript_cannot_be_changed_but_read_searched_and_yanked(child):
 def test_prompt_history_goes_back_and_forth_and_keeps_the_draft(child):
     child.command("AgentChat")
     for number, text in enumerate(["ping", "hello"], 1):
-        child.feed(f"i{text}<C-s><Esc>")
-        child.wait_for_turns(number)
+        child.say(text)
     child.feed("idraft")
     for key, expected in [
         ("<M-p>", "hello"),
@@ -263,8 +260,7 @@ chunk_delay_ms = 5
 def test_hiding_and_showing_keeps_cursor_scroll_and_folds_while_a_turn_goes_on(scripted):
     child = scripted(LONG)
     child.command("AgentChat")
-    child.feed("igo<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("go")
     child.feed("igo on<C-s><Esc><C-w>k")
     child.feed("gg/Thinking<CR>zo:40,50fold<CR>60Gzt5j3l")
     wait_until(lambda: child.in_transcript("line('.')") == 65)
@@ -285,8 +281,7 @@ def test_hiding_and_showing_keeps_cursor_scroll_and_folds_while_a_turn_goes_on(s
 def test_a_chat_that_was_at_its_end_is_shown_at_its_end_again(scripted):
     child = scripted(LONG)
     child.command("AgentChat")
-    child.feed("igo<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("go")
     child.feed("igo on<C-s><Esc>\\q")
     child.wait_for_turns(2)
     child.command("AgentChat")
@@ -333,8 +328,7 @@ def test_the_chat_opens_in_every_position_and_closes_again(child, position, expe
     child.setup(chat={"position": position})
     child.command("AgentChat")
     assert windows(child) == expected
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("ping")
     assert "pong" in child.screen_text()
     child.command("AgentChat")
     assert windows(child) == [""]
@@ -363,8 +357,7 @@ def test_two_tab_pages_may_show_the_chat_and_each_hides_its_own(child):
     child.command("AgentChat")
     child.command("tabnew")
     child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("ping")
     assert windows(child) == ["", "sanderling", "sanderling_prompt"]
     child.command("AgentChat")
     assert windows(child) == [""]
@@ -431,8 +424,7 @@ def test_closing_the_tab_page_of_the_chat_leaves_the_chat_usable(child):
     child.open_chat(position="tab")
     child.command("tabclose")
     child.open_chat(position="tab")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     assert child.transcript()[-1] == "pong"
 
 
@@ -446,8 +438,7 @@ def test_where_there_is_no_room_the_chat_says_so_and_asks_for_nothing(start_nvim
     assert windows(child)[0] == ""
     child.command("set lines=30 columns=100")
     child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
 
 
 @prove
@@ -463,8 +454,7 @@ def test_a_deleted_prompt_comes_back(child):
     child.command("bdelete!")
     wait_until(lambda: "sanderling_prompt" not in windows(child))
     child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("ping")
     assert child.transcript()[-1] == "pong"
 
 
@@ -484,8 +474,7 @@ def type_command(child, text):
 @prove
 def test_the_words_quit_clear_and_help_work_in_the_chat(child):
     child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("ping")
     type_command(child, "clear")
     wait_until(lambda: "pong" not in child.transcript_text())
     wait_until(lambda: NOTICE in child.transcript_text())
@@ -545,8 +534,7 @@ def test_words_inside_other_commands_are_left_alone(child):
 def test_clear_begins_a_new_session_and_keeps_the_old_one_on_disk(child):
     child.command("AgentChat")
     for turn in (1, 2):
-        child.feed("iping<C-s><Esc>")
-        child.wait_for_turns(turn)
+        child.say("ping")
         type_command(child, "clear")
         wait_until(lambda: "pong" not in child.transcript_text())
     assert len(child.session_files()) == 2
@@ -556,8 +544,7 @@ def test_clear_begins_a_new_session_and_keeps_the_old_one_on_disk(child):
 def test_bracket_keys_go_from_message_to_message(child):
     child.command("AgentChat")
     for turn in (1, 2):
-        child.feed("iping<C-s><Esc>")
-        child.wait_for_turns(turn)
+        child.say("ping")
     headers = [n for n, line in enumerate(child.transcript(), 1) if line.startswith("## ")]
     child.feed("<C-w>kgg")
     for header in headers:
@@ -672,12 +659,10 @@ def test_a_session_file_that_is_loaded_leaves_the_chat_that_is_there_alone(start
 @prove
 def test_a_wiped_chat_comes_back_as_it_was(child):
     child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("ping")
     child.lua("vim.api.nvim_buf_delete(require('sanderling').transcript().buf, { force = true })")
     child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns(2)
+    child.say("ping")
     assert child.transcript()[-1] == "pong"
 
 
@@ -698,8 +683,7 @@ text = "The answer.\\nIts second line."
 def test_thinking_ends_up_in_one_closed_fold_that_counts_its_lines(scripted):
     child = scripted(THINKING)
     child.open_chat()
-    child.submit("go")
-    child.wait_for_turns()
+    child.submit_and_wait("go")
     text = child.transcript_text()
     assert "Thinking\none\ntwo\nthree\nfour\n\n\nThe answer." in text
     print(child.screen_text())

@@ -332,7 +332,7 @@ def test_an_edit_of_such_a_file_is_made_on_the_disk_and_seen_by_the_server(codin
     assert agent.results()[2] == "1 definition (scripted):\nb.txt:1: def three"
     assert agent.results()[3] == "1 reference (scripted):\nb.txt:1: def three"
     agent.command("set undofile | edit b.txt")
-    assert agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") == ["def three"]
+    assert agent.lines() == ["def three"]
     assert agent.lua("return { vim.bo.buflisted, vim.bo.filetype }") == [True, "text"]
 
 

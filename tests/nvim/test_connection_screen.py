@@ -23,9 +23,7 @@ def test_a_lost_connection_counts_down_in_the_bars_and_is_told_below_the_text(sc
     before = screen.transcript()
     screen.send(LOST)
     assert "reconnecting in 2 s" in prompt_winbar(screen)
-    assert "Sanderling: reconnecting in 2 s" in screen.lua(
-        "return require('sanderling').statusline()"
-    )
+    assert "Sanderling: reconnecting in 2 s" in screen.statusline()
     text = screen.screen_text()
     assert "Cannot connect to box: Connection timed out." in text
     assert ":Agent retry retries now." in text

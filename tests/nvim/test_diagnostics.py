@@ -239,8 +239,7 @@ def start_watched(start_agent, project):
             start_server(agent, project, style)
         agent.lua(COUNT_QUESTIONS)
         agent.command("AgentMode auto")
-        agent.ask()
-        agent.wait_for_turns()
+        agent.ask_and_wait()
         return agent
 
     return start
@@ -379,6 +378,5 @@ def test_real_servers_tell_of_an_error(start_agent, project, name):
     agent.command("silent undo | silent write")
     wait_until(lambda: not said(agent), f"{name} takes it back")
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     assert re.search(rf"{NEW}\n{path}:\d: error: .+ \[.+\]", agent.results()[-1])

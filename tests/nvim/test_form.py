@@ -65,10 +65,6 @@ def open_form(screen, **fields):
     wait_until(lambda: "For everything" in screen.screen_text())
 
 
-def lines(screen):
-    return screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
-
-
 def on(screen, label):
     """Go to the field with this label."""
     screen.lua(
@@ -115,9 +111,9 @@ def test_a_form_says_who_asks_and_is_not_entered_by_itself(screen):
 
 def test_what_is_filled_in_is_sent_as_text(screen):
     open_form(screen)
-    assert lines(screen)[2].split() == ["Name", "*", "(nothing)"]
+    assert screen.lines()[2].split() == ["Name", "*", "(nothing)"]
     screen.feed("<CR>Ada<CR>")
-    wait_until(lambda: lines(screen)[2].split() == ["Name", "*", "Ada"])
+    wait_until(lambda: screen.lines()[2].split() == ["Name", "*", "Ada"])
     on(screen, "agree")
     screen.feed("<CR>")
     choose(screen, 2)
@@ -128,7 +124,7 @@ def test_what_is_filled_in_is_sent_as_text(screen):
     on(screen, "fish")
     screen.feed("<CR>")
     assert screen.lua("return _G.items") == ["Done", "☐ Tuna", "☑ f2"]
-    text = "\n".join(lines(screen))
+    text = "\n".join(screen.lines())
     assert "agree   yes" in text
     assert "pet     Dogs" in text
     assert "fish    f2" in text
@@ -159,7 +155,7 @@ def test_a_form_that_is_closed_answers_nothing_and_keeps_what_stood_in_it(screen
     assert answers(screen) == []
     enter(screen)
     screen.feed("a")
-    wait_until(lambda: lines(screen)[2].split() == ["Name", "*", "Ada"])
+    wait_until(lambda: screen.lines()[2].split() == ["Name", "*", "Ada"])
 
 
 def test_what_does_not_fit_brings_the_form_back_with_the_reason(screen):
@@ -167,8 +163,8 @@ def test_what_does_not_fit_brings_the_form_back_with_the_reason(screen):
     screen.feed("<CR>Ada<CR><C-s>")
     wait_until(lambda: answers(screen))
     screen.send(settled(), form(reason="Age must be a whole number, 1 to 100."))
-    wait_until(lambda: "Age must be a whole number" in lines(screen)[0])
-    assert lines(screen)[2].split() == ["Name", "*", "Ada"]
+    wait_until(lambda: "Age must be a whole number" in screen.lines()[0])
+    assert screen.lines()[2].split() == ["Name", "*", "Ada"]
 
 
 @pytest.mark.parametrize("end", ["settled", "closed"])

@@ -36,8 +36,7 @@ def answered(scripted, text, **step):
     fields = "\n".join(f"{key} = {json.dumps(value)}" for key, value in step.items())
     child = scripted(f"[[reply]]\n[[reply.step]]\ntext = {json.dumps(text)}\n{fields}\n")
     child.open_chat()
-    child.submit("go")
-    child.wait_for_turns()
+    child.submit_and_wait("go")
     return child
 
 

@@ -627,8 +627,7 @@ def test_a_session_that_is_resumed_shows_what_was_said_and_goes_on(start_agent, 
         {"step": [{"text": "It has a *heading*."}]},
     )
     first = start_agent(*replies)
-    first.ask("What is in the notes?")
-    first.wait_for_turns()
+    first.ask_and_wait("What is in the notes?")
     said = first.transcript()
     first.close()
     second = start_agent({"step": [{"text": "Nothing else."}]})
@@ -640,8 +639,7 @@ def test_a_session_that_is_resumed_shows_what_was_said_and_goes_on(start_agent, 
     ]  # a tool use without details of its own shows what the model was told
     assert [line for line in second.transcript() if line not in told][: len(said)] == said
     assert folded_texts(second) == ["Thinking", "read notes.md  1 line"]
-    second.submit("What else?")
-    second.wait_for_turns()
+    second.submit_and_wait("What else?")
     assert second.transcript()[-3:] == ["## Sanderling", "", "Nothing else."]
     assert message_at(second, "It has a *heading*.")["is_prompt"] is False
 
@@ -651,8 +649,7 @@ def test_a_session_that_is_resumed_shows_what_was_said_and_goes_on(start_agent, 
 def test_after_the_hosts_end_all_that_was_said_can_still_be_read(start_agent, then):
     first = start_agent({"step": [{"text": "It goes on."}], "repeat": True})
     for number in range(1, 81):
-        first.ask(f"question {number}.")
-        first.wait_for_turns(number)
+        first.ask_and_wait(f"question {number}.")
     first.close()
     second = start_agent({"step": [{"text": "Yes."}]})
     second.command("AgentResume")
@@ -661,8 +658,7 @@ def test_after_the_hosts_end_all_that_was_said_can_still_be_read(start_agent, th
     os.kill(second.host_pid(), signal.SIGKILL)
     wait_until(lambda: "exited (signal 9)" in second.transcript_text())
     if then == "send":
-        second.submit("Go on?")
-        second.wait_for_turns()
+        second.submit_and_wait("Go on?")
     second.feed("<Esc><C-w>k")
     wait_until(lambda: second.lua("return vim.bo.filetype") == "sanderling")
 

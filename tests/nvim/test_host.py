@@ -44,13 +44,11 @@ def test_no_process_starts_and_no_module_loads_before_the_first_use(child):
 
 def test_the_host_starts_once_and_serves_every_use(child):
     child.command("AgentChat")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     pid = child.host_pid()
     child.command("AgentChat")
     child.command("AgentChat")
-    child.submit("ping")
-    child.wait_for_turns(2)
+    child.submit_and_wait("ping")
     assert child.host_pid() == pid
 
 
@@ -63,8 +61,7 @@ def test_a_killed_host_says_so_once_and_the_next_prompt_finds_the_conversation(s
     os.kill(child.host_pid(), signal.SIGKILL)
     wait_until(lambda: "exited (signal 9)" in child.transcript_text())
     assert child.events("AgentTurnEnded")[0]["stop_reason"] == "interrupted"
-    child.submit("go on")
-    child.wait_for_turns(2)
+    child.submit_and_wait("go on")
     text = child.transcript_text()
     assert text.count("exited") == 1
     assert "The beginning." in text
@@ -201,8 +198,7 @@ def test_agentinstall_builds_the_environment_before_the_users_eyes_and_the_chat_
     wait_until(lambda: "Sanderling is ready" in child.messages(), "installed", deadline_s=300)
     assert (child.home / "data" / "nvim" / "sanderling" / "venv" / "bin" / "python").exists()
     child.command("AgentChat")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     assert child.transcript()[-1] == "pong"
     child.command("checkhealth sanderling")
     report = child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), ' ')")
@@ -253,8 +249,7 @@ def test_where_nothing_can_be_written_the_chat_still_answers(start_nvim, place):
     else:
         blocked.write_text("")
     child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("ping")
     assert child.transcript()[-1] == "pong" if place == "log" else "pong" in child.transcript_text()
     assert not child.is_blocked()
     if place == "state":
@@ -318,8 +313,7 @@ def test_the_log_is_written_and_agentlog_opens_it(child):
     child.command("Agent log")
     assert "has no log yet" in child.messages()
     child.command("AgentChat")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     child.command("Agent log")
     assert "started" in child.lua(
         "return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n')"
@@ -330,8 +324,7 @@ def test_the_log_is_written_and_agentlog_opens_it(child):
 @prove
 def test_session_logs_are_private_and_named_by_date_and_time(child):
     child.command("AgentChat")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     (path,) = child.session_files()
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -350,8 +343,7 @@ def test_update_remote_plugins_breaks_nothing(start_nvim, tmp_path):
     # The word that begins what pynvim says of a plugin it cannot load.
     assert "Encountered" not in result + child.messages()
     child.command("AgentChat")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     assert child.transcript()[-1] == "pong"
 
 
@@ -397,7 +389,6 @@ def test_what_the_environment_says_of_python_is_for_commands_and_not_for_the_hos
     child.setup(provider="scripted", script=str(script))
     child.command("AgentChat")
     child.command("AgentMode auto")
-    child.submit("go")
-    child.wait_for_turns()
+    child.submit_and_wait("go")
     log = child.session_files()[0].read_text()
     assert f'"content":"{tmp_path} error\\n[exit status 0' in log

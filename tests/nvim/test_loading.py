@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import prove, prove_rest, wait_until
-from tests.nvim.test_asked import decide, hunk_count, lines
+from tests.nvim.test_asked import decide, hunk_count
 from tests.nvim.test_code import NODE, SCRIPTED
 from tests.nvim.test_guests import start_guest, typed
 
@@ -166,13 +166,12 @@ def test_a_proposal_runs_nothing_until_the_user_enters_its_window(listening):
     child.wait_for_turns()
     assert (child.project / "a.py").read_text() == TEXT.replace("one", "ONE")
     child.feed("u")
-    wait_until(lambda: lines(child, child.project / "a.py")[0] == "one", "undo")
+    wait_until(lambda: child.lines(child.project / "a.py")[0] == "one", "undo")
 
 
 def test_an_accepted_proposal_is_opened_as_if_by_hand(listening):
     child = listening(reply(edit("a.py")))
     wait_for_proposal(child)
-    child.wait_for_question()
     child.enter_question()
     assert heard(child, "a.py") == []
     child.feed("a")
@@ -186,10 +185,7 @@ def test_an_accepted_proposal_is_opened_as_if_by_hand(listening):
 def test_a_denied_proposal_has_run_nothing(listening):
     child = listening(reply(edit("a.py")))
     wait_for_proposal(child)
-    child.wait_for_question()
-    child.enter_question()
-    child.feed("d")
-    child.wait_for_turns()
+    child.answer_question("d")
     assert heard(child, "a.py") == []
 
 
@@ -246,7 +242,7 @@ def test_following_an_edit_runs_no_hook_of_the_users(listening):
         before=["AgentChat"],
     )
     child.wait_for_turns()
-    wait_until(lambda: lines(child, child.project / "a.py")[-1] == "four", "it is read again")
+    wait_until(lambda: child.lines(child.project / "a.py")[-1] == "four", "it is read again")
     assert heard(child, "a.py") == []
     child.command("AgentReject all")
     assert heard(child, "a.py") == []
@@ -402,7 +398,7 @@ def test_a_quiet_file_that_changes_on_disk_is_read_again_in_silence(listening):
     for text in ("changed\n", "changed again\n"):
         (child.project / "a.py").write_text(text)
         child.command("checktime")
-        assert lines(child, child.project / "a.py") == [text.strip()]
+        assert child.lines(child.project / "a.py") == [text.strip()]
     assert heard(child, "a.py") == []
     assert child.lua("return vim.o.eventignore") == ""
     child.command("set autoread")
@@ -519,9 +515,9 @@ def test_undo_after_a_proposal_was_entered_and_accepted_brings_the_file_back(lis
     decide(child, child.project / "a.py", (1, True))
     child.wait_for_turns()
     child.feed("u")
-    wait_until(lambda: lines(child, child.project / "a.py")[0] == "one", "undo")
+    wait_until(lambda: child.lines(child.project / "a.py")[0] == "one", "undo")
     child.feed("<C-r>")
-    wait_until(lambda: lines(child, child.project / "a.py")[0] == "ONE", "redo")
+    wait_until(lambda: child.lines(child.project / "a.py")[0] == "ONE", "redo")
 
 
 def test_the_undo_file_of_a_file_is_there_when_it_is_entered(listening, start_nvim):
@@ -538,7 +534,7 @@ def test_the_undo_file_of_a_file_is_there_when_it_is_entered(listening, start_nv
     decide(child, child.project / "a.py", (1, True))
     child.wait_for_turns()
     child.feed("uu")
-    wait_until(lambda: "older" in lines(child, child.project / "a.py"), "what was before")
+    wait_until(lambda: "older" in child.lines(child.project / "a.py"), "what was before")
 
 
 # --- swap files --------------------------------------------------------------------------------------------------------

@@ -250,15 +250,13 @@ def test_a_key_from_login_is_sent_until_logout_and_lies_in_no_file(start_nvim, k
         child.feed(f"{KEY}<CR>")
         wait_until(lambda: "API key stored in" in child.transcript_text())
         child.command("stopinsert | AgentNew")
-        child.submit("Hi")
-        child.wait_for_turns()
+        child.submit_and_wait("Hi")
         assert "Hello." in child.transcript_text()
         assert [request.headers["x-api-key"] for request in server.prompts] == [KEY]
         child.feed("i/logout<C-s>")
         wait_until(lambda: "API key removed" in child.transcript_text())
         child.command("stopinsert | AgentNew")
-        child.submit("ping")
-        child.wait_for_turns(2)
+        child.submit_and_wait("ping")
         assert child.transcript()[-1] == "pong"  # the demo model's
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files

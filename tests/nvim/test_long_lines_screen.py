@@ -37,8 +37,7 @@ def test_an_answer_of_one_line_is_shown_in_part_and_kept_whole(start_agent, chun
     answer = {"text": f"{LINE}\nand more\n\nThe end.", "chunk_chars": chunk_chars}
     agent = start_agent({"step": [answer]})
     agent.open_chat()
-    agent.submit("go")
-    agent.wait_for_turns()
+    agent.submit_and_wait("go")
     agent.wait_for_screen("The end.")
     [line] = assert_shown_in_part(agent)
     assert line.endswith("… [10.0 MB more: :Agent export writes all of it]")
@@ -93,8 +92,7 @@ def test_lines_that_go_along_are_shown_in_part_and_told_whole(start_agent):
 def test_a_session_with_long_lines_opens_again_with_their_beginnings(start_agent):
     agent = start_agent({"step": [{"thinking": LINE}, {"text": LINE}]}, {"step": [{"text": "ok"}]})
     agent.open_chat()
-    agent.submit(LINE)
-    agent.wait_for_turns()
+    agent.submit_and_wait(LINE)
     host = agent.host_pid()
     agent.close()
     wait_until(lambda: not is_alive(host), "the log is written")
@@ -111,7 +109,6 @@ def test_what_a_tool_was_given_is_shown_whole_in_lines_that_can_be_drawn(start_a
     agent = start_agent({"step": [{"tool_use": use}]}, {"step": [{"text": "The end."}]})
     agent.open_chat()
     agent.submit("go")
-    agent.wait_for_question()
     agent.enter_question()
     agent.feed("a")
     agent.wait_for_screen("The end.")

@@ -41,7 +41,7 @@ def show(screen, servers=SERVERS):
 
 
 def lines(screen):
-    return screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    return screen.lines()
 
 
 def controls(screen):
@@ -118,7 +118,7 @@ def test_the_page_of_a_login_is_opened_and_can_be_copied(screen):
 def test_a_server_that_has_failed_is_seen_in_the_bars(screen):
     screen.send({"type": "tool_servers_changed", "servers": SERVERS})
     wait_until(lambda: "1 server failed" in prompt_winbar(screen))
-    assert "1 server failed" in screen.lua("return require('sanderling').statusline()")
+    assert "1 server failed" in screen.statusline()
     screen.send({"type": "tool_servers_changed", "servers": SERVERS[:1]})
     wait_until(lambda: "failed" not in prompt_winbar(screen))
 
@@ -197,8 +197,7 @@ def is_running(marker):
 def wait_until_ready(agent, marker):
     """The server runs; that it is ready, nobody sees yet, so the first prompt gives it the time of a turn."""
     wait_until(lambda: is_running(marker), "the server runs")
-    agent.ask()
-    agent.wait_for_turns(1)
+    agent.ask_and_wait()
 
 
 @prove

@@ -121,8 +121,7 @@ def test_a_reader_who_left_the_last_line_is_not_moved(scripted):
 def test_a_reader_on_the_last_line_goes_along(scripted):
     child = scripted(STREAM)
     child.open_chat()
-    child.submit("go")
-    child.wait_for_turns()
+    child.submit_and_wait("go")
     assert child.in_transcript("line('.') == line('$')")
     assert "line 119 of the answer" in child.screen_text()
 

@@ -206,11 +206,9 @@ def test_an_environment_that_is_built_is_not_offered_because_an_option_is_wrong(
 @prove
 def test_options_that_are_wrong_now_leave_the_session_that_is_open_alone(child):
     child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     child.setup(sandbox={"level": "full"})
-    child.submit("ping")
-    child.wait_for_turns(2)
+    child.submit_and_wait("ping")
     child.command("AgentNew")
     wait_until(lambda: "Invalid options" in child.transcript_text())
 
@@ -305,7 +303,7 @@ def test_a_script_that_is_none_is_named_in_the_chat(child, tmp_path):
 
 
 def test_the_public_api(child):
-    assert child.lua("return require('sanderling').statusline()") == ""
+    assert child.statusline() == ""
     assert child.lua("return require('sanderling').transcript() == nil")
     child.lua("require('sanderling').stop()")
     child.lua("require('sanderling').chat({ position = 'left', focus = false })")
@@ -319,7 +317,7 @@ def test_the_public_api(child):
     assert started["session_id"] == ended["session_id"]
     shown = child.lua("return require('sanderling').transcript()")
     assert child.lua("return vim.api.nvim_win_get_buf(...)", shown["win"]) == shown["buf"]
-    assert child.lua("return require('sanderling').statusline()").startswith("Sanderling: idle · ")
+    assert child.statusline().startswith("Sanderling: idle · ")
     child.lua("require('sanderling').hide()")
     assert child.lua("return require('sanderling').transcript().win == nil")
 
@@ -330,8 +328,7 @@ def test_an_error_in_a_users_autocommand_does_not_stop_the_stream(child):
         "vim.api.nvim_create_autocmd('User', { pattern = 'AgentTurnStarted', callback = function() error('mine') end })"
     )
     child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     assert child.transcript()[-1] == "pong"
     assert not child.is_blocked()
 
@@ -339,8 +336,7 @@ def test_an_error_in_a_users_autocommand_does_not_stop_the_stream(child):
 @prove
 def test_options_set_while_the_host_runs_take_effect_with_the_next_session(child, tmp_path):
     child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     script = tmp_path / "script.json"
     script.write_text(
         '{"version": 1, "reply": [{"repeat": true, "step": [{"text": "scripted now"}]}]}'
@@ -348,8 +344,7 @@ def test_options_set_while_the_host_runs_take_effect_with_the_next_session(child
     child.setup(provider="scripted", script=str(script))
     child.feed(":clear<CR>")
     wait_until(lambda: child.transcript() == [""])
-    child.submit("anything")
-    child.wait_for_turns(2)
+    child.submit_and_wait("anything")
     assert child.transcript()[-1] == "scripted now"
 
 
@@ -358,8 +353,7 @@ def test_the_demo_notice_is_about_a_missing_key_only(start_nvim):
     child = start_nvim({"ANTHROPIC_API_KEY": "key"})
     child.setup(provider="demo")
     child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     assert "No API key" not in child.transcript_text()
 
 

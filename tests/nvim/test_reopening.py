@@ -43,8 +43,7 @@ def test_a_session_that_is_resumed_while_its_turn_is_still_being_stopped_is_open
 @prove
 def test_a_session_goes_to_another_editor_and_comes_back(start_agent, project, tmp_path):
     here = start_agent({"step": [{"text": "From Neovim."}]})
-    here.ask("hello")
-    here.wait_for_turns()
+    here.ask_and_wait("hello")
     [log] = here.session_files()
     home = Home(tmp_path / "home")
     home.project, home.environment = project, here.lua("return vim.fn.environ()")

@@ -54,20 +54,18 @@ def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_to
     agent = start_agent(READ, both, DONE)
     agent.command("edit app.py")
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     changed = APP.replace("a - b", "a + b").replace("(1, 2)", "(2, 3)")
     assert app.read_text() == changed
     assert hunks(agent) == [[1, 1, ["    return a - b"]], [4, 1, ["print(add(1, 2))"]]]
     assert agent.lua("return require('sanderling').status().unreviewed") == 2
-    assert "2 to review" in agent.lua("return require('sanderling').statusline()")
+    assert "2 to review" in agent.statusline()
     agent.command("5AgentReject the numbers were right")
     assert app.read_text() == changed.replace("(2, 3)", "(1, 2)")
     agent.command("AgentAccept all")
     wait_until(lambda: agent.events("AgentStatusChanged")[-1]["unreviewed"] == 0)
     assert "to review" not in agent.screen_text()
-    agent.ask("and now?")
-    agent.wait_for_turns(2)
+    agent.ask_and_wait("and now?")
     told = wait_until(
         lambda: [
             block["text"]
@@ -89,10 +87,7 @@ def test_a_change_that_the_person_has_seen_and_allowed_is_reviewed_already(start
     agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
     agent.command("edit app.py")
     agent.ask()
-    agent.wait_for_question()
-    agent.enter_question()
-    agent.feed("a")
-    agent.wait_for_turns()
+    agent.answer_question("a")
     assert "a + b" in app.read_text()
     assert hunks(agent) == []
 
@@ -105,8 +100,7 @@ def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
     run = {"tool_use": {"name": "bash", "input": {"command": "sed -i s/two/2/ other.txt"}}}
     agent = start_agent(READ, reply(edit("a - b", "a + b")), reply(run), DONE)
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     assert other.read_text() == "one\n2\nthree\n"
     other.write_text("one\n2\nthree\nmine\n")
     agent.command("AgentDiff")
@@ -128,8 +122,7 @@ def test_the_difference_has_hunks_only_of_what_is_not_reviewed(start_agent, proj
         READ, reply(edit("a - b", "a + b"), edit("(1, 2)", "(2, 3)")), reply(run), DONE
     )
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
 
     def listed():
         agent.command("cclose | call setqflist([]) | AgentDiff")
@@ -158,8 +151,7 @@ def test_the_difference_is_shown_side_by_side(start_agent, project):
     remove = {"tool_use": {"name": "bash", "input": {"command": "rm gone.txt"}}}
     agent = start_agent(READ, reply(edit("a - b", "a + b")), reply(remove), DONE)
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     agent.command("AgentDiff! session")
     wait_until(lambda: agent.lua("return #vim.api.nvim_list_tabpages()") == 3)
     screen = agent.screen_text()
@@ -176,8 +168,7 @@ def test_where_nothing_was_changed_the_difference_says_so(start_agent):
     agent = start_agent(DONE)
     agent.command("AgentDiff")
     assert "No session is open" in agent.messages()
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     agent.command("AgentDiff session")
     wait_until(lambda: "The agent changed nothing in this session." in agent.messages())
     agent.command("AgentDiff all")
@@ -221,8 +212,7 @@ def test_the_file_that_the_agent_changes_is_shown_where_the_person_is_not(
 def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(start_agent, app):
     agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     agent.command("Agent reviews")
     listed = agent.lua("return vim.fn.getqflist()")
     assert [(each["lnum"], each["text"]) for each in listed] == [
@@ -248,8 +238,7 @@ def closed(start_agent, app):
     """An agent that has changed a file and made another, which are not open."""
     agent = start_agent(READ, TWO, WRITE, DONE, DONE)
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     assert app.read_text() == CHANGED
     assert unreviewed(agent) == 3
     return agent
@@ -270,8 +259,7 @@ def test_what_was_undone_is_not_to_be_reviewed_and_what_is_done_again_is(start_a
     )
     agent.command("AgentMode auto")
     agent.command("edit app.py")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     agent.command("wincmd t | edit new.py | edit app.py")
     wait_until(lambda: hunks(agent, "new.py") == [[0, 1, []]])
     assert unreviewed(agent) == 3
@@ -291,8 +279,7 @@ def test_changes_of_files_that_are_not_open_are_kept_and_stay_so(closed, app, st
     assert "Accepted 3 changes." in closed.messages()
     assert unreviewed(closed) == 0
     closed.command("edit app.py")
-    closed.ask("again")
-    closed.wait_for_turns(2)
+    closed.ask_and_wait("again")
     assert hunks(closed) == []
     closed.close()
     again = start_agent(DONE)
@@ -348,8 +335,7 @@ def test_files_are_reviewed_while_an_answer_streams_and_the_person_types_in_anot
     agent = start_agent(READ, made, reply({"text": "Done."}), reply(*words), DONE)
     agent.command("AgentMode auto")
     agent.command("edit mine.txt | split app.py | split new.py | wincmd b")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     agent.ask("tell more")
     agent.wait_for_screen("word 3")
     agent.command("buffer mine.txt")

@@ -30,10 +30,6 @@ def start_editor(start_agent, project):
     return start
 
 
-def buffer(child):
-    return child.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
-
-
 def wait_ready(child, count=1):
     wait_until(lambda: len(child.events("AgentEditReady")) >= count, f"{count} edits are ready")
 
@@ -49,7 +45,7 @@ def test_an_edit_of_lines_elsewhere_takes_the_cursor_there_and_a_jump_back_retur
     wait_ready(child)
     assert any("▍be quick" in line for line in child.screen())
     child.feed("\\ea")
-    wait_until(lambda: buffer(child)[149] == "x = 0")
+    wait_until(lambda: child.lines()[149] == "x = 0")
     child.feed("``")
     assert child.lua("return vim.fn.line('.')") == 1
 
@@ -83,7 +79,7 @@ def test_an_edit_is_previewed_below_its_lines_and_changes_them_when_accepted(sta
     child = start_editor(*says("    time.sleep(0)\n    return 2", when="be quick"))
     child.feed(":5,6AgentEdit be quick<CR>")
     wait_ready(child)
-    assert buffer(child) == CODE.splitlines()
+    assert child.lines() == CODE.splitlines()
     screen = child.screen()
     top = next(row for row, line in enumerate(screen) if "be quick" in line and "+2" in line)
     assert [line.strip() for line in screen[top - 2 : top + 6]] == [
@@ -100,10 +96,10 @@ def test_an_edit_is_previewed_below_its_lines_and_changes_them_when_accepted(sta
     assert "\\ea accepts" in screen[top + 5]
     child.feed("\\ea")
     wait_until(lambda: outcomes(child) == ["accepted"])
-    assert buffer(child)[3:6] == ["def slow():", "    time.sleep(0)", "    return 2"]
+    assert child.lines()[3:6] == ["def slow():", "    time.sleep(0)", "    return 2"]
     assert "be quick" not in "\n".join(child.screen()[:-2])
     child.feed("u")
-    wait_until(lambda: buffer(child) == CODE.splitlines())
+    wait_until(lambda: child.lines() == CODE.splitlines())
 
 
 def test_no_chat_is_needed_and_none_opens(start_editor):
@@ -148,7 +144,7 @@ def test_a_second_instruction_refines_the_first(start_editor):
     assert "second = 2" in child.screen_text()
     assert "first = 1" not in child.screen_text()
     child.command("AgentAccept")
-    assert buffer(child)[0] == "second = 2"
+    assert child.lines()[0] == "second = 2"
 
 
 def test_the_model_sees_its_draft_when_it_refines(start_nvim, server, project):
@@ -206,7 +202,7 @@ def test_the_key_asks_what_is_to_be_different(start_editor):
     child.feed("again<CR>")
     wait_ready(child, 2)
     child.feed("\\ea")
-    wait_until(lambda: buffer(child)[0] == "two")
+    wait_until(lambda: child.lines()[0] == "two")
 
 
 def test_changes_above_are_survived(start_editor):
@@ -216,7 +212,7 @@ def test_changes_above_are_survived(start_editor):
     child.lua("vim.api.nvim_buf_set_lines(0, 0, 1, true, { '# a', '# b', '# c' })")
     child.feed("8GO<C-u>above<Esc>j")
     child.command("AgentAccept")
-    assert buffer(child)[6:10] == ["    time.sleep(9)", "above", "    return 2", ""]
+    assert child.lines()[6:10] == ["    time.sleep(9)", "above", "    return 2", ""]
 
 
 def test_lines_that_have_changed_are_left_alone_until_that_is_undone(start_editor):
@@ -226,10 +222,10 @@ def test_lines_that_have_changed_are_left_alone_until_that_is_undone(start_edito
     child.feed("6GA  # mine<Esc>")
     child.feed(":AgentAccept<CR>")
     wait_until(lambda: "have changed since they were sent" in child.messages())
-    assert buffer(child)[5] == "    return 1  # mine"
+    assert child.lines()[5] == "    return 1  # mine"
     child.feed("u")
     child.feed(":AgentAccept<CR>")
-    wait_until(lambda: buffer(child)[5] == "    return 2")
+    wait_until(lambda: child.lines()[5] == "    return 2")
 
 
 @quick
@@ -246,7 +242,7 @@ def test_it_is_stopped_by_a_key(start_nvim, server, project):
         lambda: server.prompts[0].is_closed if hasattr(server.prompts[0], "is_closed") else True
     )
     assert outcomes(child) == ["stopped"]
-    assert buffer(child) == CODE.splitlines()
+    assert child.lines() == CODE.splitlines()
 
 
 def test_stopping_a_refinement_leaves_the_draft_before(start_nvim, server, project):
@@ -263,7 +259,7 @@ def test_stopping_a_refinement_leaves_the_draft_before(start_nvim, server, proje
     child.feed("<C-c>")
     wait_until(lambda: "half" not in child.screen_text())
     child.command("AgentAccept")
-    assert buffer(child) == ["one"]
+    assert child.lines() == ["one"]
 
 
 def test_two_at_once_are_each_their_own(start_editor):
@@ -284,7 +280,7 @@ def test_two_at_once_are_each_their_own(start_editor):
     screen = child.screen_text()
     assert screen.index("sleep = 1") < screen.index("return 22")
     child.command("AgentAccept!")
-    assert buffer(child)[4:6] == ["    sleep = 1", "    return 22"]
+    assert child.lines()[4:6] == ["    sleep = 1", "    return 22"]
     assert outcomes(child) == ["accepted", "accepted"]
 
 
@@ -301,12 +297,12 @@ def test_the_dot_asks_for_the_same_further_down(start_editor):
     child.feed(":1,2AgentEdit shorter<CR>")
     wait_ready(child)
     child.command("AgentAccept")
-    assert buffer(child) == ["a", "3", "4"]
+    assert child.lines() == ["a", "3", "4"]
     child.feed("j.")
     wait_ready(child, 2)
     assert "▍shorter" in child.screen_text()
     child.command("AgentAccept")
-    assert buffer(child) == ["a", "b"]
+    assert child.lines() == ["a", "b"]
 
 
 @quick
@@ -318,11 +314,11 @@ def test_the_operator_asks_and_is_repeated_by_the_dot(start_editor):
     child.feed("capital<CR>")
     wait_ready(child)
     child.command("AgentAccept")
-    assert buffer(child) == ["A two", "", "three four"]
+    assert child.lines() == ["A two", "", "three four"]
     child.feed("Gw.")
     wait_ready(child, 2)
     child.command("AgentAccept")
-    assert buffer(child) == ["A two", "", "three B"]
+    assert child.lines() == ["A two", "", "three B"]
 
 
 def test_the_operator_takes_a_count(start_editor):
@@ -331,7 +327,7 @@ def test_the_operator_takes_a_count(start_editor):
     child.feed("<F6>2awshort<CR>")
     wait_ready(child)
     child.command("AgentAccept")
-    assert buffer(child) == ["Athree four"]
+    assert child.lines() == ["Athree four"]
 
 
 @quick
@@ -358,7 +354,7 @@ def test_a_selection_is_replaced_exactly(start_editor, keys, answer, expected):
     child.feed(f"{keys}<F6>go<CR>")
     wait_ready(child)
     child.command("AgentAccept")
-    assert buffer(child) == expected
+    assert child.lines() == expected
 
 
 def test_a_block_reaches_over_lines_that_end_before_it(start_editor):
@@ -367,7 +363,7 @@ def test_a_block_reaches_over_lines_that_end_before_it(start_editor):
     child.feed("1G3l<C-v>2jl<F6>go<CR>")
     wait_ready(child)
     child.command("AgentAccept")
-    assert buffer(child) == ["abcXXf", "ab YY", "abcZZf"]
+    assert child.lines() == ["abcXXf", "ab YY", "abcZZf"]
 
 
 def test_a_block_takes_no_answer_with_other_lines(start_editor):
@@ -377,7 +373,7 @@ def test_a_block_takes_no_answer_with_other_lines(start_editor):
     wait_ready(child)
     child.feed(":AgentAccept<CR>")
     wait_until(lambda: "The block has 2 lines and the answer 1" in child.messages())
-    assert buffer(child) == ["abc", "abc"]
+    assert child.lines() == ["abc", "abc"]
 
 
 def test_a_block_that_cuts_a_tab_is_refused(start_editor):
@@ -429,7 +425,7 @@ def test_a_fenced_answer_streams_without_its_fence(start_editor):
         seen.append(child.screen_text())
     assert not any("```" in screen for screen in seen)
     child.command("AgentAccept")
-    assert buffer(child)[5] == "    return 3"
+    assert child.lines()[5] == "    return 3"
 
 
 def test_a_locked_buffer_is_refused(start_editor):
@@ -446,7 +442,7 @@ def test_a_buffer_that_is_locked_meanwhile_is_left_alone(start_editor):
     child.command("set nomodifiable")
     child.feed(":AgentAccept<CR>")
     wait_until(lambda: "nothing was changed" in child.messages())
-    assert buffer(child) == CODE.splitlines()
+    assert child.lines() == CODE.splitlines()
 
 
 def test_a_wiped_buffer_ends_its_edit(start_editor):
@@ -475,7 +471,7 @@ def test_an_answer_that_was_cut_cannot_be_accepted(start_editor):
     assert "reached the token limit" in child.screen_text()
     child.feed(":AgentAccept<CR>")
     wait_until(lambda: "cannot be accepted" in child.messages())
-    assert buffer(child) == CODE.splitlines()
+    assert child.lines() == CODE.splitlines()
 
 
 def test_an_error_is_told_with_what_to_do(start_editor):
@@ -493,7 +489,7 @@ def test_what_fails_for_a_moment_is_tried_again(start_nvim, server, project):
     child.command("edit a.txt | AgentEdit more")
     wait_ready(child)
     child.command("AgentAccept")
-    assert buffer(child) == ["one"]
+    assert child.lines() == ["one"]
 
 
 def test_without_a_key_it_says_what_to_do(start_nvim, project):
@@ -514,7 +510,7 @@ def test_the_model_is_that_of_the_session(start_agent, tmp_path, project):
     child.command("AgentEdit more")
     wait_ready(child)
     child.command("AgentAccept")
-    assert buffer(child) == ["other"]
+    assert child.lines() == ["other"]
 
 
 def test_a_fold_over_the_lines_opens(start_editor):
@@ -560,5 +556,5 @@ def test_a_macro_records_and_replays_an_edit(start_editor):
     child.feed("qq:AgentEdit x<CR>")
     wait_ready(child)
     child.feed(":AgentAccept<CR>jq")
-    wait_until(lambda: buffer(child) == ["a", "2"])
+    wait_until(lambda: child.lines() == ["a", "2"])
     assert child.lua("return vim.fn.getreg('q')").startswith(":AgentEdit x\r")

@@ -103,16 +103,14 @@ def test_what_is_typed_on_while_a_prompt_comes_back_stays_in_its_line(scripted):
 
 def test_undo_brings_back_a_prompt_that_was_typed_and_sent_in_one_insert(child):
     child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("ping")
     child.feed("u")
     wait_until(lambda: child.prompt_lines() == ["ping"])
 
 
 def test_a_new_draft_survives_a_look_at_the_history(child):
     child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("ping")
     child.feed("<M-p>ccnew text<Esc><M-p><M-n><M-n>")
     wait_until(lambda: child.prompt_lines() == ["new text"])
 
@@ -155,8 +153,7 @@ def test_a_thinking_fold_that_grew_while_hidden_is_as_it_was(scripted, is_open):
 def test_a_fold_that_the_user_deleted_stays_deleted(scripted):
     child = scripted(THINKING)
     child.command("AgentChat")
-    child.feed("igo<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("go")
     child.feed("<C-w>kzE")
     child.feed("q")
     child.command("AgentChat")
@@ -230,15 +227,13 @@ def test_on_a_small_screen_the_transcript_keeps_its_share(start_nvim, position):
     child = start_nvim(columns=80, lines=24)
     child.open_chat(position=position)
     assert child.in_transcript("winheight(0)") >= 4
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     assert "pong" in child.screen_text()
 
 
 def test_floats_stay_on_a_screen_that_shrinks(child):
     child.open_chat(position="float")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     child.rpc.request("nvim_ui_try_resize", 60, 20)
     wait_until(lambda: child.lua("return vim.o.lines") == 20)
     wait_until(lambda: "pong" in child.screen_text())

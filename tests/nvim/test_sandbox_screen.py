@@ -414,7 +414,7 @@ def test_level_and_network_are_in_the_winbar_also_a_narrow_one_and_in_the_status
     assert words[text.partition(" net:")[0]] == group
     network_group = "AgentWarning" if text.endswith("net:on") else "AgentStatus"
     assert words["net:" + text.partition(" net:")[2]] == network_group
-    assert screen.lua("return require('sanderling').statusline()").endswith(" · " + text)
+    assert screen.statusline().endswith(" · " + text)
 
 
 def test_in_a_very_narrow_window_the_words_lose_their_explanation_and_not_their_meaning(screen):
@@ -448,7 +448,7 @@ def test_the_prompts_winbar_counts_commands_while_the_model_rests(screen):
     assert "running 1 command" in screen.screen_text()
     screen.send({"type": "commands_running", "count": 2})
     assert "running 2 commands" in screen.screen_text()
-    assert "running 2 commands" in screen.lua("return require('sanderling').statusline()")
+    assert "running 2 commands" in screen.statusline()
     screen.in_a_turn()
     assert "running" not in screen.screen_text()
     screen.send(TURN_ENDED, {"type": "commands_running", "count": 0})
@@ -504,10 +504,7 @@ def test_an_exclamation_mark_alone_is_refused_and_stays(screen):
 def test_a_command_that_the_host_never_started_stands_in_the_prompt_again(screen):
     screen.feed("i!make<C-s>")
     wait_until(lambda: screen.actions("run_command"))
-    screen.lua("""
-      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
-    """)
+    screen.lose_host()
     assert screen.prompt_lines() == ["!make"]
     assert screen.events("AgentCommandEnded") == []
 
@@ -516,10 +513,7 @@ def test_a_command_that_ran_when_the_host_ended_is_announced_as_interrupted(scre
     screen.command("Agent run make")
     (action,) = screen.actions("run_command")
     screen.send(started("make", action["id"]), {"type": "commands_running", "count": 1})
-    screen.lua("""
-      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
-    """)
+    screen.lose_host()
     assert screen.prompt_lines() == [""]
     assert [event["outcome"] for event in screen.events("AgentCommandEnded")] == ["Interrupted."]
     assert "running" not in screen.screen_text()

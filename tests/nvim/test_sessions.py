@@ -219,8 +219,7 @@ def test_tab_pages_show_a_session_each_and_commands_are_about_the_one_that_was_e
     assert "## You\n\nsecond\n" in two.transcript_text()
     two.command("tabnext")
     assert title(two) == "first"
-    two.submit("again")
-    two.wait_for_turns(3)
+    two.submit_and_wait("again")
     assert "## You\n\nagain\n" in two.transcript_text()
 
 
@@ -352,9 +351,7 @@ def test_a_question_of_a_session_in_the_background_says_who_asks_and_its_answer_
     wait_until(lambda: "asks." not in child.screen_text())
     child.feed("\\n")
     child.wait_for_screen("Session “work” asks.")
-    child.enter_question()
-    child.feed("a")
-    child.wait_for_turns()
+    child.answer_question("a")
     assert (child.project / "made.txt").read_text() == "from the first\n"
     assert child.transcript() == [""]
 

@@ -236,7 +236,7 @@ def test_help_shows_each_command_with_its_line_and_those_of_markdown_files(scree
     screen.send(COMMANDS)
     screen.feed("i/help<C-s>")
     wait_until(lambda: screen.lua("return vim.api.nvim_win_get_config(0).relative") == "editor")
-    lines = screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    lines = screen.lines()
     shown = {line.split()[0]: line for line in lines if line.startswith("/")}
     required = (
         "help clear new resume compact model mode net usage cost settings login logout export"

@@ -85,8 +85,7 @@ def test_a_bar_after_agent_belongs_to_text(child):
 
 
 def test_agent_export_expands_as_a_command_that_takes_a_file(child, tmp_path):
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     child.command(f"let $HERE = '{tmp_path}'")
     child.feed(":Agent export $HERE/talk.md<CR>")
     wait_until((tmp_path / "talk.md").exists)
@@ -205,15 +204,13 @@ def test_what_is_wrong_in_the_table_is_refused_by_its_name(start_nvim, value, to
 @prove
 def test_a_host_that_runs_is_told_of_a_table_that_is_set(child, tmp_path):
     child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     script = tmp_path / "script.json"
     script.write_text('{"version": 1, "reply": [{"step": [{"text": "scripted now"}]}]}')
     table = f"{{ provider = 'scripted', script = '{script}' }}"
     child.lua(f"vim.g.sanderling = {table}")
     child.command("Agent clear")
-    child.submit("anything")
-    child.wait_for_turns(2)
+    child.submit_and_wait("anything")
     assert child.transcript()[-1] == "scripted now"
 
 

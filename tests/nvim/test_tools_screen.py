@@ -240,10 +240,7 @@ def test_what_runs_when_the_turn_ends_is_finished_as_stopped(screen, reason):
 
 def test_what_runs_when_the_host_ends_is_finished_as_stopped(screen):
     screen.send(TURN_STARTED, started())
-    screen.lua("""
-      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
-    """)
+    screen.lose_host()
     assert screen.transcript()[6:] == ["bash pytest -q  ✗ stopped", "", "It is gone."]
 
 
@@ -312,7 +309,7 @@ def test_folds_of_uses_that_ended_while_the_chat_was_hidden_are_as_they_would_ha
 
 def test_a_block_is_complete_when_the_buffer_could_not_be_written(screen):
     screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
-    id_ = screen.lua("return vim.b[require('sanderling').transcript().buf].sanderling_session")
+    id_ = screen.session_id()
     screen.feed("<F5>")
     time.sleep(0.05)
     request = screen.rpc.send(
@@ -597,7 +594,7 @@ def test_the_mode_is_in_the_winbar_of_the_prompt(screen, mode, group):
     assert f" {mode} " in prompt_winbar(screen)
     bar = screen.lua("return require('sanderling.status').prompt_winbar()")
     assert f"%#{group}#{mode}" in bar
-    is_told = f"mode {mode}" in screen.lua("return require('sanderling').statusline()")
+    is_told = f"mode {mode}" in screen.statusline()
     assert is_told == (mode != "ask")
 
 
@@ -634,10 +631,7 @@ def test_the_mode_works_before_the_chat_was_opened_and_is_confirmed_below(start_
 
 def test_a_new_host_begins_in_mode_ask(screen):
     screen.send({"type": "mode_changed", "mode": "auto"})
-    screen.lua("""
-      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
-    """)
+    screen.lose_host()
     assert screen.lua("return require('sanderling').mode()") == "ask"
     assert " ask " in prompt_winbar(screen)
 
@@ -715,9 +709,7 @@ def test_an_item_is_one_line_in_which_nothing_hides(screen):
 
 
 def terminal(screen):
-    return [
-        line for line in screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") if line
-    ]
+    return [line for line in screen.lines() if line]
 
 
 def job_output(text, id_="j0"):
@@ -727,7 +719,7 @@ def job_output(text, id_="j0"):
 def test_jobs_that_run_are_counted_in_winbar_and_statusline(screen):
     screen.send(jobs("", "", "exit status 0"))
     assert "2 jobs" in prompt_winbar(screen)
-    assert "2 jobs" in screen.lua("return require('sanderling').statusline()")
+    assert "2 jobs" in screen.statusline()
     screen.send(jobs("done", "", "done"))
     assert "1 job" in prompt_winbar(screen)
     screen.send(jobs("done", "done", "done"))
@@ -853,10 +845,7 @@ def test_the_terminal_takes_nothing_of_the_chats_windows(screen):
 def test_when_the_host_ends_a_terminal_says_so_and_watches_nothing(screen):
     screen.send(jobs(""))
     screen.command("Agent terminal")
-    screen.lua("""
-      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
-    """)
+    screen.lose_host()
     wait_until(lambda: terminal(screen) == ["[The agent process ended.]"])
     screen.command("bwipeout!")
     assert len(screen.actions("watch_job")) == 1

@@ -20,8 +20,7 @@ def agent_in_chat(start_agent):
 
 
 def say_ping(child: ChildNvim, count: int = 1) -> None:
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns(count)
+    child.say("ping")
 
 
 # --- autocommands that fail -------------------------------------------------------------------------------------------
@@ -143,8 +142,7 @@ def long_answer(mark: str, count: int = 60) -> dict:
 def test_what_is_sent_is_seen_wherever_the_transcript_stood(start_agent):
     agent = start_agent(long_answer("first"), long_answer("second"))
     agent.command("AgentChat")
-    agent.feed("igo<C-s><Esc>")
-    agent.wait_for_turns()
+    agent.say("go")
     agent.command("wincmd k")
     agent.feed("gg")
     wait_until(lambda: "first 60" not in agent.screen_text())
@@ -159,8 +157,7 @@ def test_text_that_arrives_moves_no_view_that_has_left_the_end(start_agent):
         {"step": [{"text": "now"}, {"delay_ms": 500}, {"text": "\nthen " * 60}]},
     )
     agent.command("AgentChat")
-    agent.feed("igo<C-s><Esc>")
-    agent.wait_for_turns()
+    agent.say("go")
     agent.feed("imore<C-s><PageUp><PageUp>")
     agent.wait_for_screen("first 20")
     agent.wait_for_turns(2)
@@ -185,8 +182,7 @@ def test_keys_of_the_prompt_turn_the_pages_of_the_transcript(start_agent, mode):
     agent.wait_for_screen("line 200")
     assert agent.mode() == mode
     assert agent.prompt_lines() == [""]
-    agent.submit("more")
-    agent.wait_for_turns(2)
+    agent.submit_and_wait("more")
     agent.wait_for_screen("second 3")
 
 
@@ -217,8 +213,7 @@ def test_insert_in_a_transcript_whose_prompt_was_closed_by_only_opens_it_again(c
     say_ping(child)
     child.feed("<C-w>k:only<CR>")
     wait_until(lambda: child.lua("return #vim.api.nvim_list_wins()") == 1)
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns(2)
+    child.say("ping")
     assert child.lua("return #vim.api.nvim_list_wins()") == 2
     assert child.lua("return vim.bo.filetype") == "sanderling_prompt"
     child.feed("\\q")
