@@ -273,6 +273,11 @@ class ChildNvim:
         with self._one_more_turn():
             self.feed(f"i{text}<C-s><Esc>")
 
+    def chat(self, text: str) -> None:
+        """Open the chat and have `text` answered."""
+        self.command("AgentChat")
+        self.say(text)
+
     @contextmanager
     def _one_more_turn(self) -> Iterator[None]:
         count = len(self.events("AgentTurnEnded"))
@@ -306,6 +311,12 @@ class ChildNvim:
             return wait_until(found)
         except AssertionError:
             raise AssertionError(f"{texts} on this screen:\n{self.screen_text()}") from None
+
+    def wait_for_transcript(self, text: str) -> None:
+        wait_until(lambda: text in self.transcript_text(), f"{text!r} in the transcript")
+
+    def wait_for_message(self, text: str) -> None:
+        wait_until(lambda: text in self.messages(), f"the message {text!r}")
 
     def lines(self, path: Path | str = "") -> list[str]:
         """The lines of the buffer of `path`, or of the current one."""

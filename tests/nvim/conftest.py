@@ -142,6 +142,13 @@ def screen(start_screen):
     return child
 
 
+@pytest.fixture
+def start_claude(start_nvim, server):
+    """Start a Neovim with a key, whose API is the loopback server."""
+    environment = {"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": server.url}
+    return lambda **screen: start_nvim(environment, **screen)
+
+
 def filetypes(child: ChildNvim) -> list[str]:
     """Of the windows of this tab page, top left first."""
     return child.lua("""
@@ -237,3 +244,29 @@ def start_agent(tmp_path, project):
     yield start
     for child in children:
         child.close()
+
+
+@pytest.fixture
+def run_agent(start_agent):
+    """Start such a Neovim in mode auto, and have it run one turn."""
+
+    def run(*replies, **options):
+        agent = start_agent(*replies, **options)
+        agent.command("AgentMode auto")
+        agent.ask_and_wait()
+        return agent
+
+    return run
+
+
+@pytest.fixture
+def asking_agent(start_agent):
+    """Start such a Neovim, and have the model ask a question."""
+
+    def run(*replies, **options):
+        agent = start_agent(*replies, **options)
+        agent.ask()
+        agent.wait_for_question()
+        return agent
+
+    return run

@@ -127,10 +127,8 @@ def said_above_question(agent):
 
 
 @pytest.mark.usefixtures("app")
-def test_what_led_to_a_question_stands_above_it(start_agent):
-    agent = start_agent(reply(LONG_TALK, edit()))
-    agent.ask()
-    agent.wait_for_question()
+def test_what_led_to_a_question_stands_above_it(asking_agent):
+    agent = asking_agent(reply(LONG_TALK, edit()))
     assert said_above_question(agent) == [" So I mend it.", "", " edit src/app.py …"]
 
 
@@ -211,8 +209,8 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
         assert not agent.lua("return vim.bo[vim.fn.bufnr('app.py')].modified")
 
 
-def test_without_a_project_nothing_is_done_until_it_is_back(start_agent, app, project):
-    agent = start_agent(
+def test_without_a_project_nothing_is_done_until_it_is_back(run_agent, app, project):
+    agent = run_agent(
         reply(bash("true")),
         reply(say("Ready.")),
         *(
@@ -224,8 +222,6 @@ def test_without_a_project_nothing_is_done_until_it_is_back(start_agent, app, pr
         reply(edit()),
         DONE,
     )
-    agent.command("AgentMode auto")
-    agent.ask_and_wait()
     away = project.rename(project.parent / "away")
     agent.ask_and_wait()
     assert not project.exists()
@@ -313,10 +309,8 @@ def test_a_question_takes_no_key_of_somebody_who_types(start_agent, app):
 # --- answers -----------------------------------------------------------------------------------------------------------
 
 
-def test_once_is_once(start_agent):
-    agent = start_agent(reply(bash("touch made")), reply(bash("touch made")), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_once_is_once(asking_agent):
+    agent = asking_agent(reply(bash("touch made")), reply(bash("touch made")), DONE)
     agent.command("AgentAllow")
     agent.wait_for_question(2)
     agent.command("AgentAllow once")
@@ -329,9 +323,8 @@ def test_once_is_once(start_agent):
     [(bash("touch made"), bash("touch made")), (edit(), edit({"old": "(1, 2)", "new": "(2, 3)"}))],
     ids=["same command", "same file"],
 )
-def test_for_the_session_is_not_asked_again(start_agent, first, second):
-    agent = start_agent(reply(first), reply(second), DONE)
-    agent.ask()
+def test_for_the_session_is_not_asked_again(asking_agent, first, second):
+    agent = asking_agent(reply(first), reply(second), DONE)
     agent.answer_question("s")
     assert len(agent.events("AgentApprovalRequested")) == 1
     assert len(agent.results()) == 2
@@ -339,10 +332,9 @@ def test_for_the_session_is_not_asked_again(start_agent, first, second):
 
 
 def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
-    start_agent, project, tmp_path
+    start_agent, asking_agent, project, tmp_path
 ):
-    agent = start_agent(reply(bash("mkdir first")), DONE)
-    agent.ask()
+    agent = asking_agent(reply(bash("mkdir first")), DONE)
     agent.enter_question()
     agent.feed("A")
     agent.wait_for_screen("Always allow: allow bash mkdir")
@@ -363,9 +355,8 @@ def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
     assert second.events("AgentApprovalRequested") == []
 
 
-def test_what_is_no_rule_is_told_in_the_question_which_stays(start_agent, project):
-    agent = start_agent(reply(bash("mkdir first")), DONE)
-    agent.ask()
+def test_what_is_no_rule_is_told_in_the_question_which_stays(asking_agent, project):
+    agent = asking_agent(reply(bash("mkdir first")), DONE)
     agent.enter_question()
     agent.feed("A<C-u>nonsense<CR>")
     agent.wait_for_screen("Allow bash mkdir first?", "'nonsense' is not a rule")
@@ -375,9 +366,8 @@ def test_what_is_no_rule_is_told_in_the_question_which_stays(start_agent, projec
 
 @quick
 @pytest.mark.parametrize("keys", prove_rest(["d", ":AgentDeny<CR>"], keep=(0,)))
-def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project, keys):
-    agent = start_agent(reply(bash("touch made")), DONE)
-    agent.ask()
+def test_what_is_denied_does_not_run_and_the_model_is_told(asking_agent, project, keys):
+    agent = asking_agent(reply(bash("touch made")), DONE)
     agent.answer_question(keys)
     assert not (project / "made").exists()
     assert agent.results()[0].startswith("The user denied this without a reason.")
@@ -386,17 +376,15 @@ def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project,
 
 
 @pytest.mark.parametrize("keys", ["Dnot | now<CR>", ":AgentDeny not | now<CR>"])
-def test_the_model_reads_the_reason_of_a_denial(start_agent, project, keys):
-    agent = start_agent(reply(bash("touch made")), DONE)
-    agent.ask()
+def test_the_model_reads_the_reason_of_a_denial(asking_agent, project, keys):
+    agent = asking_agent(reply(bash("touch made")), DONE)
     agent.answer_question(keys)
     assert agent.results() == ["The user denied this: not | now"]
     assert not (project / "made").exists()
 
 
-def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(start_agent, app):
-    agent = start_agent(reply(edit()), DONE)
-    agent.ask()
+def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(asking_agent, app):
+    agent = asking_agent(reply(edit()), DONE)
     agent.enter_question()
     agent.feed("<Esc>")
     wait_until(lambda: not agent.float())
@@ -411,10 +399,8 @@ def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(start_a
     assert app.read_text() == FIXED
 
 
-def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_agent, project):
-    agent = start_agent(reply(bash("touch one"), bash("touch two"), bash("touch three")), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(asking_agent, project):
+    agent = asking_agent(reply(bash("touch one"), bash("touch two"), bash("touch three")), DONE)
     agent.command("AgentDeny")
     agent.wait_for_turns()
     results = agent.results()
@@ -463,10 +449,8 @@ def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent,
 @pytest.mark.parametrize(
     "keys", [":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"]
 )
-def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, app, keys):
-    agent = start_agent(reply(edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_it_survives_what_closes_windows_and_can_be_answered_then(asking_agent, app, keys):
+    agent = asking_agent(reply(edit()), DONE)
     agent.feed(keys)
     agent.lua("return 1")
     agent.wait_for_screen("Allow edit src/app.py?", "│+    return a + b")
@@ -476,10 +460,8 @@ def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, a
 
 
 @pytest.mark.usefixtures("app")
-def test_it_is_whole_on_a_screen_that_becomes_small(start_agent):
-    agent = start_agent(reply(edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_it_is_whole_on_a_screen_that_becomes_small(asking_agent):
+    agent = asking_agent(reply(edit()), DONE)
     agent.rpc.request("nvim_ui_try_resize", 60, 14)
     wait_until(lambda: agent.lua("return vim.o.columns") == 60)
     rows = agent.screen()
@@ -519,10 +501,8 @@ def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_age
 # --- modes -------------------------------------------------------------------------------------------------------------
 
 
-def test_in_auto_what_the_sandbox_confines_runs_without_a_question(start_agent, app, project):
-    agent = start_agent(reply(edit(), bash("touch made")), DONE)
-    agent.command("AgentMode auto")
-    agent.ask_and_wait()
+def test_in_auto_what_the_sandbox_confines_runs_without_a_question(run_agent, app, project):
+    agent = run_agent(reply(edit(), bash("touch made")), DONE)
     assert app.read_text() == FIXED
     assert (project / "made").exists()
     assert agent.events("AgentApprovalRequested") == []
@@ -550,10 +530,8 @@ def test_in_plan_nothing_changes_not_even_by_a_command(start_agent, app, project
     assert agent.events("AgentApprovalRequested") == []
 
 
-def test_what_was_asked_before_the_mode_changed_to_plan_is_not_done(start_agent, app):
-    agent = start_agent(reply(edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_what_was_asked_before_the_mode_changed_to_plan_is_not_done(asking_agent, app):
+    agent = asking_agent(reply(edit()), DONE)
     agent.command("AgentMode plan")
     agent.wait_for_screen(" plan ")
     if agent.float():
@@ -580,21 +558,17 @@ def test_a_command_shows_what_it_writes_while_it_runs(start_agent, project):
     assert "ended" in agent.transcript()
 
 
-def test_a_command_that_fails_stays_open(start_agent):
-    agent = start_agent(reply(bash("echo wrong; exit 3")), DONE)
-    agent.command("AgentMode auto")
-    agent.ask_and_wait()
+def test_a_command_that_fails_stays_open(run_agent):
+    agent = run_agent(reply(bash("echo wrong; exit 3")), DONE)
     screen = agent.screen_text()
     assert re.search(rf"│.bash echo wrong; exit 3  ✗ exit status 3 · {TOOK}\n", screen)
     assert re.search(r"│.wrong\n", screen)
 
 
 def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_stopped(
-    start_agent, marker
+    run_agent, marker
 ):
-    agent = start_agent(reply(bash(f"echo began; {marker}", timeout_s=0.3)), DONE)
-    agent.command("AgentMode auto")
-    agent.ask_and_wait()
+    agent = run_agent(reply(bash(f"echo began; {marker}", timeout_s=0.3)), DONE)
     screen = agent.wait_for_screen("→ j1", "· 1 job")
     assert running(marker)
     agent.command("Agent terminal")
@@ -640,10 +614,8 @@ def in_transcript(agent, pattern):
     assert agent.lua("return vim.fn.search(..., 'cW')", pattern) > 0
 
 
-def test_k_shows_input_and_output_in_full(start_agent):
-    agent = start_agent(reply(bash("seq 1 3; echo done")), DONE)
-    agent.command("AgentMode auto")
-    agent.ask_and_wait()
+def test_k_shows_input_and_output_in_full(run_agent):
+    agent = run_agent(reply(bash("seq 1 3; echo done")), DONE)
     in_transcript(agent, "^bash seq")
     agent.feed("K")
     wait_until(lambda: agent.lua("return vim.api.nvim_win_get_config(0).relative") == "editor")
@@ -735,11 +707,9 @@ def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
 
 
 def test_a_neovim_that_is_killed_while_it_asks_leaves_a_session_that_goes_on(
-    start_agent, app, project
+    asking_agent, app, project
 ):
-    agent = start_agent(reply(use("read", path="src/app.py"), edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+    agent = asking_agent(reply(use("read", path="src/app.py"), edit()), DONE)
     host = agent.host_pid()
     (path,) = agent.session_files()
     agent.rpc.process.kill()
@@ -756,10 +726,8 @@ def test_a_neovim_that_is_killed_while_it_asks_leaves_a_session_that_goes_on(
     assert app.read_text() == APP
 
 
-def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, app):
-    agent = start_agent(reply(edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(asking_agent, app):
+    agent = asking_agent(reply(edit()), DONE)
     agent.command("AgentStop")
     agent.wait_for_turns()
     assert "Allow" not in agent.screen_text()
@@ -770,11 +738,9 @@ def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, 
 
 
 def test_a_host_that_is_killed_while_it_asks_takes_the_question_along_and_the_next_one_goes_on(
-    start_agent, app
+    asking_agent, app
 ):
-    agent = start_agent(reply(edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+    agent = asking_agent(reply(edit()), DONE)
     os.kill(agent.host_pid(), signal.SIGKILL)
     agent.wait_for_screen("The agent process exited (signal 9)")
     assert "Allow" not in agent.screen_text()
@@ -856,7 +822,7 @@ def test_a_package_that_a_new_version_needs_is_named_with_the_remedy_and_no_trac
         file.write("import a_package_that_is_new\n")
     agent = start_agent(plugin_root=bare_plugin, setup={"python": sys.executable})
     agent.command("AgentAsk go")
-    wait_until(lambda: "named 'a_package_that_is_new'" in agent.transcript_text())
+    agent.wait_for_transcript("named 'a_package_that_is_new'")
     assert "is broken (ModuleNotFoundError" in agent.transcript_text()
     assert ":AgentInstall" in agent.transcript_text()
     assert not agent.is_blocked()
@@ -894,10 +860,11 @@ def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, line
     assert not agent.is_blocked()
 
 
-def test_a_command_is_shown_again_as_it_was_with_its_output_and_what_stood_below_it(start_agent):
+def test_a_command_is_shown_again_as_it_was_with_its_output_and_what_stood_below_it(
+    start_agent, asking_agent
+):
     use = {"name": "bash", "input": {"command": "echo said; mkdir -p src; cd src"}}
-    agent = start_agent({"step": [{"tool_use": use}]}, {"step": [{"text": "done"}]})
-    agent.ask()
+    agent = asking_agent({"step": [{"tool_use": use}]}, {"step": [{"text": "done"}]})
     agent.answer_question("a")
     shown = agent.transcript()
     assert "said" in shown

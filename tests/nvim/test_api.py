@@ -24,9 +24,9 @@ pytestmark = prove_unless_quick
 
 
 @pytest.fixture
-def claude(start_nvim, server):
+def claude(start_claude):
     """A Neovim with a key, whose API is the loopback server."""
-    child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": server.url})
+    child = start_claude()
     child.open_chat()
     return child
 
@@ -54,15 +54,15 @@ def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, 
 
 
 def test_a_prompt_sent_while_the_client_loads_is_answered_and_the_winbar_says_starting(
-    start_nvim, server
+    start_claude, server
 ):
     server.answer(Reply(message_start(), text("Here."), done()))
-    child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": server.url})
+    child = start_claude()
     child.open_chat()
     child.submit("quick")
-    wait_until(lambda: "starting" in child.screen_text())
+    child.wait_for_screen("starting")
     assert server.prompts == []
-    wait_until(lambda: "quick" in child.transcript_text())
+    child.wait_for_transcript("quick")
     child.wait_for_turns()
     assert child.transcript()[-1] == "Here."
 
@@ -71,8 +71,7 @@ def test_the_model_and_its_options_are_the_users(start_nvim, server):
     server.answer(Reply(message_start(), text("ok"), done()))
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret"})
     child.setup(base_url=server.url, model="claude-opus-5-5", max_tokens=1234, thinking=False)
-    child.open_chat()
-    child.submit_and_wait("hi")
+    child.chat("hi")
     body = server.prompts[0].json()
     assert (body["model"], body["max_tokens"]) == ("claude-opus-5-5", 1234)
     assert "thinking" not in body
@@ -167,7 +166,7 @@ def test_a_failure_that_passes_is_followed_by_the_answer_and_nothing_stands_ther
 def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, server):
     server.answer(Status(529, retry_after=20), Reply(message_start(), text("Whole."), done()))
     claude.submit("hi")
-    wait_until(lambda: "Retry 2/10" in claude.screen_text(), "the countdown")
+    claude.wait_for_screen("Retry 2/10")
     screen = " ".join(claude.screen_text().split())
     assert "The API is overloaded just now" in screen
     assert re.search(r"Retry 2/10 in (19|20|21) s", screen)
@@ -182,7 +181,7 @@ def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, s
 def test_a_server_that_wants_a_long_wait_is_waited_for_only_if_the_person_says_so(claude, server):
     server.answer(Status(429, retry_after=61))
     claude.submit("hi")
-    wait_until(lambda: "Let it continue?" in claude.screen_text(), "the question")
+    claude.wait_for_screen("Let it continue?")
     repeat_until_the_turn_ends(claude, "AgentDeny")
     assert len(server.prompts) == 1
     assert "to wait for 61 s" in claude.transcript_text()
@@ -197,9 +196,10 @@ def test_prompts_that_wait_are_held_when_the_turn_fails_and_the_next_one_lets_th
         Reply(message_start(), text("Answered."), done()),
     )
     claude.submit("first")
-    wait_until(lambda: "One." in claude.transcript_text())
-    claude.submit_and_wait("second")
-    wait_until(lambda: "held" in claude.screen_text(), "it is told that the prompt is held")
+    claude.wait_for_transcript("One.")
+    claude.submit("second")
+    claude.wait_for_turns()
+    claude.wait_for_screen("held")
     assert len(server.prompts) == 1
     claude.submit_and_wait("third")
     history = server.prompts[-1].json()["messages"]
@@ -220,8 +220,7 @@ def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
 
 def test_certificates_that_are_not_there_are_told_and_the_host_lives(start_nvim):
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "SSL_CERT_FILE": "/no/such.pem"})
-    child.open_chat()
-    child.submit_and_wait("hi")
+    child.chat("hi")
     assert "The certificates cannot be read (SSL_CERT_FILE=/no/such.pem" in child.transcript_text()
     assert "process exited" not in child.transcript_text()
 
@@ -229,8 +228,7 @@ def test_certificates_that_are_not_there_are_told_and_the_host_lives(start_nvim)
 def test_no_key_is_told_with_its_remedy(start_nvim):
     child = start_nvim()
     child.setup(provider="anthropic")
-    child.open_chat()
-    child.submit_and_wait("hi")
+    child.chat("hi")
     assert "There is no API key." in child.transcript_text()
     assert "Store one with :Agent login, or set ANTHROPIC_API_KEY" in child.transcript_text()
 
@@ -262,7 +260,7 @@ def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes
         Reply(message_start(), text("Next."), done()),
     )
     claude.submit("hi")
-    wait_until(lambda: "So far" in claude.transcript_text())
+    claude.wait_for_transcript("So far")
     claude.feed("idraft")
     wait_until(lambda: claude.prompt_lines() == ["draft"], "a <C-c> drops what is typed ahead")
     claude.feed(key)
@@ -278,10 +276,10 @@ def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes
 
 @quick
 def test_stopping_before_the_agent_process_listens_takes_the_prompt_back_or_ends_its_turn(
-    start_nvim, server
+    start_claude, server
 ):
     server.answer(Reply(message_start(), text("Too late."), done()))
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+    child = start_claude()
     child.command("AgentChat")
     child.feed("ihasty<C-s>")
     child.feed("<C-c>")
@@ -299,9 +297,9 @@ def test_prompts_sent_during_a_turn_wait_and_are_counted(claude, server):
         Reply(message_start(), text("Two."), done()),
     )
     claude.submit("first")
-    wait_until(lambda: "One." in claude.transcript_text())
+    claude.wait_for_transcript("One.")
     claude.feed("isecond<C-s><Esc>")
-    wait_until(lambda: "1 queued" in claude.screen_text())
+    claude.wait_for_screen("1 queued")
     claude.wait_for_turns(2)
     assert claude.transcript()[-1] == "Two."
     assert "queued" not in claude.screen_text()
@@ -310,7 +308,7 @@ def test_prompts_sent_during_a_turn_wait_and_are_counted(claude, server):
 def test_stopping_gives_back_the_prompts_that_waited(claude, server):
     server.answer(Reply(message_start(), text("One. "), STALL))
     claude.submit("first")
-    wait_until(lambda: "One." in claude.transcript_text())
+    claude.wait_for_transcript("One.")
     claude.feed("isecond<C-s>third")
     wait_until(lambda: claude.prompt_lines() == ["third"])
     claude.feed("<C-c>")
@@ -353,8 +351,8 @@ def test_the_answer_is_shown_as_it_streams_with_its_speed(claude, server):
     words = [step for n in range(40) for step in (text(f"word{n} "), Wait(0.1))]
     server.answer(Reply(message_start(), *words, done()))
     claude.submit("hi")
-    wait_until(lambda: "word3 " in claude.transcript_text())
+    claude.wait_for_transcript("word3 ")
     assert "word39" not in claude.transcript_text()
-    wait_until(lambda: "tokens/s" in claude.screen_text())
+    claude.wait_for_screen("tokens/s")
     claude.wait_for_turns()
     assert "word39" in claude.transcript_text()

@@ -53,8 +53,10 @@ def decide(child, path, *choices, reason=""):
         )
 
 
-def wait_for_turn(child):
-    wait_until(lambda: child.events("AgentTurnEnded"), "the turn ends")
+def decide_all(child, path, *choices, reason=""):
+    """Decide on all hunks that are left, and wait for the turn's end."""
+    decide(child, path, *choices, reason=reason)
+    child.wait_for_turns()
 
 
 @pytest.fixture
@@ -82,8 +84,7 @@ def test_what_is_kept_is_written_and_no_other_byte(proposed):
     assert path.read_text() == TWELVE
     assert child.lines(path) == upper(2, 5, 8, 11).splitlines()
     assert not child.is_modified(path)
-    decide(child, path, (1, True), (1, False), (1, True), (1, False))
-    wait_for_turn(child)
+    decide_all(child, path, (1, True), (1, False), (1, True), (1, False))
     assert path.read_text() == upper(2, 8)
     assert child.lines(path) == upper(2, 8).splitlines()
     assert not child.is_modified(path)
@@ -103,8 +104,7 @@ def test_nothing_moves_and_the_focus_stays_where_it_is(proposed):
 
 def test_all_rejected_is_denied_with_the_reasons(proposed):
     child, path = proposed(is_open=True)
-    decide(child, path, *[(1, False)] * 4, reason="no capitals")
-    wait_for_turn(child)
+    decide_all(child, path, *[(1, False)] * 4, reason="no capitals")
     assert path.read_text() == TWELVE
     assert child.lines(path) == TWELVE.splitlines()
     assert not child.is_modified(path)
@@ -117,8 +117,7 @@ def test_what_the_person_makes_of_a_hunk_is_what_is_written(proposed):
     child.lua(
         "vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 4, 5, true, { 'mine', 'too' })", str(path)
     )
-    decide(child, path, *[(1, True)] * 4)
-    wait_for_turn(child)
+    decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == upper(2, 5, 8, 11).replace("LINE 5\n", "mine\ntoo\n")
     assert "The user edited your proposal here" in child.results()[0]
 
@@ -127,8 +126,7 @@ def test_what_the_person_types_beside_the_hunks_stays_theirs_to_write(proposed):
     child, path = proposed()
     child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 5, 6, true, { 'typed' })", str(path))
     wait_until(lambda: child.is_modified(path))
-    decide(child, path, *[(1, True)] * 4)
-    wait_for_turn(child)
+    decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == TWELVE
     wanted = upper(2, 5, 8, 11).replace("line 6\n", "typed\n")
     assert child.lines(path) == wanted.splitlines()
@@ -165,8 +163,7 @@ def test_no_line_that_was_not_accepted_reaches_the_disk(proposed, name, project)
         assert not child.is_modified(path)
     assert child.lines(path) == before
     assert hunk_count(child, path) == 2
-    decide(child, path, (1, True), (1, True))
-    wait_for_turn(child)
+    decide_all(child, path, (1, True), (1, True))
     wanted = upper(2, 5, 11).replace("line 3\n", "typed\n")
     assert child.lines(path) == wanted.splitlines()
     if "copy" not in WRITES[name]:
@@ -185,8 +182,7 @@ def test_hooks_of_the_person_see_their_own_text_and_the_proposal_survives_them(p
     assert child.lua("return vim.g.seen") == own.splitlines()
     assert path.read_text() == own.replace("line 7", "Line 7")
     assert hunk_count(child, path) == 4
-    decide(child, path, *[(1, True)] * 4)
-    wait_for_turn(child)
+    decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == (
         upper(2, 5, 8, 11).replace("line 3\n", "typed\n").replace("line 7", "Line 7")
     )
@@ -215,8 +211,7 @@ def test_undo_of_a_change_of_which_some_is_kept_decides_nothing(proposed):
     child.feed("<C-r>")
     wait_until(lambda: hunk_count(child, path) == 3)
     assert not child.events("AgentTurnEnded")
-    decide(child, path, (1, True), (1, False), (1, False))
-    wait_for_turn(child)
+    decide_all(child, path, (1, True), (1, False), (1, False))
     assert path.read_text() == upper(2, 5)
 
 
@@ -227,8 +222,7 @@ def test_a_reload_shows_the_change_anew(proposed):
     child.command("edit!")
     wanted = ("first\n" + upper(2, 5, 8, 11)).splitlines()
     wait_until(lambda: child.lines(path) == wanted and hunk_count(child, path) == 4)
-    decide(child, path, *[(1, True)] * 4)
-    wait_for_turn(child)
+    decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == "first\n" + upper(2, 5, 8, 11)
 
 
@@ -279,7 +273,7 @@ def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
                 child.command("silent undo")
             case choice:
                 decide(child, path, choice)
-    wait_for_turn(child)
+    child.wait_for_turns()
     wait_until(
         lambda: child.lua("return next(require('sanderling.review.proposals').by_buf) == nil")
     )
@@ -313,8 +307,7 @@ def test_undo_of_a_reload_brings_back_what_the_person_had_and_nothing_else(propo
     for text in states[:10]:
         assert "LINE" not in text
     assert hunk_count(child, path) == 4
-    decide(child, path, *[(1, True)] * 4)
-    wait_for_turn(child)
+    decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == "first\n" + upper(2, 5, 8, 11)
 
 
@@ -357,7 +350,7 @@ def test_the_floats_keys_answer_for_what_is_left(proposed):
     child.enter_question()
     assert "3 of 4 hunks to review" in child.screen_text()
     child.feed("a")
-    wait_for_turn(child)
+    child.wait_for_turns()
     assert path.read_text() == upper(2, 8, 11)
 
 
@@ -381,8 +374,7 @@ def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project, name):
     assert child.lines(path) == ["one", "two"]
     child.command(f"wincmd h | buffer {name} | silent! write")
     assert not path.exists() or path.read_text() == ""
-    decide(child, path, (1, True))
-    wait_for_turn(child)
+    decide_all(child, path, (1, True))
     assert path.read_text() == "one\ntwo"
 
 
@@ -402,7 +394,7 @@ def test_the_window_shows_what_it_showed_when_all_is_kept(start_agent, project, 
     place = "return { vim.fn.line('.'), vim.fn.line('w0'), vim.fn.bufname() }"
     assert child.lua(place) == [12, 10, name]
     child.feed("\\ha")
-    wait_for_turn(child)
+    child.wait_for_turns()
     assert (project / name).read_text() == text
     assert child.lua(place) == [12, 10, name]
 
@@ -414,8 +406,7 @@ def test_a_new_file_that_is_rejected_leaves_nothing(start_agent, project):
     child.ask()
     path = project / "new.txt"
     wait_until(lambda: hunk_count(child, path))
-    decide(child, path, (1, False))
-    wait_for_turn(child)
+    decide_all(child, path, (1, False))
     assert not path.exists()
     wait_until(lambda: child.lua("return vim.fn.bufexists((...))", str(path)) == 0)
 
@@ -445,8 +436,7 @@ def test_the_first_and_third_of_four_hunks_are_in_the_file_byte_by_byte(proposed
     child.feed("Gzvo<Esc>u")
     child.command("doautocmd TextChanged | wincmd l")
     assert path.read_bytes() == content
-    decide(child, path, (1, True), (1, False))
-    wait_for_turn(child)
+    decide_all(child, path, (1, True), (1, False))
     third = b"Line 8" if FORMATTER in before else b"LINE 8"
     assert path.read_bytes() == content.replace(b"line 2", b"LINE 2").replace(b"line 8", third)
     wait_until(lambda: not child.is_modified(path), "Neovim hears of the write")
@@ -480,8 +470,7 @@ def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, p
     child.command("only")
     child.command("Agent question")
     child.wait_for_screen(":Agent reviews shows it in the file")
-    decide(child, paths[0], *[(1, False)] * 4)
-    wait_for_turn(child)
+    decide_all(child, paths[0], *[(1, False)] * 4)
     assert paths[0].read_text() == TWELVE
 
 
@@ -544,7 +533,7 @@ def test_in_any_order_of_keeping_rejecting_typing_and_writing_nothing_is_lost(pr
         if waiting:
             assert "NEW" not in path.read_text()
             assert hunk_count(child, path) == len(waiting)
-    wait_for_turn(child)
+    child.wait_for_turns()
     child.command("silent wall")
     written = path.read_text().splitlines()
     assert sorted(line for line in written if "typed" in line) == sorted(typed)
@@ -559,15 +548,13 @@ def test_a_file_that_changes_on_the_disk_meanwhile_is_looked_at_again(proposed):
     child.lua("require('sanderling.editing').files_changed({ (...) })", str(path))
     wanted = ("first\n" + upper(2, 5, 8, 11)).splitlines()
     wait_until(lambda: child.lines(path) == wanted and hunk_count(child, path) == 4)
-    decide(child, path, (1, True), *[(1, False)] * 3)
-    wait_for_turn(child)
+    decide_all(child, path, (1, True), *[(1, False)] * 3)
     assert path.read_text() == "first\n" + upper(2)
 
 
 def test_a_file_that_changed_unnoticed_keeps_that_change(proposed):
     child, path = proposed()
     path.write_text("first\n" + TWELVE)
-    decide(child, path, *[(1, True)] * 4)
-    wait_for_turn(child)
+    decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == "first\n" + upper(2, 5, 8, 11)
     assert child.lines(path) == path.read_text().splitlines()

@@ -22,16 +22,18 @@ def server():
 
 
 @pytest.fixture
-def start(start_nvim, server, project):
-    """A Neovim in `code.py` that answers where `answer` says."""
+def start(start_claude, project):
+    """A Neovim in `code.py` that answers where `answer` says, in which `keys` are typed until `texts` are shown."""
     (project / "code.py").write_text(CODE)
 
-    def start(answer, **screen):
-        child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url}, **screen)
+    def start(answer, keys="", *texts, **screen):
+        child = start_claude(**screen)
         child.setup(answer=answer)
         child.command("map <F6> <Plug>(AgentAsk)")
         child.command("smap <F6> <Plug>(AgentAsk)")
         child.command("edit code.py")
+        child.feed(keys)
+        child.wait_for_screen(*texts)
         return child
 
     return start
@@ -53,9 +55,7 @@ def lines_below(child, first):
 
 
 def test_an_answer_stands_in_lines_below_what_was_asked_about(start, server):
-    child = start("lines")
-    child.feed(":5,6AgentAsk why?<CR>")
-    child.wait_for_screen("nine", "closes")
+    child = start("lines", ":5,6AgentAsk why?<CR>", "nine", "closes")
     assert lines_below(child, "▍why?") == [
         "    return 1",
         "▍why?",
@@ -91,17 +91,13 @@ def fast():
 def test_a_line_of_thousands_of_words_with_a_look_of_their_own_stays_plain(start, server):
     """Each part of a line is held against all of its marks: the editor would stand still."""
     server.answer(Reply(message_start(), text("*a* " * 2_400), done()))
-    child = start("lines", columns=60)
-    child.feed(":5,6AgentAsk why?<CR>")
-    child.wait_for_screen("*a* *a* *a*")
+    start("lines", ":5,6AgentAsk why?<CR>", "*a* *a* *a*", columns=60)
 
 
 @quick
 def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
     server.answer(Reply(message_start(), text(MARKDOWN), done()))
-    child = start("lines", columns=60)
-    child.feed(":5,6AgentAsk why?<CR>")
-    child.wait_for_screen("stays", "closes")
+    child = start("lines", ":5,6AgentAsk why?<CR>", "stays", "closes", columns=60)
     assert lines_below(child, "▍why?")[2:-1] == [
         "  ## It sleeps",
         "",
@@ -140,9 +136,7 @@ def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
 
 
 def test_q_closes_an_answer_where_it_stands_and_records_a_macro_elsewhere(start):
-    child = start("lines")
-    child.feed(":5AgentAsk why?<CR>")
-    child.wait_for_screen("nine", "closes")
+    child = start("lines", ":5AgentAsk why?<CR>", "nine", "closes")
     child.feed("ggqaj")
     assert child.lua("return vim.fn.reg_recording()") == "a"
     child.feed("5Gq")
@@ -157,18 +151,14 @@ def test_q_closes_an_answer_where_it_stands_and_records_a_macro_elsewhere(start)
 
 def test_an_answer_is_stopped_at_once_and_what_came_stays(start, server):
     server.answer(Reply(message_start(), begin_block(), delta(text="Half of it\n"), STALL))
-    child = start("lines")
-    child.feed(":5AgentAsk why?<CR>")
-    child.wait_for_screen("Half of it", "stops")
+    child = start("lines", ":5AgentAsk why?<CR>", "Half of it", "stops")
     child.feed("<C-c>")
     child.wait_for_screen("Half of it", "closes")
     assert [event["stop_reason"] for event in child.events("AgentTurnEnded")] == ["cancelled"]
 
 
 def test_a_float_beside_the_code_has_the_answer_and_closes(start):
-    child = start("float")
-    child.feed(":5,6AgentAsk why?<CR>")
-    child.wait_for_screen("nine", "q closes", "code.py:5-6 · 2 lines")
+    child = start("float", ":5,6AgentAsk why?<CR>", "nine", "q closes", "code.py:5-6 · 2 lines")
     assert len(child.floats()) == 1
     child.feed("q")
     wait_until(lambda: child.floats() == [])
@@ -187,17 +177,18 @@ def test_a_float_with_an_answer_does_not_cover_the_lines_that_it_is_about(start,
 
 
 def test_a_float_with_an_answer_says_how_to_ask_further(start):
-    child = start("float")
-    child.feed(":5,6AgentAsk why?<CR>")
-    child.wait_for_screen("nine", "<C-c> stops  \\ec to the chat  \\ef follow-up  q closes")
+    start(
+        "float",
+        ":5,6AgentAsk why?<CR>",
+        "nine",
+        "<C-c> stops  \\ec to the chat  \\ef follow-up  q closes",
+    )
 
 
 @quick
 @pytest.mark.parametrize("answer", ["lines", pytest.param("float", marks=prove)])
 def test_a_key_carries_an_answer_into_the_chat(start, server, answer):
-    child = start(answer)
-    child.feed(":5AgentAsk why?<CR>")
-    child.wait_for_screen("nine", "to the chat")
+    child = start(answer, ":5AgentAsk why?<CR>", "nine", "to the chat")
     child.feed("\\ec")
     wait_until(
         lambda: child.floats() == [] and len(child.lua("return require('sanderling').list()")) == 1
@@ -206,7 +197,7 @@ def test_a_key_carries_an_answer_into_the_chat(start, server, answer):
     assert ANSWER in child.transcript_text()
     server.answer(Reply(message_start(), text("More."), done()))
     child.feed("<Esc>iand?<Esc><CR>")
-    wait_until(lambda: "More." in child.transcript_text())
+    child.wait_for_transcript("More.")
     assert [m["role"] for m in server.prompts[-1].json()["messages"]] == [
         "user",
         "assistant",
@@ -215,9 +206,7 @@ def test_a_key_carries_an_answer_into_the_chat(start, server, answer):
 
 
 def test_a_float_that_is_closed_by_any_means_ends_its_session(start):
-    child = start("float")
-    child.feed(":5AgentAsk why?<CR>")
-    child.wait_for_screen("nine")
+    child = start("float", ":5AgentAsk why?<CR>", "nine")
     child.feed(":quit<CR>")
     wait_until(lambda: child.events("AgentSessionClosed"))
     assert child.lua("return #require('sanderling.session.live').all()") == 0
@@ -225,9 +214,7 @@ def test_a_float_that_is_closed_by_any_means_ends_its_session(start):
 
 @pytest.mark.parametrize("answer", ["lines", "float"])
 def test_one_asks_further_in_the_same_session(start, server, answer):
-    child = start(answer)
-    child.feed(":5AgentAsk why?<CR>")
-    child.wait_for_screen("nine", "closes")
+    child = start(answer, ":5AgentAsk why?<CR>", "nine", "closes")
     server.answer(Reply(message_start(), text("Because of line 5."), done()))
     child.feed("\\ef")
     child.wait_for_screen("Follow-up")
@@ -244,7 +231,7 @@ def test_an_answer_does_not_wait_for_the_turn_in_the_chat(start, server):
     )
     child = start("lines")
     child.lua("require('sanderling').ask('go')")
-    wait_until(lambda: "Half of it" in child.transcript_text())
+    child.wait_for_transcript("Half of it")
     child.feed(":5AgentAsk why?<CR>")
     child.wait_for_screen("nine seconds", "closes")
     assert "nine" not in child.transcript_text()
@@ -252,9 +239,7 @@ def test_an_answer_does_not_wait_for_the_turn_in_the_chat(start, server):
 
 def test_several_answers_stand_side_by_side_and_one_takes_the_place_of_another(start, server):
     server.answer(*(Reply(message_start(), text(f"Answer {n}."), done()) for n in (1, 2, 3)))
-    child = start("lines")
-    child.feed(":1AgentAsk one?<CR>")
-    child.wait_for_screen("Answer 1.")
+    child = start("lines", ":1AgentAsk one?<CR>", "Answer 1.")
     child.feed(":5AgentAsk two?<CR>")
     child.wait_for_screen("Answer 1.", "Answer 2.")
     child.feed(":1,2AgentAsk three?<CR>")
@@ -266,9 +251,7 @@ def test_several_answers_stand_side_by_side_and_one_takes_the_place_of_another(s
 
 
 def test_an_answer_goes_with_its_buffer_and_moves_with_its_lines(start):
-    child = start("lines")
-    child.feed(":5AgentAsk why?<CR>")
-    child.wait_for_screen("nine", "closes")
+    child = start("lines", ":5AgentAsk why?<CR>", "nine", "closes")
     child.feed("ggO# above<Esc>")
     assert lines_below(child, "▍why?")[0].strip() == "time.sleep(9)"
     child.command("bwipeout!")
@@ -276,9 +259,7 @@ def test_an_answer_goes_with_its_buffer_and_moves_with_its_lines(start):
 
 
 def test_an_edit_and_an_answer_in_one_file_keep_their_keys(start, server):
-    child = start("lines")
-    child.feed(":5AgentAsk why?<CR>")
-    child.wait_for_screen("nine", "closes")
+    child = start("lines", ":5AgentAsk why?<CR>", "nine", "closes")
     server.answer(Reply(message_start(), text("import os"), done()))
     child.feed(":1AgentEdit os<CR>")
     child.wait_for_screen("import os", "accepts")
@@ -315,9 +296,7 @@ def test_without_a_question_a_small_prompt_opens_at_the_code(start, server):
 
 def test_the_operator_is_repeated_by_the_dot_and_takes_a_count(start, server):
     server.answer(*(Reply(message_start(), text("Yes."), done()) for _ in range(2)))
-    child = start("lines")
-    child.feed("4G2<F6>_")
-    child.wait_for_screen("Ask about code.py:4-5")
+    child = start("lines", "4G2<F6>_", "Ask about code.py:4-5")
     child.feed("why?<Esc><CR>")
     wait_until(lambda: len(server.prompts) == 1)
     assert "code.py:4-5" in told(server)[-2]
@@ -328,9 +307,7 @@ def test_the_operator_is_repeated_by_the_dot_and_takes_a_count(start, server):
 
 
 def test_select_mode_asks_about_what_is_selected(start, server):
-    child = start("lines")
-    child.feed("5Ggh<Down><F6>")
-    child.wait_for_screen("Ask about code.py:5-6")
+    child = start("lines", "5Ggh<Down><F6>", "Ask about code.py:5-6")
     child.feed("why?<C-s>")
     child.wait_for_screen("nine")
     assert "code.py:5-6" in told(server)[-2]
@@ -338,9 +315,7 @@ def test_select_mode_asks_about_what_is_selected(start, server):
 
 @pytest.mark.parametrize("keys", ["<Esc>q", "<Esc><Esc>", "<Esc>:q<CR>", "<Esc><C-w>c"])
 def test_a_small_prompt_that_is_closed_asks_nothing(start, server, keys):
-    child = start("lines")
-    child.feed("5GV<F6>")
-    child.wait_for_screen("Ask about code.py:5")
+    child = start("lines", "5GV<F6>", "Ask about code.py:5")
     child.feed(f"why?{keys}")
     wait_until(lambda: child.floats() == [])
     wait_until(lambda: child.lua("return #require('sanderling.session.live').all()") == 0)
@@ -349,9 +324,7 @@ def test_a_small_prompt_that_is_closed_asks_nothing(start, server, keys):
 
 
 def test_the_small_prompt_names_the_keys_of_the_mode_it_is_in(start):
-    child = start("chat")
-    child.feed("<F6>ip")
-    child.wait_for_screen("─ <C-s> sends ╯")
+    child = start("chat", "<F6>ip", "─ <C-s> sends ╯")
     child.feed("<Esc>")
     child.wait_for_screen("─ <CR> sends  q closes  g? keys ╯")
     child.feed("a")
@@ -360,16 +333,12 @@ def test_the_small_prompt_names_the_keys_of_the_mode_it_is_in(start):
 
 @quick
 def test_the_keys_of_the_small_prompt_are_listed(start):
-    child = start("lines")
-    child.feed("5GV<F6><Esc>g?")
-    child.wait_for_screen("send the prompt", "older prompt")
+    start("lines", "5GV<F6><Esc>g?", "send the prompt", "older prompt")
 
 
 def test_mentions_go_along_from_the_small_prompt(start, server, project):
     (project / "other.txt").write_text("something else\n")
-    child = start("lines")
-    child.feed("5GV<F6>")
-    child.wait_for_screen("Ask about code.py:5")
+    child = start("lines", "5GV<F6>", "Ask about code.py:5")
     child.feed("as in @other.txt?<C-s>")
     child.wait_for_screen("nine")
     assert "something else" in told(server)[1]
@@ -387,9 +356,7 @@ def test_a_question_in_the_chat_is_repeated_by_the_dot_as_well(start, server):
 
 @pytest.mark.parametrize("answer", ["lines", "float"])
 def test_it_fits_on_a_small_screen(start, answer):
-    child = start(answer, columns=40, lines=12)
-    child.feed("10GV<F6>")
-    child.wait_for_screen("Ask about")
+    child = start(answer, "10GV<F6>", "Ask about", columns=40, lines=12)
     child.feed("why?<C-s>")
     child.wait_for_screen("nine")
 
@@ -425,10 +392,10 @@ def test_fix_takes_a_range_or_all_and_says_when_there_is_nothing(start, server):
     server.answer(*(Reply(message_start(), text("Done."), done()) for _ in range(2)))
     child = start("chat")
     child.feed(":AgentFix!<CR>")
-    wait_until(lambda: "No diagnostics here." in child.messages())
+    child.wait_for_message("No diagnostics here.")
     report(child, (5, "too slow"), (6, "one"), (10, "too little"))
     child.feed(":1AgentFix<CR>")
-    wait_until(lambda: ":AgentFix! takes the whole buffer" in child.messages())
+    child.wait_for_message(":AgentFix! takes the whole buffer")
     child.feed(":5,6AgentFix<CR>")
     child.wait_for_turns(1)
     assert told(server)[1].count("error:") == 2
@@ -467,7 +434,7 @@ def test_findings_of_a_review_are_the_quickfix_list(start, server):
     child = start("chat")
     child.command("Agent review")
     child.wait_for_turns()
-    wait_until(lambda: ":copen lists them" in child.messages())
+    child.wait_for_message(":copen lists them")
     found = child.lua("""
       return vim.tbl_map(function(item)
         return { vim.fn.bufname(item.bufnr):match('[^/]*$'), item.lnum, item.end_lnum, item.type, item.text }
@@ -525,10 +492,10 @@ def test_commit_says_where_it_is_of_use_and_when_nothing_is_staged(committing, s
     child = committing
     subprocess.run(["git", "rm", "-q", "--cached", "code.py"], cwd=project, check=True)
     child.feed(":Agent commit<CR>")
-    wait_until(lambda: "nothing is staged" in child.messages())
+    child.wait_for_message("nothing is staged")
     child.command("edit code.py")
     child.feed(":Agent commit<CR>")
-    wait_until(lambda: "No commit message is open" in child.messages())
+    child.wait_for_message("No commit message is open")
     assert server.prompts == []
 
 
@@ -539,5 +506,5 @@ def test_commit_sends_nothing_that_a_rule_keeps_from_the_model(committing, serve
         permissions=[{"action": "deny", "tool": "read", "path": "code.py"}],
     )
     child.feed(":Agent commit<CR>")
-    wait_until(lambda: "@staged contains code.py, which a rule keeps" in child.messages())
+    child.wait_for_message("@staged contains code.py, which a rule keeps")
     assert server.prompts == []

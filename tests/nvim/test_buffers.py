@@ -953,7 +953,7 @@ def test_a_hook_that_fails_is_told_in_one_line_and_stops_nothing(child, opened, 
     child.command(f"autocmd BufWritePre *.txt {hook}")
     child.command("autocmd BufWritePre *.txt let g:ran = 1")
     edit(child, path, (0, 1, ["ONE"]))
-    wait_until(lambda: "Sanderling: BufWritePre of" in child.messages())
+    child.wait_for_message("Sanderling: BufWritePre of")
     assert not child.is_blocked()
     assert len(child.messages().strip().split("\n")) == 1
     assert path.read_text().startswith("ONE\n")
@@ -1098,7 +1098,7 @@ def test_unsaved_changes_stay_and_are_noticed_once_without_a_question(child, ope
         child.command("checktime")
         assert not child.is_blocked()
     assert child.lines()[0] == "onemine"
-    wait_until(lambda: "has changed on disk" in child.messages())
+    child.wait_for_message("has changed on disk")
     assert child.messages().count("has changed on disk") == 1
     child.feed(":w<CR>")  # and here Neovim asks, as it should
     wait_until(lambda: child.mode() == "r?", "it asks before it overwrites")
@@ -1128,7 +1128,7 @@ def test_a_file_that_was_blown_up_is_told_and_not_loaded(child, opened, kind, au
         files_changed(child)
         assert not child.is_blocked()
         assert child.lines() == ["one", "two", "three", "four"]
-    wait_until(lambda: "a.txt has changed on disk; it is 64 MB now" in child.screen_text())
+    child.wait_for_screen("a.txt has changed on disk; it is 64 MB now")
     assert child.messages().count("has changed on disk") == 1
     assert not child.is_modified()
     path.write_text("small again\n")
@@ -1148,9 +1148,7 @@ def test_a_link_to_a_file_of_the_kernel_is_told_and_not_loaded(child, opened, pr
     (project / "link").symlink_to(name)
     path.symlink_to("link")
     files_changed(child)
-    wait_until(
-        lambda: "a.txt has changed on disk; it now leads to a kernel file" in child.messages()
-    )
+    child.wait_for_message("a.txt has changed on disk; it now leads to a kernel file")
     assert child.lines() == ["one", "two", "three", "four"]
     path.unlink()
     path.write_text("a file again\n")
@@ -1167,7 +1165,7 @@ def test_what_was_large_when_it_was_opened_is_loaded_again(child, opened):
     assert child.lua("return vim.fn.getline('$')") == "more"
     grow(path, 60 * MB)
     files_changed(child)
-    wait_until(lambda: "it is 60 MB now" in child.messages())
+    child.wait_for_message("it is 60 MB now")
     assert child.lua("return vim.fn.getline('$')") == "more"
 
 
@@ -1176,7 +1174,7 @@ def test_a_huge_file_that_is_created_under_an_empty_buffer_is_told(child, projec
     (project / "new.txt").touch()
     grow(project / "new.txt", 64 * MB)
     files_changed(child)
-    wait_until(lambda: "it is 64 MB now" in child.messages())
+    child.wait_for_message("it is 64 MB now")
     assert child.lines() == [""]
 
 
@@ -1199,7 +1197,7 @@ def test_what_a_plugin_reads_is_not_loaded_by_itself(child, project, pattern, na
     path.write_text("changed\n")
     files_changed(child)
     assert child.lua("return _G.reached == nil")
-    wait_until(lambda: "a plugin reads it" in child.messages())
+    child.wait_for_message("a plugin reads it")
     assert not child.is_blocked()
 
 
@@ -1234,7 +1232,7 @@ def test_a_file_created_under_unsaved_text_is_noticed_without_a_question(child, 
     child.type_keys("imine<Esc>")
     (project / "new.txt").write_text("created\n")
     files_changed(child)
-    wait_until(lambda: "has changed on disk" in child.messages())
+    child.wait_for_message("has changed on disk")
     assert not child.is_blocked()
     assert child.lines() == ["mine"]
 

@@ -29,7 +29,7 @@ def test_a_lost_connection_counts_down_in_the_bars_and_is_told_below_the_text(sc
     assert ":Agent retry retries now." in text
     assert screen.transcript() == before
     wait_until(lambda: "reconnecting in 1 s" in prompt_winbar(screen))
-    wait_until(lambda: "reconnecting in 1 s" in screen.screen_text())  # nobody has moved
+    screen.wait_for_screen("reconnecting in 1 s")  # nobody has moved
     assert screen.lua("return require('sanderling').status().connection") == "waiting"
     screen.send(changed("connecting", attempt=2))
     assert "reconnecting" in prompt_winbar(screen)
@@ -99,7 +99,7 @@ def test_an_address_opens_a_session_there(screen):
 def test_a_session_behind_a_container_is_talked_to_from_neovim(start_agent, elsewhere):  # noqa: F811
     child = start_agent(setup={}, columns=110, lines=40)
     child.command(f"AgentChat {elsewhere.address()}")
-    wait_until(lambda: "docker box" in child.screen_text())
+    child.wait_for_screen("docker box")
     child.feed("<Esc>ihello<Esc><CR>")
     child.wait_for_screen("pong")
     assert "sbx:" in child.screen_text()

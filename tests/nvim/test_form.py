@@ -62,7 +62,7 @@ def open_form(screen, **fields):
     wait_until_seen(screen, "Fill in a form for everything?")
     enter(screen)
     screen.feed("a")
-    wait_until(lambda: "For everything" in screen.screen_text())
+    screen.wait_for_screen("For everything")
 
 
 def on(screen, label):
@@ -137,7 +137,7 @@ def test_what_is_filled_in_is_sent_as_text(screen):
 def test_a_field_that_is_needed_keeps_the_form_open(screen):
     open_form(screen)
     screen.feed("<C-s>")
-    wait_until(lambda: "Name is required." in screen.screen_text())
+    screen.wait_for_screen("Name is required.")
     assert answers(screen) == []
 
 
@@ -180,7 +180,7 @@ def test_a_form_goes_with_its_question(screen, end):
 def test_the_keys_of_a_form_are_shown(screen):
     open_form(screen)
     screen.feed("g?")
-    wait_until(lambda: "change the field" in screen.screen_text())
+    screen.wait_for_screen("change the field")
 
 
 def link(url="https://example.org/pay?id=1"):
@@ -205,7 +205,7 @@ def test_what_is_no_address_of_a_page_is_not_opened(screen):
     wait_until_seen(screen, "Open a page for everything?")
     enter(screen)
     screen.feed("a")
-    wait_until(lambda: "Not a web address" in screen.messages())
+    screen.wait_for_message("Not a web address")
     assert screen.lua("return _G.opened") is None
 
 

@@ -269,8 +269,7 @@ def test_folds_headers_tools_and_their_files_work_in_a_page(screen, project):
     screen.send(page(*turns(20, 40), has_earlier=True))
     screen.send(page(turn(1, *edited()), *turns(2, 19)))
     assert folded_texts(screen) == ["edit src/app.py  +3 −2"]
-    go_to(screen, "^edit src")
-    screen.feed("K")
+    go_to(screen, "^edit src", "K")
     wait_until(lambda: screen.actions("inspect_tool_use"))
     assert screen.actions("inspect_tool_use")[0]["id"] == "t1"
     screen.feed("]]")
@@ -278,10 +277,8 @@ def test_folds_headers_tools_and_their_files_work_in_a_page(screen, project):
     assert screen.in_transcript("getline(line('.') + 2)") == "question 2"
     screen.feed("[[[[")
     wait_until(lambda: screen.in_transcript("getline(line('.') + 2)") == "question 1")
-    go_to(screen, "^edit src")
-    screen.feed("zo")
-    go_to(screen, "^+line fifty")
-    screen.feed("gf")
+    go_to(screen, "^edit src", "zo")
+    go_to(screen, "^+line fifty", "gf")
     wait_until(lambda: screen.lua("return vim.fn.expand('%:t')") == "app.py")
     assert screen.lua("return vim.fn.line('.')") == 51
 
@@ -313,8 +310,7 @@ def test_a_page_can_begin_in_the_middle_of_a_turn(screen):
 
 def test_folds_are_right_in_a_window_that_shows_the_chat_after_a_page_came(screen):
     screen.send(page(*turns(20, 30), turn(31, *edited("t31")), has_earlier=True))
-    go_to(screen, "^edit")
-    screen.feed("zo")
+    go_to(screen, "^edit", "zo")
     wait_until(lambda: folds(screen) == [])
     screen.command("AgentChat")
     assert screen.transcript_win() is None
@@ -330,8 +326,7 @@ def test_folds_are_right_in_a_window_that_shows_the_chat_after_a_page_came(scree
 def test_folds_of_ones_own_are_there_again_when_the_chat_is_shown_after_pages_came(screen):
     screen.send(page(*turns(20, 30), has_earlier=True))
     screen.send(page(turn(1, *edited("t1")), *turns(2, 19)))
-    go_to(screen, "^question 25")
-    screen.feed("zfj")
+    go_to(screen, "^question 25", "zfj")
     wait_until(lambda: len(folds(screen)) == 2)
     before = folds(screen)
     screen.command("AgentChat")
@@ -395,7 +390,7 @@ def test_a_page_waits_for_a_buffer_that_is_locked(screen):
     screen.send(page(*turns(1, 19)))
     assert "question 1\n" not in screen.transcript_text()
     screen.feed("x")
-    wait_until(lambda: "question 1\n" in screen.transcript_text())
+    screen.wait_for_transcript("question 1\n")
     assert screen.transcript_text().count("question 19\n") == 1
 
 
@@ -656,7 +651,7 @@ def test_after_the_hosts_end_all_that_was_said_can_still_be_read(start_agent, th
     second.wait_for_screen("question 80.")
     assert "question 1.\n" not in second.transcript_text()
     os.kill(second.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "exited (signal 9)" in second.transcript_text())
+    second.wait_for_transcript("exited (signal 9)")
     if then == "send":
         second.submit_and_wait("Go on?")
     second.feed("<Esc><C-w>k")

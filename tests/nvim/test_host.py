@@ -43,12 +43,10 @@ def test_no_process_starts_and_no_module_loads_before_the_first_use(child):
 
 
 def test_the_host_starts_once_and_serves_every_use(child):
-    child.command("AgentChat")
-    child.submit_and_wait("ping")
+    child.chat("ping")
     pid = child.host_pid()
     child.command("AgentChat")
-    child.command("AgentChat")
-    child.submit_and_wait("ping")
+    child.chat("ping")
     assert child.host_pid() == pid
 
 
@@ -56,10 +54,10 @@ def test_a_killed_host_says_so_once_and_the_next_prompt_finds_the_conversation(s
     child = scripted(SLOW)
     child.command("AgentChat")
     child.submit("slow")
-    wait_until(lambda: "The beginning." in child.transcript_text())
+    child.wait_for_transcript("The beginning.")
     wait_until(lambda: "The beginning." in child.session_files()[0].read_text())
     os.kill(child.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "exited (signal 9)" in child.transcript_text())
+    child.wait_for_transcript("exited (signal 9)")
     assert child.events("AgentTurnEnded")[0]["stop_reason"] == "interrupted"
     child.submit_and_wait("go on")
     text = child.transcript_text()
@@ -78,7 +76,7 @@ def test_prompts_that_a_killed_host_had_not_read_go_back_into_the_prompt(scripte
     child = scripted(SLOW)
     child.command("AgentChat")
     child.submit("slow")
-    wait_until(lambda: "The beginning." in child.transcript_text())
+    child.wait_for_transcript("The beginning.")
     host = child.host_pid()
     os.kill(host, signal.SIGSTOP)
     child.feed("iand then<C-s><Esc>")
@@ -92,7 +90,7 @@ def test_the_host_is_gone_when_neovim_is(scripted, way):
     child = scripted(SLOW)
     child.command("AgentChat")
     child.submit("slow")
-    wait_until(lambda: "The beginning." in child.transcript_text())
+    child.wait_for_transcript("The beginning.")
     host = child.host_pid()
     if way == "qa!":
         child.feed(":qa!<CR>")
@@ -124,7 +122,7 @@ chunk_delay_ms = 2
     )
     child.command("AgentChat")
     child.submit("go")
-    wait_until(lambda: "xxx" in child.transcript_text())
+    child.wait_for_transcript("xxx")
     host = child.host_pid()
     os.kill(child.pid, signal.SIGSTOP)
     log = child.session_files()[0]
@@ -177,11 +175,11 @@ def test_when_the_environment_is_built_nothing_is_left_to_do(start_nvim, bare_pl
     child = start_nvim({"PATH": f"{python.parent}:{os.environ['PATH']}"}, plugin_root=bare_plugin)
     child.lua("vim.ui.select = function(items, _, choose) choose(items[1]) end")
     child.command("AgentChat")
-    wait_until(lambda: "Sanderling is ready." in child.messages())
+    child.wait_for_message("Sanderling is ready.")
     assert child.lua("return #vim.api.nvim_list_wins()") == 3, "the terminal is gone"
     assert child.lua("return vim.bo.filetype") == "sanderling_prompt"
     assert "is not built yet" not in child.transcript_text()
-    wait_until(lambda: " idle " in child.screen_text())
+    child.wait_for_screen(" idle ")
     child.command("help sanderling")
     child.command("helpclose")
     child.submit("ping")
@@ -194,11 +192,10 @@ def test_agentinstall_builds_the_environment_before_the_users_eyes_and_the_chat_
 ):
     child = start_nvim({"HOME": str(Path.home())}, plugin_root=bare_plugin)
     child.command("AgentInstall")
-    wait_until(lambda: "1/3 " in child.screen_text())
+    child.wait_for_screen("1/3 ")
     wait_until(lambda: "Sanderling is ready" in child.messages(), "installed", deadline_s=300)
     assert (child.home / "data" / "nvim" / "sanderling" / "venv" / "bin" / "python").exists()
-    child.command("AgentChat")
-    child.submit_and_wait("ping")
+    child.chat("ping")
     assert child.transcript()[-1] == "pong"
     child.command("checkhealth sanderling")
     report = child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), ' ')")
@@ -248,8 +245,7 @@ def test_where_nothing_can_be_written_the_chat_still_answers(start_nvim, place):
         blocked.mkdir()  # a directory where a file should be, for root may write everywhere
     else:
         blocked.write_text("")
-    child.command("AgentChat")
-    child.say("ping")
+    child.chat("ping")
     assert child.transcript()[-1] == "pong" if place == "log" else "pong" in child.transcript_text()
     assert not child.is_blocked()
     if place == "state":
@@ -270,11 +266,7 @@ def test_a_broken_environment_is_named_with_its_remedy(child, tmp_path):
     broken.chmod(0o755)
     child.setup(python=str(broken))
     child.command("AgentChat")
-    wait_until(
-        lambda: (
-            "is broken (ModuleNotFoundError: No module named 'pynvim')" in child.transcript_text()
-        )
-    )
+    child.wait_for_transcript("is broken (ModuleNotFoundError: No module named 'pynvim')")
     assert ":AgentInstall" in child.transcript_text()
 
 
@@ -299,7 +291,7 @@ def test_settings_that_the_host_refuses_are_told_and_the_prompt_comes_back(child
     """)
     child.open_chat()
     child.submit("ping")
-    wait_until(lambda: "Invalid settings: " in child.transcript_text())
+    child.wait_for_transcript("Invalid settings: ")
     assert "max_tokens" in child.transcript_text()
     wait_until(lambda: child.prompt_lines() == ["ping"])
     child.lua("require('sanderling.config').host_settings = known")
@@ -312,8 +304,7 @@ def test_settings_that_the_host_refuses_are_told_and_the_prompt_comes_back(child
 def test_the_log_is_written_and_agentlog_opens_it(child):
     child.command("Agent log")
     assert "has no log yet" in child.messages()
-    child.command("AgentChat")
-    child.submit_and_wait("ping")
+    child.chat("ping")
     child.command("Agent log")
     assert "started" in child.lua(
         "return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n')"
@@ -323,8 +314,7 @@ def test_the_log_is_written_and_agentlog_opens_it(child):
 
 @prove
 def test_session_logs_are_private_and_named_by_date_and_time(child):
-    child.command("AgentChat")
-    child.submit_and_wait("ping")
+    child.chat("ping")
     (path,) = child.session_files()
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -342,8 +332,7 @@ def test_update_remote_plugins_breaks_nothing(start_nvim, tmp_path):
     assert "remote/host: generated rplugin manifest" in result
     # The word that begins what pynvim says of a plugin it cannot load.
     assert "Encountered" not in result + child.messages()
-    child.command("AgentChat")
-    child.submit_and_wait("ping")
+    child.chat("ping")
     assert child.transcript()[-1] == "pong"
 
 

@@ -46,7 +46,7 @@ def test_a_chat_comes_back_after_what_takes_its_windows_away(child, command):
     child.command("wincmd h")
     child.command(command)
     child.command("AgentChat")
-    wait_until(lambda: "pong" in child.screen_text())
+    child.wait_for_screen("pong")
     ask(child, 2)
 
 

@@ -36,8 +36,7 @@ def assert_shown_in_part(agent):
 def test_an_answer_of_one_line_is_shown_in_part_and_kept_whole(start_agent, chunk_chars):
     answer = {"text": f"{LINE}\nand more\n\nThe end.", "chunk_chars": chunk_chars}
     agent = start_agent({"step": [answer]})
-    agent.open_chat()
-    agent.submit_and_wait("go")
+    agent.chat("go")
     agent.wait_for_screen("The end.")
     [line] = assert_shown_in_part(agent)
     assert line.endswith("… [10.0 MB more: :Agent export writes all of it]")
@@ -91,8 +90,7 @@ def test_lines_that_go_along_are_shown_in_part_and_told_whole(start_agent):
 
 def test_a_session_with_long_lines_opens_again_with_their_beginnings(start_agent):
     agent = start_agent({"step": [{"thinking": LINE}, {"text": LINE}]}, {"step": [{"text": "ok"}]})
-    agent.open_chat()
-    agent.submit_and_wait(LINE)
+    agent.chat(LINE)
     host = agent.host_pid()
     agent.close()
     wait_until(lambda: not is_alive(host), "the log is written")

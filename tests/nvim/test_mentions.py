@@ -23,12 +23,12 @@ def server():
 
 
 @pytest.fixture
-def start_claude(start_nvim, server, project):
+def start_claude(start_claude, project):
     def start(**setup):
         (project / "src").mkdir(exist_ok=True)
         (project / "src" / "slow.py").write_text("".join(f"line{n}\n" for n in range(1, 21)))
         (project / "secret.env").write_text("KEY=1\n")
-        child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+        child = start_claude()
         child.setup(**setup)
         child.command("edit src/slow.py")
         return child
@@ -176,7 +176,7 @@ def test_a_difference_is_of_the_project_alone(start_claude, server, project, tmp
     git("config", "core.worktree", str(elsewhere))
     secret.rename(elsewhere / "a.env")
     child.feed("ilook at @diff")
-    wait_until(lambda: "git failed" in child.screen_text())
+    child.wait_for_screen("git failed")
 
 
 @pytest.mark.parametrize(
@@ -196,11 +196,7 @@ def test_what_a_rule_keeps_from_the_model_is_not_sent(start_claude, server):
     child.open_chat()
     child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'look at @secret.env' })")
     child.feed("<CR>")
-    wait_until(
-        lambda: (
-            "A rule keeps secret.env from the model: nothing was sent" in child.transcript_text()
-        )
-    )
+    child.wait_for_transcript("A rule keeps secret.env from the model: nothing was sent")
     assert server.prompts == []
 
 
@@ -212,7 +208,7 @@ def test_a_difference_with_what_a_rule_keeps_is_not_sent(start_claude, server, p
     child.open_chat()
     child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'commit @diff' })")
     child.feed("<CR>")
-    wait_until(lambda: "@diff contains secret.env, which a rule keeps" in child.transcript_text())
+    child.wait_for_transcript("@diff contains secret.env, which a rule keeps")
     assert server.prompts == []
 
 
@@ -221,12 +217,12 @@ def test_beside_a_mention_stands_what_it_brings(start_claude):
     child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
     child.open_chat()
     child.feed("i@src/slow.py:1-10 and<CR>@src/none.py and<CR>@secret.env and<CR>@property<Esc>")
-    wait_until(lambda: "@src/slow.py:1-10 and   ~15 tokens" in child.screen_text())
+    child.wait_for_screen("@src/slow.py:1-10 and   ~15 tokens")
     assert "@src/none.py and   ✗ not found" in child.screen_text()
     assert "@property  ~" not in child.screen_text()
     child.submit_and_wait("ping")
     child.feed("A <Esc>")
-    wait_until(lambda: "✗ a rule keeps it from the model" in child.screen_text())
+    child.wait_for_screen("✗ a rule keeps it from the model")
 
 
 @quick
@@ -234,7 +230,7 @@ def test_beside_several_mentions_what_cannot_be_had_comes_first(start_claude):
     child = start_claude()
     child.open_chat()
     child.feed("i@src/slow.py:1-10 @none.py<Esc>")
-    wait_until(lambda: "@none.py ✗ not found" in child.screen_text())
+    child.wait_for_screen("@none.py ✗ not found")
 
 
 COUNT = "return require('sanderling.prompt.tracked').count(vim.fn.getcwd())"
@@ -300,7 +296,7 @@ def test_neovims_own_completion_takes_the_server(start_claude, project):
       vim.lsp.completion.enable(true, client.id, 0, { autotrigger = true })
     """)
     child.feed("<BS>@")
-    wait_until(lambda: "@src/slow.py" in child.screen_text())
+    child.wait_for_screen("@src/slow.py")
     child.feed("slo")
     wait_until(lambda: menu(child) == ["@src/slow.py"])
     child.feed("<C-n><C-y>")
@@ -334,7 +330,7 @@ def test_the_last_answer_of_another_session_goes_along(start_claude, server):
     (log,) = child.session_files()
     child.command("AgentNew")
     child.feed(f"ilike @session:{log.stem}<Esc>")
-    wait_until(lambda: "~4 tokens" in child.screen_text())
+    child.wait_for_screen("~4 tokens")
     child.feed("<CR>")
     child.wait_for_turns(2)
     told = texts_told(server.prompts[-1].json()["messages"][-1])
@@ -349,13 +345,9 @@ def test_a_session_that_is_not_there_is_told_and_nothing_is_sent(start_claude, s
     child = start_claude()
     child.open_chat()
     child.feed("ilike @session:gone<Esc>")
-    wait_until(lambda: "✗ there is no session gone" in child.screen_text())
+    child.wait_for_screen("✗ there is no session gone")
     child.feed("<CR>")
-    wait_until(
-        lambda: (
-            "@session:gone: there is no session gone. Nothing was sent." in child.transcript_text()
-        )
-    )
+    child.wait_for_transcript("@session:gone: there is no session gone. Nothing was sent.")
     assert server.prompts == []
 
 
@@ -369,7 +361,7 @@ def test_sessions_are_completed_by_their_titles(start_claude, server):
     title = "return require('sanderling.session.stored').title_of(...)"
     wait_until(lambda: "sanderlings" in (child.lua(title, log.stem) or ""))
     child.feed("sanderl")
-    wait_until(lambda: "about sanderlings" in child.screen_text())
+    child.wait_for_screen("about sanderlings")
     assert (
         child.lua("return vim.fn.complete_info({ 'items' }).items[1].word")
         == f"@session:{log.stem}"
@@ -380,7 +372,7 @@ def test_a_page_is_named_to_the_model_while_there_is_a_network(start_claude, ser
     child = start_claude()
     child.open_chat()
     child.feed("i@https://x.y:80/a")
-    wait_until(lambda: "the network is off" in child.screen_text())
+    child.wait_for_screen("the network is off")
     child.feed("<Esc>ggdG")
     child.command("AgentNet on")
     wait_until(lambda: child.lua("return require('sanderling').net()") == "on")
@@ -450,11 +442,11 @@ def test_only_pasted_lines_of_a_file_are_offered(start_claude):
     child.lua("vim.wait(400)")
     assert "makes this" not in child.screen_text()
     child.rpc.request("nvim_paste", "line3\nline4\nline5\n", True, -1)
-    wait_until(lambda: "<M-m> turns this into @src/slow.py:3-5" in child.screen_text())
+    child.wait_for_screen("<M-m> turns this into @src/slow.py:3-5")
     child.feed("Gonow<CR>")
     child.rpc.request("nvim_paste", "line7\nline8\nline9", True, -1)
     child.feed("<CR>it")
-    wait_until(lambda: "<M-m> turns this into @src/slow.py:7-9" in child.screen_text())
+    child.wait_for_screen("<M-m> turns this into @src/slow.py:7-9")
     child.feed("<Esc>kcclin<Esc><M-m>")
     wait_until(lambda: "@src/slow.py:3-5" in child.prompt_lines())  # the one that still holds
     assert "@src/slow.py:7-9" not in child.screen_text()
@@ -492,7 +484,7 @@ def test_an_image_goes_along_by_its_path(start_claude, server, project, tmp_path
     child.open_chat()
     mention = f"@{shot}".replace(" ", "\\ ")
     child.feed("i@x.png and<CR>@no.png<CR>@long.png<Esc>")
-    wait_until(lambda: "@x.png and   image 1500x1000, ~2000 tokens" in child.screen_text())
+    child.wait_for_screen("@x.png and   image 1500x1000, ~2000 tokens")
     assert "✗ unsupported image type" in child.screen_text()
     assert "✗ too large: 100x9000 pixels" in child.screen_text()
     told = ask(child, server, f"what is in {mention}")
@@ -523,15 +515,14 @@ def test_what_git_has_to_say_is_noted_before_it_is_sent(start_claude, project):
     for arguments in (["init", "-q"], ["add", "src"], ["commit", "-qm", "x"]):
         subprocess.run([*GIT, *arguments], cwd=project, check=True)
     (project / "src" / "slow.py").write_text("changed\n")
-    child.open_chat()
-    child.submit_and_wait("ping")
+    child.chat("ping")
     child.feed("i@diff<CR>@staged<CR>@symbol:x<CR>@clipboard<Esc>")
     wait_until(lambda: re.search(r"@diff +~\d+ tokens", child.screen_text()))
     wait_until(lambda: re.search(r"@staged +✗ no changes", child.screen_text()))
-    wait_until(lambda: "✗ no language server" in child.screen_text())
+    child.wait_for_screen("✗ no language server")
     wait_until(lambda: re.search(r"@clipboard +✗ ", child.screen_text()))
     subprocess.run([*GIT, "add", "secret.env"], cwd=project, check=True)
     child.feed("cc@staged now<Esc>")
     child.lua("vim.wait(5000)")
     child.feed("A.<Esc>")
-    wait_until(lambda: "✗ a rule keeps secret.env from the model" in child.screen_text())
+    child.wait_for_screen("✗ a rule keeps secret.env from the model")

@@ -120,8 +120,7 @@ def test_a_reader_who_left_the_last_line_is_not_moved(scripted):
 
 def test_a_reader_on_the_last_line_goes_along(scripted):
     child = scripted(STREAM)
-    child.open_chat()
-    child.submit_and_wait("go")
+    child.chat("go")
     assert child.in_transcript("line('.') == line('$')")
     assert "line 119 of the answer" in child.screen_text()
 
@@ -195,7 +194,7 @@ def test_random_deltas_against_random_motions(scripted_once, deltas, motions):
     """Whatever arrives and wherever the reader goes: the text is exact, and a view off the end stays where it is."""
     child, send = scripted_once
     child.lua("require('sanderling').clear()")
-    wait_until(lambda: "demo model" in child.transcript_text(), "the host has opened the session")
+    child.wait_for_transcript("demo model")
     filler = "".join(f"filler {n}\n" for n in range(80))
     send([{"type": "turn_started", "prompt": {"id": "1", "text": "go"}}])
     send([{"type": "text_delta", "block_id": 1, "text": filler}])

@@ -176,7 +176,7 @@ def test_with_an_option_that_is_wrong_otherwise_nothing_is_sent_until_it_is_corr
     child.setup(**options)
     child.command("AgentChat")
     child.feed("iping<C-s>")
-    wait_until(lambda: message in child.transcript_text())
+    child.wait_for_transcript(message)
     assert "nothing was sent" in child.screen_text()
     assert "call setup() again, then resend" in child.transcript_text()
     assert child.events("AgentTurnStarted") == []
@@ -205,12 +205,11 @@ def test_an_environment_that_is_built_is_not_offered_because_an_option_is_wrong(
 
 @prove
 def test_options_that_are_wrong_now_leave_the_session_that_is_open_alone(child):
-    child.open_chat()
-    child.submit_and_wait("ping")
+    child.chat("ping")
     child.setup(sandbox={"level": "full"})
     child.submit_and_wait("ping")
     child.command("AgentNew")
-    wait_until(lambda: "Invalid options" in child.transcript_text())
+    child.wait_for_transcript("Invalid options")
 
 
 @prove
@@ -218,7 +217,7 @@ def test_a_session_that_a_rule_kept_from_beginning_begins_when_setup_has_mended_
     wrong = {"action": "allow", "tool": "read", "command": "ls"}
     child.setup(permissions=[wrong])
     child.command("AgentChat")
-    wait_until(lambda: "a rule for 'read' has no command" in child.transcript_text())
+    child.wait_for_transcript("a rule for 'read' has no command")
     child.feed("iping<C-s>")
     wait_until(lambda: child.transcript_text().count("has no command") == 2)
     wait_until(lambda: child.prompt_lines() == ["ping"])
@@ -237,7 +236,7 @@ def test_a_session_whose_script_was_wrong_begins_when_it_is_right(child, tmp_pat
     script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntxt = 'x'\n")
     child.setup(provider="scripted", script=str(script))
     child.open_chat()
-    wait_until(lambda: "is not a script" in child.transcript_text())
+    child.wait_for_transcript("is not a script")
     script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntext = 'now it is'\n")
     child.submit("go")
     wait_until(lambda: child.transcript()[-1] == "now it is")
@@ -293,9 +292,7 @@ def test_a_script_that_is_none_is_named_in_the_chat(child, tmp_path):
     script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntxt = 'x'\n")
     child.setup(provider="scripted", script=str(script))
     child.open_chat()
-    wait_until(
-        lambda: "is not a script: Object contains unknown field `txt`" in child.transcript_text()
-    )
+    child.wait_for_transcript("is not a script: Object contains unknown field `txt`")
     child.feed("ianyone there?<C-s>")
     wait_until(lambda: child.transcript_text().count("is not a script") == 2)
     wait_until(lambda: child.prompt_lines() == ["anyone there?"])
@@ -327,16 +324,14 @@ def test_an_error_in_a_users_autocommand_does_not_stop_the_stream(child):
     child.lua(
         "vim.api.nvim_create_autocmd('User', { pattern = 'AgentTurnStarted', callback = function() error('mine') end })"
     )
-    child.open_chat()
-    child.submit_and_wait("ping")
+    child.chat("ping")
     assert child.transcript()[-1] == "pong"
     assert not child.is_blocked()
 
 
 @prove
 def test_options_set_while_the_host_runs_take_effect_with_the_next_session(child, tmp_path):
-    child.open_chat()
-    child.submit_and_wait("ping")
+    child.chat("ping")
     script = tmp_path / "script.json"
     script.write_text(
         '{"version": 1, "reply": [{"repeat": true, "step": [{"text": "scripted now"}]}]}'
@@ -352,8 +347,7 @@ def test_options_set_while_the_host_runs_take_effect_with_the_next_session(child
 def test_the_demo_notice_is_about_a_missing_key_only(start_nvim):
     child = start_nvim({"ANTHROPIC_API_KEY": "key"})
     child.setup(provider="demo")
-    child.open_chat()
-    child.submit_and_wait("ping")
+    child.chat("ping")
     assert "No API key" not in child.transcript_text()
 
 

@@ -163,8 +163,7 @@ def in_prompt(screen):
 
 def in_float(screen):
     screen.send(started(), ended())
-    go_to(screen, "^bash")
-    screen.feed("K")
+    go_to(screen, "^bash", "K")
     wait_until(screen.actions)
     screen.answer("inspect_tool_use", **shown_use(HOSTILE))
     screen.feed("G0")

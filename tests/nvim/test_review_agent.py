@@ -93,14 +93,12 @@ def test_a_change_that_the_person_has_seen_and_allowed_is_reviewed_already(start
 
 
 def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
-    start_agent, app, project
+    run_agent, app, project
 ):
     other = project / "other.txt"
     other.write_text("one\ntwo\nthree\n")
     run = {"tool_use": {"name": "bash", "input": {"command": "sed -i s/two/2/ other.txt"}}}
-    agent = start_agent(READ, reply(edit("a - b", "a + b")), reply(run), DONE)
-    agent.command("AgentMode auto")
-    agent.ask_and_wait()
+    agent = run_agent(READ, reply(edit("a - b", "a + b")), reply(run), DONE)
     assert other.read_text() == "one\n2\nthree\n"
     other.write_text("one\n2\nthree\nmine\n")
     agent.command("AgentDiff")
@@ -114,15 +112,13 @@ def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
 
 
 @pytest.mark.usefixtures("app")
-def test_the_difference_has_hunks_only_of_what_is_not_reviewed(start_agent, project):
+def test_the_difference_has_hunks_only_of_what_is_not_reviewed(run_agent, project):
     other = project / "other.txt"
     other.write_text("one\ntwo\nthree\n")
     run = {"tool_use": {"name": "bash", "input": {"command": "sed -i s/two/2/ other.txt"}}}
-    agent = start_agent(
+    agent = run_agent(
         READ, reply(edit("a - b", "a + b"), edit("(1, 2)", "(2, 3)")), reply(run), DONE
     )
-    agent.command("AgentMode auto")
-    agent.ask_and_wait()
 
     def listed():
         agent.command("cclose | call setqflist([]) | AgentDiff")
@@ -146,12 +142,10 @@ def test_the_difference_has_hunks_only_of_what_is_not_reviewed(start_agent, proj
 
 
 @pytest.mark.usefixtures("app")
-def test_the_difference_is_shown_side_by_side(start_agent, project):
+def test_the_difference_is_shown_side_by_side(run_agent, project):
     (project / "gone.txt").write_text("what was in it\n")
     remove = {"tool_use": {"name": "bash", "input": {"command": "rm gone.txt"}}}
-    agent = start_agent(READ, reply(edit("a - b", "a + b")), reply(remove), DONE)
-    agent.command("AgentMode auto")
-    agent.ask_and_wait()
+    agent = run_agent(READ, reply(edit("a - b", "a + b")), reply(remove), DONE)
     agent.command("AgentDiff! session")
     wait_until(lambda: agent.lua("return #vim.api.nvim_list_tabpages()") == 3)
     screen = agent.screen_text()
@@ -170,7 +164,7 @@ def test_where_nothing_was_changed_the_difference_says_so(start_agent):
     assert "No session is open" in agent.messages()
     agent.ask_and_wait()
     agent.command("AgentDiff session")
-    wait_until(lambda: "The agent changed nothing in this session." in agent.messages())
+    agent.wait_for_message("The agent changed nothing in this session.")
     agent.command("AgentDiff all")
     assert "AgentDiff: turn or session, not 'all'" in agent.messages()
 
@@ -209,10 +203,8 @@ def test_the_file_that_the_agent_changes_is_shown_where_the_person_is_not(
         assert "return a + b" in agent.screen_text()
 
 
-def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(start_agent, app):
-    agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
-    agent.command("AgentMode auto")
-    agent.ask_and_wait()
+def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(run_agent, app):
+    agent = run_agent(READ, reply(edit("a - b", "a + b")), DONE)
     agent.command("Agent reviews")
     listed = agent.lua("return vim.fn.getqflist()")
     assert [(each["lnum"], each["text"]) for each in listed] == [
@@ -234,11 +226,9 @@ def unreviewed(agent):
 
 
 @pytest.fixture
-def closed(start_agent, app):
+def closed(run_agent, app):
     """An agent that has changed a file and made another, which are not open."""
-    agent = start_agent(READ, TWO, WRITE, DONE, DONE)
-    agent.command("AgentMode auto")
-    agent.ask_and_wait()
+    agent = run_agent(READ, TWO, WRITE, DONE, DONE)
     assert app.read_text() == CHANGED
     assert unreviewed(agent) == 3
     return agent

@@ -34,6 +34,18 @@ def wait_ready(child, count=1):
     wait_until(lambda: len(child.events("AgentEditReady")) >= count, f"{count} edits are ready")
 
 
+def edit(child, command):
+    """Ask for an edit, and wait until it is ready."""
+    count = len(child.events("AgentEditReady"))
+    child.command(command)
+    wait_ready(child, count + 1)
+
+
+def accept(child, count=1):
+    wait_ready(child, count)
+    child.command("AgentAccept")
+
+
 def outcomes(child):
     return [event["outcome"] for event in child.events("AgentEditEnded")]
 
@@ -41,8 +53,7 @@ def outcomes(child):
 def test_an_edit_of_lines_elsewhere_takes_the_cursor_there_and_a_jump_back_returns(start_editor):
     content = "".join(f"x = {n}\n" for n in range(200))
     child = start_editor(*says("x = 0"), content=content)
-    child.feed(":150,151AgentEdit be quick<CR>")
-    wait_ready(child)
+    edit(child, "150,151AgentEdit be quick")
     assert any("▍be quick" in line for line in child.screen())
     child.feed("\\ea")
     wait_until(lambda: child.lines()[149] == "x = 0")
@@ -55,8 +66,7 @@ def test_the_keys_of_an_edit_are_seen_in_a_narrow_window(start_editor):
     usage = {"input_tokens": 3300, "output_tokens": 150}
     child = start_editor({"step": [{"text": "x = 0"}], "usage": usage})
     child.command("rightbelow vnew | wincmd p | vertical resize 42")
-    child.feed(":5,6AgentEdit be quick<CR>")
-    wait_ready(child)
+    edit(child, "5,6AgentEdit be quick")
     assert any("\\ea accepts · \\er rejects · \\ee refines" in line for line in child.screen())
 
 
@@ -65,9 +75,8 @@ def test_a_preview_that_reaches_the_end_of_its_window_is_drawn_to_its_end(start_
     step = {"text": answer, "chunk_chars": 6, "chunk_delay_ms": 20}
     content = "".join(f"x = {n}\n" for n in range(14))
     child = start_editor({"step": [step]}, content=content, columns=80, lines=24)
-    child.feed(":11AgentEdit count on<CR>")
-    wait_ready(child)
-    wait_until(lambda: "y = 'all of it'" in child.screen_text())
+    edit(child, "11AgentEdit count on")
+    child.wait_for_screen("y = 'all of it'")
     assert "\\ea accepts" in child.screen_text()
     child.feed("\\er")
     wait_until(lambda: outcomes(child) == ["rejected"])
@@ -77,8 +86,7 @@ def test_a_preview_that_reaches_the_end_of_its_window_is_drawn_to_its_end(start_
 @quick
 def test_an_edit_is_previewed_below_its_lines_and_changes_them_when_accepted(start_editor):
     child = start_editor(*says("    time.sleep(0)\n    return 2", when="be quick"))
-    child.feed(":5,6AgentEdit be quick<CR>")
-    wait_ready(child)
+    edit(child, "5,6AgentEdit be quick")
     assert child.lines() == CODE.splitlines()
     screen = child.screen()
     top = next(row for row, line in enumerate(screen) if "be quick" in line and "+2" in line)
@@ -104,23 +112,21 @@ def test_an_edit_is_previewed_below_its_lines_and_changes_them_when_accepted(sta
 
 def test_no_chat_is_needed_and_none_opens(start_editor):
     child = start_editor(*says("x"))
-    child.command("1AgentEdit shorter")
-    wait_ready(child)
+    edit(child, "1AgentEdit shorter")
     assert child.lua("return #vim.api.nvim_list_wins()") == 1
     assert child.session_files() == []
 
 
 @quick
-def test_what_the_model_is_told(start_nvim, server, project):
+def test_what_the_model_is_told(start_claude, server, project):
     server.answer(Reply(message_start(), text("    return 2"), done()))
     body = [f"x{number} = {number}" for number in range(150)]
     (project / "code.py").write_text(
         "\n".join(["class Early:", *body, "    return 1", "end = 1", *body])
     )
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+    child = start_claude()
     child.command("edit code.py")
-    child.command("152AgentEdit return two")
-    wait_ready(child)
+    edit(child, "152AgentEdit return two")
     request = server.prompts[0].json()
     assert "tools" not in request
     assert "thinking" not in request or request["thinking"] == {"type": "disabled"}
@@ -136,10 +142,8 @@ def test_what_the_model_is_told(start_nvim, server, project):
 
 def test_a_second_instruction_refines_the_first(start_editor):
     child = start_editor(*says("first = 1"), *says("second = 2"))
-    child.command("1AgentEdit name it")
-    wait_ready(child)
-    child.command("AgentEdit another name")
-    wait_ready(child, 2)
+    edit(child, "1AgentEdit name it")
+    edit(child, "AgentEdit another name")
     assert "another name  +1 −1" in child.screen_text()
     assert "second = 2" in child.screen_text()
     assert "first = 1" not in child.screen_text()
@@ -147,35 +151,32 @@ def test_a_second_instruction_refines_the_first(start_editor):
     assert child.lines()[0] == "second = 2"
 
 
-def test_the_model_sees_its_draft_when_it_refines(start_nvim, server, project):
+def test_the_model_sees_its_draft_when_it_refines(start_claude, server, project):
     server.answer(
         Reply(message_start(), text("one"), done()), Reply(message_start(), text("two"), done())
     )
     (project / "a.txt").write_text("zero\n")
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
-    child.command("edit a.txt | AgentEdit more")
-    wait_ready(child)
-    child.command("AgentEdit even more")
-    wait_ready(child, 2)
+    child = start_claude()
+    edit(child, "edit a.txt | AgentEdit more")
+    edit(child, "AgentEdit even more")
     told = [(m["role"], m["content"][-1]["text"]) for m in server.prompts[1].json()["messages"]]
     assert told == [("user", "more"), ("assistant", "one"), ("user", "even more")]
     assert "↑20 ↓10" in child.screen_text()  # both requests
 
 
 def test_what_an_edit_has_used_counts_in_the_session_and_in_none_of_its_turns(
-    start_nvim, server, project
+    start_claude, server, project
 ):
     server.answer(
         Reply(message_start(), text("pong"), done()), Reply(message_start(), text("one"), done())
     )
     (project / "a.txt").write_text("zero\n")
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+    child = start_claude()
     child.command("edit a.txt")
     child.lua("require('sanderling').ask('go')")
     child.wait_for_turns()
     before = child.lua("return require('sanderling').status().cost_usd")
-    child.command("AgentEdit more")
-    wait_ready(child)
+    edit(child, "AgentEdit more")
     wait_until(
         lambda: child.lua("return require('sanderling').status().cost_usd") == 2 * before > 0
     )
@@ -195,10 +196,9 @@ def test_what_an_edit_has_used_counts_in_the_session_and_in_none_of_its_turns(
 
 def test_the_key_asks_what_is_to_be_different(start_editor):
     child = start_editor(*says("one"), *says("two"))
-    child.command("1AgentEdit go")
-    wait_ready(child)
+    edit(child, "1AgentEdit go")
     child.feed("\\ee")
-    wait_until(lambda: "Change it how?" in child.screen_text())
+    child.wait_for_screen("Change it how?")
     child.feed("again<CR>")
     wait_ready(child, 2)
     child.feed("\\ea")
@@ -207,8 +207,7 @@ def test_the_key_asks_what_is_to_be_different(start_editor):
 
 def test_changes_above_are_survived(start_editor):
     child = start_editor(*says("    return 2"))
-    child.command("6AgentEdit two")
-    wait_ready(child)
+    edit(child, "6AgentEdit two")
     child.lua("vim.api.nvim_buf_set_lines(0, 0, 1, true, { '# a', '# b', '# c' })")
     child.feed("8GO<C-u>above<Esc>j")
     child.command("AgentAccept")
@@ -217,11 +216,10 @@ def test_changes_above_are_survived(start_editor):
 
 def test_lines_that_have_changed_are_left_alone_until_that_is_undone(start_editor):
     child = start_editor(*says("    return 2"))
-    child.command("6AgentEdit two")
-    wait_ready(child)
+    edit(child, "6AgentEdit two")
     child.feed("6GA  # mine<Esc>")
     child.feed(":AgentAccept<CR>")
-    wait_until(lambda: "have changed since they were sent" in child.messages())
+    child.wait_for_message("have changed since they were sent")
     assert child.lines()[5] == "    return 1  # mine"
     child.feed("u")
     child.feed(":AgentAccept<CR>")
@@ -229,13 +227,13 @@ def test_lines_that_have_changed_are_left_alone_until_that_is_undone(start_edito
 
 
 @quick
-def test_it_is_stopped_by_a_key(start_nvim, server, project):
+def test_it_is_stopped_by_a_key(start_claude, server, project):
     server.answer(Reply(message_start(), begin_block(), delta(text="    half\n"), STALL))
     (project / "code.py").write_text(CODE)
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+    child = start_claude()
     child.command("edit code.py")
     child.feed(":5AgentEdit go<CR>")
-    wait_until(lambda: "half" in child.screen_text())
+    child.wait_for_screen("half")
     child.feed("<C-c>")
     wait_until(lambda: "half" not in child.screen_text())
     wait_until(
@@ -245,17 +243,16 @@ def test_it_is_stopped_by_a_key(start_nvim, server, project):
     assert child.lines() == CODE.splitlines()
 
 
-def test_stopping_a_refinement_leaves_the_draft_before(start_nvim, server, project):
+def test_stopping_a_refinement_leaves_the_draft_before(start_claude, server, project):
     server.answer(
         Reply(message_start(), text("one"), done()),
         Reply(message_start(), begin_block(), delta(text="half\n"), STALL),
     )
     (project / "a.txt").write_text("zero\n")
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
-    child.command("edit a.txt | AgentEdit more")
-    wait_ready(child)
+    child = start_claude()
+    edit(child, "edit a.txt | AgentEdit more")
     child.feed(":AgentEdit other<CR>")
-    wait_until(lambda: "half" in child.screen_text())
+    child.wait_for_screen("half")
     child.feed("<C-c>")
     wait_until(lambda: "half" not in child.screen_text())
     child.command("AgentAccept")
@@ -275,8 +272,7 @@ def test_two_at_once_are_each_their_own(start_editor):
     ]
     child = start_editor(*replies)
     child.command("5AgentEdit one")
-    child.command("6AgentEdit two")
-    wait_ready(child, 2)
+    edit(child, "6AgentEdit two")
     screen = child.screen_text()
     assert screen.index("sleep = 1") < screen.index("return 22")
     child.command("AgentAccept!")
@@ -286,16 +282,14 @@ def test_two_at_once_are_each_their_own(start_editor):
 
 def test_lines_where_an_edit_waits_take_no_other(start_editor):
     child = start_editor(*says("x"))
-    child.command("5,6AgentEdit go")
-    wait_ready(child)
+    edit(child, "5,6AgentEdit go")
     child.feed(":6,7AgentEdit other<CR>")
-    wait_until(lambda: "These lines have another edit" in child.messages())
+    child.wait_for_message("These lines have another edit")
 
 
 def test_the_dot_asks_for_the_same_further_down(start_editor):
     child = start_editor(*says("a"), *says("b"), content="1\n2\n3\n4\n")
-    child.feed(":1,2AgentEdit shorter<CR>")
-    wait_ready(child)
+    edit(child, "1,2AgentEdit shorter")
     child.command("AgentAccept")
     assert child.lines() == ["a", "3", "4"]
     child.feed("j.")
@@ -310,14 +304,12 @@ def test_the_operator_asks_and_is_repeated_by_the_dot(start_editor):
     child = start_editor(*says("A"), *says("B"), content="one two\n\nthree four\n")
     child.command("map <F6> <Plug>(AgentEdit)")
     child.feed("<F6>iw")
-    wait_until(lambda: "Edit:" in child.screen_text())
+    child.wait_for_screen("Edit:")
     child.feed("capital<CR>")
-    wait_ready(child)
-    child.command("AgentAccept")
+    accept(child)
     assert child.lines() == ["A two", "", "three four"]
     child.feed("Gw.")
-    wait_ready(child, 2)
-    child.command("AgentAccept")
+    accept(child, 2)
     assert child.lines() == ["A two", "", "three B"]
 
 
@@ -325,8 +317,7 @@ def test_the_operator_takes_a_count(start_editor):
     child = start_editor(*says("A"), content="one two three four\n")
     child.command("map <F6> <Plug>(AgentEdit)")
     child.feed("<F6>2awshort<CR>")
-    wait_ready(child)
-    child.command("AgentAccept")
+    accept(child)
     assert child.lines() == ["Athree four"]
 
 
@@ -352,8 +343,7 @@ def test_a_selection_is_replaced_exactly(start_editor, keys, answer, expected):
     child = start_editor(*says(answer), content="one two\nthree\nfäur\n")
     child.command("xmap <F6> <Plug>(AgentEdit)")
     child.feed(f"{keys}<F6>go<CR>")
-    wait_ready(child)
-    child.command("AgentAccept")
+    accept(child)
     assert child.lines() == expected
 
 
@@ -361,8 +351,7 @@ def test_a_block_reaches_over_lines_that_end_before_it(start_editor):
     child = start_editor(*says("XX\nYY\nZZ"), content="abcdef\nab\nabcdef\n", name="a.txt")
     child.command("xmap <F6> <Plug>(AgentEdit)")
     child.feed("1G3l<C-v>2jl<F6>go<CR>")
-    wait_ready(child)
-    child.command("AgentAccept")
+    accept(child)
     assert child.lines() == ["abcXXf", "ab YY", "abcZZf"]
 
 
@@ -372,7 +361,7 @@ def test_a_block_takes_no_answer_with_other_lines(start_editor):
     child.feed("1G<C-v>jl<F6>go<CR>")
     wait_ready(child)
     child.feed(":AgentAccept<CR>")
-    wait_until(lambda: "The block has 2 lines and the answer 1" in child.messages())
+    child.wait_for_message("The block has 2 lines and the answer 1")
     assert child.lines() == ["abc", "abc"]
 
 
@@ -380,7 +369,7 @@ def test_a_block_that_cuts_a_tab_is_refused(start_editor):
     child = start_editor(content="abcdefghij\n\tabc\nabcdefghij\n")
     child.command("xmap <F6> <Plug>(AgentEdit)")
     child.feed("1G3l<C-v>2jl<F6>")
-    wait_until(lambda: "cuts a tab" in child.messages())
+    child.wait_for_message("cuts a tab")
 
 
 def written(child, name="code.py"):
@@ -411,8 +400,7 @@ def test_bytes_around_and_line_ends_stay(start_agent, project, content, edit, an
     child = start_agent(*says(answer))
     child.command("edit code.py")
     child.command(edit)
-    wait_ready(child)
-    child.command("AgentAccept")
+    accept(child)
     assert written(child) == expected
 
 
@@ -432,16 +420,15 @@ def test_a_locked_buffer_is_refused(start_editor):
     child = start_editor(*says("x"))
     child.command("set nomodifiable")
     child.feed(":1AgentEdit x<CR>")
-    wait_until(lambda: "'nomodifiable'" in child.messages())
+    child.wait_for_message("'nomodifiable'")
 
 
 def test_a_buffer_that_is_locked_meanwhile_is_left_alone(start_editor):
     child = start_editor(*says("x"))
-    child.command("1AgentEdit x")
-    wait_ready(child)
+    edit(child, "1AgentEdit x")
     child.command("set nomodifiable")
     child.feed(":AgentAccept<CR>")
-    wait_until(lambda: "nothing was changed" in child.messages())
+    child.wait_for_message("nothing was changed")
     assert child.lines() == CODE.splitlines()
 
 
@@ -459,18 +446,17 @@ def test_a_file_that_a_rule_keeps_from_the_model_is_not_sent(start_editor):
     rule = {"action": "deny", "tool": "read", "path": "secret.env"}
     child = start_editor(*says("x"), name="secret.env", setup={"permissions": [rule]})
     child.feed(":1AgentEdit x<CR>")
-    wait_until(lambda: "A rule keeps secret.env from the model" in child.messages())
+    child.wait_for_message("A rule keeps secret.env from the model")
     assert outcomes(child) == ["failed"]
     assert "secret" not in "".join(json.dumps(child.events("AgentEditReady")))
 
 
 def test_an_answer_that_was_cut_cannot_be_accepted(start_editor):
     child = start_editor({"step": [{"text": "x"}], "stop_reason": "max_tokens"})
-    child.feed(":1AgentEdit x<CR>")
-    wait_ready(child)
+    edit(child, "1AgentEdit x")
     assert "reached the token limit" in child.screen_text()
     child.feed(":AgentAccept<CR>")
-    wait_until(lambda: "cannot be accepted" in child.messages())
+    child.wait_for_message("cannot be accepted")
     assert child.lines() == CODE.splitlines()
 
 
@@ -478,16 +464,15 @@ def test_an_error_is_told_with_what_to_do(start_editor):
     error = {"kind": "auth", "message": "The key was refused.", "remedy": "Type /login."}
     child = start_editor({"step": [{"error": error}]})
     child.feed(":1AgentEdit x<CR>")
-    wait_until(lambda: "The key was refused. Type /login." in child.messages())
+    child.wait_for_message("The key was refused. Type /login.")
     assert outcomes(child) == ["failed"]
 
 
-def test_what_fails_for_a_moment_is_tried_again(start_nvim, server, project):
+def test_what_fails_for_a_moment_is_tried_again(start_claude, server, project):
     server.answer(Status(529), Reply(message_start(), text("one"), done()))
     (project / "a.txt").write_text("zero\n")
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
-    child.command("edit a.txt | AgentEdit more")
-    wait_ready(child)
+    child = start_claude()
+    edit(child, "edit a.txt | AgentEdit more")
     child.command("AgentAccept")
     assert child.lines() == ["one"]
 
@@ -507,16 +492,14 @@ def test_the_model_is_that_of_the_session(start_agent, tmp_path, project):
     (project / "a.txt").write_text("zero\n")
     child = start_agent(*says("own"), setup={"model": f"script:{other}"})
     child.command("edit a.txt")
-    child.command("AgentEdit more")
-    wait_ready(child)
+    edit(child, "AgentEdit more")
     child.command("AgentAccept")
     assert child.lines() == ["other"]
 
 
 def test_a_fold_over_the_lines_opens(start_editor):
     child = start_editor(*says("x"))
-    child.command("4,6fold | 4,6AgentEdit x")
-    wait_ready(child)
+    edit(child, "4,6fold | 4,6AgentEdit x")
     assert "▍x" in child.screen_text()
 
 
@@ -534,8 +517,7 @@ def test_the_preview_scrolls_into_view_at_the_end_of_a_window(start_editor):
 @pytest.mark.parametrize("end", ["\\ea", "\\er"])
 def test_the_keys_go_with_the_edit(start_editor, end):
     child = start_editor(*says("x"))
-    child.command("1AgentEdit x")
-    wait_ready(child)
+    edit(child, "1AgentEdit x")
     child.feed(end)
     wait_until(lambda: len(outcomes(child)) == 1)
     assert child.lua("return vim.fn.maparg('<LocalLeader>ea', 'n')") == ""
@@ -545,8 +527,7 @@ def test_the_keys_go_with_the_edit(start_editor, end):
 def test_a_persons_key_stays_theirs(start_editor):
     child = start_editor(*says("x"))
     child.command("nnoremap <C-c> :let g:own = 1<CR>")
-    child.command("1AgentEdit x")
-    wait_ready(child)
+    edit(child, "1AgentEdit x")
     child.feed("<C-c>")
     wait_until(lambda: child.lua("return vim.g.own") == 1)
 

@@ -36,7 +36,7 @@ text = "done"
 def start_slow_turn(child):
     child.command("AgentChat")
     child.submit("slow")
-    wait_until(lambda: "begun" in child.transcript_text())
+    child.wait_for_transcript("begun")
 
 
 def interrupt(child):
@@ -102,15 +102,13 @@ def test_what_is_typed_on_while_a_prompt_comes_back_stays_in_its_line(scripted):
 
 
 def test_undo_brings_back_a_prompt_that_was_typed_and_sent_in_one_insert(child):
-    child.command("AgentChat")
-    child.say("ping")
+    child.chat("ping")
     child.feed("u")
     wait_until(lambda: child.prompt_lines() == ["ping"])
 
 
 def test_a_new_draft_survives_a_look_at_the_history(child):
-    child.command("AgentChat")
-    child.say("ping")
+    child.chat("ping")
     child.feed("<M-p>ccnew text<Esc><M-p><M-n><M-n>")
     wait_until(lambda: child.prompt_lines() == ["new text"])
 
@@ -139,7 +137,7 @@ def test_a_thinking_fold_that_grew_while_hidden_is_as_it_was(scripted, is_open):
     child = scripted(THINKING)
     child.command("AgentChat")
     child.feed("igo<C-s><Esc>")
-    wait_until(lambda: "one" in child.transcript_text())
+    child.wait_for_transcript("one")
     if is_open:
         child.feed("<C-w>k/Thinking<CR>zo<C-w>j")
     child.feed("\\q")
@@ -152,8 +150,7 @@ def test_a_thinking_fold_that_grew_while_hidden_is_as_it_was(scripted, is_open):
 
 def test_a_fold_that_the_user_deleted_stays_deleted(scripted):
     child = scripted(THINKING)
-    child.command("AgentChat")
-    child.say("go")
+    child.chat("go")
     child.feed("<C-w>kzE")
     child.feed("q")
     child.command("AgentChat")
@@ -181,7 +178,7 @@ chunk_delay_ms = 12
 """)
     child.command("AgentChat")
     child.feed("igo<C-s><Esc>")
-    wait_until(lambda: "word60 " in child.transcript_text())
+    child.wait_for_transcript("word60 ")
     child.feed("<C-w>kgg0G")
     child.wait_for_turns()
     assert "word899" in child.screen_text()
@@ -236,7 +233,7 @@ def test_floats_stay_on_a_screen_that_shrinks(child):
     child.submit_and_wait("ping")
     child.rpc.request("nvim_ui_try_resize", 60, 20)
     wait_until(lambda: child.lua("return vim.o.lines") == 20)
-    wait_until(lambda: "pong" in child.screen_text())
+    child.wait_for_screen("pong")
     assert "Ask anything" in child.screen_text()
 
 
@@ -251,7 +248,7 @@ def test_deleting_the_transcript_during_a_turn_is_no_error(scripted):
     child = scripted(THINKING)
     child.command("AgentChat")
     child.feed("igo<C-s><Esc>")
-    wait_until(lambda: "one" in child.transcript_text())
+    child.wait_for_transcript("one")
     child.feed("<C-w>k:bdelete<CR>")
     child.wait_for_turns()
     assert "went wrong" not in child.messages()

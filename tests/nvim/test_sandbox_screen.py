@@ -496,7 +496,7 @@ def test_only_what_is_typed_into_the_prompt_can_be_a_command(screen):
 def test_an_exclamation_mark_alone_is_refused_and_stays(screen):
     screen.feed("i!  <C-s>")
     sentence = "No command after `!`. Nothing was run."
-    wait_until(lambda: sentence in screen.transcript_text())
+    screen.wait_for_transcript(sentence)
     assert screen.prompt_lines() == ["!  "]
     assert screen.actions() == []
 
@@ -570,7 +570,7 @@ def test_agentnet_alone_tells_the_network_in_one_line(start_screen):
     screen = start_screen(columns=80)
     screen.feed(":AgentNet<CR>")
     sentence = "Network off: commands reach nothing outside the session."
-    wait_until(lambda: sentence in screen.messages())
+    screen.wait_for_message(sentence)
     assert not screen.is_blocked()
     assert screen.actions() == []
 
@@ -581,7 +581,7 @@ def test_agentnet_completes_its_words_and_refuses_others_naming_them(screen):
     assert screen.lua(complete, "AgentNet o") == ["off", "on"]
     assert screen.lua(complete, "Agent sandbox o") == ["off", "on"]
     screen.feed(":AgentNet maybe<CR>")
-    wait_until(lambda: "AgentNet: off, proxy or on, not 'maybe'." in screen.messages())
+    screen.wait_for_message("AgentNet: off, proxy or on, not 'maybe'.")
     assert not screen.is_blocked()
     with pytest.raises(NvimError, match="'off', 'proxy' or 'on'"):
         screen.lua("require('sanderling').net('maybe')")
@@ -596,7 +596,7 @@ def test_what_a_command_says_is_seen_where_somebody_has_scrolled_up(screen):
     screen.feed("<C-w>kgg<C-w>j")
     wait_until(lambda: "line 199" not in screen.screen_text())
     screen.command("Agent sandbox")
-    wait_until(lambda: "line 199" in screen.screen_text())
+    screen.wait_for_screen("line 199")
 
 
 def test_agentsandbox_tells_all_in_the_transcript(start_screen):

@@ -67,12 +67,6 @@ def title(child):
     return next(each["name"] for each in sessions(child) if each["is_current"])
 
 
-def say(child, text, turn):
-    """Type and send `text`, and wait for the end of the turn that is number `turn` in this Neovim."""
-    child.feed(f"i{text}<C-s><Esc>")
-    child.wait_for_turns(turn)
-
-
 def wait_for_choice(child, count=1):
     """The lines of the choice that is number `count`, as soon as it is offered."""
     wait_until(lambda: len(child.lua("return _G.choices")) >= count, f"choice {count}")
@@ -94,12 +88,20 @@ def chat(scripted):
     return child
 
 
+def queue(chat, text):
+    """Send `text` while a turn is slow."""
+    chat.feed("islow<C-s><Esc>")
+    chat.wait_for_transcript("begun")
+    chat.feed(f"i{text}<C-s><Esc>")
+    chat.wait_for_screen("1 queued")
+
+
 @pytest.fixture
 def two(chat):
     """Two sessions with one turn each; the second is shown."""
-    say(chat, "first", 1)
+    chat.say("first")
     chat.command("AgentNew")
-    say(chat, "second", 2)
+    chat.say("second")
     return chat
 
 
@@ -122,7 +124,7 @@ def test_a_new_session_stands_beside_the_old_one_and_the_keys_switch_between_the
 @quick
 def test_a_count_goes_further_and_one_session_alone_says_so(chat):
     chat.feed("\\n")
-    wait_until(lambda: "No other session is open" in chat.messages())
+    chat.wait_for_message("No other session is open")
     for _ in range(2):
         chat.command("AgentNew")
     first, _, third = [each["id"] for each in sessions(chat)]
@@ -133,7 +135,7 @@ def test_a_count_goes_further_and_one_session_alone_says_so(chat):
 
 def test_a_session_in_the_background_streams_on_and_is_shown_at_its_end(chat):
     chat.feed("idrip<C-s><Esc>")
-    wait_until(lambda: "drop" in chat.transcript_text())
+    chat.wait_for_transcript("drop")
     chat.command("AgentNew")
     assert "drop" not in chat.screen_text()
     chat.submit("quick")
@@ -141,11 +143,11 @@ def test_a_session_in_the_background_streams_on_and_is_shown_at_its_end(chat):
     chat.wait_for_turns(2)
     assert "drop" not in chat.screen_text()
     chat.feed("\\n")
-    wait_until(lambda: "drips end" in chat.screen_text())
+    chat.wait_for_screen("drips end")
 
 
 def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
-    say(chat, "long", 1)
+    chat.say("long")
     chat.feed("ihalf a thought<Esc><C-w>kgg/Thinking<CR>zo:setlocal nowrap<CR>60Gzt3j2l")
     wait_until(lambda: chat.in_transcript("line('.')") == 63)
     state = "[winsaveview(), foldclosed(7), &l:wrap, &l:winfixbuf, &l:winfixwidth]"
@@ -167,10 +169,9 @@ def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
 @pytest.mark.parametrize("position", ["left", "bottom", "float", "tab", "current"])
 def test_switching_works_wherever_the_chat_is_and_its_windows_close_together(scripted, position):
     child = scripted(ANSWERS, chat={"position": position})
-    child.command("AgentChat")
-    say(child, "first", 1)
+    child.chat("first")
     child.command("AgentNew")
-    say(child, "second", 2)
+    child.say("second")
     before = child.lua("return vim.tbl_map(vim.api.nvim_win_get_config, vim.api.nvim_list_wins())")
     child.lua("vim.api.nvim_set_current_win(...)", child.transcript_win())
     child.feed("\\p")
@@ -253,10 +254,7 @@ def test_closing_a_session_closes_or_changes_its_windows_in_all_tab_pages(two):
 
 def test_closing_during_a_turn_stops_it_and_what_waits_is_in_the_prompt_history(chat):
     chat.command("AgentNew")
-    chat.feed("islow<C-s><Esc>")
-    wait_until(lambda: "begun" in chat.transcript_text())
-    chat.feed("iand then<C-s><Esc>")
-    wait_until(lambda: "1 queued" in chat.screen_text())
+    queue(chat, "and then")
     log = chat.session_files()[-1]
     chat.command("Agent close")
     assert chat.events("AgentTurnEnded")[0]["stop_reason"] == "cancelled"
@@ -274,21 +272,15 @@ def test_a_session_whose_buffer_was_deleted_has_it_again_beside_the_others(two):
 
 
 def test_what_waits_in_a_session_whose_prompt_is_deleted_waits_on(chat):
-    chat.feed("islow<C-s><Esc>")
-    wait_until(lambda: "begun" in chat.transcript_text())
-    chat.feed("iand then<C-s><Esc>")
-    wait_until(lambda: "1 queued" in chat.screen_text())
+    queue(chat, "and then")
     chat.command("bwipeout!")
     chat.command("AgentChat")
-    wait_until(lambda: "1 queued" in chat.screen_text())
+    chat.wait_for_screen("1 queued")
     assert "internal error" not in chat.messages()
 
 
 def test_what_comes_back_while_text_is_locked_comes_back_afterwards(chat):
-    chat.feed("islow<C-s><Esc>")
-    wait_until(lambda: "begun" in chat.transcript_text())
-    chat.feed("iand then<C-s><Esc>")
-    wait_until(lambda: "1 queued" in chat.screen_text())
+    queue(chat, "and then")
     chat.lua(
         "vim.keymap.set('n', '<F2>', function() vim.fn.getchar() return '' end, { expr = true })"
     )
@@ -321,10 +313,10 @@ def test_autocommands_tell_what_opens_changes_and_closes(chat):
 
 def test_a_killed_host_is_told_in_both_and_each_goes_on_in_its_own_transcript(two):
     os.kill(two.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "exited (signal 9)" in two.transcript_text())
-    for turn, text in ((3, "second"), (4, "first")):
+    two.wait_for_transcript("exited (signal 9)")
+    for text in ("second", "first"):
         assert two.transcript_text().count("exited (signal 9)") == 1
-        say(two, "more", turn)
+        two.say("more")
         said = two.transcript_text()
         assert said.count(f"## You\n\n{text}\n") == 1
         assert said.endswith("## You\n\nmore\n\n## Sanderling\n\nanswered")
@@ -343,7 +335,7 @@ def test_a_question_of_a_session_in_the_background_says_who_asks_and_its_answer_
     )
     child.command("AgentChat")
     child.feed("iwork<C-s><Esc>")
-    wait_until(lambda: "## You\n\nwork" in child.transcript_text())
+    child.wait_for_transcript("## You\n\nwork")
     child.command("AgentNew")
     child.wait_for_question()
     assert "Session “work” asks." in child.screen_text()
@@ -362,27 +354,24 @@ def test_jobs_and_todo_lists_are_those_of_the_session_that_is_shown(screen):
     item = {"content": "mend it", "status": "pending"}
     screen.send({"type": "jobs_changed", "jobs": [job]}, {"type": "todo_changed", "items": [item]})
     assert screen.lua("return require('sanderling.screens.jobs').complete('')") == ["1"]
-    wait_until(lambda: "mend it" in screen.screen_text())
+    screen.wait_for_screen("mend it")
     screen.command("AgentNew")
     assert screen.lua("return require('sanderling.screens.jobs').complete('')") == []
     assert "mend it" not in screen.screen_text()
     screen.command("Agent todo")
     assert "No todo list yet" in screen.messages()
     screen.feed("\\p")
-    wait_until(lambda: "mend it" in screen.screen_text())
+    screen.wait_for_screen("mend it")
 
 
 # --- what waits --------------------------------------------------------------------------------------------------------
 
 
 def test_stopping_gives_back_what_waits_in_its_own_prompt(chat):
-    chat.feed("islow<C-s><Esc>")
-    wait_until(lambda: "begun" in chat.transcript_text())
-    chat.feed("ilater<C-s><Esc>")
-    wait_until(lambda: "1 queued" in chat.screen_text())
+    queue(chat, "later")
     chat.command("AgentNew")
     chat.feed("iother<Esc>\\p")
-    wait_until(lambda: "begun" in chat.transcript_text())
+    chat.wait_for_transcript("begun")
     chat.feed("<C-c>")
     wait_until(lambda: chat.prompt_lines() == ["later"])
     chat.feed("\\n")
@@ -398,7 +387,7 @@ def test_the_second_key_steers_and_without_a_turn_it_asks(start_agent):
     )
     child.command("AgentChat")
     child.feed("iwork<C-s>")
-    wait_until(lambda: "bash" in child.transcript_text())
+    child.wait_for_transcript("bash")
     child.feed("with care<M-s>")
     child.wait_for_turns()
     assert "with care" in child.transcript_text()
@@ -411,18 +400,18 @@ def test_the_second_key_steers_and_without_a_turn_it_asks(start_agent):
 
 def test_what_waited_when_the_host_was_killed_is_held_until_it_is_sent_from_an_empty_prompt(chat):
     chat.feed("islow<C-s><Esc>")
-    wait_until(lambda: "begun" in chat.transcript_text())
+    chat.wait_for_transcript("begun")
     chat.feed("ilater<C-s><Esc>")
     # A prompt that the host has not confirmed comes back.
-    wait_until(lambda: "↳ later" in chat.screen_text())
+    chat.wait_for_screen("↳ later")
     os.kill(chat.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "exited (signal 9)" in chat.transcript_text())
+    chat.wait_for_transcript("exited (signal 9)")
     assert chat.prompt_lines() == [""]
     chat.command("AgentChat")
     chat.command("AgentChat")
-    wait_until(lambda: "held" in chat.screen_text())
+    chat.wait_for_screen("held")
     chat.feed("<Esc><CR>")
-    wait_until(lambda: "## You\n\nlater\n" in chat.transcript_text())
+    chat.wait_for_transcript("## You\n\nlater\n")
     assert chat.prompt_lines() == [""]
 
 
@@ -436,8 +425,8 @@ def again(scripted):
     def start(*prompts, chat=True):
         before = scripted(ANSWERS)
         before.command("AgentChat")
-        for turn, prompt in enumerate(prompts, 1):
-            say(before, prompt, turn)
+        for prompt in prompts:
+            before.say(prompt)
         host = before.host_pid()
         before.close()
         wait_until(lambda: not is_alive(host), "its host lets go of the session")
@@ -454,13 +443,13 @@ def test_an_empty_transcript_says_that_the_last_conversation_can_go_on_until_som
     again,
 ):
     child = again("remember me")
-    wait_until(lambda: ":AgentResume continues “remember me”, just" in child.screen_text())
-    say(child, "hello", 1)
+    child.wait_for_screen(":AgentResume continues “remember me”, just")
+    child.say("hello")
     assert "AgentResume" not in child.screen_text()
 
 
 def test_without_an_earlier_conversation_nothing_is_said_of_one(chat):
-    say(chat, "hello", 1)
+    chat.say("hello")
     chat.command("AgentNew")
     answered = chat.lua("""
       local done = false
@@ -481,7 +470,7 @@ def test_resuming_takes_the_place_of_an_empty_session_shows_the_end_and_knows_wh
     assert child.transcript_text().count("## You") == 2
     assert child.in_transcript("foldclosedend(search('^Thinking$', 'bw'))") > 0
     assert child.events("AgentSessionOpened")[-1]["is_resumed"]
-    say(child, "and on", 1)
+    child.say("and on")
     (log,) = child.session_files()
     prompts = [
         record["prompt"]["text"]
@@ -493,12 +482,12 @@ def test_resuming_takes_the_place_of_an_empty_session_shows_the_end_and_knows_wh
 
 def test_resuming_beside_a_conversation_leaves_that_alone(again):
     child = again("earlier")
-    say(child, "now", 1)
+    child.say("now")
     child.command("AgentResume")
-    wait_until(lambda: "## You\n\nearlier\n" in child.transcript_text())
+    child.wait_for_transcript("## You\n\nearlier\n")
     assert [each["name"] for each in sessions(child)] == ["now", "earlier"]
     child.command("AgentResume")
-    wait_until(lambda: "no other session to resume" in child.messages())
+    child.wait_for_message("no other session to resume")
 
 
 def test_ids_complete_before_any_session_was_listed(again):
@@ -512,18 +501,18 @@ def test_a_session_is_resumed_by_its_id_which_completes_from_its_title(again):
     session_id = child.session_files()[0].stem
     child.command(f"AgentResume {session_id}")
     wait_until(lambda: sessions(child))
-    wait_until(lambda: "## You\n\nthe one\n" in child.transcript_text())
+    child.wait_for_transcript("## You\n\nthe one\n")
     assert child.lua("return vim.fn.getcompletion('AgentResume 20', 'cmdline')") == [session_id]
     assert child.lua("return vim.fn.getcompletion('AgentResume The', 'cmdline')") == [session_id]
     child.command("AgentResume 20010101-000000-aaaa")
-    wait_until(lambda: "There is no session 20010101-000000-aaaa" in child.messages())
+    child.wait_for_message("There is no session 20010101-000000-aaaa")
     assert len(child.session_files()) == 1
 
 
 @quick
 def test_the_sessions_are_offered_newest_first_with_what_can_be_done(again):
     child = again("alpha")
-    say(child, "beta", 1)
+    child.say("beta")
     child.command("AgentSessions")
     lines = wait_for_choice(child)
     assert [line.split(" · ")[0] for line in lines] == ["beta", "alpha"]
@@ -533,18 +522,18 @@ def test_the_sessions_are_offered_newest_first_with_what_can_be_done(again):
     choose(child, "alpha")
     assert wait_for_choice(child, 2) == ["Resume", "Rename", "Fork", "Export as Markdown", "Delete"]
     choose(child, "Resume", 2)
-    wait_until(lambda: "## You\n\nalpha\n" in child.transcript_text())
+    child.wait_for_transcript("## You\n\nalpha\n")
 
 
 def test_a_search_shows_where_it_was_said(again):
     child = again("alpha", "the needle in here")
-    say(child, "beta", 1)
+    child.say("beta")
     child.command("AgentSessions NEEDLE")
     (line,) = wait_for_choice(child)
     assert line.startswith("alpha")
     assert "the needle in here" in line
     child.command("AgentSessions nothing like it")
-    wait_until(lambda: "No session of this project contains “nothing like it”" in child.messages())
+    child.wait_for_message("No session of this project contains “nothing like it”")
 
 
 def test_sessions_of_other_projects_are_offered_with_a_bang(again, tmp_path):
@@ -553,13 +542,13 @@ def test_sessions_of_other_projects_are_offered_with_a_bang(again, tmp_path):
     elsewhere.mkdir()
     child.command(f"cd {elsewhere}")
     child.command("AgentSessions")
-    wait_until(lambda: "No session of this project yet." in child.messages())
+    child.wait_for_message("No session of this project yet.")
     child.command("AgentSessions!")
     (line,) = wait_for_choice(child)
     assert str(child.project) in line
     choose(child, "alpha")
     choose(child, "Resume", 2)
-    wait_until(lambda: "## You\n\nalpha\n" in child.transcript_text())
+    child.wait_for_transcript("## You\n\nalpha\n")
     assert sessions(child)[0]["project"] == str(child.project)
 
 
@@ -569,7 +558,7 @@ def test_who_has_gone_on_to_something_else_is_not_interrupted_by_the_list(again)
       require('sanderling').sessions()
       vim.cmd.wincmd('h')
     """)
-    wait_until(lambda: "Sessions loaded" in child.messages())
+    child.wait_for_message("Sessions loaded")
     assert child.lua("return #_G.choices") == 0
 
 
@@ -579,7 +568,7 @@ def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again)
     child.command("AgentSessions")
     choose(child, "alpha")
     choose(child, "Rename", 2)
-    wait_until(lambda: "renamed to “Other”" in child.messages())
+    child.wait_for_message("renamed to “Other”")
     assert child.lua("return _G.default") == "alpha"
     (log,) = [path for path in child.session_files() if "alpha" in path.read_text()]
     for count, answer in ((3, "Keep"), (6, "Delete it")):
@@ -588,19 +577,19 @@ def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again)
         choose(child, "Delete", count + 1)
         choose(child, answer, count + 2)
     wait_until(lambda: not log.exists())
-    wait_until(lambda: "Deleted “Other”." in child.messages())
+    child.wait_for_message("Deleted “Other”.")
 
 
 def test_the_current_session_is_renamed(chat):
     chat.command("Agent rename")
     assert "This session is empty" in chat.messages()
-    say(chat, "hello", 1)
+    chat.say("hello")
     chat.command("Agent rename A better name")
     wait_until(lambda: title(chat) == "A better name")
 
 
 def test_what_was_typed_for_a_path_does_not_stay_on_the_screen(chat):
-    say(chat, "hello", 1)
+    chat.say("hello")
     chat.feed(":Agent export<CR>")
     wait_until(lambda: chat.mode() == "c")
     chat.feed("<C-u><CR>")
@@ -609,14 +598,14 @@ def test_what_was_typed_for_a_path_does_not_stay_on_the_screen(chat):
 
 
 def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_there(chat):
-    say(chat, "hello / there", 1)
+    chat.say("hello / there")
     chat.lua("vim.ui.input = function(opts, answer) _G.default = opts.default answer(nil) end")
     chat.command("Agent export")
     assert chat.lua("return _G.default") == "hello there.md"
     for _ in range(2):
         chat.command("Agent export notes.md")
-    wait_until(lambda: "notes.md is there already" in chat.transcript_text())
-    wait_until(lambda: "Exported to notes.md" in chat.messages())
+    chat.wait_for_transcript("notes.md is there already")
+    chat.wait_for_message("Exported to notes.md")
     text = (chat.project / "notes.md").read_text()
     assert "hello / there" in text
     assert "answered" in text
@@ -628,10 +617,10 @@ def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_
 @pytest.mark.parametrize("height", [22, 24])
 def test_a_fork_shows_the_end_of_a_last_line_that_is_wrapped(chat, height):
     chat.lua("vim.o.lines = ...", height)
-    say(chat, "wrapped", 1)
+    chat.say("wrapped")
     chat.command("Agent fork")
-    wait_until(lambda: "(fork)" in chat.screen_text())
-    wait_until(lambda: "the very end" in chat.screen_text())
+    chat.wait_for_screen("(fork)")
+    chat.wait_for_screen("the very end")
 
 
 @pytest.mark.parametrize(
@@ -644,8 +633,8 @@ def test_a_fork_shows_the_end_of_a_last_line_that_is_wrapped(chat, height):
     ],
 )
 def test_a_fork_ends_where_the_cursor_is(chat, line, number, kept, typed):
-    for turn, text in enumerate(("one", "two", "three"), 1):
-        say(chat, text, turn)
+    for text in ("one", "two", "three"):
+        chat.say(text)
     original = chat.session_files()[0]
     before = original.read_text()
     if line:
@@ -664,32 +653,36 @@ def test_a_fork_ends_where_the_cursor_is(chat, line, number, kept, typed):
     assert original.read_text() == before
 
 
-def test_a_session_that_another_neovim_has_open_is_offered_as_a_fork(chat, scripted):
-    say(chat, "mine", 1)
+@pytest.fixture
+def elsewhere(chat, scripted):
+    """Another Neovim that wants to resume the session of `chat`, and the log of that."""
+    chat.say("mine")
     (log,) = chat.session_files()
     other = scripted(ANSWERS)
     other.lua(CATCH_CHOICES)
     other.command(f"AgentResume {log.stem}")
+    return other, log
+
+
+def test_a_session_that_another_neovim_has_open_is_offered_as_a_fork(chat, elsewhere):
+    other, log = elsewhere
     choose(other, "Fork it")
-    wait_until(lambda: "## You\n\nmine\n" in other.transcript_text())
+    other.wait_for_transcript("## You\n\nmine\n")
     assert len(sessions(other)) == 1
     assert current_id(other) != log.stem
     before = log.read_text()
-    say(other, "yours", 1)
-    say(chat, "mine again", 2)
+    other.say("yours")
+    chat.say("mine again")
     assert "yours" not in log.read_text()
     assert log.read_text().startswith(before)
 
 
-def test_who_leaves_a_session_that_another_neovim_has_open_has_an_empty_one(chat, scripted):
-    say(chat, "mine", 1)
-    (log,) = chat.session_files()
-    other = scripted(ANSWERS)
-    other.lua(CATCH_CHOICES)
-    other.command(f"AgentResume {log.stem}")
+def test_who_leaves_a_session_that_another_neovim_has_open_has_an_empty_one(elsewhere):
+    other, log = elsewhere
     choose(other, "Leave it")
     assert current_id(other) != log.stem
-    say(other, "hello", 2)  # the first is the end of what could not be opened
+    other.feed("ihello<C-s><Esc>")
+    other.wait_for_turns(2)  # the first is the end of what could not be opened
     assert other.transcript()[-1] == "answered"
 
 

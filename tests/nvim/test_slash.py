@@ -68,9 +68,9 @@ def test_a_command_in_the_prompt_is_sent_and_is_kept_in_the_history(screen, type
 
 def test_without_an_argument_mode_and_network_are_told(screen):
     screen.feed("i/mode<C-s>")
-    wait_until(lambda: "Mode ask: changes" in screen.messages())
+    screen.wait_for_message("Mode ask: changes")
     screen.feed("/net<C-s>")
-    wait_until(lambda: "Network off: commands reach nothing" in screen.messages())
+    screen.wait_for_message("Network off: commands reach nothing")
     assert screen.actions() == []
 
 
@@ -105,7 +105,7 @@ def test_clear_begins_anew_in_the_same_windows(screen):
 def test_what_is_no_command_is_refused_and_stays(screen, typed, sentence):
     screen.send(COMMANDS)
     screen.feed(f"i{typed}<C-s>")
-    wait_until(lambda: sentence in screen.messages())
+    screen.wait_for_message(sentence)
     assert screen.prompt_lines() == typed.split("<CR>")
     assert screen.actions() == []
     assert words_typed(screen) == []
@@ -287,7 +287,7 @@ def test_a_list_that_comes_while_something_else_is_typed_asks_nothing(screen):
     screen.feed("By the way")
     wait_until(lambda: screen.prompt_lines() == ["By the way"])
     screen.answer("list_models", models=["claude-a", "claude-b"])
-    wait_until(lambda: "Run :AgentModel again" in screen.messages())
+    screen.wait_for_message("Run :AgentModel again")
     assert screen.lua("return _G.asked == nil")
 
 
@@ -345,7 +345,7 @@ def test_a_provider_is_tried_and_its_row_shown(screen):
     assert "Testing the provider" in screen.messages()
     row = "| ollama:qwen3:8b | 65,536 |    ? |     ? | ✓ 4 ms | ✓ 2 s | ✓ 3 s |  none |"
     screen.answer("test_provider", title="Provider", text=f"{row}\n")
-    wait_until(lambda: "✓ 4 ms" in screen.screen_text())
+    screen.wait_for_screen("✓ 4 ms")
 
 
 def test_without_a_session_no_provider_is_tried(start_nvim):
@@ -438,7 +438,7 @@ def test_the_menu_comes_only_for_the_beginning_of_the_first_line(screen):
 
 def test_a_command_from_the_history_opens_no_menu(screen):
     screen.feed("i/mode<C-s>/net<C-s>")
-    wait_until(lambda: "Network off" in screen.messages())
+    screen.wait_for_message("Network off")
     screen.feed("<M-p>")
     wait_until(lambda: screen.prompt_lines() == ["/net"])
     screen.feed("<M-p>")

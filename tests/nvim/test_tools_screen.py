@@ -66,13 +66,14 @@ def fold_at(screen, lnum):
     return screen.in_transcript(f"[foldlevel({lnum}), foldclosed({lnum}), foldclosedend({lnum})]")
 
 
-def go_to(screen, pattern):
-    """Put the cursor of the transcript's window on the first match, in normal mode there."""
+def go_to(screen, pattern, keys=""):
+    """Go to the first match in the transcript's window, in normal mode there, and type `keys`."""
     screen.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
     screen.feed("<Esc>gg")
     screen.lua("return 1")
     assert screen.lua("return vim.fn.search(..., 'cW')", pattern) > 0
     assert screen.mode() == "n"
+    screen.feed(keys)
 
 
 def here(screen):
@@ -370,16 +371,14 @@ def test_a_use_costs_the_same_however_long_the_transcript_is(screen):
 @pytest.mark.parametrize("key", ["gf", "<CR>"])
 def test_a_key_opens_the_file_that_a_line_names_in_the_code_window(screen, files, line, place, key):
     screen.send(started(), output(line + "\n"), ended("", is_error=True))
-    go_to(screen, r"\V" + line)
-    screen.feed(key)
+    go_to(screen, r"\V" + line, key)
     wait_until(lambda: here(screen) == (str(files / "src/app.py"), *place))
     assert screen.lua("return #vim.api.nvim_list_wins()") == 3
 
 
 def test_a_header_leads_to_its_file_also_one_with_blanks_and_a_closed_fold(screen, files):
     screen.send(started("read", "with blank.txt"), ended("1 line", "x"))
-    go_to(screen, "^read")
-    screen.feed("gf")
+    go_to(screen, "^read", "gf")
     wait_until(lambda: here(screen)[0] == str(files / "with blank.txt"))
 
 
@@ -389,17 +388,14 @@ def test_a_header_leads_to_its_file_also_one_with_blanks_and_a_closed_fold(scree
 )
 def test_a_line_of_a_diff_leads_to_that_line_of_its_file(screen, files, pattern, lnum):
     screen.send(*edited())
-    go_to(screen, "^edit")
-    screen.feed("zo")
-    go_to(screen, pattern)
-    screen.feed("<CR>")
+    go_to(screen, "^edit", "zo")
+    go_to(screen, pattern, "<CR>")
     wait_until(lambda: here(screen)[:2] == (str(files / "src/app.py"), lnum))
 
 
 def test_enter_opens_a_closed_fold_first(screen, files):
     screen.send(*edited())
-    go_to(screen, "^edit")
-    screen.feed("<CR>")
+    go_to(screen, "^edit", "<CR>")
     wait_until(lambda: fold_at(screen, 1) == [1, -1, -1])
     assert screen.lua("return vim.bo.filetype") == "sanderling"
     screen.feed("<CR>")
@@ -410,9 +406,8 @@ def test_enter_opens_a_closed_fold_first(screen, files):
 def test_where_no_file_is_named_that_is_said(screen, files, line):
     screen.lua("vim.fn.system({ 'mkfifo', ... })", str(files / "fifo"))
     screen.send(started(), output(line + "\n"), ended("", is_error=True))
-    go_to(screen, r"\V" + line)
-    screen.feed("<CR>")
-    wait_until(lambda: "No existing file is named here." in screen.messages())
+    go_to(screen, r"\V" + line, "<CR>")
+    screen.wait_for_message("No existing file is named here.")
     assert screen.lua("return vim.bo.filetype") == "sanderling"
 
 
@@ -422,7 +417,7 @@ def test_a_line_of_a_hundred_thousand_bytes_is_searched_quickly(screen):
     go_to(screen, "^(")
     with screen.little_work():
         screen.feed("gf")
-        wait_until(lambda: "No existing file" in screen.messages())
+        screen.wait_for_message("No existing file")
 
 
 def test_the_file_opens_in_the_window_that_was_used_last(screen, files):
@@ -432,8 +427,7 @@ def test_the_file_opens_in_the_window_that_was_used_last(screen, files):
     screen.lua("vim.api.nvim_set_current_win(...)", wins[1])
     screen.feed("<C-w>l")
     screen.send(started("read", "src/app.py"), ended())
-    go_to(screen, "^read")
-    screen.feed("gf")
+    go_to(screen, "^read", "gf")
     wait_until(lambda: here(screen)[0] == str(files / "src/app.py"))
     assert screen.lua("return vim.api.nvim_get_current_win()") == wins[1]
 
@@ -442,8 +436,7 @@ def test_a_buffer_with_changes_is_left_and_not_lost(screen, files):
     screen.feed("<C-w>h")
     screen.command("edit with\\ blank.txt | set nohidden | call setline(1, 'mine')")
     screen.send(started("read", "src/app.py"), ended())
-    go_to(screen, "^read")
-    screen.feed("gf")
+    go_to(screen, "^read", "gf")
     wait_until(lambda: here(screen)[0] == str(files / "src/app.py"))
     changed = screen.lua("return vim.fn.getbufline('with blank.txt', 1)")
     assert changed == ["mine"]
@@ -454,8 +447,7 @@ def test_where_the_chat_has_the_whole_screen_the_file_gets_a_window(start_screen
     screen = start_screen()
     screen.open_chat(position=position, focus=True)
     screen.send(started("read", "src/app.py"), ended())
-    go_to(screen, "^read")
-    screen.feed("gf")
+    go_to(screen, "^read", "gf")
     wait_until(lambda: here(screen)[0] == str(files / "src/app.py"))
     assert "line 1" in screen.screen_text()
 
@@ -469,8 +461,7 @@ def shown_use(result="out\n```\nx"):
 
 def test_a_key_shows_input_and_result_in_full_in_a_float(screen):
     screen.send(started(), output("x\n"), ended())
-    go_to(screen, "^bash")
-    screen.feed("K")
+    go_to(screen, "^bash", "K")
     wait_until(lambda: screen.actions() == [{"type": "inspect_tool_use", "id": "t1"}])
     screen.answer("inspect_tool_use", **shown_use("\n".join(f"result {n}" for n in range(300))))
     assert "result 2" in screen.screen_text()
@@ -479,19 +470,18 @@ def test_a_key_shows_input_and_result_in_full_in_a_float(screen):
     assert group.startswith("json")
     assert screen.lua("return vim.fn.synIDattr(vim.fn.synID(6, 2, 1), 'name')") == ""
     screen.feed("G")
-    wait_until(lambda: "result 299" in screen.screen_text())
+    screen.wait_for_screen("result 299")
 
 
 def test_a_line_with_tabs_is_whole_in_the_float(screen):
     screen.lua("vim.o.list, vim.o.tabstop = true, 8")
     screen.send(started(), ended())
-    go_to(screen, "^bash")
-    screen.feed("K")
+    go_to(screen, "^bash", "K")
     wait_until(lambda: screen.actions("inspect_tool_use"))
     screen.answer(
         "inspect_tool_use", **shown_use("1\tthe place\tof a float:\n2\tand the next line")
     )
-    wait_until(lambda: "│1       the place       of a float:│" in screen.screen_text())
+    screen.wait_for_screen("│1       the place       of a float:│")
 
 
 def test_a_job_that_is_stopped_is_told_and_its_line_says_how_it_ended(screen):
@@ -519,8 +509,7 @@ def test_the_float_of_a_use_fits_the_screen_and_closes(start_screen, key, column
     screen = start_screen(columns=columns, lines=lines)
     screen.command("AgentChat")
     screen.send(started(), ended())
-    go_to(screen, "^bash")
-    screen.feed("K")
+    go_to(screen, "^bash", "K")
     wait_until(screen.actions)
     screen.answer("inspect_tool_use", **shown_use("long " * 200))
     rows = [row for row in screen.screen() if "╭" in row or "╰" in row]
@@ -531,8 +520,7 @@ def test_the_float_of_a_use_fits_the_screen_and_closes(start_screen, key, column
 
 def test_what_comes_too_late_shows_nothing(screen):
     screen.send(started(), ended())
-    go_to(screen, "^bash")
-    screen.feed("K<C-w>h")
+    go_to(screen, "^bash", "K<C-w>h")
     wait_until(screen.actions)
     screen.answer("inspect_tool_use", **shown_use())
     assert screen.lua("return #vim.api.nvim_list_wins()") == 3
@@ -540,13 +528,10 @@ def test_what_comes_too_late_shows_nothing(screen):
 
 def test_beside_a_tool_use_there_is_nothing_to_show(screen):
     screen.send(TURN_STARTED, delta("Text."), *edited(), delta("More.", 2))
-    go_to(screen, r"^More\.")
-    screen.feed("K")
-    wait_until(lambda: "No tool call under the cursor." in screen.messages())
-    go_to(screen, r"^Text\.")
-    screen.feed("K")
-    go_to(screen, "^edit")
-    screen.feed("zojjjK")
+    go_to(screen, r"^More\.", "K")
+    screen.wait_for_message("No tool call under the cursor.")
+    go_to(screen, r"^Text\.", "K")
+    go_to(screen, "^edit", "zojjjK")
     wait_until(lambda: screen.actions() == [{"type": "inspect_tool_use", "id": "t1"}])
 
 
@@ -605,7 +590,7 @@ def test_agentmode_sets_tells_completes_and_refuses(screen):
     screen.send({"type": "mode_changed", "mode": "plan"})
     assert screen.lua("return require('sanderling').mode()") == "plan"
     screen.feed(":AgentMode<CR>")
-    wait_until(lambda: "Mode plan: nothing can be changed" in screen.messages())
+    screen.wait_for_message("Mode plan: nothing can be changed")
     assert screen.lua("return vim.fn.getcompletion('AgentMode ', 'cmdline')") == [
         "ask",
         "auto",
@@ -613,7 +598,7 @@ def test_agentmode_sets_tells_completes_and_refuses(screen):
     ]
     assert screen.lua("return vim.fn.getcompletion('Mode a', 'cmdline')") == ["ask", "auto"]
     screen.feed(":AgentMode yolo<CR>")
-    wait_until(lambda: "AgentMode: ask, auto or plan, not 'yolo'." in screen.messages())
+    screen.wait_for_message("AgentMode: ask, auto or plan, not 'yolo'.")
     with pytest.raises(NvimError, match="'ask', 'auto' or 'plan'"):
         screen.lua("require('sanderling').mode('yolo')")
     assert not screen.is_blocked()
@@ -640,9 +625,9 @@ def test_the_words_of_the_chat_know_mode_todo_and_terminal(screen):
     screen.feed(":mode auto<CR>")
     wait_until(lambda: screen.actions() == [{"type": "set_mode", "mode": "auto"}])
     screen.feed(":todo<CR>")
-    wait_until(lambda: "No todo list yet" in screen.messages())
+    screen.wait_for_message("No todo list yet")
     screen.feed(":terminal<CR>")
-    wait_until(lambda: "No jobs in this conversation" in screen.messages())
+    screen.wait_for_message("No jobs in this conversation")
 
 
 # --- to-do list --------------------------------------------------------------------------------------------------------
@@ -686,7 +671,7 @@ def test_a_done_list_is_hidden_when_the_turn_ends_and_an_open_one_is_not(screen)
 def test_agenttodo_shows_the_whole_list_in_a_float(start_screen):
     screen = start_screen()
     screen.feed(":Agent todo<CR>")
-    wait_until(lambda: "No todo list yet" in screen.messages())
+    screen.wait_for_message("No todo list yet")
     screen.command("AgentChat")
     screen.send(todo(*["completed"] * 10, "in_progress", *["pending"] * 9))
     screen.command("Agent todo")

@@ -80,7 +80,7 @@ def answer(start_agent, project):
 @prove
 def test_a_fenced_block_is_offered_as_an_edit_of_what_was_asked_about(answer):
     answer.feed("\\i")
-    wait_until(lambda: "From the answer" in answer.screen_text())
+    answer.wait_for_screen("From the answer")
     assert answer.lua("return vim.fn.expand('%:t')") == "a.py"
     assert answer.lines() == [
         "one",
@@ -94,7 +94,7 @@ def test_a_fenced_block_is_offered_as_an_edit_of_what_was_asked_about(answer):
 @prove
 def test_where_the_lines_have_changed_it_is_offered_below_the_cursor(answer):
     answer.feed("<C-w>p2GA!<Esc>3G<C-w>p\\i")
-    wait_until(lambda: "From the answer" in answer.screen_text())
+    answer.wait_for_screen("From the answer")
     answer.feed("\\ea")
     wait_until(lambda: answer.lines() == ["one", "two!", "three", "print(1)", "print(2)"])
 
@@ -111,4 +111,4 @@ def test_a_fenced_block_is_yanked_and_opened(answer):
 @prove
 def test_where_there_is_no_block_that_is_said(answer):
     answer.feed("gg\\y")
-    wait_until(lambda: "No fenced block under the cursor." in answer.messages())
+    answer.wait_for_message("No fenced block under the cursor.")

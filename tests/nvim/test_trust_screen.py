@@ -201,7 +201,7 @@ def test_t_marks_the_file_at_the_cursor_in_the_list_or_in_its_text(screen):
         )
     )
     screen.feed("ggt")
-    wait_until(lambda: "No file under the cursor." in screen.messages())
+    screen.wait_for_message("No file under the cursor.")
 
 
 @pytest.mark.parametrize(
@@ -371,15 +371,14 @@ def test_what_was_trusted_is_used_until_it_changes(start_agent, project):
     rules = project / "AGENTS.md"
     rules.write_text("Be brief.\n")
     agent = start_agent(reply)
-    agent.command("AgentChat")
-    agent.submit_and_wait("go")
+    agent.chat("go")
     assert "AGENTS.md is ignored until trusted: :Agent trust" in agent.transcript_text()
     agent.command("Agent trust")
     wait_until(lambda: is_on_page(agent))
     assert "│ Be brief." in agent.lines()
     count_keys_after(agent, 0)
     agent.feed("a")
-    wait_until(lambda: "1 file trusted, as shown." in agent.messages())
+    agent.wait_for_message("1 file trusted, as shown.")
     agent.submit_and_wait("and now?")
     assert "Be brief." in agent.session_files()[-1].read_text()
     rules.write_text("Be long.\n")

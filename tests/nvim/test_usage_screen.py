@@ -241,7 +241,7 @@ def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(s
 def test_another_report_is_asked_for_while_one_is_shown(screen):
     screen.feed(":Agent usage<CR>")
     screen.answer("show_usage", **REPORT)
-    wait_until(lambda: screen.floats())
+    wait_until(screen.floats)
     screen.feed(":Agent settings<CR>")
     wait_until(
         lambda: [a["type"] for a in screen.actions()] == ["show_usage", "show_settings"],
@@ -252,9 +252,9 @@ def test_another_report_is_asked_for_while_one_is_shown(screen):
 def test_who_looks_at_the_keys_of_a_report_comes_back_to_it(screen):
     screen.feed(":Agent usage<CR>")
     screen.answer("show_usage", **REPORT)
-    wait_until(lambda: screen.floats())
+    wait_until(screen.floats)
     screen.feed(":Agent usage<CR>g?")
-    wait_until(lambda: "close it without an answer" in screen.screen_text())
+    screen.wait_for_screen("close it without an answer")
     screen.feed("q")
     wait_until(lambda: "close it without an answer" not in screen.screen_text())
     assert [screen.lua("return vim.api.nvim_get_current_win()")] == screen.floats()

@@ -138,7 +138,7 @@ def test_dd_takes_a_prompt_out(listed, keys):
 def test_the_list_and_its_keys_say_how_it_is_written_and_closed(listed):
     assert " :w saves, dd drops, q closes " in listed.screen_text()
     listed.feed("g?")
-    wait_until(lambda: "apply your changes to the prompts" in listed.screen_text())
+    listed.wait_for_screen("apply your changes to the prompts")
 
 
 def test_dd_on_one_of_several_lines_takes_out_the_line(listed):

@@ -19,10 +19,6 @@ def agent_in_chat(start_agent):
     return agent
 
 
-def say_ping(child: ChildNvim, count: int = 1) -> None:
-    child.say("ping")
-
-
 # --- autocommands that fail -------------------------------------------------------------------------------------------
 
 
@@ -35,11 +31,11 @@ def test_an_autocommand_of_the_users_that_fails_is_not_in_the_way_of_the_chat(ch
     )
     child.command("AgentChat")
     assert not child.is_blocked()
-    say_ping(child)
+    child.say("ping")
     assert child.transcript()[-1] == PONG
     assert not child.is_blocked()
     child.feed(":Agent help<CR>")
-    wait_until(lambda: "Commands" in child.screen_text())
+    child.wait_for_screen("Commands")
     child.feed("q")
     wait_until(lambda: "Commands" not in child.screen_text())
     assert "not today" not in child.screen_text()
@@ -74,9 +70,7 @@ def test_a_turn_goes_on_when_a_buffer_of_the_chat_is_deleted_and_stands_in_the_n
     agent.feed("igo<C-s>half typed<Esc>")
     agent.wait_for_screen("begun")
     agent.command(command.format(buffer_of(agent, which)))
-    wait_until(
-        lambda: "Still running in the background. :AgentChat shows it" in agent.screen_text()
-    )
+    agent.wait_for_screen("Still running in the background. :AgentChat shows it")
     assert "begun" not in agent.screen_text()
     agent.wait_for_turns()
     assert agent.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
@@ -141,8 +135,7 @@ def long_answer(mark: str, count: int = 60) -> dict:
 @quick
 def test_what_is_sent_is_seen_wherever_the_transcript_stood(start_agent):
     agent = start_agent(long_answer("first"), long_answer("second"))
-    agent.command("AgentChat")
-    agent.say("go")
+    agent.chat("go")
     agent.command("wincmd k")
     agent.feed("gg")
     wait_until(lambda: "first 60" not in agent.screen_text())
@@ -156,8 +149,7 @@ def test_text_that_arrives_moves_no_view_that_has_left_the_end(start_agent):
         long_answer("first"),
         {"step": [{"text": "now"}, {"delay_ms": 500}, {"text": "\nthen " * 60}]},
     )
-    agent.command("AgentChat")
-    agent.say("go")
+    agent.chat("go")
     agent.feed("imore<C-s><PageUp><PageUp>")
     agent.wait_for_screen("first 20")
     agent.wait_for_turns(2)
@@ -210,7 +202,7 @@ def test_a_question_about_many_lines_leaves_the_transcript_as_full_as_it_was(sta
 
 def test_insert_in_a_transcript_whose_prompt_was_closed_by_only_opens_it_again(child):
     child.command("AgentChat")
-    say_ping(child)
+    child.say("ping")
     child.feed("<C-w>k:only<CR>")
     wait_until(lambda: child.lua("return #vim.api.nvim_list_wins()") == 1)
     child.say("ping")
@@ -330,8 +322,8 @@ def test_code_beside_the_chat_keeps_the_colors_of_its_syntax(child):
 def test_a_statusline_a_tab_and_a_list_of_buffers_call_the_chat_by_names_for_people(child):
     child.command("set laststatus=2 showtabline=2")
     child.open_chat(position="tab")
-    say_ping(child)
-    wait_until(lambda: "Sanderling: ping" in child.screen_text())
+    child.say("ping")
+    child.wait_for_screen("Sanderling: ping")
     screen = child.screen()
     assert "[Sanderling prompt]" in screen[0]
     assert any(row.startswith(" Prompt") for row in screen)
@@ -500,7 +492,7 @@ def is_free(log: Path) -> bool:
 def test_what_stands_unsent_in_a_prompt_outlives_a_neovim_that_is_killed(start_nvim):
     child = start_nvim()
     child.command("AgentChat")
-    say_ping(child)
+    child.say("ping")
     child.feed("ihalf typed pro<CR>second line")
     wait_until(lambda: drafts(child))
     wait_until(lambda: "second line" in drafts(child)[0].read_text())
