@@ -1,10 +1,4 @@
-"""
-Two kinds of Neovim with a chat.
-
-`Screen`: its host is the test: events come by the host's own way in, and actions, and what is asked of a session, are caught before they leave.
-
-`Agent`: all of it is real, but for the model, which replays a script.
-"""
+"""Two kinds of Neovim with a chat: `Screen`, whose host is the test, and `Agent`, in which all is real but for the model."""
 
 import json
 
@@ -47,8 +41,6 @@ def texts_told(message):
 
 
 class Screen(ChildNvim):
-    """A chat whose host is the test."""
-
     def send(self, *events):
         self.lua(
             """
@@ -56,6 +48,15 @@ class Screen(ChildNvim):
             require('sanderling.host').receive({ session_id = id, seq = 1, events = ... })
             """,
             list(events),
+        )
+
+    def begin_to_send(self, session_id, *events):
+        """Send events to a Neovim that cannot take them now; gives the request, for `rpc.answer`."""
+        return self.rpc.send(
+            "nvim_exec_lua",
+            "local id, events = ... "
+            "require('sanderling.host').receive({ session_id = id, seq = 1, events = events })",
+            [session_id, list(events)],
         )
 
     def lose_host(self):
@@ -66,7 +67,6 @@ class Screen(ChildNvim):
         )
 
     def answer(self, type_, **answer):
-        """Answer what was asked last of that type."""
         self.lua("local type, answer = ... _G.answers[type](answer)", type_, answer)
 
     def actions(self, type_=None):
@@ -136,10 +136,18 @@ def start_screen(tmp_path, project):
 
 
 @pytest.fixture
-def screen(start_screen):
-    child = start_screen()
-    child.command("AgentChat")
-    return child
+def start_chat(start_screen):
+    def start(**options):
+        child = start_screen(**options)
+        child.command("AgentChat")
+        return child
+
+    return start
+
+
+@pytest.fixture
+def screen(start_chat):
+    return start_chat()
 
 
 @pytest.fixture

@@ -1,8 +1,4 @@
-"""
-The agent acts and the person decides, from end to end: a real Neovim, host, sandbox and files; only the model is a script.
-
-What is asserted is what a person sees, what is on the disk, and what the model is told.
-"""
+"""The agent acts and the person decides, from end to end: a real Neovim, host, sandbox and files; only the model is a script."""
 
 import os
 import re
@@ -22,6 +18,7 @@ from tests.conftest import (
     running,
     wait_until,
 )
+from tests.nvim.replies import DONE, bash, reply, say, use
 
 from sanderling.changes.journal import turns_of
 from sanderling.changes.records import read_journal
@@ -37,28 +34,11 @@ FIXED = APP.replace("a - b", "a + b")
 RIGHT = {"old": "a - b", "new": "a + b"}
 
 
-def reply(*steps, **fields):
-    return {"step": list(steps), **fields}
-
-
-def say(text):
-    return {"text": text}
-
-
-def use(tool, **args):
-    return {"tool_use": {"name": tool, "input": args}}
-
-
 def edit(*edits, path="src/app.py"):
     return use("edit", path=path, edits=list(edits or [RIGHT]))
 
 
-def bash(command, **args):
-    return use("bash", command=command, **args)
-
-
 TOOK = r"\d+(\.\d+)? m?s"
-DONE = reply(say("Done."), repeat=True)
 
 
 @pytest.fixture
@@ -127,18 +107,15 @@ def said_above_question(agent):
 
 
 @pytest.mark.usefixtures("app")
-def test_what_led_to_a_question_stands_above_it(asking_agent):
-    agent = asking_agent(reply(LONG_TALK, edit()))
-    assert said_above_question(agent) == [" So I mend it.", "", " edit src/app.py …"]
-
-
-@pytest.mark.usefixtures("app")
-def test_what_led_to_a_question_stands_above_it_in_a_chat_that_is_opened_later(start_agent):
+@pytest.mark.parametrize("is_opened_later", [False, True])
+def test_what_led_to_a_question_stands_above_it(start_agent, is_opened_later):
     agent = start_agent(reply(LONG_TALK, edit()))
     agent.ask()
-    agent.command("AgentChat")  # which hides it
+    if is_opened_later:
+        agent.command("AgentChat")  # which hides it
     agent.wait_for_question()
-    agent.command("AgentChat")
+    if is_opened_later:
+        agent.command("AgentChat")
     wait_until(lambda: said_above_question(agent) == [" So I mend it.", "", " edit src/app.py …"])
 
 
@@ -608,7 +585,6 @@ def test_nothing_is_left_running(start_agent, marker, way):
 
 
 def in_transcript(agent, pattern):
-    """Go to a line of the transcript."""
     agent.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
     agent.command("normal! gg")
     assert agent.lua("return vim.fn.search(..., 'cW')", pattern) > 0

@@ -25,7 +25,6 @@ pytestmark = prove_unless_quick
 
 @pytest.fixture
 def claude(start_claude):
-    """A Neovim with a key, whose API is the loopback server."""
     child = start_claude()
     child.open_chat()
     return child

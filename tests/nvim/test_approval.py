@@ -1,9 +1,6 @@
-"""
-Questions to the person: the float, how it is answered, and that it takes no key that was not meant for it.
+"""Questions to the person: the float, how it is answered, and that it takes no key that was not meant for it."""
 
-Events come by the host's own way in, and actions are caught before they leave.
-"""
-
+import os
 import re
 import time
 
@@ -45,7 +42,6 @@ def many_lines(count=40):
 
 
 def float_of(screen):
-    """The question's float in this tab page, if there is one."""
     return screen.lua("""
       for _, win in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
         local config = vim.api.nvim_win_get_config(win)
@@ -155,10 +151,8 @@ def test_lines_stay_lines_and_what_is_hidden_in_a_title_is_not(editor):
     screen = ask(editor(), asked(title="a\n\u202eb\u200bc\x1b[1m", subject="ls\nrm x"))
     assert "Allow bash a ·b·c [1m?" in drawn(screen)
     assert float_of(screen)["lines"][-2:] == ["ls", "rm x"]
-
-
-def test_what_python_made_visible_in_a_command_is_shown_as_it_came(editor):
-    screen = ask(editor(), asked(subject="echo <U+202E>txt.exe ␛[2K \\ude41"))
+    screen.send(settled())
+    ask(screen, asked(subject="echo <U+202E>txt.exe ␛[2K \\ude41"))
     assert "echo <U+202E>txt.exe ␛[2K \\ude41" in drawn(screen)
 
 
@@ -758,12 +752,7 @@ def test_what_neovim_is_busy_with_delays_it_and_does_not_lose_it(editor, enter_k
     id_ = screen.session_id()
     screen.feed(enter_keys)
     time.sleep(0.1)
-    request = screen.rpc.send(
-        "nvim_exec_lua",
-        "local id, events = ... "
-        "require('sanderling.host').receive({ session_id = id, seq = 1, events = events })",
-        [id_, [asked()]],
-    )
+    request = screen.begin_to_send(id_, asked())
     time.sleep(0.2)
     screen.feed(leave_keys)
     screen.rpc.answer(request)
@@ -780,12 +769,7 @@ def test_a_question_that_is_settled_while_text_is_locked_leaves_no_float(editor)
     id_ = screen.session_id()
     screen.feed("<F5>")
     time.sleep(0.1)
-    request = screen.rpc.send(
-        "nvim_exec_lua",
-        "local id, events = ... "
-        "require('sanderling.host').receive({ session_id = id, seq = 1, events = events })",
-        [id_, [settled()]],
-    )
+    request = screen.begin_to_send(id_, settled())
     time.sleep(0.1)
     screen.feed("x")
     screen.rpc.answer(request)
@@ -869,23 +853,14 @@ def test_q_leaves_the_whole_when_its_window_is_the_only_one(editor):
     assert "rror" not in screen.messages()
 
 
-def test_p_opens_the_file_when_that_is_what_it_is_about(editor, project):
+@pytest.mark.parametrize("name, shown", [("a%b.txt", "hello"), ("fifo", "the subject")])
+def test_p_opens_what_it_is_about_if_that_is_a_plain_file(editor, project, name, shown):
     screen = editor()
+    os.mkfifo(project / "fifo")
     (project / "a%b.txt").write_text("hello\n")
-    path = str(project / "a%b.txt")
-    ask(screen, asked(tool="read", subject=path, filetype="", path=path))
-    enter(screen)
-    screen.feed("p")
-    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_line()") == "hello")
-
-
-def test_p_does_not_open_what_is_no_plain_file(editor, project):
-    screen = editor()
-    screen.lua("vim.fn.system({ 'mkfifo', ... })", str(project / "fifo"))
-    ask(screen, asked(tool="read", subject="the fifo", path=str(project / "fifo")))
-    enter(screen)
-    screen.feed("p")
-    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_line()") == "the fifo")
+    ask(screen, asked(tool="read", subject="the subject", filetype="", path=str(project / name)))
+    enter(screen).feed("p")
+    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_line()") == shown)
 
 
 def test_autocommands_are_told(editor):

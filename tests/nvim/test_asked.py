@@ -26,6 +26,17 @@ def upper(*numbers):
     return text
 
 
+def put(child, path, row, *lines):
+    """Have the user replace a line of the file's buffer."""
+    child.lua(
+        "local path, row, lines = ... "
+        "vim.api.nvim_buf_set_lines(vim.fn.bufnr(path), row, row + 1, true, lines)",
+        str(path),
+        row,
+        list(lines),
+    )
+
+
 def hunk_count(child, path):
     return child.lua(
         "return #require('sanderling.review.hunks').list(vim.fn.bufnr((...)))", str(path)
@@ -114,9 +125,7 @@ def test_all_rejected_is_denied_with_the_reasons(proposed):
 
 def test_what_the_person_makes_of_a_hunk_is_what_is_written(proposed):
     child, path = proposed()
-    child.lua(
-        "vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 4, 5, true, { 'mine', 'too' })", str(path)
-    )
+    put(child, path, 4, "mine", "too")
     decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == upper(2, 5, 8, 11).replace("LINE 5\n", "mine\ntoo\n")
     assert "The user edited your proposal here" in child.results()[0]
@@ -124,7 +133,7 @@ def test_what_the_person_makes_of_a_hunk_is_what_is_written(proposed):
 
 def test_what_the_person_types_beside_the_hunks_stays_theirs_to_write(proposed):
     child, path = proposed()
-    child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 5, 6, true, { 'typed' })", str(path))
+    put(child, path, 5, "typed")
     wait_until(lambda: child.is_modified(path))
     decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == TWELVE
@@ -149,7 +158,7 @@ WRITES = {
 def test_no_line_that_was_not_accepted_reaches_the_disk(proposed, name, project):
     child, path = proposed()
     (project / "copy.txt").write_text("")
-    child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
+    put(child, path, 2, "typed")
     decide(child, path, (1, True), (2, False))
     before = child.lines(path)
     child.command(WRITES[name])
@@ -176,7 +185,7 @@ def test_hooks_of_the_person_see_their_own_text_and_the_proposal_survives_them(p
             "autocmd BufWritePre *.txt let g:seen = getline(1, '$') | silent %s/line 7/Line 7/e"
         ]
     )
-    child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
+    put(child, path, 2, "typed")
     child.command("buffer a.txt | silent write")
     own = TWELVE.replace("line 3\n", "typed\n")
     assert child.lua("return vim.g.seen") == own.splitlines()
@@ -321,7 +330,7 @@ ENDS = {
 @pytest.mark.parametrize("name", [*ENDS, "killed"])
 def test_when_it_ends_otherwise_the_person_has_their_own_text_back(proposed, name):
     child, path = proposed()
-    child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
+    put(child, path, 2, "typed")
     decide(child, path, (1, True))
     child.wait_for_question()
     if name == "killed":
@@ -446,14 +455,22 @@ def test_the_first_and_third_of_four_hunks_are_in_the_file_byte_by_byte(proposed
 # --- several at once, while an answer streams and somebody types ------------------------------------------------------------
 
 
-def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, project):
-    for name in ("a.txt", "b.txt"):
-        (project / name).write_text(TWELVE)
-    uses = [
-        {"tool_use": {"id": name, "name": "edit", "input": {"path": name, "edits": FOUR}}}
-        for name in ("a.txt", "b.txt")
-    ]
-    child = start_agent({"step": uses}, DONE)
+@pytest.fixture
+def of_two_files(start_agent, project):
+    """The model will propose four changes of each of two files."""
+
+    def start():
+        uses = []
+        for name in ("a.txt", "b.txt"):
+            (project / name).write_text(TWELVE)
+            uses += edit(name, use=name)["step"]
+        return start_agent({"step": uses}, DONE)
+
+    return start
+
+
+def test_two_files_are_reviewed_while_the_person_types_in_a_third(of_two_files, project):
+    child = of_two_files()
     child.command("edit other.txt | vsplit")
     child.ask()
     paths = [project / "a.txt", project / "b.txt"]
@@ -474,14 +491,8 @@ def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, p
     assert paths[0].read_text() == TWELVE
 
 
-def test_an_entry_of_the_list_opens_in_a_window_for_code(start_agent, project):
-    for name in ("a.txt", "b.txt"):
-        (project / name).write_text(TWELVE)
-    uses = [
-        {"tool_use": {"id": name, "name": "edit", "input": {"path": name, "edits": FOUR}}}
-        for name in ("a.txt", "b.txt")
-    ]
-    child = start_agent({"step": uses}, DONE)
+def test_an_entry_of_the_list_opens_in_a_window_for_code(of_two_files, project):
+    child = of_two_files()
     child.command("edit a.txt")
     child.ask()
     wait_until(lambda: all(hunk_count(child, project / name) == 4 for name in ("a.txt", "b.txt")))

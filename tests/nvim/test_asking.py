@@ -158,7 +158,8 @@ def test_an_answer_is_stopped_at_once_and_what_came_stays(start, server):
 
 
 def test_a_float_beside_the_code_has_the_answer_and_closes(start):
-    child = start("float", ":5,6AgentAsk why?<CR>", "nine", "q closes", "code.py:5-6 · 2 lines")
+    keys = "<C-c> stops  \\ec to the chat  \\ef follow-up  q closes"
+    child = start("float", ":5,6AgentAsk why?<CR>", "nine", keys, "code.py:5-6 · 2 lines")
     assert len(child.floats()) == 1
     child.feed("q")
     wait_until(lambda: child.floats() == [])
@@ -174,15 +175,6 @@ def test_a_float_with_an_answer_does_not_cover_the_lines_that_it_is_about(start,
     child.feed(":36,38AgentAsk why?<CR>")
     screen = child.wait_for_screen("nine", "q closes").splitlines()
     assert any("line = 38" in row for row in screen)
-
-
-def test_a_float_with_an_answer_says_how_to_ask_further(start):
-    start(
-        "float",
-        ":5,6AgentAsk why?<CR>",
-        "nine",
-        "<C-c> stops  \\ec to the chat  \\ef follow-up  q closes",
-    )
 
 
 @quick

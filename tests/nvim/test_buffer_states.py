@@ -1,8 +1,4 @@
-"""
-The file tools on files that a person has open: a real Neovim, real files in the real sandbox, and whatever state a buffer can be in.
-
-The tools run in a process of their own, connected with Neovim as the host is; `desk.told` is what the model is told.
-"""
+"""The file tools on files that a person has open: a real Neovim, real files in the real sandbox, and whatever state a buffer can be in."""
 
 import base64
 import os
@@ -89,8 +85,6 @@ SERVE = textwrap.dedent("""
 
 
 class Desk:
-    """The tools of a session whose editor is `child`."""
-
     def __init__(self, child, base: Path) -> None:
         (base / "state").mkdir()
         address = child.lua("return vim.fn.serverstart()")
@@ -108,7 +102,6 @@ class Desk:
         self.count = 0
 
     def begin(self, tool: str, path: Path | str, **data: object) -> int:
-        """Begin a use of the tool; give its number."""
         self.count += 1
         request = (tool, self.count, {"path": str(path), **data})
         self.process.stdin.write(base64.b64encode(pickle.dumps(request)) + b"\n")
@@ -216,7 +209,6 @@ FIFTY, CHANGED = "line 50\n", TEXT.replace("line 50\n", "fifty\nand more\n")
 
 
 def change_fifty(desk, path):
-    """The tool use of most tests here."""
     return desk.edit(path, FIFTY, "fifty\nand more\n")
 
 
@@ -901,7 +893,6 @@ def test_a_buffer_that_a_hook_closes_leaves_the_file_alone(child, opened, desk):
 
 @pytest.fixture
 def full_disk(project):
-    """A project of 1 MB."""
     with small_disk(project, "1m") as disk:
         yield disk
 

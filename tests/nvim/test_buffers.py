@@ -39,7 +39,6 @@ def plain(value):
 
 
 def identity_of(path):
-    """As the sandbox sees it."""
     if path.exists():
         return Identity(path.stat().st_dev, path.stat().st_ino)
     directory = path.parent.stat() if path.parent.exists() else None
@@ -80,6 +79,14 @@ def write(child, path):
     buffer = answer["value"]
     replace_on_disk(path, encoded(buffer))
     after_write(child, path, buffer)
+
+
+def change_and_write(child, path):
+    """Change the second line and write the file, of which Neovim has not heard yet."""
+    assert change(child, find(child, path), (1, 1, ["TWO"]))
+    buffer = ask(child, "before_write", find(child, path)["id"], path)["value"]
+    replace_on_disk(path, encoded(buffer))
+    return buffer
 
 
 def after_write(child, path, buffer):
@@ -681,7 +688,6 @@ def test_a_question_that_comes_too_late_does_nothing(child, opened):
 
 
 def user_writes(child):
-    """`:w` by hand goes through without a question."""
     child.feed(":silent w<CR>")
     wait_until(lambda: not child.is_blocked() and not child.is_modified(), "it is written")
     assert "WARNING" not in child.messages()
@@ -786,9 +792,7 @@ def test_what_a_person_writes_while_we_do_asks_them_nothing(child, opened, typed
     """Between the moment in which the file is written and that in which Neovim hears of it."""
     path = opened("a.txt")
     child.command("autocmd BufWritePre *.txt let g:writes = v:true")
-    assert change(child, find(child, path), (1, 1, ["TWO"]))
-    buffer = ask(child, "before_write", find(child, path)["id"], path)["value"]
-    replace_on_disk(path, encoded(buffer))
+    buffer = change_and_write(child, path)
     child.lua("vim.g.writes = false")
     child.feed(f"{typed}:silent update<CR>")
     wait_until(lambda: child.lua("return vim.g.writes"), "the person writes")
@@ -815,9 +819,7 @@ def test_write_that_nobody_ends_holds_up_one_of_the_persons_to_the_file(child, o
 
 def test_question_of_an_autosave_that_came_while_we_wrote_is_answered(child, opened):
     path = opened("a.txt")
-    assert change(child, find(child, path), (1, 1, ["TWO"]))
-    buffer = ask(child, "before_write", find(child, path)["id"], path)["value"]
-    replace_on_disk(path, encoded(buffer))
+    buffer = change_and_write(child, path)
     child.command("autocmd User Save silent! update")
     child.feed(":doautocmd User Save<CR>")
     wait_until(lambda: child.mode() == "r?", "it is asked whether to overwrite it")
@@ -841,9 +843,7 @@ def test_question_of_an_autosave_that_came_while_we_wrote_is_answered(child, ope
 
 def test_question_about_a_file_that_somebody_else_has_changed_is_the_persons(child, opened):
     path = opened("a.txt")
-    assert change(child, find(child, path), (1, 1, ["TWO"]))
-    buffer = ask(child, "before_write", find(child, path)["id"], path)["value"]
-    replace_on_disk(path, encoded(buffer))
+    buffer = change_and_write(child, path)
     status = path.stat()
     replace_on_disk(path, b"somebody else\n")
     child.command("autocmd User Save silent! update")
@@ -987,9 +987,7 @@ def test_what_is_typed_during_the_write_stays_unsaved(child, opened):
 
 def test_a_check_between_the_write_and_its_end_asks_nothing(child, opened):
     path = opened("a.txt")
-    assert change(child, find(child, path), (1, 1, ["TWO"]))
-    buffer = ask(child, "before_write", 1, path)["value"]
-    replace_on_disk(path, encoded(buffer))
+    buffer = change_and_write(child, path)
     child.feed(":checktime<CR>")  # as on FocusGained
     wait_until(lambda: not child.is_blocked())
     after_write(child, path, buffer)
@@ -1247,9 +1245,10 @@ def test_a_file_that_comes_back_is_loaded(child, opened):
     assert_undisturbed(child)
 
 
-def test_a_selection_is_waited_for_and_then_the_file_is_loaded(child, opened):
+@pytest.mark.parametrize("keys, mode", [("3GVj", "V"), ("d", "no")])
+def test_what_cannot_be_loaded_now_is_loaded_afterwards(child, opened, keys, mode):
     path = opened("a.txt")
-    child.type_keys("3GVj", "V")
+    child.type_keys(keys, mode)
     replace_on_disk(path, b"short\n")
     files_changed(child)
     assert child.lines()[0] == "one"
@@ -1270,16 +1269,6 @@ def test_a_reload_while_somebody_types_there_is_a_block_of_its_own(child, opened
     assert child.lines() == ["new", "one", "two", "three", "four"]
     child.type_keys("u")
     assert child.lines() == ["one", "two", "three", "four"]
-
-
-def test_what_happens_in_a_locked_moment_is_done_after_it(child, opened):
-    path = opened("a.txt")
-    child.type_keys("d", "no")
-    replace_on_disk(path, b"changed\n")
-    files_changed(child)
-    assert child.lines()[0] == "one"
-    child.type_keys("<Esc>")
-    wait_until(lambda: child.lines() == ["changed"])
 
 
 # --- cost ------------------------------------------------------------------------------------------------------------
@@ -1367,8 +1356,6 @@ SERVE = textwrap.dedent("""
 
 
 class PythonSide:
-    """`NeovimBuffers`, connected with a real Neovim by pynvim."""
-
     def __init__(self, child):
         address = child.lua("return vim.fn.serverstart()")
         self.process = subprocess.Popen(

@@ -96,12 +96,18 @@ def test_a_conversation_has_many_turns(child):
     assert child.transcript().count("pong") == 3
 
 
-def test_the_prompt_is_an_ordinary_buffer_with_undo(child):
+@pytest.mark.parametrize(
+    "keys, lines",
+    [
+        ("ialpha beta<Esc>bdwu", ["alpha beta"]),
+        ("ialpha beta<Esc>yypwcwgamma<Esc>", ["alpha beta", "alpha gamma"]),
+        ("ialphabet alp<C-x><C-n>", ["alphabet alphabet"]),
+    ],
+)
+def test_the_prompt_is_an_ordinary_buffer_with_undo_and_completion(child, keys, lines):
     child.command("AgentChat")
-    child.feed("ialpha beta<Esc>bdwu")
-    wait_until(lambda: child.prompt_lines() == ["alpha beta"])
-    child.feed("yypwcwgamma<Esc>")
-    wait_until(lambda: child.prompt_lines() == ["alpha beta", "alpha gamma"])
+    child.feed(keys)
+    wait_until(lambda: child.prompt_lines() == lines)
 
 
 @prove
@@ -154,12 +160,6 @@ def test_prompt_history_outlives_neovim_and_keeps_line_breaks(start_nvim):
     path = first.home / "state" / "nvim" / "sanderling" / "prompt_history.jsonl"
     assert path.read_text() == '"one\\ntwo"\n'
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_completion_works_in_the_prompt(child):
-    child.command("AgentChat")
-    child.feed("ialphabet alp<C-x><C-n>")
-    wait_until(lambda: child.prompt_lines() == ["alphabet alphabet"])
 
 
 @pytest.mark.parametrize("keys", prove_rest(["\\q", "<C-w>k\\q", "<C-w>kq"], (-1,)))

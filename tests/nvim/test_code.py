@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from tests.conftest import ROOT, prove_unless_quick, quick, wait_until
-from tests.nvim.test_diagnostics import DONE, reply, use
+from tests.nvim.replies import DONE, reply, use
 
 pytestmark = prove_unless_quick
 
@@ -100,6 +100,8 @@ SERVERS = {
     "typescript": ["typescript-language-server", "--stdio"],
     "bash": ["bash-language-server", "start"],
 }
+
+RENAME = refactor("rename", "a.txt", symbol="one.name", line=3, to="title")
 
 # --- where things are --------------------------------------------------------------------------------------------------
 
@@ -402,9 +404,7 @@ def test_what_a_rule_keeps_is_neither_loaded_nor_told(coding):
 
 @quick
 def test_a_rename_is_saved_reviewed_and_undone_with_agent_undo(coding, project):
-    agent = coding(
-        TEXTS, refactor("rename", "a.txt", symbol="one.name", line=3, to="title"), shown="a.txt"
-    )
+    agent = coding(TEXTS, RENAME, shown="a.txt")
     assert agent.results()[0].startswith("Done, in 2 files:\na.txt: +3 −3\nb.txt: +1 −1")
     assert (project / "a.txt").read_text() == TEXTS["a.txt"].replace("one.name", "one.title")
     assert (project / "b.txt").read_text() == TEXTS["b.txt"].replace("one.name", "one.title")
@@ -414,23 +414,30 @@ def test_a_rename_is_saved_reviewed_and_undone_with_agent_undo(coding, project):
     wait_until(lambda: (project / "a.txt").read_text() == TEXTS["a.txt"], "it is taken back")
 
 
-@quick
-def test_in_plan_mode_nothing_is_renamed_and_no_server_is_asked(coding, project):
-    agent = coding(
-        TEXTS,
-        refactor("rename", "a.txt", symbol="one.name", line=3, to="title"),
-        shown="a.txt",
-        mode="plan",
-        style="dying",
-    )
-    assert "plan mode" in agent.results()[0]
-    assert (project / "a.txt").read_text() == TEXTS["a.txt"]
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        pytest.param({"mode": "plan", "style": "dying"}, "plan mode", marks=quick),
+        (
+            {"setup": {"permissions": [{"action": "deny", "tool": "edit", "path": "b.txt"}]}},
+            "A rule forbids this: deny edit b.txt",
+        ),
+        ({"style": "greedy"}, "outside.txt, which you may not change"),
+        ({"style": "stale"}, "scripted has an outdated text of b.txt"),
+    ],
+    ids=["plan mode", "a rule for one of the files", "outside of the project", "outdated text"],
+)
+def test_a_change_that_must_not_be_is_made_in_no_file(coding, project, options, words):
+    (project.parent / "outside.txt").write_text("one.name\n")
+    agent = coding(TEXTS, RENAME, shown="a.txt", **options)
+    assert words in agent.results()[0]
+    assert {name: (project / name).read_text() for name in TEXTS} == TEXTS
 
 
 def test_the_person_is_asked_about_all_of_it_at_once(coding, project):
     agent = coding(
         TEXTS,
-        refactor("rename", "a.txt", symbol="one.name", line=3, to="title"),
+        RENAME,
         shown="a.txt",
         mode="ask",
     )
@@ -440,29 +447,6 @@ def test_the_person_is_asked_about_all_of_it_at_once(coding, project):
     agent.wait_for_turns()
     assert (project / "b.txt").read_text() == TEXTS["b.txt"].replace("one.name", "one.title")
     assert len(agent.events("AgentApprovalRequested")) == 1
-
-
-def test_a_rule_for_one_of_the_files_holds_for_the_whole_change(coding, project):
-    agent = coding(
-        TEXTS,
-        refactor("rename", "a.txt", symbol="one.name", line=3, to="title"),
-        shown="a.txt",
-        setup={"permissions": [{"action": "deny", "tool": "edit", "path": "b.txt"}]},
-    )
-    assert "A rule forbids this: deny edit b.txt" in agent.results()[0]
-    assert (project / "a.txt").read_text() == TEXTS["a.txt"]
-
-
-def test_a_change_outside_of_the_project_and_a_command_are_refused(coding, project):
-    (project.parent / "outside.txt").write_text("one.name\n")
-    agent = coding(
-        TEXTS,
-        refactor("rename", "a.txt", symbol="one.name", line=3, to="title"),
-        shown="a.txt",
-        style="greedy",
-    )
-    assert "outside.txt, which you may not change" in agent.results()[0]
-    assert (project / "a.txt").read_text() == TEXTS["a.txt"]
 
 
 def test_actions_are_listed_and_done_but_no_commands(coding, project):
@@ -485,17 +469,6 @@ def test_an_action_that_is_a_command_is_refused(coding):
         TEXTS, refactor("action", "a.txt", line=3, to="Run it"), shown="a.txt", style="command"
     )
     assert "runs the command run.it in the server" in agent.results()[0]
-
-
-def test_what_a_server_has_not_seen_is_not_renamed_by_its_old_lines(coding, project):
-    agent = coding(
-        TEXTS,
-        refactor("rename", "a.txt", symbol="one.name", line=3, to="title"),
-        shown="a.txt",
-        style="stale",
-    )
-    assert agent.results()[0].startswith("scripted has an outdated text of b.txt")
-    assert (project / "b.txt").read_text() == TEXTS["b.txt"]
 
 
 def test_a_file_moves_with_its_mode_and_its_window(coding, project):

@@ -1,9 +1,4 @@
-"""
-Plugins of others: completion in the prompt by those that complete by language servers, and which-key.
-
-They are in no package registry: `COMPLETION_PLUGINS` names a directory with checkouts of `nvim-cmp`, `cmp-nvim-lsp`, `blink.cmp` (its
-version 1, which runs on Neovim 0.11), `mini.nvim` and `which-key.nvim`.
-"""
+"""Plugins of others, of which `COMPLETION_PLUGINS` names a directory with checkouts: nvim-cmp, cmp-nvim-lsp, blink.cmp 1, mini.nvim, which-key.nvim."""
 
 import os
 import subprocess

@@ -79,9 +79,8 @@ def test_the_person_need_not_wait(screen):
 
 @prove
 @pytest.mark.parametrize("columns", [50, 80, 160])
-def test_the_state_of_the_connection_stays_in_narrow_bars(start_screen, columns):
-    screen = start_screen(columns=columns)
-    screen.command("AgentChat")
+def test_the_state_of_the_connection_stays_in_narrow_bars(start_chat, columns):
+    screen = start_chat(columns=columns)
     screen.send({"type": "model_changed", "model": "box: claude-of-a-long-name"}, LOST)
     is_narrow = columns < 80
     assert ("again 2 s" if is_narrow else "reconnecting in 2 s") in prompt_winbar(screen)

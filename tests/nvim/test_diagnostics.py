@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from tests.conftest import ROOT, prove_rest, prove_unless_quick, quick, wait_until
+from tests.nvim.replies import DONE, edit, reply, use
 
 pytestmark = prove_unless_quick
 
@@ -48,7 +49,6 @@ COUNT_QUESTIONS = """
 
 
 def said(child):
-    """The messages of all diagnostics in Neovim."""
     return child.lua(
         "return vim.tbl_map(function(d) return d.message end, vim.diagnostic.get(nil))"
     )
@@ -211,20 +211,7 @@ def test_the_option_says_what_is_told(watched, option, count):
 # --- from end to end ---------------------------------------------------------------------------------------------------
 
 
-def reply(*steps, **fields):
-    return {"step": list(steps), **fields}
-
-
-def use(tool, **args):
-    return {"tool_use": {"name": tool, "input": args}}
-
-
-def edit(path, old, new):
-    return use("edit", path=path, edits=[{"old": old, "new": new}])
-
-
 READ = reply(use("read", path="a.txt"), use("read", path="b.txt"))
-DONE = reply({"text": "Done."}, repeat=True)
 
 
 @pytest.fixture

@@ -66,7 +66,6 @@ def open_form(screen, **fields):
 
 
 def on(screen, label):
-    """Go to the field with this label."""
     screen.lua(
         """
         for lnum, line in ipairs(vim.api.nvim_buf_get_lines(0, 0, -1, true)) do

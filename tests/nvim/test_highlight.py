@@ -95,7 +95,6 @@ def test_only_what_is_seen_is_parsed_and_the_rest_when_it_is_scrolled_to(scripte
 
 
 def marked_rows(child):
-    """The rows on which a mark begins, each as often as there are marks."""
     return child.lua("""
       local buf = require('sanderling').transcript().buf
       local ns = vim.api.nvim_get_namespaces().sanderling_markdown

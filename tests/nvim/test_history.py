@@ -1,8 +1,4 @@
-"""
-What does not go to the end of the transcript: pages of what was said before go above all, an answer that was cut off is taken back.
-
-And two lines of its own: a prompt in the middle of a turn, the place where the model was shown less.
-"""
+"""What does not go to the end of the transcript: pages of earlier messages, an answer that was cut off, a prompt in the middle of a turn."""
 
 import itertools
 import os

@@ -25,6 +25,16 @@ text = "Here again."
 """
 
 
+@pytest.fixture
+def busy(scripted):
+    """A Neovim in the middle of a long turn."""
+    child = scripted(SLOW)
+    child.command("AgentChat")
+    child.submit("slow")
+    child.wait_for_transcript("The beginning.")
+    return child
+
+
 def children_of(pid):
     out = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
@@ -50,52 +60,40 @@ def test_the_host_starts_once_and_serves_every_use(child):
     assert child.host_pid() == pid
 
 
-def test_a_killed_host_says_so_once_and_the_next_prompt_finds_the_conversation(scripted):
-    child = scripted(SLOW)
-    child.command("AgentChat")
-    child.submit("slow")
-    child.wait_for_transcript("The beginning.")
-    wait_until(lambda: "The beginning." in child.session_files()[0].read_text())
-    os.kill(child.host_pid(), signal.SIGKILL)
-    child.wait_for_transcript("exited (signal 9)")
-    assert child.events("AgentTurnEnded")[0]["stop_reason"] == "interrupted"
-    child.submit_and_wait("go on")
-    text = child.transcript_text()
+def test_a_killed_host_says_so_once_and_the_next_prompt_finds_the_conversation(busy):
+    wait_until(lambda: "The beginning." in busy.session_files()[0].read_text())
+    os.kill(busy.host_pid(), signal.SIGKILL)
+    busy.wait_for_transcript("exited (signal 9)")
+    assert busy.events("AgentTurnEnded")[0]["stop_reason"] == "interrupted"
+    busy.submit_and_wait("go on")
+    text = busy.transcript_text()
     assert text.count("exited") == 1
     assert "The beginning." in text
     assert text.endswith("Here again.")
-    assert len(child.session_files()) == 1
-    log = child.session_files()[0].read_text()
+    assert len(busy.session_files()) == 1
+    log = busy.session_files()[0].read_text()
     assert '"stop_reason":"interrupted"' in log
     assert '"role":"assistant","content":[{"type":"text","text":"The beginning. "}]' in log
-    assert child.messages().strip() == ""
+    assert busy.messages().strip() == ""
 
 
 @prove
-def test_prompts_that_a_killed_host_had_not_read_go_back_into_the_prompt(scripted):
-    child = scripted(SLOW)
-    child.command("AgentChat")
-    child.submit("slow")
-    child.wait_for_transcript("The beginning.")
-    host = child.host_pid()
+def test_prompts_that_a_killed_host_had_not_read_go_back_into_the_prompt(busy):
+    host = busy.host_pid()
     os.kill(host, signal.SIGSTOP)
-    child.feed("iand then<C-s><Esc>")
-    wait_until(lambda: child.prompt_lines() == [""])
+    busy.feed("iand then<C-s><Esc>")
+    wait_until(lambda: busy.prompt_lines() == [""])
     os.kill(host, signal.SIGKILL)
-    wait_until(lambda: child.prompt_lines() == ["and then"])
+    wait_until(lambda: busy.prompt_lines() == ["and then"])
 
 
 @pytest.mark.parametrize("way", prove_rest(["qa!", "SIGTERM", "SIGHUP", "SIGKILL"], keep=(0,)))
-def test_the_host_is_gone_when_neovim_is(scripted, way):
-    child = scripted(SLOW)
-    child.command("AgentChat")
-    child.submit("slow")
-    child.wait_for_transcript("The beginning.")
-    host = child.host_pid()
+def test_the_host_is_gone_when_neovim_is(busy, way):
+    host = busy.host_pid()
     if way == "qa!":
-        child.feed(":qa!<CR>")
+        busy.feed(":qa!<CR>")
     else:
-        os.kill(child.pid, getattr(signal, way))
+        os.kill(busy.pid, getattr(signal, way))
     wait_until(lambda: not is_alive(host), f"host gone after {way}")
 
 

@@ -90,29 +90,21 @@ def test_lines_that_come_before_a_hunk_move_it(edited):
     assert text(child) == "mine a B B2 c d e g"
 
 
-def test_what_a_person_writes_beside_a_hunk_is_none_of_it(edited):
+@pytest.mark.parametrize(
+    "typed, typed_text, hunk, restored",
+    [
+        ("2GOup<Esc>jjodown<Esc>", "a up B B2 down c d e f g", "2+2<b", "a up b down c d e f g"),
+        ("2Gomine<Esc>", "a B mine B2 c d e f g", "1+3<b", "a b c d e f g"),
+        ("3G2dd", "a B d e f g", "1+1<b", "a b d e f g"),
+    ],
+    ids=["beside it", "in it", "deleted across its border"],
+)
+def test_what_a_person_types_at_a_hunk_is_of_it_or_not(edited, typed, typed_text, hunk, restored):
     child = edited((1, 2, "B B2"))
-    keys(child, "2GOabove<Esc>jjobelow<Esc>")
-    assert text(child) == "a above B B2 below c d e f g"
-    assert shown(child) == ["2+2<b"]
+    keys(child, typed)
+    assert (text(child), shown(child)) == (typed_text, [hunk])
     reject(child, 1)
-    assert text(child) == "a above b below c d e f g"
-
-
-def test_what_a_person_writes_in_a_hunk_is_of_it(edited):
-    child = edited((1, 2, "B B2"))
-    keys(child, "2Gomine<Esc>")
-    assert shown(child) == ["1+3<b"]
-    reject(child, 1)
-    assert text(child) == "a b c d e f g"
-
-
-def test_lines_deleted_across_a_border_go_from_both_sides(edited):
-    child = edited((1, 2, "B B2"))
-    keys(child, "3G2dd")
-    assert (text(child), shown(child)) == ("a B d e f g", ["1+1<b"])
-    reject(child, 1)
-    assert text(child) == "a b d e f g"
+    assert text(child) == restored
 
 
 def test_lines_joined_across_a_border_come_back_whole(edited):

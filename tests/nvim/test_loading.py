@@ -96,7 +96,6 @@ def listening(start_agent, project):
 
 
 def shown(child, name):
-    """The windows that show the file."""
     return child.lua("return vim.fn.win_findbuf(vim.fn.bufnr((...)))", str(child.project / name))
 
 

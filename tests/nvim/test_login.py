@@ -1,8 +1,4 @@
-"""
-/login and /logout: the key goes to the host, and is kept nowhere here.
-
-The host's end of the requests is the test, but for the last one: there all is real, down to the keychain.
-"""
+"""/login and /logout: the key goes to the host, and is kept nowhere here."""
 
 import os
 import shutil
@@ -25,9 +21,8 @@ CATCH_REQUESTS = """
 
 
 @pytest.fixture
-def screen(start_screen):
-    child = start_screen()
-    child.command("AgentChat")
+def screen(start_chat):
+    child = start_chat()
     child.lua(CATCH_REQUESTS)
     return child
 
@@ -37,7 +32,6 @@ def requests(screen):
 
 
 def answer(screen, **result):
-    """Answer the request that was made last."""
     screen.lua("_G.requests[#_G.requests].on_answer(...)", result)
 
 

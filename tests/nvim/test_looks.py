@@ -153,10 +153,8 @@ def height_of_prompt(child):
 
 
 @pytest.fixture
-def wide(start_screen):
-    screen = start_screen(columns=200, lines=40)
-    screen.command("AgentChat")
-    return screen
+def wide(start_chat):
+    return start_chat(columns=200, lines=40)
 
 
 def test_an_empty_prompt_says_what_can_be_done_just_now(wide):

@@ -3,7 +3,7 @@
 import pytest
 from tests.conftest import prove, running, wait_until
 from tests.mcp.conftest import hostile
-from tests.nvim.test_agent_acts import DONE, reply, say, use
+from tests.nvim.replies import DONE, reply, say, use
 from tests.nvim.test_tools_screen import prompt_winbar
 
 SERVERS = [
@@ -27,7 +27,6 @@ SERVERS = [
 
 @pytest.fixture
 def shown(screen):
-    """A chat that shows the list."""
     screen.send({"type": "tool_servers_changed", "servers": SERVERS})
     show(screen)
     return screen

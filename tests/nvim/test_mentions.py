@@ -456,8 +456,6 @@ def test_only_pasted_lines_of_a_file_are_offered(start_claude):
 
 
 def png(width, height):
-    """A PNG of one colour."""
-
     def chunk(kind, data):
         return (
             struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -4,27 +4,22 @@ import random
 
 import pytest
 from tests.conftest import prove_rest, prove_unless_quick, quick, wait_until
+from tests.nvim.replies import DONE, bash, reply, use
 
 pytestmark = prove_unless_quick
 
 APP = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
 
 
-def reply(*steps, **fields):
-    return {"step": list(steps), **fields}
-
-
 def edit(old, new):
-    return {
-        "tool_use": {
-            "name": "edit",
-            "input": {"path": "app.py", "edits": [{"old": old, "new": new}]},
-        }
-    }
+    return use("edit", path="app.py", edits=[{"old": old, "new": new}])
 
 
-DONE = reply({"text": "Done."}, repeat=True)
-READ = reply({"tool_use": {"name": "read", "input": {"path": "app.py"}}})
+def write(path, text):
+    return use("write", path=path, content=text)
+
+
+READ = reply(use("read", path="app.py"))
 
 
 @pytest.fixture
@@ -97,7 +92,7 @@ def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
 ):
     other = project / "other.txt"
     other.write_text("one\ntwo\nthree\n")
-    run = {"tool_use": {"name": "bash", "input": {"command": "sed -i s/two/2/ other.txt"}}}
+    run = bash("sed -i s/two/2/ other.txt")
     agent = run_agent(READ, reply(edit("a - b", "a + b")), reply(run), DONE)
     assert other.read_text() == "one\n2\nthree\n"
     other.write_text("one\n2\nthree\nmine\n")
@@ -115,7 +110,7 @@ def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
 def test_the_difference_has_hunks_only_of_what_is_not_reviewed(run_agent, project):
     other = project / "other.txt"
     other.write_text("one\ntwo\nthree\n")
-    run = {"tool_use": {"name": "bash", "input": {"command": "sed -i s/two/2/ other.txt"}}}
+    run = bash("sed -i s/two/2/ other.txt")
     agent = run_agent(
         READ, reply(edit("a - b", "a + b"), edit("(1, 2)", "(2, 3)")), reply(run), DONE
     )
@@ -125,7 +120,7 @@ def test_the_difference_has_hunks_only_of_what_is_not_reviewed(run_agent, projec
         return wait_until(lambda: [each["text"] for each in agent.lua("return vim.fn.getqflist()")])
 
     assert listed() == ["+1 −1  return a + b", "+1 −1  print(add(2, 3))", "+1 −1  2"]
-    agent.command("edit app.py | 2AgentKeep")
+    agent.command("edit app.py | 2AgentAccept")
     agent.command("buffer other.txt | AgentAccept file")
     agent.command("bwipeout! app.py")
     wait_until(
@@ -144,7 +139,7 @@ def test_the_difference_has_hunks_only_of_what_is_not_reviewed(run_agent, projec
 @pytest.mark.usefixtures("app")
 def test_the_difference_is_shown_side_by_side(run_agent, project):
     (project / "gone.txt").write_text("what was in it\n")
-    remove = {"tool_use": {"name": "bash", "input": {"command": "rm gone.txt"}}}
+    remove = bash("rm gone.txt")
     agent = run_agent(READ, reply(edit("a - b", "a + b")), reply(remove), DONE)
     agent.command("AgentDiff! session")
     wait_until(lambda: agent.lua("return #vim.api.nvim_list_tabpages()") == 3)
@@ -216,7 +211,6 @@ def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(run_agent, app
     assert app.read_text() == APP
 
 
-WRITE = reply({"tool_use": {"name": "write", "input": {"path": "new.py", "content": "x = 1\n"}}})
 TWO = reply(edit("a - b", "a + b"), edit("add(1, 2)", "add(2, 3)"))
 CHANGED = APP.replace("a - b", "a + b").replace("(1, 2)", "(2, 3)")
 
@@ -228,7 +222,7 @@ def unreviewed(agent):
 @pytest.fixture
 def closed(run_agent, app):
     """An agent that has changed a file and made another, which are not open."""
-    agent = run_agent(READ, TWO, WRITE, DONE, DONE)
+    agent = run_agent(READ, TWO, reply(write("new.py", "x = 1\n")), DONE, DONE)
     assert app.read_text() == CHANGED
     assert unreviewed(agent) == 3
     return agent
@@ -245,7 +239,7 @@ def test_changes_of_files_that_are_not_open_are_counted_and_rejected_with_the_re
 def test_what_was_undone_is_not_to_be_reviewed_and_what_is_done_again_is(start_agent, app, project):
     less = edit("def add(a, b):\n", "")
     agent = start_agent(
-        READ, reply(less, put("new.py", "x = 1\n"), put("shut.py", "y = 2\n")), DONE
+        READ, reply(less, write("new.py", "x = 1\n"), write("shut.py", "y = 2\n")), DONE
     )
     agent.command("AgentMode auto")
     agent.command("edit app.py")
@@ -313,14 +307,10 @@ def test_what_nobody_has_reviewed_comes_back_with_the_session(closed, app, start
     assert app.read_text() == APP.replace("a - b", "a + b") + "# mine\n"
 
 
-def put(path, text):
-    return {"tool_use": {"name": "write", "input": {"path": path, "content": text}}}
-
-
 def test_files_are_reviewed_while_an_answer_streams_and_the_person_types_in_another(
     start_agent, app
 ):
-    made = reply(edit("a - b", "a + b"), edit("add(1, 2)", "add(2, 3)"), put("new.py", "x = 1\n"))
+    made = reply(edit("a - b", "a + b"), edit("add(1, 2)", "add(2, 3)"), write("new.py", "x = 1\n"))
     words = [{"text": f"word {number}", "delay_ms": 10} for number in range(300)]
     agent = start_agent(READ, made, reply({"text": "Done."}), reply(*words), DONE)
     agent.command("AgentMode auto")

@@ -13,7 +13,6 @@ CODE = "import time\n\n\ndef slow():\n    time.sleep(9)\n    return 1\n\n\ndef l
 
 
 def says(*answers, when=""):
-    """Replies of the scripted model."""
     return [{"step": [{"text": answer}]} | ({"when": when} if when else {}) for answer in answers]
 
 
@@ -34,8 +33,20 @@ def wait_ready(child, count=1):
     wait_until(lambda: len(child.events("AgentEditReady")) >= count, f"{count} edits are ready")
 
 
+@pytest.fixture
+def edit_more(start_claude, project):
+    """A Neovim in a file of one line, for which the model behind the API has an edit ready."""
+
+    def start():
+        (project / "a.txt").write_text("zero\n")
+        child = start_claude()
+        edit(child, "edit a.txt | AgentEdit more")
+        return child
+
+    return start
+
+
 def edit(child, command):
-    """Ask for an edit, and wait until it is ready."""
     count = len(child.events("AgentEditReady"))
     child.command(command)
     wait_ready(child, count + 1)
@@ -151,13 +162,11 @@ def test_a_second_instruction_refines_the_first(start_editor):
     assert child.lines()[0] == "second = 2"
 
 
-def test_the_model_sees_its_draft_when_it_refines(start_claude, server, project):
+def test_the_model_sees_its_draft_when_it_refines(edit_more, server):
     server.answer(
         Reply(message_start(), text("one"), done()), Reply(message_start(), text("two"), done())
     )
-    (project / "a.txt").write_text("zero\n")
-    child = start_claude()
-    edit(child, "edit a.txt | AgentEdit more")
+    child = edit_more()
     edit(child, "AgentEdit even more")
     told = [(m["role"], m["content"][-1]["text"]) for m in server.prompts[1].json()["messages"]]
     assert told == [("user", "more"), ("assistant", "one"), ("user", "even more")]
@@ -243,14 +252,12 @@ def test_it_is_stopped_by_a_key(start_claude, server, project):
     assert child.lines() == CODE.splitlines()
 
 
-def test_stopping_a_refinement_leaves_the_draft_before(start_claude, server, project):
+def test_stopping_a_refinement_leaves_the_draft_before(edit_more, server):
     server.answer(
         Reply(message_start(), text("one"), done()),
         Reply(message_start(), begin_block(), delta(text="half\n"), STALL),
     )
-    (project / "a.txt").write_text("zero\n")
-    child = start_claude()
-    edit(child, "edit a.txt | AgentEdit more")
+    child = edit_more()
     child.feed(":AgentEdit other<CR>")
     child.wait_for_screen("half")
     child.feed("<C-c>")
@@ -280,11 +287,20 @@ def test_two_at_once_are_each_their_own(start_editor):
     assert outcomes(child) == ["accepted", "accepted"]
 
 
-def test_lines_where_an_edit_waits_take_no_other(start_editor):
-    child = start_editor(*says("x"))
-    edit(child, "5,6AgentEdit go")
-    child.feed(":6,7AgentEdit other<CR>")
-    child.wait_for_message("These lines have another edit")
+@pytest.mark.parametrize(
+    "content, before, keys, message",
+    [
+        (CODE, "5,6AgentEdit go", ":6,7AgentEdit other<CR>", "These lines have another edit"),
+        (CODE, "set nomodifiable", ":1AgentEdit x<CR>", "'nomodifiable'"),
+        ("abcdefghij\n\tabc\nabcdefghij\n", "", "1G3l<C-v>2jl<F6>", "cuts a tab"),
+    ],
+)
+def test_what_cannot_be_edited_is_refused(start_editor, content, before, keys, message):
+    child = start_editor(*says("x"), content=content)
+    child.command("xmap <F6> <Plug>(AgentEdit)")
+    child.command(before)
+    child.feed(keys)
+    child.wait_for_message(message)
 
 
 def test_the_dot_asks_for_the_same_further_down(start_editor):
@@ -365,13 +381,6 @@ def test_a_block_takes_no_answer_with_other_lines(start_editor):
     assert child.lines() == ["abc", "abc"]
 
 
-def test_a_block_that_cuts_a_tab_is_refused(start_editor):
-    child = start_editor(content="abcdefghij\n\tabc\nabcdefghij\n")
-    child.command("xmap <F6> <Plug>(AgentEdit)")
-    child.feed("1G3l<C-v>2jl<F6>")
-    child.wait_for_message("cuts a tab")
-
-
 def written(child, name="code.py"):
     child.command("set nofixendofline | write")
     return (child.project / name).read_bytes()
@@ -414,13 +423,6 @@ def test_a_fenced_answer_streams_without_its_fence(start_editor):
     assert not any("```" in screen for screen in seen)
     child.command("AgentAccept")
     assert child.lines()[5] == "    return 3"
-
-
-def test_a_locked_buffer_is_refused(start_editor):
-    child = start_editor(*says("x"))
-    child.command("set nomodifiable")
-    child.feed(":1AgentEdit x<CR>")
-    child.wait_for_message("'nomodifiable'")
 
 
 def test_a_buffer_that_is_locked_meanwhile_is_left_alone(start_editor):
@@ -468,11 +470,9 @@ def test_an_error_is_told_with_what_to_do(start_editor):
     assert outcomes(child) == ["failed"]
 
 
-def test_what_fails_for_a_moment_is_tried_again(start_claude, server, project):
+def test_what_fails_for_a_moment_is_tried_again(edit_more, server):
     server.answer(Status(529), Reply(message_start(), text("one"), done()))
-    (project / "a.txt").write_text("zero\n")
-    child = start_claude()
-    edit(child, "edit a.txt | AgentEdit more")
+    child = edit_more()
     child.command("AgentAccept")
     assert child.lines() == ["one"]
 

@@ -33,10 +33,16 @@ text = "done"
 """
 
 
-def start_slow_turn(child):
-    child.command("AgentChat")
-    child.submit("slow")
-    child.wait_for_transcript("begun")
+@pytest.fixture
+def slow(scripted):
+    def start(**options):
+        child = scripted(SLOW, **options)
+        child.command("AgentChat")
+        child.submit("slow")
+        child.wait_for_transcript("begun")
+        return child
+
+    return start
 
 
 def interrupt(child):
@@ -45,9 +51,8 @@ def interrupt(child):
 
 
 @pytest.mark.parametrize("after_ms", prove_rest([0, 15, 30, 60], keep=(0,)))
-def test_a_prompt_sent_just_after_a_crash_is_sent_once(scripted, after_ms):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_a_prompt_sent_just_after_a_crash_is_sent_once(slow, after_ms):
+    child = slow()
     os.kill(child.host_pid(), signal.SIGKILL)
     time.sleep(after_ms / 1000)
     child.submit("again")
@@ -58,9 +63,8 @@ def test_a_prompt_sent_just_after_a_crash_is_sent_once(scripted, after_ms):
     assert child.transcript_text().count("exited (signal 9)") == 1
 
 
-def test_a_prompt_sent_after_a_stop_is_answered_and_not_given_back(scripted):
-    child = scripted(SLOW, keys={"stop": "<F5>"})  # <C-c> drops what is typed ahead
-    start_slow_turn(child)
+def test_a_prompt_sent_after_a_stop_is_answered_and_not_given_back(slow):
+    child = slow(keys={"stop": "<F5>"})  # <C-c> drops what is typed ahead
     child.feed("i<F5>")
     child.feed("next<C-s>")
     child.wait_for_turns(2)
@@ -70,9 +74,8 @@ def test_a_prompt_sent_after_a_stop_is_answered_and_not_given_back(scripted):
 
 
 @pytest.mark.parametrize("keys, mode", [("i", "i"), ("", "n"), ("V", "V"), ("<C-w>k", "n")])
-def test_an_interrupt_that_no_mapping_sees_stops_the_turn_and_nothing_else(scripted, keys, mode):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_an_interrupt_that_no_mapping_sees_stops_the_turn_and_nothing_else(slow, keys, mode):
+    child = slow()
     child.feed(keys)
     interrupt(child)
     child.wait_for_turns()
@@ -80,9 +83,8 @@ def test_an_interrupt_that_no_mapping_sees_stops_the_turn_and_nothing_else(scrip
     assert child.lua("return vim.fn.mode()") == mode
 
 
-def test_an_interrupt_elsewhere_is_neovims_own(scripted):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_an_interrupt_elsewhere_is_neovims_own(slow):
+    child = slow()
     child.command("new")
     child.feed("i")
     interrupt(child)
@@ -90,9 +92,8 @@ def test_an_interrupt_elsewhere_is_neovims_own(scripted):
     assert not child.events("AgentTurnEnded")
 
 
-def test_what_is_typed_on_while_a_prompt_comes_back_stays_in_its_line(scripted):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_what_is_typed_on_while_a_prompt_comes_back_stays_in_its_line(slow):
+    child = slow()
     child.feed("iqueued prompt<C-s>half")
     wait_until(lambda: child.prompt_lines() == ["half"])
     child.feed("<C-c>")
@@ -101,16 +102,13 @@ def test_what_is_typed_on_while_a_prompt_comes_back_stays_in_its_line(scripted):
     wait_until(lambda: child.prompt_lines() == ["queued prompt", "half done"])
 
 
-def test_undo_brings_back_a_prompt_that_was_typed_and_sent_in_one_insert(child):
+@pytest.mark.parametrize(
+    "keys, prompt", [("u", "ping"), ("<M-p>ccnew text<Esc><M-p><M-n><M-n>", "new text")]
+)
+def test_undo_and_history_after_a_prompt_was_sent_lose_no_text(child, keys, prompt):
     child.chat("ping")
-    child.feed("u")
-    wait_until(lambda: child.prompt_lines() == ["ping"])
-
-
-def test_a_new_draft_survives_a_look_at_the_history(child):
-    child.chat("ping")
-    child.feed("<M-p>ccnew text<Esc><M-p><M-n><M-n>")
-    wait_until(lambda: child.prompt_lines() == ["new text"])
+    child.feed(keys)
+    wait_until(lambda: child.prompt_lines() == [prompt])
 
 
 @quick
@@ -123,9 +121,8 @@ def test_a_macro_on_the_prompt_keeps_the_order_of_its_keys(child):
 
 
 @pytest.mark.parametrize("keys", ["v<C-c>", "gh<C-c>"])
-def test_control_c_stops_from_visual_and_select_mode(scripted, keys):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_control_c_stops_from_visual_and_select_mode(slow, keys):
+    child = slow()
     child.feed("itext<Esc>" + keys[:-5])
     child.feed("<C-c>")
     child.wait_for_turns()
@@ -210,9 +207,8 @@ def test_a_file_in_the_transcripts_window_is_not_the_chat(child):
     assert child.lua("return vim.fn.bufloaded('other.txt')") == 1
 
 
-def test_the_placeholder_never_covers_text(scripted):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_the_placeholder_never_covers_text(slow):
+    child = slow()
     child.feed("iqueued<C-s><Esc><C-w>h:AgentStop<CR>")
     child.wait_for_turns()
     wait_until(lambda: child.prompt_lines() == ["queued"])
@@ -280,9 +276,8 @@ def test_a_range_that_is_none_is_refused_by_name(child, range_):
         ("ihalf<Esc>0gRx", "xylf"),
     ],
 )
-def test_an_interrupt_while_writing_stops_the_turn_and_writing_goes_on(scripted, typed, then):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_an_interrupt_while_writing_stops_the_turn_and_writing_goes_on(slow, typed, then):
+    child = slow()
     sleeps = child.home / "sleeps"
     child.command(f"inoremap <F3> <Cmd>call writefile([], '{sleeps}') <Bar> sleep 9<CR>")
     child.feed(typed)

@@ -490,15 +490,10 @@ def test_resuming_beside_a_conversation_leaves_that_alone(again):
     child.wait_for_message("no other session to resume")
 
 
-def test_ids_complete_before_any_session_was_listed(again):
-    child = again("the one", chat=False)
-    complete = "return vim.fn.getcompletion('AgentResume ', 'cmdline')"
-    assert child.lua(complete) == [child.session_files()[0].stem]
-
-
 def test_a_session_is_resumed_by_its_id_which_completes_from_its_title(again):
     child = again("the one", chat=False)
     session_id = child.session_files()[0].stem
+    assert child.lua("return vim.fn.getcompletion('AgentResume ', 'cmdline')") == [session_id]
     child.command(f"AgentResume {session_id}")
     wait_until(lambda: sessions(child))
     child.wait_for_transcript("## You\n\nthe one\n")

@@ -1,8 +1,4 @@
-"""
-Slash commands: what is typed into the prompt, the same verbs as commands of the editor, and the menu that offers them.
-
-Events come by the host's own way in, and what Neovim asks of the host is caught before it leaves.
-"""
+"""Slash commands: what is typed into the prompt, the same verbs as commands of the editor, and the menu that offers them."""
 
 import pytest
 from tests.conftest import prove_rest, wait_until
@@ -51,6 +47,7 @@ def words_typed(screen):
             ("/compact undo", {"type": "undo_compaction"}),
             ("/model claude-opus-5-5", {"type": "set_model", "model": "claude-opus-5-5"}),
             ("/model", {"type": "list_models"}),
+            ("/model all", {"type": "list_models", "scope": "all"}),
             ("/mode plan", {"type": "set_mode", "mode": "plan"}),
             ("/net  proxy ", {"type": "set_network", "mode": "proxy"}),
             ("/sandbox on", {"type": "set_sandbox", "is_on": True}),
@@ -126,12 +123,17 @@ def test_what_only_looks_like_a_command_is_a_prompt(screen, typed):
     assert sent["prompt"]["text"] == typed.replace("<CR>", "\n")
 
 
-def test_the_command_of_a_markdown_file_is_sent_as_it_was_typed(screen):
-    screen.send(COMMANDS)
-    screen.feed("i/ticket:new the parser<CR>crashes<C-s>")
+@pytest.mark.parametrize(
+    "commands, typed",
+    [([COMMANDS], "/ticket:new the parser<CR>crashes"), ([], "/mycommand")],
+    ids=["of a Markdown file", "before the host has told of its commands"],
+)
+def test_a_command_that_may_be_the_hosts_is_sent_as_it_was_typed(screen, commands, typed):
+    screen.send(*commands)
+    screen.feed(f"i{typed}<C-s>")
     (sent,) = wait_until(screen.actions)
     assert sent["type"] == "submit_prompt"
-    assert sent["prompt"]["text"] == "/ticket:new the parser\ncrashes"
+    assert sent["prompt"]["text"] == typed.replace("<CR>", "\n")
 
 
 def test_the_command_of_a_markdown_file_steers_with_the_key_that_steers(screen):
@@ -214,12 +216,6 @@ def test_a_line_that_is_taken_out_or_rewritten_leaves_no_seam(screen):
     screen.feed("3Gdd<C-s>")
     (sent,) = wait_until(screen.actions)
     assert sent["prompt"]["text"] == "plain\nsteer\nmore words"
-
-
-def test_before_the_host_has_told_of_its_commands_it_is_asked(screen):
-    screen.feed("i/mycommand<C-s>")
-    (sent,) = wait_until(screen.actions)
-    assert sent["prompt"]["text"] == "/mycommand"
 
 
 def test_a_markdown_file_cannot_take_a_name_of_ours(screen):
@@ -310,14 +306,7 @@ def test_with_a_bang_all_providers_are_asked_and_who_does_not_answer_is_told(scr
     assert "groq: Cannot reach api.groq.com (timed out)." in screen.transcript_text()
 
 
-def test_slash_model_all_asks_all_providers(screen):
-    screen.feed("i/model all<C-s>")
-    (asked,) = wait_until(lambda: screen.actions("list_models"))
-    assert asked["scope"] == "all"
-
-
 def test_models_are_completed_with_their_provider_or_without_it(screen):
-    """What is known without asking a provider."""
     screen.lua("""
       local host = require('sanderling.host')
       host.is_running = function() return true end

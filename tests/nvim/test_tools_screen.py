@@ -1,8 +1,4 @@
-"""
-What the model does, on the screen: blocks of tool uses, the way to the files that they name, mode, to-do list and jobs.
-
-Events come by the host's own way in, and actions are caught before they leave.
-"""
+"""What the model does, on the screen: blocks of tool uses, the way to the files that they name, mode, to-do list and jobs."""
 
 import re
 import time
@@ -77,7 +73,6 @@ def go_to(screen, pattern, keys=""):
 
 
 def here(screen):
-    """The file in the current window and the cursor in it."""
     name, lnum, col = screen.lua(
         "return { vim.fn.expand('%:p'), vim.fn.line('.'), vim.fn.col('.') }"
     )
@@ -125,15 +120,13 @@ def test_a_use_that_failed_is_open_and_marked(screen):
     assert "boom" in screen.screen_text()
 
 
-def test_a_use_without_anything_to_tell_has_no_fold(screen):
-    screen.send(started("todo", "3 items"), ended(""))
-    assert screen.transcript() == ["todo 3 items", ""]
+@pytest.mark.parametrize("is_error, mark", [(False, ""), (True, "  ✗")])
+def test_a_use_without_anything_to_tell_has_no_fold_and_is_marked_where_it_failed(
+    screen, is_error, mark
+):
+    screen.send(started("todo", "3 items"), ended("", is_error=is_error))
+    assert screen.transcript() == [f"todo 3 items{mark}", ""]
     assert fold_at(screen, 1)[0] == 0
-
-
-def test_what_only_failed_is_marked_too(screen):
-    screen.send(started(), ended("", is_error=True))
-    assert screen.transcript() == ["bash pytest -q  ✗", ""]
 
 
 def test_detail_stands_below_the_output_and_is_folded_with_it(screen):
@@ -199,19 +192,14 @@ def test_a_diff_has_colours_that_its_own_content_cannot_change(screen):
     assert set(screen.highlight(" line 1")) == {"AgentOutput", ""}  # what ends here is ""
 
 
-def test_the_line_of_a_closed_fold_keeps_tool_summary_and_count_when_the_title_is_long(screen):
-    screen.send(started(title="echo " + "x" * 200), ended(detail="y"))
-    assert re.search(r"▸ bash echo x+…  ✓ 2.1 s · 1 line", screen.screen_text())
-
-
-def test_the_line_of_a_closed_fold_fits_when_a_long_title_has_wide_characters(screen):
-    screen.send(started(title="全角" * 100), ended(detail="y"))
-    assert re.search(r"▸ bash 全角.*…  ✓ 2.1 s · 1 line *$", screen.screen_text(), re.MULTILINE)
-
-
-def test_a_closed_fold_without_a_title_has_no_gap_in_its_line(screen):
-    screen.send(started(title=""), ended(detail="y"))
-    assert "▸ bash  ✓ 2.1 s · 1 line" in screen.screen_text()
+@pytest.mark.parametrize(
+    "title, shown",
+    [("echo " + "x" * 200, "bash echo x+…"), ("全角" * 100, "bash 全角.*…"), ("", "bash")],
+)
+def test_the_line_of_a_closed_fold_keeps_tool_summary_and_count(screen, title, shown):
+    screen.send(started(title=title), ended(detail="y"))
+    line = rf"▸ {shown}  ✓ 2.1 s · 1 line *$"
+    assert re.search(line, screen.screen_text(), re.MULTILINE)
 
 
 def test_a_title_is_one_line_in_which_nothing_hides(screen):
@@ -313,12 +301,7 @@ def test_a_block_is_complete_when_the_buffer_could_not_be_written(screen):
     id_ = screen.session_id()
     screen.feed("<F5>")
     time.sleep(0.05)
-    request = screen.rpc.send(
-        "nvim_exec_lua",
-        "local id, events = ... "
-        "require('sanderling.host').receive({ session_id = id, seq = 1, events = events })",
-        [id_, [started(), output("one\n"), ended(detail="two")]],
-    )
+    request = screen.begin_to_send(id_, started(), output("one\n"), ended(detail="two"))
     time.sleep(0.05)
     screen.feed("x")
     screen.rpc.answer(request)
@@ -505,9 +488,8 @@ def test_a_job_that_is_stopped_is_told_and_its_line_says_how_it_ended(screen):
 
 @pytest.mark.parametrize("key", ["q", "<Esc>"])
 @pytest.mark.parametrize("columns, lines", [(120, 40), (60, 20)])
-def test_the_float_of_a_use_fits_the_screen_and_closes(start_screen, key, columns, lines):
-    screen = start_screen(columns=columns, lines=lines)
-    screen.command("AgentChat")
+def test_the_float_of_a_use_fits_the_screen_and_closes(start_chat, key, columns, lines):
+    screen = start_chat(columns=columns, lines=lines)
     screen.send(started(), ended())
     go_to(screen, "^bash", "K")
     wait_until(screen.actions)
@@ -634,9 +616,8 @@ def test_the_words_of_the_chat_know_mode_todo_and_terminal(screen):
 
 
 @pytest.mark.parametrize("columns, lines", [(120, 40), (60, 20)])
-def test_the_list_is_pinned_around_what_is_in_progress(start_screen, columns, lines):
-    screen = start_screen(columns=columns, lines=lines)
-    screen.command("AgentChat")
+def test_the_list_is_pinned_around_what_is_in_progress(start_chat, columns, lines):
+    screen = start_chat(columns=columns, lines=lines)
     screen.send(TURN_STARTED, todo(*["completed"] * 4, "in_progress", *["pending"] * 5))
     shown = [row for row in screen.screen() if "item" in row or ":Agent todo" in row]
     assert "☑ item 3" in shown[0]

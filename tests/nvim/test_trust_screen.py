@@ -1,8 +1,4 @@
-"""
-:Agent trust: what stands on its page is what would be trusted, and nothing is trusted that was not answered for.
-
-Events come by the host's own way in, and what Neovim asks of the host is caught before it leaves.
-"""
+""":Agent trust: what stands on its page is what would be trusted, and nothing is trusted that was not answered for."""
 
 import hashlib
 import sys
@@ -49,7 +45,6 @@ def open_page(screen, files=FILES, **fields):
 
 
 def marks(screen):
-    """The boxes of the list, by path."""
     lines = [line.split() for line in screen.lines() if line[0:1] in ("☐", "☑")]
     return {words[1]: words[0] for words in lines}
 
@@ -172,6 +167,7 @@ def test_who_typed_the_command_in_insert_mode_types_on_when_the_page_is_left(scr
     count_keys_after(screen, 0)
     screen.feed("q")
     wait_until(lambda: screen.mode() == "i")
+    assert screen.lua("return vim.bo.filetype") == "sanderling_prompt"
     screen.feed("and so on")
     wait_until(lambda: screen.prompt_lines() == ["and so on"])
 
@@ -277,16 +273,6 @@ def test_files_that_come_while_something_else_is_typed_open_nothing(screen):
     screen.answer("show_trust", **shown())
     assert not is_on_page(screen)
     assert ":Agent trust again to review them" in screen.messages()
-
-
-def test_from_the_prompt_the_page_is_in_normal_mode_and_q_goes_back(screen):
-    screen.feed("i/trust<C-s>")
-    wait_until(lambda: screen.actions("show_trust"))
-    screen.answer("show_trust", **shown())
-    wait_until(lambda: is_on_page(screen) and screen.mode() == "n")
-    count_keys_after(screen, 0)
-    screen.feed("q")
-    wait_until(lambda: screen.lua("return vim.bo.filetype") == "sanderling_prompt")
 
 
 def test_the_page_goes_with_its_session(screen):

@@ -92,7 +92,6 @@ def test_the_component_for_lualine_shows_and_loads_nothing_before_there_is_a_cha
 
 
 def test_many_events_of_a_frame_draw_a_statusline_once(screen):
-    """One's own statusline can be costly."""
     screen.lua("""
       _G.drawn = 0
       function _G.Statusline() _G.drawn = _G.drawn + 1 return 'drawn ' .. _G.drawn end
@@ -135,16 +134,23 @@ def test_a_price_that_is_not_known_is_a_question_mark_and_a_window_is_left_out(
     assert f"91.5k tokens, {shown} " in screen.statusline()
 
 
-def test_cents_are_not_rounded_to_nothing(screen):
-    screen.send(usage(cost_usd=0.0004, turn_cost_usd=0))
-    assert "ctx 33% <$0.01  sbx:" in bar(screen, 100)
-
-
-def test_what_is_nothing_is_not_told(screen):
-    screen.send(
-        usage(cost_usd=0, turn_cost_usd=0, turn={"input_tokens": 2100, "output_tokens": 29})
-    )
-    assert " ↑2.1k ↓29 ctx 33%  sbx:" in bar(screen, 100)
+@pytest.mark.parametrize(
+    "fields, shown",
+    [
+        ({"cost_usd": 0.0004, "turn_cost_usd": 0}, "ctx 33% <$0.01"),
+        (
+            {
+                "cost_usd": 0,
+                "turn_cost_usd": 0,
+                "turn": {"input_tokens": 2100, "output_tokens": 29},
+            },
+            " ↑2.1k ↓29 ctx 33%",
+        ),
+    ],
+)
+def test_cents_are_not_rounded_to_nothing_and_what_is_nothing_is_not_told(screen, fields, shown):
+    screen.send(usage(**fields))
+    assert f"{shown}  sbx:" in bar(screen, 100)
 
 
 def test_the_title_is_in_the_winbar_and_the_numbers_give_way_to_it(screen):

@@ -78,9 +78,8 @@ def test_the_winbar_counts_those_that_steer_and_those_that_are_queued(screen):
     assert "queued" not in prompt_winbar(screen)
 
 
-def test_in_a_narrow_window_the_winbar_keeps_the_mode_and_cuts_what_waits(start_screen):
-    screen = start_screen(columns=60)
-    screen.command("AgentChat")
+def test_in_a_narrow_window_the_winbar_keeps_the_mode_and_cuts_what_waits(start_chat):
+    screen = start_chat(columns=60)
     screen.send(TURN_STARTED, waiting(["a1"], ["b2", "c3"]))
     assert prompt_winbar(screen).endswith("NORMAL ask thinking · 1…")
 
@@ -103,9 +102,8 @@ def test_held_prompts_say_how_they_are_sent(screen):
     assert "held" not in screen.screen_text()
 
 
-def test_in_a_narrow_window_how_held_prompts_are_sent_is_not_cut(start_screen):
-    screen = start_screen(columns=60)
-    screen.command("AgentChat")
+def test_in_a_narrow_window_how_held_prompts_are_sent_is_not_cut(start_chat):
+    screen = start_chat(columns=60)
     screen.send(waiting(["a1"], is_held=True))
     assert any(row.endswith("sends them") for row in screen.screen())
 

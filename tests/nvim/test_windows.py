@@ -216,7 +216,6 @@ def test_insert_in_a_transcript_whose_prompt_was_closed_by_only_opens_it_again(c
 
 
 def sizes(child: ChildNvim) -> dict[str, tuple[int, int]]:
-    """Width and height of the chat's windows, by filetype."""
     return {
         filetype: (width, height)
         for filetype, width, height in child.lua("""
