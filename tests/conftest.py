@@ -159,6 +159,11 @@ def little_work(most_s: float = 10.0) -> Iterator[None]:
     assert took_s < most_s, f"{took_s:.1f} s of CPU time"
 
 
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def settings_of(session: Session) -> Settings:
     return Settings(state_dir=str(session.path.parent))
 
@@ -396,14 +401,10 @@ class ChildNvim:
     @contextmanager
     def little_work(self, most_s: float = 20.0) -> Iterator[None]:
         """Fail if what Neovim does for it takes more CPU time of Neovim's: `little_work`, for the editor."""
-        began = self._cpu_s()
+        began = cpu_s(self.pid)
         yield
-        took_s = self._cpu_s() - began
+        took_s = cpu_s(self.pid) - began
         assert took_s < most_s, f"{took_s:.1f} s of Neovim's CPU time"
-
-    def _cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def host_pid(self) -> int:
         ok, pid = self.lua("return { require('sanderling.host').ping() }")
