@@ -200,7 +200,8 @@ def test_prompts_that_wait_are_held_when_the_turn_fails_and_the_next_one_lets_th
     claude.wait_for_turns()
     claude.wait_for_screen("held")
     assert len(server.prompts) == 1
-    claude.submit_and_wait("third")
+    claude.submit("third")
+    claude.wait_for_turns(3)
     history = server.prompts[-1].json()["messages"]
     words = [texts_told(message)[-1] for message in history if message["role"] == "user"]
     assert words == ["first", "second", "third"]

@@ -9,6 +9,40 @@ from tests.loopback import LoopbackServer
 from sanderling.config.file import setup_layer
 from sanderling.config.layers import Layers
 
+WRONG_RULES = [
+    (
+        {"action": "alow"},
+        "option 'permissions[1].action' must be one of 'allow', 'ask', 'deny'",
+    ),
+    ({"tool": "bash"}, "option 'permissions[1].action' must be one of 'allow', 'ask', 'deny'"),
+    ({"action": "ask", "tool": "bsh"}, "option 'permissions[1].tool' must be one of 'bash', "),
+    (
+        {"action": "ask", "command": ["ls"]},
+        "option 'permissions[1].command' must be a string, not",
+    ),
+    ("allow", "option 'permissions' must be a list of rules, like { action = 'allow', "),
+]
+MEANT = [
+    ({"chat": {"pos": "left"}}, "chat.position"),
+    ({"chat": {"width": 80}}, "chat.size"),
+    ({"chat": {"promptHeight": 5}}, "chat.prompt_height"),
+    ({"keys": {"send": "<CR>"}}, "keys.send_normal"),
+    ({"keys": {"insert": "<CR>"}}, "keys.send_insert"),
+    ({"position": "left"}, "chat.position"),
+    ({"sandbox_hosts": []}, "sandbox.hosts"),
+    ({"sandbox": {"permissions": []}}, "permissions"),
+    ({"permisions": []}, "permissions"),
+    ({"permissions": [{"action": "deny", "cmd": "ls"}]}, "permissions[1].command"),
+    (
+        {"permissions": [{"action": "deny"}, {"action": "ask", "tools": "*"}]},
+        "permissions[2].tool",
+    ),
+    (
+        {"permissions": [{"action": "ask", "examples": {"match": []}}]},
+        "permissions[1].examples.matches",
+    ),
+]
+
 
 @pytest.mark.parametrize(
     "options, message",
@@ -51,6 +85,8 @@ from sanderling.config.layers import Layers
         ),
         ({"provider": ""}, "option 'provider' must be 'auto' or the name of a provider"),
         ({"provider": "scripted"}, "provider 'scripted' needs the option 'script'"),
+        *(({"permissions": [rule]}, message) for rule, message in WRONG_RULES),
+        *((options, f"did you mean '{meant}'") for options, meant in MEANT),
     ],
 )
 def test_a_wrong_option_is_named(start_nvim, options, message):
@@ -59,57 +95,6 @@ def test_a_wrong_option_is_named(start_nvim, options, message):
     assert message in child.messages()
     assert not child.is_blocked()
     assert child.lua("return require('sanderling.config').options.model") == "claude-sonnet-5-5"
-
-
-@pytest.mark.parametrize(
-    "options, guess",
-    [
-        ({"chat": {"pos": "left"}}, "chat.position"),
-        ({"chat": {"width": 80}}, "chat.size"),
-        ({"chat": {"promptHeight": 5}}, "chat.prompt_height"),
-        ({"keys": {"send": "<CR>"}}, "keys.send_normal"),
-        ({"keys": {"insert": "<CR>"}}, "keys.send_insert"),
-        ({"position": "left"}, "chat.position"),
-        ({"sandbox_hosts": []}, "sandbox.hosts"),
-        ({"sandbox": {"permissions": []}}, "permissions"),
-        ({"permisions": []}, "permissions"),
-        ({"permissions": [{"action": "deny", "cmd": "ls"}]}, "permissions[1].command"),
-        (
-            {"permissions": [{"action": "deny"}, {"action": "ask", "tools": "*"}]},
-            "permissions[2].tool",
-        ),
-        (
-            {"permissions": [{"action": "ask", "examples": {"match": []}}]},
-            "permissions[1].examples.matches",
-        ),
-    ],
-)
-def test_what_was_probably_meant_by_an_option_is_said(start_nvim, options, guess):
-    child = start_nvim(columns=200)
-    child.setup(**options)
-    assert f"did you mean '{guess}'" in child.messages()
-
-
-@pytest.mark.parametrize(
-    "rule, message",
-    [
-        (
-            {"action": "alow"},
-            "option 'permissions[1].action' must be one of 'allow', 'ask', 'deny'",
-        ),
-        ({"tool": "bash"}, "option 'permissions[1].action' must be one of 'allow', 'ask', 'deny'"),
-        ({"action": "ask", "tool": "bsh"}, "option 'permissions[1].tool' must be one of 'bash', "),
-        (
-            {"action": "ask", "command": ["ls"]},
-            "option 'permissions[1].command' must be a string, not",
-        ),
-        ("allow", "option 'permissions' must be a list of rules, like { action = 'allow', "),
-    ],
-)
-def test_a_wrong_rule_is_named_by_setup(start_nvim, rule, message):
-    child = start_nvim(columns=200)
-    child.setup(permissions=[rule])
-    assert message in child.messages()
 
 
 def test_a_rule_may_name_a_tool_from_outside(start_nvim):
@@ -231,18 +216,6 @@ def test_a_session_that_a_rule_kept_from_beginning_begins_when_setup_has_mended_
 
 
 @prove
-def test_a_session_whose_script_was_wrong_begins_when_it_is_right(child, tmp_path):
-    script = tmp_path / "script.toml"
-    script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntxt = 'x'\n")
-    child.setup(provider="scripted", script=str(script))
-    child.open_chat()
-    child.wait_for_transcript("is not a script")
-    script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntext = 'now it is'\n")
-    child.submit("go")
-    wait_until(lambda: child.transcript()[-1] == "now it is")
-
-
-@prove
 @pytest.mark.parametrize("is_shown", [False, True])
 def test_a_wrong_position_on_the_command_line_is_refused(start_nvim, is_shown):
     child = start_nvim(columns=240)
@@ -287,7 +260,7 @@ def test_the_host_is_given_limits_and_prices_as_it_takes_them(child):
     assert settings.prices == prices
 
 
-def test_a_script_that_is_none_is_named_in_the_chat(child, tmp_path):
+def test_a_script_that_is_none_is_named_in_the_chat_until_it_is_right(child, tmp_path):
     script = tmp_path / "script.toml"
     script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntxt = 'x'\n")
     child.setup(provider="scripted", script=str(script))
@@ -297,6 +270,9 @@ def test_a_script_that_is_none_is_named_in_the_chat(child, tmp_path):
     wait_until(lambda: child.transcript_text().count("is not a script") == 2)
     wait_until(lambda: child.prompt_lines() == ["anyone there?"])
     assert "ask failed" in child.screen_text()
+    script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntext = 'now it is'\n")
+    child.feed("<C-s>")
+    wait_until(lambda: child.transcript()[-1] == "now it is")
 
 
 def test_the_public_api(child):
