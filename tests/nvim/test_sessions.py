@@ -599,7 +599,7 @@ def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_
     assert chat.lua("return _G.default") == "hello there.md"
     for _ in range(2):
         chat.command("Agent export notes.md")
-    chat.wait_for_transcript("notes.md is there already")
+    chat.wait_for_transcript("notes.md already exists")
     chat.wait_for_message("Exported to notes.md")
     text = (chat.project / "notes.md").read_text()
     assert "hello / there" in text
