@@ -25,7 +25,7 @@ from tests.conftest import (
 )
 from tests.unit.test_replace import AnyFile, any_edit
 
-from sanderling.editing.text import decode
+from sanderling.changes.editing.text import decode
 from sanderling.errors import ToolError
 
 pytestmark = prove_unless_quick

@@ -136,7 +136,9 @@ def test_a_chat_loads_neither_questions_nor_pages_before_they_are_needed(child, 
     loaded = child.lua("return vim.tbl_keys(package.loaded)")
     later = ("review", "screens", "editing", "chat.sessions", "commands", "health")
     found = {name for name in loaded if name.startswith(tuple(f"sanderling.{x}" for x in later))}
-    assert found <= {"sanderling.editing.kinds"}  # looks at files before a command can replace them
+    assert found <= {
+        "sanderling.changes.editing.kinds"
+    }  # looks at files before a command can replace them
 
 
 # --- Keys --------------------------------------------------------------------------------------------------------------
