@@ -21,7 +21,7 @@ from tests import loopback
 from tests.api_rules import Block
 from tests.api_rules.anthropic import THOUGHTS, changed_thoughts, request_refusals
 from tests.loopback import Answer, LoopbackServer, Reply, Request, Status, Step, Wait
-from tests.sent import Sent
+from tests.sent import Changes
 
 CHARS_PER_TOKEN = 4
 LOOK_BACK = 20
@@ -208,12 +208,10 @@ class CachedApi(LoopbackServer):
         self.cache = PromptCache()
         self.asked: list[Asked] = []
         self.refused: list[str] = []
-        # Changes of the prefix, from one request to the next one to the same model.
-        self.changes: list[str] = []
+        self.changes = Changes()
         self._answer = answer
         self._pause_s = pause_s
         self._event_pause_s = event_pause_s
-        self._sent: dict[str, Sent] = {}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -227,7 +225,7 @@ class CachedApi(LoopbackServer):
         if broken := [*request_refusals(request.body), *self._of_thoughts(body)]:
             self.refused += broken
             return Status(400, message="; ".join(broken))
-        self._note_changes(request.body)
+        self.changes.note(request.body)
         self.cache.now += self._pause_s
         usage = self.cache.usage(body)
         said = signed(self._answer(body), body["model"])
@@ -259,10 +257,3 @@ class CachedApi(LoopbackServer):
                 and block["signature"] != signature(model, block["thinking"])
             ),
         ]
-
-    def _note_changes(self, body: bytes) -> None:
-        sent = Sent(body)
-        before = self._sent.get(sent.model)
-        if before and (difference := sent.difference(before)):
-            self.changes.append(difference)
-        self._sent[sent.model] = sent

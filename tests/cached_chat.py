@@ -15,7 +15,7 @@ from typing import Any
 from tests.api_rules import Block, chat
 from tests.cached_api import CHARS_PER_TOKEN, Body, Content, PromptCache, signed
 from tests.loopback import Answer, LoopbackServer, Reply, Request
-from tests.sent import Sent
+from tests.sent import Changes
 from tests.wires import chat as chat_wire
 from tests.wires import ollama as ollama_wire
 from tests.wires.servers import ChatServer, OllamaServer
@@ -71,14 +71,7 @@ class Day:
     counts: list[tuple[int, int]]
     said: list[Any]
     refused: list[str]
-    changes: list[str]
-    sent: list[Sent]
-
-    def note(self, body: bytes) -> None:
-        now = Sent(body)
-        for before in self.sent[-1:]:
-            self.changes += filter(None, [now.difference(before)])
-        self.sent.append(now)
+    changes: Changes
 
     def read_share(self) -> float:
         return sum(read for read, _ in self.counts) / sum(size for _, size in self.counts)
@@ -91,7 +84,7 @@ class _Cached(LoopbackServer):
     cache: AutomaticCache | MarkedCache
 
     def begin(self, answer: Callable[[Body], Content]) -> None:
-        self.day = Day([], [], [], [], [])
+        self.day = Day([], [], [], Changes())
         self._says = answer
 
     def reply(self, content: Sequence[Block], read: int, size: int) -> Reply:
@@ -104,7 +97,7 @@ class _Cached(LoopbackServer):
         if broken := self.refusals(request):
             self.day.refused += broken
             return self.refusal("; ".join(broken))
-        self.day.note(request.body)
+        self.day.changes.note(request.body)
         self.day.counts.append(self.cache.usage(body))
         return self.reply(signed(self._says(body), body["model"]), *self.day.counts[-1])
 

@@ -22,7 +22,7 @@ from typing import Any
 from tests.api_rules import responses as rules
 from tests.cached_api import Content, signed
 from tests.loopback import Answer, Reply, Request
-from tests.sent import Sent
+from tests.sent import Changes
 from tests.wires import responses as wire
 from tests.wires.servers import ResponsesServer
 
@@ -161,11 +161,9 @@ class CachedResponses(ResponsesServer):
         self.cache = PromptCache()
         self.asked: list[Asked] = []
         self.refused: list[str] = []
-        # Changes of the prefix, from one request to the next one to the same model.
-        self.changes: list[str] = []
+        self.changes = Changes()
         self._says = answer
         self._pause_s = pause_s
-        self._sent: dict[str, Sent] = {}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -184,15 +182,11 @@ class CachedResponses(ResponsesServer):
     def answer_to(self, request: Request) -> Answer:
         if request.path != self.prompt_path or self.refusals(request):
             return super().answer_to(request)
-        sent = Sent(request.body)
-        before = self._sent.get(sent.model)
-        if before and (difference := sent.difference(before)):
-            self.changes.append(difference)
-        self._sent[sent.model] = sent
+        self.changes.note(request.body)
         body = request.json()
         self.cache.now += self._pause_s
         counts = self.cache.counts(body)
-        said = wire.items_of(signed(self._says(body), sent.model), f"{len(self.asked)}_")
+        said = wire.items_of(signed(self._says(body), body["model"]), f"{len(self.asked)}_")
         self.asked.append(Asked(body, counts, said))
         items = (wire.item(n, each) for n, each in enumerate(said))
         return Reply(wire.begin(), *items, wire.done(*said, **counts))

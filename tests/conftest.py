@@ -47,6 +47,9 @@ gc.set_threshold(100_000)
 
 prove = pytest.mark.prove
 """Left out of `make test`, and of CI unless it is marked `guard` too: one more case of what other tests stand for, or long because of what it is about."""
+prove_unless_quick = pytest.mark.prove_unless_quick
+"""Marks a module whose tests are `prove`, but for those marked `quick`."""
+quick = pytest.mark.quick
 
 
 class _Session:
@@ -57,6 +60,11 @@ def pytest_configure(config: pytest.Config) -> None:
     _Session.is_quick = "not prove" in config.option.markexpr
     hypothesis.settings.register_profile("ours", max_examples=examples(100))
     hypothesis.settings.load_profile("ours")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.get_closest_marker("prove_unless_quick") and not item.get_closest_marker("quick"):
+        item.add_marker(prove)
 
 
 def pytest_collection_finish() -> None:
@@ -151,6 +159,11 @@ def little_work(most_s: float = 10.0) -> Iterator[None]:
     assert took_s < most_s, f"{took_s:.1f} s of CPU time"
 
 
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def settings_of(session: Session) -> Settings:
     return Settings(state_dir=str(session.path.parent))
 
@@ -233,6 +246,13 @@ class ChildNvim:
         """Type `keys`, as a person would; answers at once, whatever they do."""
         self.rpc.request("nvim_input", keys)
 
+    def type_keys(self, keys: str, mode: str = "n") -> None:
+        """Type `keys`, and wait until they have led to `mode`."""
+        self.feed(keys)
+        wait_until(
+            lambda: not self.is_blocked() and self.mode() == mode, f"mode {mode} after {keys}"
+        )
+
     def mode(self) -> str:
         return self.rpc.request("nvim_get_mode")["mode"]
 
@@ -247,6 +267,27 @@ class ChildNvim:
 
     def submit(self, text: str) -> None:
         self.lua("require('sanderling').submit(...)", text)
+
+    def submit_and_wait(self, text: str) -> None:
+        """Submit `text`, and wait until it is answered."""
+        with self._one_more_turn():
+            self.submit(text)
+
+    def say(self, text: str) -> None:
+        """Type `text` into the prompt and send it; wait until it is answered."""
+        with self._one_more_turn():
+            self.feed(f"i{text}<C-s><Esc>")
+
+    def chat(self, text: str) -> None:
+        """Open the chat and have `text` answered."""
+        self.command("AgentChat")
+        self.say(text)
+
+    @contextmanager
+    def _one_more_turn(self) -> Iterator[None]:
+        count = len(self.events("AgentTurnEnded"))
+        yield
+        self.wait_for_turns(count + 1)
 
     def record_events(self) -> None:
         """Keep the User autocommands of the plugin, for `events()`."""
@@ -263,6 +304,49 @@ class ChildNvim:
 
     def wait_for_turns(self, count: int = 1) -> None:
         wait_until(lambda: len(self.events("AgentTurnEnded")) >= count, f"{count} turns end")
+
+    def wait_for_screen(self, *texts: str) -> str:
+        """The screen, as soon as all of `texts` stand on it."""
+
+        def found() -> str | None:
+            screen = self.screen_text()
+            return screen if all(text in screen for text in texts) else None
+
+        try:
+            return wait_until(found)
+        except AssertionError:
+            raise AssertionError(f"{texts} on this screen:\n{self.screen_text()}") from None
+
+    def wait_for_transcript(self, text: str) -> None:
+        wait_until(lambda: text in self.transcript_text(), f"{text!r} in the transcript")
+
+    def wait_for_message(self, text: str) -> None:
+        wait_until(lambda: text in self.messages(), f"the message {text!r}")
+
+    def lines(self, path: Path | str = "") -> list[str]:
+        """The lines of the buffer of `path`, or of the current one."""
+        return self.lua(
+            "local p = ... return vim.api.nvim_buf_get_lines(p == '' and 0 or vim.fn.bufnr(p), 0, -1, true)",
+            str(path),
+        )
+
+    def is_modified(self, path: Path | str = "") -> bool:
+        return self.lua(
+            "local p = ... return vim.bo[p == '' and 0 or vim.fn.bufnr(p)].modified", str(path)
+        )
+
+    def floats(self) -> list[int]:
+        return self.lua("""
+          return vim.tbl_filter(function(win)
+            return vim.api.nvim_win_get_config(win).relative ~= ''
+          end, vim.api.nvim_list_wins())
+        """)
+
+    def statusline(self) -> str:
+        return self.lua("return require('sanderling').statusline()")
+
+    def session_id(self) -> str:
+        return self.lua("return vim.b[require('sanderling').transcript().buf].sanderling_session")
 
     def transcript(self) -> list[str]:
         return self.lua(
@@ -317,14 +401,10 @@ class ChildNvim:
     @contextmanager
     def little_work(self, most_s: float = 20.0) -> Iterator[None]:
         """Fail if what Neovim does for it takes more CPU time of Neovim's: `little_work`, for the editor."""
-        began = self._cpu_s()
+        began = cpu_s(self.pid)
         yield
-        took_s = self._cpu_s() - began
+        took_s = cpu_s(self.pid) - began
         assert took_s < most_s, f"{took_s:.1f} s of Neovim's CPU time"
-
-    def _cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def host_pid(self) -> int:
         ok, pid = self.lua("return { require('sanderling.host').ping() }")

@@ -36,3 +36,17 @@ class Sent:
                 was, became = part[at:][:SHOWN_BYTES], other[at:][:SHOWN_BYTES]
                 return f"{name}, byte {at}: {was!r} became {became!r}"
         return ""
+
+
+class Changes(list[str]):
+    """Changes of the prefix, from one request to the next one to the same model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sent: dict[str, Sent] = {}
+
+    def note(self, body: bytes) -> None:
+        now = Sent(body)
+        if (before := self._sent.get(now.model)) and (difference := now.difference(before)):
+            self.append(difference)
+        self._sent[now.model] = now

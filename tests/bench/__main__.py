@@ -10,13 +10,11 @@ from pathlib import Path
 from tests.bench.acp import acp
 from tests.bench.acp_client import acp_client
 from tests.bench.cache import cache
-from tests.bench.changes import changes
-from tests.bench.code import code
+from tests.bench.changes import changes, undo
 from tests.bench.edit import edit
 from tests.bench.first_request import first_request
 from tests.bench.hostile import hostile
-from tests.bench.interrupt import interrupt
-from tests.bench.latency import cancel, cold, first_text, long, warm
+from tests.bench.latency import cancel, cold, first_text, interrupt, long, warm
 from tests.bench.mentions import mentions
 from tests.bench.print_mode import print_mode
 from tests.bench.remote import remote
@@ -29,8 +27,7 @@ from tests.bench.servers import servers
 from tests.bench.shared import Bench, Row, Server
 from tests.bench.start import chat, memory, start
 from tests.bench.stream import flood, grown, stream
-from tests.bench.tools import tools
-from tests.bench.undo import undo
+from tests.bench.tools import code, tools
 
 GROUPS = {
     group.__name__: group

@@ -1,7 +1,6 @@
 """`sanderling acp`: from the start of the process to the first words, beside the least agent on the official SDK and Codex's adapter."""
 
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.agents.adapters_api import ModelApi
-from tests.bench.shared import Bench, Row, peak_mb
+from tests.bench.shared import Bench, Row, environment_in, peak_mb
 from tests.conftest import ROOT
 
 MODULES = ROOT / "tests" / "peers" / "node_modules"
@@ -86,11 +85,7 @@ def acp(bench: Bench) -> Iterator[Row]:
         script = Path(folder) / "script.json"
         step = {"text": "word " * CHUNKS, "chunk_chars": 5}
         script.write_text(json.dumps({"version": 1, "reply": [{"step": [step], "repeat": True}]}))
-        environment = os.environ | {
-            "HOME": folder,
-            "XDG_STATE_HOME": f"{folder}/state",
-            "XDG_CONFIG_HOME": f"{folder}/config",
-        }
+        environment = environment_in(folder)
         ours = [sys.executable, "-m", "sanderling", "acp", "--model", f"script:{script}"]
         theirs, adapter = _least(folder), _codex(folder, api)
         for _ in bench.times(8):  # in turns, so that what else the machine does meets both

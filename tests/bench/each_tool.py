@@ -5,8 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
@@ -23,7 +22,7 @@ from sanderling.tools.base import Context
 from sanderling.tools.catalog import TOOLS, specs_of
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.ripgrep import find_ripgrep
-from tests.bench.shared import Bench, Row, median_row
+from tests.bench.shared import Bench, Row, median_row, ms_of, plain_ms, timed
 from tests.conftest import ROOT
 from tests.workspaces import workspace_of
 
@@ -79,22 +78,11 @@ class Desk:
     async def ms(self, bench: Bench, count: int, name: str, **data: object) -> list[float]:
         """How long `count` uses take, after one that does not count."""
         await self.use(name, **data)
-        return [await _ms(lambda: self.use(name, **data)) for _ in bench.times(count)]
+        return [await ms_of(lambda: self.use(name, **data)) for _ in bench.times(count)]
 
 
-async def _ms(action: Callable[[], Awaitable[object]]) -> float:
-    begin = time.perf_counter()
-    await action()
-    return 1000 * (time.perf_counter() - begin)
-
-
-def _plain_ms(bench: Bench, count: int, argv: list[str], cwd: Path = ROOT) -> list[float]:
-    values = []
-    for _ in bench.times(count):
-        begin = time.perf_counter()
-        subprocess.run(argv, check=True, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        values.append(1000 * (time.perf_counter() - begin))
-    return values
+def _plain_ms(bench: Bench, count: int, argv: list[str]) -> list[float]:
+    return [plain_ms(argv) for _ in bench.times(count)]
 
 
 def _ratio(what: str, values: list[float], plain: list[float]) -> Row:
@@ -141,9 +129,8 @@ def _imports(bench: Bench) -> Iterator[Row]:
     effect = Effect("bash", "run", command=TYPICAL, cwd="/p")
     later = []
     for _ in bench.times(200):
-        begin = time.perf_counter()
-        decide(effect, "ask", rules, project="/p", is_confined=True, write_paths=())
-        later.append(1000 * (time.perf_counter() - begin))
+        with timed(later):
+            decide(effect, "ask", rules, project="/p", is_confined=True, write_paths=())
     yield median_row("a later command that is held against the rules", later, "ms", 5)
 
 
@@ -191,16 +178,15 @@ async def _edits(bench: Bench, desk: Desk) -> list[Row]:
             old, new = words
             await anyio.sleep(SETTLED_S)
             values.append(
-                await _ms(
+                await ms_of(
                     lambda old=old, new=new: desk.use(
                         "edit", path="edited.txt", edits=[{"old": old, "new": new}]
                     )
                 )
             )
-            begin = time.perf_counter()
-            text = path.read_text().replace(old, new)
-            _replace(path.with_suffix(".bare"), text)
-            bare.append(1000 * (time.perf_counter() - begin))
+            with timed(bare):
+                text = path.read_text().replace(old, new)
+                _replace(path.with_suffix(".bare"), text)
             words.reverse()
         name = f"edit: one line of {what}"
         rows += [median_row(name, values, "ms"), _ratio(f"{name}, bare replacement", values, bare)]

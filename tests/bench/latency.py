@@ -1,5 +1,7 @@
 """From a key to what it does: a prompt's way to the wire, the answer's way to the screen, a stop's."""
 
+import itertools
+import json
 import statistics
 import subprocess
 import sys
@@ -8,11 +10,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.bench.shared import Bench, BenchNvim, Row, median_row, short
-from tests.conftest import ROOT, wait_until
+from tests.conftest import ROOT, processes_with, wait_until
 
 PING_EVERY_S = 0.005
 IMPORT_S = 4.0  # all is loaded by then
 SETTLED_S = 0.5
+INTERRUPTS = 10
+CHECK_EVERY_S = 0.001
+SLEEPS_S = itertools.count(100_000)  # each tells its own processes from all others
 READ_S = 0.03  # an answer is highlighted by then; nobody asks the next thing sooner
 NOTE_FIRST_TEXT = """
   _G.first_text = {}
@@ -156,3 +161,35 @@ def cancel(bench: Bench) -> Iterator[Row]:
             bench.server.report(answer_id)
             wait_until(lambda: "idle" in nvim.lua("return require('sanderling').statusline()"))
     yield median_row("<C-c> while text streams → “Stopped.” on the screen", values, "ms", 50)
+
+
+def interrupt(bench: Bench) -> Iterator[Row]:
+    """A stop in the middle of a command of the model's: what is seen, and when nothing of it runs any more."""
+    seen, gone = [], []
+    with bench.warm_nvim() as nvim:
+        nvim.lua("require('sanderling').mode('auto')")
+        for _ in bench.times(INTERRUPTS):
+            nvim.lua("require('sanderling').clear()")
+            nvim.lua("require('sanderling').mode('auto')")
+            nvim.wait(lambda: "Stopped." not in nvim.screen_seen.text(), "an empty chat")
+            mark = str(next(SLEEPS_S))
+            tree = f"setsid sleep {mark} & (trap '' INT TERM; sleep {mark}) & sleep {mark}"
+            _, words = bench.server.words("use", 1, "bash", json.dumps({"command": tree}))
+            nvim.submit(words)
+            nvim.wait(lambda mark=mark: len(_sleeping(mark)) == 3, "its processes")
+            begin = time.monotonic()
+            nvim.rpc.send("nvim_input", "<C-c>")
+            seen.append(1000 * (nvim.wait_for_text("Stopped.") - begin))
+            while _sleeping(mark):
+                time.sleep(CHECK_EVERY_S)
+            gone.append(1000 * (time.monotonic() - begin))
+            nvim.wait_until_idle()
+    yield median_row("<C-c> while a command runs → “Stopped.” on the screen", seen, "ms", 50)
+    yield median_row("… → its tree is dead (looked at after “Stopped.”)", gone, "ms", 300)
+
+
+def _sleeping(mark: str) -> list[int]:
+    """The processes that sleep for as long as `mark` says."""
+    return processes_with(
+        "cmdline", lambda line: line.split(b"\0")[:2] == [b"sleep", mark.encode()]
+    )

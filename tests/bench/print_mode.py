@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.bench.shared import Bench, Row, peak_mb, short
+from tests.bench.shared import Bench, Row, environment_in, peak_mb, short
 from tests.conftest import ROOT
 
 DELTAS = 20
@@ -30,15 +30,13 @@ def project(bench: Bench) -> Generator[tuple[Path, dict[str, str]]]:
     with tempfile.TemporaryDirectory() as folder:
         there = Path(folder, "project")
         (there / ".git").mkdir(parents=True)
-        environment = os.environ | {
-            "HOME": folder,
-            "XDG_STATE_HOME": f"{folder}/state",
-            "XDG_CONFIG_HOME": f"{folder}/config",
-            "PYTHONPATH": str(ROOT),
-            "ANTHROPIC_API_KEY": "bench",
-            "ANTHROPIC_BASE_URL": bench.server.url,
-            "NO_PROXY": "*",
-        }
+        environment = environment_in(
+            folder,
+            PYTHONPATH=str(ROOT),
+            ANTHROPIC_API_KEY="bench",
+            ANTHROPIC_BASE_URL=bench.server.url,
+            NO_PROXY="*",
+        )
         yield there, environment
 
 

@@ -25,8 +25,8 @@ from sanderling.session.records import (
     LoggedUsage,
 )
 from sanderling.session.session import Session
-from tests.bench.shared import Bench, Row, cpu_s, median_row, rss_mb
-from tests.conftest import ROOT, wait_until
+from tests.bench.shared import Bench, Row, median_row, rss_mb
+from tests.conftest import ROOT, cpu_s, wait_until
 
 LOG_BYTES = 20 << 20
 ROUNDS = 5  # of tools in a turn

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
@@ -29,8 +29,18 @@ from sanderling.sandbox.guard.repositories import survey
 from sanderling.sandbox.manager import REST_AFTER_S
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Process, Sandbox
-from tests.bench.shared import Bench, Row, forget_peak_mb, median_row, peak_mb, rss_mb
-from tests.conftest import ROOT
+from tests.bench.shared import (
+    Bench,
+    Row,
+    forget_peak_mb,
+    median_row,
+    ms_of,
+    peak_mb,
+    plain_ms,
+    rss_mb,
+    timed,
+)
+from tests.conftest import ROOT, processes_with
 
 TRUE = ["/bin/true"]
 BARE_PYTHON = [sys.executable, "-I", "-c", "pass"]
@@ -63,18 +73,6 @@ def _policy(project: Path, state: Path) -> SandboxPolicy:
     if not (project / ".git").exists():
         subprocess.run(["git", "init", "-q", project], check=True)
     return SandboxPolicy(project=str(project), home=str(Path.home()), state_dir=str(state))
-
-
-async def _ms(action: Callable[[], Awaitable[object]]) -> float:
-    begin = time.perf_counter()
-    await action()
-    return 1000 * (time.perf_counter() - begin)
-
-
-def _plain_ms(argv: list[str]) -> float:
-    begin = time.perf_counter()
-    subprocess.run(argv, stdout=subprocess.PIPE, check=True)
-    return 1000 * (time.perf_counter() - begin)
 
 
 def _probe_ms() -> float:
@@ -128,7 +126,7 @@ async def _resting(bench: Bench, policy: SandboxPolicy) -> list[Row]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.manager.serve)
             await (await session.environment.files()).list(policy.project)
-            later.append(await _ms(lambda session=session: _true_in(session)))
+            later.append(await ms_of(lambda session=session: _true_in(session)))
             await anyio.sleep(SETTLED_S)  # the init of the next command is there
             running = set(_descendants(os.getpid())) - others
             awake.append(len(running))
@@ -139,8 +137,8 @@ async def _resting(bench: Bench, policy: SandboxPolicy) -> list[Row]:
             await anyio.sleep(RESTING_S)
             left = max(left, len(set(_descendants(os.getpid())) - others))
             session.manager.rest_after_s = REST_AFTER_S
-            first.append(await _ms(lambda session=session: _true_in(session)))
-            plain.append(_plain_ms(BARE_PYTHON))
+            first.append(await ms_of(lambda session=session: _true_in(session)))
+            plain.append(plain_ms(BARE_PYTHON))
             tasks.cancel_scope.cancel()
     return [
         median_row("a session that has used a tool: processes", awake, ""),
@@ -176,8 +174,8 @@ async def _commands(bench: Bench, policy: SandboxPolicy) -> list[Row]:
             ballast = b"x" * ((size - int(rss_mb(os.getpid()))) << 20)
             plain, inside = [], []
             for _ in bench.times(100):
-                inside.append(await _ms(lambda: _true(session)))
-                plain.append(_plain_ms(TRUE))
+                inside.append(await ms_of(lambda: _true(session)))
+                plain.append(plain_ms(TRUE))
             rows += [
                 median_row(f"/bin/true, host at {size} MB: plain subprocess.run", plain, "ms"),
                 median_row(f"/bin/true, host at {size} MB: in the sandbox", inside, "ms"),
@@ -273,11 +271,10 @@ def _tripwire(bench: Bench, policy: SandboxPolicy) -> Row:
     guard = Guard(found, protection(found), f"{policy.state_dir}/quarantine", restores=False)
     planted, values = Path(policy.project, ".envrc"), []
     for _ in bench.times(300):
-        begin = time.perf_counter()
-        planted.write_text("evil")
-        while planted.exists():
-            guard.handle_events()
-        values.append(1000 * (time.perf_counter() - begin))
+        with timed(values):
+            planted.write_text("evil")
+            while planted.exists():
+                guard.handle_events()
     guard.close()
     return median_row("a name that must not appear is written → is gone", values, "ms", 1)
 
@@ -329,11 +326,11 @@ async def _work(bench: Bench, policy: SandboxPolicy) -> list[Row]:
     async with Sandbox.open(policy) as session:
         for what, script in WORK.items():
             argv = ["/bin/bash", "-c", script]
-            _plain_ms(argv)  # fills the page cache
+            plain_ms(argv)  # fills the page cache
             inside, plain = [], []
             for _ in bench.times(5):
-                inside.append(await _ms(lambda argv=argv: _run(session, *argv)))
-                plain.append(_plain_ms(argv))
+                inside.append(await ms_of(lambda argv=argv: _run(session, *argv)))
+                plain.append(plain_ms(argv))
             note = f"{median(inside):.0f} ms / {median(plain):.0f} ms"
             ratio = median(inside) / median(plain)
             rows.append(Row(f"{what}: sandbox / plain", ratio, "times", note=note))
@@ -359,13 +356,7 @@ def _descendants(root: int) -> list[int]:
 
 
 def _named(name: str, pids: list[int]) -> list[int]:
-    def comm(pid: int) -> str:
-        try:
-            return Path(f"/proc/{pid}/comm").read_text().strip()
-        except OSError:
-            return ""
-
-    return [pid for pid in pids if comm(pid) == name]
+    return sorted({*pids} & {*processes_with("comm", lambda comm: comm.decode().strip() == name)})
 
 
 def _until_gone(pids: Iterable[int]) -> float:
@@ -393,4 +384,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         asyncio.run(_be_killed(*sys.argv[1:]))
     else:
-        print(asyncio.run(_ms(Sandbox.probe)))
+        print(asyncio.run(ms_of(Sandbox.probe)))

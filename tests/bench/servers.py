@@ -20,7 +20,7 @@ from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
 from tests.bench.latency import first_request
 from tests.bench.sandbox import _descendants, _policy, _pss_mb
-from tests.bench.shared import Bench, Row, rss_mb, short
+from tests.bench.shared import Bench, Row, ms_of, rss_mb, short
 from tests.mcp.conftest import HOSTILE, PYTHON
 
 CALLS = 200
@@ -68,10 +68,11 @@ def _first_requests(bench: Bench) -> Iterator[Row]:
 async def _calls(bench: Bench, policy: SandboxPolicy) -> list[Row]:
     count = CALLS // 10 if bench.is_quick else CALLS
     bare = await _bare_calls(count)
+    words = {"words": "x"}
     async with AsyncExitStack() as stack:
         [server] = await _served(stack, policy, {"s": declared()})
         begin = time.monotonic()
-        ours = [await _ms(server.call("echo", {"words": "x"})) for _ in range(count)]
+        ours = [await ms_of(lambda: server.call("echo", words)) for _ in range(count)]
         at_once = await _at_once(server)
         assert time.monotonic() - begin < 60
     note = f"{short(statistics.median(ours))} ms; the bare SDK: {short(statistics.median(bare))} ms"
@@ -80,12 +81,6 @@ async def _calls(bench: Bench, policy: SandboxPolicy) -> list[Row]:
         Row("a tool server's call, over the bare SDK's", added, "ms", 5, note),
         Row("200 calls of a tool server at once", at_once, "ms", 2_000),
     ]
-
-
-async def _ms(call: Any) -> float:
-    begin = time.monotonic()
-    await call
-    return 1000 * (time.monotonic() - begin)
 
 
 async def _at_once(server: Server) -> float:
@@ -100,8 +95,9 @@ async def _bare_calls(count: int) -> list[float]:
     from mcp import Client, StdioServerParameters
 
     command, *arguments = declared()["command"]
+    words = {"words": "x"}
     async with Client(StdioServerParameters(command=command, args=arguments)) as client:
-        return [await _ms(client.call_tool("echo", {"words": "x"})) for _ in range(count)]
+        return [await ms_of(lambda: client.call_tool("echo", words)) for _ in range(count)]
 
 
 async def _served(

@@ -3,13 +3,14 @@
 import itertools
 import json
 import math
+import os
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,6 @@ MAX_GROWTH = 1.2  # of a figure, from an empty chat to one of any length
 NOISE = 2  # ms or %
 NEAR = 1.1  # times the limit
 MAX_TYPED = 40  # keys that fit in one row of the prompt
-TICKS_PER_S = 100  # of /proc/PID/stat; USER_HZ is 100 on every Linux that Neovim runs on
 
 
 # figures -------------------------------------------------------------------------------------------------------------
@@ -87,17 +87,37 @@ def median_row(what: str, values: Sequence[float], unit: str, target: float | No
     return Row(what, statistics.median(values), unit, target, note)
 
 
+@contextmanager
+def timed(values: list[float]) -> Generator[None]:
+    """Add to `values` how many ms the block takes."""
+    begin = time.perf_counter()
+    yield
+    values.append(1000 * (time.perf_counter() - begin))
+
+
+async def ms_of(action: Callable[[], Awaitable[object]]) -> float:
+    begin = time.perf_counter()
+    await action()
+    return 1000 * (time.perf_counter() - begin)
+
+
+def plain_ms(argv: Sequence[str], cwd: Path = ROOT) -> float:
+    """How many ms the program takes as a plain subprocess."""
+    begin = time.perf_counter()
+    subprocess.run(argv, check=True, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return 1000 * (time.perf_counter() - begin)
+
+
 # processes -----------------------------------------------------------------------------------------------------------
 
 
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+def _status_mb(pid: int, name: str) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(rf"{name}:\s+(\d+)", status)[1]) / 1024
 
 
 def rss_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
+    return _status_mb(pid, "VmRSS")
 
 
 def forget_peak_mb(pid: int) -> float:
@@ -108,12 +128,21 @@ def forget_peak_mb(pid: int) -> float:
 
 def peak_mb(pid: int) -> float:
     """The largest resident size since that was forgotten."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
+    return _status_mb(pid, "VmHWM")
 
 
 def child_pids(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def environment_in(folder: str, **more: str) -> dict[str, str]:
+    """The environment of who lives in `folder`."""
+    own = {
+        "HOME": folder,
+        "XDG_STATE_HOME": f"{folder}/state",
+        "XDG_CONFIG_HOME": f"{folder}/config",
+    }
+    return os.environ | own | more
 
 
 class Server:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from tests.bench.shared import Bench, BenchNvim, Row, cpu_s, median_row, percentile, rss_mb
+from tests.bench.shared import Bench, BenchNvim, Row, median_row, percentile, rss_mb
+from tests.conftest import cpu_s
 
 RATE = 100  # deltas per second
 IDLE_S = 4

@@ -17,14 +17,15 @@ from tests.bench.shared import (
     Bench,
     BenchNvim,
     Row,
-    cpu_s,
     forget_peak_mb,
     median_row,
     peak_mb,
     percentile,
+    plain_ms,
     rss_mb,
 )
 from tests.bench.stream import type_until
+from tests.conftest import ROOT, cpu_s
 
 ECHO = {"command": "echo hi $EPOCHREALTIME"}  # when it was, in seconds since 1970
 ECHOES = 40
@@ -105,7 +106,7 @@ def first_round(bench: Bench) -> Iterator[Row]:
             firsts.append(gaps[0])
             later += gaps[1:]
             if command := data.get("command"):
-                plain.append(_plain_bash_ms(str(command)))
+                plain.append(plain_ms(["bash", "-c", str(command)]))
         what = f"{where}: {tool} on the wire → its result on the wire"
         if plain:
             yield median_row(f"{what}: first round", firsts, "ms")
@@ -117,12 +118,6 @@ def first_round(bench: Bench) -> Iterator[Row]:
         yield median_row(f"{what}: later rounds", later, "ms")
         more = statistics.median(firsts) - statistics.median(later)
         yield Row(f"{what}: first round, longer than later ones", more, "ms", 10)
-
-
-def _plain_bash_ms(command: str) -> float:
-    begin = time.perf_counter()
-    subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, check=True)
-    return 1000 * (time.perf_counter() - begin)
 
 
 def _in_print_mode(bench: Bench, _: int, words: str) -> None:
@@ -287,6 +282,57 @@ def _slowest_ping_ms(nvim: BenchNvim, until_mark: str) -> float:
         slowest = max(slowest, time.monotonic() - begin)
         nvim.follow(time.monotonic() + PING_EVERY_S)
     return 1000 * slowest
+
+
+NAMES = 60
+START_SERVER = """
+local command, root = ...
+vim.cmd('topleft new names.txt')
+vim.lsp.start({ name = 'scripted', cmd = command, root_dir = root }, { bufnr = 0 })
+"""
+SERVER_IS_READY = "return #vim.lsp.get_clients({ name = 'scripted' }) == 1"
+ASK_SERVER = """
+local client, values = vim.lsp.get_clients({ name = 'scripted' })[1], {}
+local buf = vim.fn.bufnr('names.txt')
+for row = 0, ... - 1 do
+  local params = { textDocument = { uri = vim.uri_from_bufnr(buf) }, position = { line = row, character = 8 } }
+  local began, ended = vim.uv.hrtime(), nil
+  client:request('textDocument/definition', params, function(_, result)
+    assert(#result == 1)
+    ended = vim.uv.hrtime()
+  end, buf)
+  vim.wait(1000, function() return ended ~= nil end, 1)
+  values[#values + 1] = (ended - began) / 1e6
+end
+return values
+"""
+
+
+def code(bench: Bench) -> Iterator[Row]:
+    """What language servers know, as a tool of the model: what that costs over the bare question to the server."""
+    count = min(len(bench.times(40)), NAMES)
+    with bench.warm_nvim() as nvim:
+        _in_auto_mode(nvim)
+        text = "use one.name\n" * NAMES + "def one.name\n"
+        Path(nvim.project, "names.txt").write_text(text)
+        nvim.lua(
+            START_SERVER,
+            [sys.executable, str(ROOT / "tests" / "code_server.py")],
+            str(nvim.project),
+        )
+        nvim.wait(lambda: nvim.lua(SERVER_IS_READY), "the server is there")
+        bare = nvim.lua(ASK_SERVER, count)
+        where = {"op": "definition", "symbol": "one.name", "path": "names.txt", "line": "#"}
+        answer_id = _ask(bench, nvim, count, "code_nav", where)
+        nvim.wait_for_mark(f"end{answer_id:06}")
+        reports = [bench.server.report(answer_id) for _ in range(count + 1)]
+    rounds = [
+        1000 * (after["at"] - before["sent"]["use"]) for before, after in pairwise(reports[1:])
+    ]
+    assert "1 definition" in reports[-1]["told"], reports[-1]["told"]
+    yield median_row("the bare question to a language server", bare, "ms")
+    over = [each - statistics.median(bare) for each in rounds]
+    yield median_row("code_nav on the wire → its result there, over that", over, "ms", 10)
 
 
 def tools(bench: Bench) -> Iterator[Row]:

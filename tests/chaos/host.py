@@ -1,15 +1,8 @@
-"""
-Processes that run a session as a host does, to be killed: `python -m tests.chaos.host`.
-
-One process imports everything once. For each line on its standard input, a `Run` as JSON, it forks one that runs the session, prints
-its process id, and when that has ended its exit status.
-"""
+"""Processes that run a session as a host does, to be killed: `python -m tests.chaos.host`."""
 
 import asyncio
-import gc
 import importlib
 import os
-import sys
 from pathlib import Path
 
 import anyio
@@ -31,6 +24,7 @@ from sanderling.protocol.messages import Prompt
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.sandbox.confinement import policy_for
 from sanderling.session.session import Session
+from tests.chaos.forks import fork_for_each
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -100,22 +94,6 @@ class Host:
         await self.provider.aclose()
 
 
-async def serve(run: Run) -> None:
-    await Host(run).serve()
-
-
-def main() -> None:
-    importlib.import_module("httpx2")  # once, not in each process
-    gc.freeze()
-    for line in sys.stdin.buffer:
-        run = msgspec.json.decode(line, type=Run)
-        pid = os.fork()
-        if pid == 0:
-            anyio.run(serve, run)
-            os._exit(0)
-        print(pid, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    importlib.import_module("httpx2")  # once, not in each process
+    fork_for_each(Run, lambda run: Host(run).serve())

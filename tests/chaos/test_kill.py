@@ -5,25 +5,21 @@ The model's server has its own record: whatever it was sent once, it must be sen
 """
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from select import select
 from typing import Any
 
-import msgspec
 import pytest
 
 from sanderling.protocol.messages import Prompt
 from sanderling.session.history import UNKNOWN_OUTCOME
 from tests.cached_api import Body, CachedApi, Content, text, thought, use
+from tests.chaos.forks import Forks
 from tests.chaos.host import Run
-from tests.conftest import ROOT, prove
+from tests.conftest import prove
 from tests.fuzz import IS_FULL
 
 pytestmark = pytest.mark.guard
@@ -40,42 +36,10 @@ EVENT_PAUSE_S = 0.002
 ANSWER = "It is done as far as it can be; the list says what is left. " * 3
 
 
-class Hosts:
-    """The process that forks those which are to be killed."""
-
-    def __init__(self, home: Path) -> None:
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("ANTHROPIC_", "XDG_"))
-        }
-        environment |= {"HOME": str(home), "ANTHROPIC_API_KEY": "sk-ant-test", "NO_PROXY": "*"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.host"],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-        )
-
-    def run(self, run: Run, kill_after_s: float | None = None) -> int:
-        """The exit status of a host, which is killed if it lives for so long; a negative one is the signal's."""
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write(msgspec.json.encode(run) + b"\n")
-        pid = int(self.process.stdout.readline())
-        if kill_after_s is not None and not select([self.process.stdout], [], [], kill_after_s)[0]:
-            os.kill(pid, signal.SIGKILL)
-        return int(self.process.stdout.readline())
-
-    def close(self) -> None:
-        self.process.communicate()
-
-
 @pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    hosts = Hosts(tmp_path_factory.mktemp("home"))
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    more = {"ANTHROPIC_API_KEY": "sk-ant-test", "NO_PROXY": "*"}
+    hosts = Forks("tests.chaos.host", tmp_path_factory.mktemp("home"), more)
     yield hosts
     hosts.close()
 
@@ -156,11 +120,11 @@ def test_a_host_may_be_killed_at_any_moment(hosts, tmp_path):
         with CachedApi(Model().answer, event_pause_s=EVENT_PAUSE_S) as api:
             for number in range(KILLS_PER_SESSION):
                 run = run_of(folder, api, number, is_confined=is_confined)
-                status = hosts.run(run, chance.uniform(0, longest_s))
+                status = hosts.end(hosts.begin(run), chance.uniform(0, longest_s))
                 assert status in (0, -signal.SIGKILL), f"session {session}, seed {seed}"
                 kills += status != 0
                 longest_s *= LONGER if status else SHORTER
             last = run_of(folder, api, KILLS_PER_SESSION, is_confined=is_confined)
-            assert hosts.run(last) == 0, f"session {session}, seed {seed}"
+            assert hosts.end(hosts.begin(last), None) == 0, f"session {session}, seed {seed}"
             check(folder, api)
         session += 1

@@ -9,24 +9,21 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from select import select
 
-import msgspec
 import pytest
 
 from sanderling.changes.records import NAME, Restoring, read_journal
 from sanderling.sandbox.inside.writing import TEMPORARY
 from sanderling.session.log import changes_dir
 from sanderling.session.session import Session
+from tests.chaos.forks import Forks
 from tests.chaos.undoing_host import Act
-from tests.conftest import ROOT, prove
+from tests.conftest import prove
 from tests.fuzz import part
+from tests.nvim.replies import use
 from tests.unit import test_restorer
 
 pytestmark = pytest.mark.guard
@@ -45,50 +42,23 @@ def tree(project: Path) -> dict[str, tuple[int, bytes | str]]:
     return {path: each for path, each in found.items() if TEMPORARY not in path}
 
 
-class Hosts:
-    """The process that forks those which are to be killed."""
-
-    def __init__(self, home: Path) -> None:
-        environment = {name: value for name, value in os.environ.items() if name[:4] != "XDG_"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.undoing_host"],
-            cwd=ROOT,
-            env=environment | {"HOME": str(home)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-        )
-
+class Hosts(Forks):
     def do(self, act: Act, kill_after_s: float | None = None) -> float | None:
         """Do it; return how long it took, None if it was killed."""
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write(msgspec.json.encode(act) + b"\n")
-        pid = int(self.process.stdout.readline())
-        line = self.process.stdout.readline()
+        pid = self.begin(act)
+        line = self.line()
         assert not line.strip(), f"it has ended with {line} before it began"
         began = time.monotonic()
-        output = self.process.stdout
-        if kill_after_s is not None and not select([output], [], [], kill_after_s)[0]:
-            with suppress(ProcessLookupError):  # it has ended in this very moment
-                os.kill(pid, signal.SIGKILL)
-        status = int(self.process.stdout.readline())
+        status = self.end(pid, kill_after_s)
         assert status in (0, -signal.SIGKILL)
         return None if status else time.monotonic() - began
-
-    def close(self) -> None:
-        self.process.communicate()
 
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    hosts = Hosts(tmp_path_factory.mktemp("home"))
+    hosts = Hosts("tests.chaos.undoing_host", tmp_path_factory.mktemp("home"))
     yield hosts
     hosts.close()
-
-
-def use(name: str, **given: object) -> dict[str, object]:
-    return {"tool_use": {"name": name, "input": given}}
 
 
 class Story:

@@ -1,13 +1,6 @@
-"""
-Processes that undo in a session, to be killed: `python -m tests.chaos.undoing_host`.
-
-One process imports everything once. For each line on its standard input, an `Act` as JSON, it forks one that does that, prints its
-process id, an empty line when it is about to begin, and when it has ended its exit status.
-"""
+"""Processes that undo in a session, to be killed: `python -m tests.chaos.undoing_host`; each prints an empty line before it begins."""
 
 import asyncio
-import gc
-import os
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +24,7 @@ from sanderling.protocol.messages import Prompt
 from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.confinement import policy_for
 from sanderling.session.session import Session
+from tests.chaos.forks import fork_for_each
 
 
 class Act(msgspec.Struct, frozen=True):
@@ -102,22 +96,5 @@ class Host:
         self.session.close()
 
 
-async def serve(act: Act) -> None:
-    await Host(act).serve()
-
-
-def main() -> None:
-    gc.freeze()
-    for line in sys.stdin.buffer:
-        act = msgspec.json.decode(line, type=Act)
-        pid = os.fork()
-        if pid == 0:
-            # It says so itself: what it prints next could come before a line of ours.
-            print(os.getpid(), flush=True)
-            anyio.run(serve, act)
-            os._exit(0)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    fork_for_each(Act, lambda act: Host(act).serve())

@@ -52,7 +52,7 @@ from sanderling.session.session import Session
 from tests.api_rules.anthropic import refusals
 from tests.conftest import DEADLINE_S
 from tests.fuzz.wires import ANTHROPIC, NOWHERE, SIGNATURE, Wire
-from tests.sent import Sent
+from tests.sent import Changes
 
 IDLE_TIMEOUT_S = 0.03
 SIGNATURES = {"claude-opus-5-5": b"b3B1cyE1"}
@@ -87,9 +87,7 @@ class InProcessApi(httpx2.AsyncBaseTransport):
         self.wire = wire
         self.answers: list[Answer] = []
         self.refused: list[str] = []
-        self.changes: list[str] = []
-        """Of the prefix, from one request to the next one to the same model."""
-        self._sent: dict[str, Sent] = {}
+        self.changes = Changes()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.url.path == "/api/show":
@@ -99,7 +97,6 @@ class InProcessApi(httpx2.AsyncBaseTransport):
                 404, json={"type": "error", "error": {"type": "not_found_error"}}
             )
         body = await request.aread()
-        sent = Sent(body)
         broken = self.wire.refusals(body)
         if self.wire is ANTHROPIC:
             broken += _of_signatures(json.loads(body))
@@ -107,14 +104,12 @@ class InProcessApi(httpx2.AsyncBaseTransport):
             self.refused += broken
             error = {"type": "invalid_request_error", "message": "; ".join(broken)}
             return httpx2.Response(400, json={"type": "error", "error": error})
-        if (before := self._sent.get(sent.model)) and (change := sent.difference(before)):
-            self.changes.append(change)
-        self._sent[sent.model] = sent
+        self.changes.note(body)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return httpx2.Response(
             200,
             headers={"content-type": self.wire.content_type},
-            stream=AnswerStream(answer, signed_by(sent.model, answer.data)),
+            stream=AnswerStream(answer, signed_by(json.loads(body)["model"], answer.data)),
         )
 
 

@@ -1,10 +1,4 @@
-"""
-Two kinds of Neovim with a chat.
-
-`Screen`: its host is the test: events come by the host's own way in, and actions, and what is asked of a session, are caught before they leave.
-
-`Agent`: all of it is real, but for the model, which replays a script.
-"""
+"""Two kinds of Neovim with a chat: `Screen`, whose host is the test, and `Agent`, in which all is real but for the model."""
 
 import json
 
@@ -47,8 +41,6 @@ def texts_told(message):
 
 
 class Screen(ChildNvim):
-    """A chat whose host is the test."""
-
     def send(self, *events):
         self.lua(
             """
@@ -58,8 +50,23 @@ class Screen(ChildNvim):
             list(events),
         )
 
+    def begin_to_send(self, session_id, *events):
+        """Send events to a Neovim that cannot take them now; gives the request, for `rpc.answer`."""
+        return self.rpc.send(
+            "nvim_exec_lua",
+            "local id, events = ... "
+            "require('sanderling.host').receive({ session_id = id, seq = 1, events = events })",
+            [session_id, list(events)],
+        )
+
+    def lose_host(self):
+        """The host of the session that is shown ends."""
+        self.lua(
+            "require('sanderling.host.bus').publish(..., { { type = 'local_failed', message = 'It is gone.' } })",
+            self.session_id(),
+        )
+
     def answer(self, type_, **answer):
-        """Answer what was asked last of that type."""
         self.lua("local type, answer = ... _G.answers[type](answer)", type_, answer)
 
     def actions(self, type_=None):
@@ -129,10 +136,25 @@ def start_screen(tmp_path, project):
 
 
 @pytest.fixture
-def screen(start_screen):
-    child = start_screen()
-    child.command("AgentChat")
-    return child
+def start_chat(start_screen):
+    def start(**options):
+        child = start_screen(**options)
+        child.command("AgentChat")
+        return child
+
+    return start
+
+
+@pytest.fixture
+def screen(start_chat):
+    return start_chat()
+
+
+@pytest.fixture
+def start_claude(start_nvim, server):
+    """Start a Neovim with a key, whose API is the loopback server."""
+    environment = {"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": server.url}
+    return lambda **screen: start_nvim(environment, **screen)
 
 
 def filetypes(child: ChildNvim) -> list[str]:
@@ -151,17 +173,10 @@ class Agent(ChildNvim):
         """Ask from a file, as a person would, and stay there."""
         self.lua("require('sanderling').ask(...)", prompt)
 
-    def wait_for_screen(self, *texts):
-        """The screen, as soon as all of `texts` stand on it."""
-
-        def found():
-            screen = self.screen_text()
-            return screen if all(text in screen for text in texts) else None
-
-        try:
-            return wait_until(found)
-        except AssertionError:
-            raise AssertionError(f"{texts} on this screen:\n{self.screen_text()}") from None
+    def ask_and_wait(self, prompt="go"):
+        """Ask from a file, and wait until that is answered."""
+        with self._one_more_turn():
+            self.ask(prompt)
 
     def wait_for_question(self, count=1):
         """Until `count` questions were asked in all, and make keys count from here on; returns what is on the screen."""
@@ -173,9 +188,16 @@ class Agent(ChildNvim):
         return self.screen_text()
 
     def enter_question(self):
-        """Go into the float, whose keys answer."""
+        """Go into the float, whose keys answer, as soon as it is there."""
+        self.wait_for_question()
         self.command("Agent question")
         assert self.float() == self.lua("return vim.api.nvim_get_current_win()")
+
+    def answer_question(self, keys):
+        """Go into the float, type `keys`, and wait for the turn's end."""
+        self.enter_question()
+        self.feed(keys)
+        self.wait_for_turns()
 
     def float(self):
         """The question's window in this tab page."""
@@ -230,3 +252,29 @@ def start_agent(tmp_path, project):
     yield start
     for child in children:
         child.close()
+
+
+@pytest.fixture
+def run_agent(start_agent):
+    """Start such a Neovim in mode auto, and have it run one turn."""
+
+    def run(*replies, **options):
+        agent = start_agent(*replies, **options)
+        agent.command("AgentMode auto")
+        agent.ask_and_wait()
+        return agent
+
+    return run
+
+
+@pytest.fixture
+def asking_agent(start_agent):
+    """Start such a Neovim, and have the model ask a question."""
+
+    def run(*replies, **options):
+        agent = start_agent(*replies, **options)
+        agent.ask()
+        agent.wait_for_question()
+        return agent
+
+    return run

@@ -1,8 +1,4 @@
-"""
-The agent acts and the person decides, from end to end: a real Neovim, host, sandbox and files; only the model is a script.
-
-What is asserted is what a person sees, what is on the disk, and what the model is told.
-"""
+"""The agent acts and the person decides, from end to end: a real Neovim, host, sandbox and files; only the model is a script."""
 
 import os
 import re
@@ -13,7 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT, is_alive, prove, prove_rest, running, wait_until
+from tests.conftest import (
+    ROOT,
+    is_alive,
+    prove_rest,
+    prove_unless_quick,
+    quick,
+    running,
+    wait_until,
+)
+from tests.nvim.replies import DONE, bash, reply, say, use
 
 from sanderling.changes.journal import turns_of
 from sanderling.changes.records import read_journal
@@ -22,33 +27,18 @@ from sanderling.session.history import NOT_RUN
 from sanderling.session.log import SessionInUseError
 from sanderling.session.session import Session
 
+pytestmark = prove_unless_quick
+
 APP = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
 FIXED = APP.replace("a - b", "a + b")
 RIGHT = {"old": "a - b", "new": "a + b"}
-
-
-def reply(*steps, **fields):
-    return {"step": list(steps), **fields}
-
-
-def say(text):
-    return {"text": text}
-
-
-def use(tool, **args):
-    return {"tool_use": {"name": tool, "input": args}}
 
 
 def edit(*edits, path="src/app.py"):
     return use("edit", path=path, edits=list(edits or [RIGHT]))
 
 
-def bash(command, **args):
-    return use("bash", command=command, **args)
-
-
 TOOK = r"\d+(\.\d+)? m?s"
-DONE = reply(say("Done."), repeat=True)
 
 
 @pytest.fixture
@@ -62,7 +52,6 @@ def app(project):
 # --- asking ------------------------------------------------------------------------------------------------------------
 
 
-@prove
 def test_reading_runs_at_once_and_a_change_shows_what_it_would_be_and_waits(start_agent, app):
     replies = reply(use("read", path="src/app.py")), reply(edit()), DONE
     agent = start_agent(*replies, setup={"review": "float"})
@@ -77,7 +66,7 @@ def test_reading_runs_at_once_and_a_change_shows_what_it_would_be_and_waits(star
     assert "│-    return a - b " in text
     assert "│+    return a + b " in text
     assert "ask waiting for you: 1 to answer" in text
-    assert "waiting for you: 1 to answer" in agent.lua("return require('sanderling').statusline()")
+    assert "waiting for you: 1 to answer" in agent.statusline()
     told = agent.events("AgentApprovalRequested")
     assert [(event["tool"], event["title"], event["count"]) for event in told] == [
         ("edit", "src/app.py", 1)
@@ -86,6 +75,7 @@ def test_reading_runs_at_once_and_a_change_shows_what_it_would_be_and_waits(star
     assert agent.lua("return vim.fn.expand('%')") == "src/app.py"
 
 
+@quick
 def test_an_allowed_change_is_in_the_file_and_in_its_buffer_as_one_undo_step(start_agent, app):
     agent = start_agent(
         reply(use("read", path="src/app.py")),
@@ -94,10 +84,7 @@ def test_an_allowed_change_is_in_the_file_and_in_its_buffer_as_one_undo_step(sta
     )
     agent.command("edit src/app.py")
     agent.ask()
-    agent.wait_for_question()
-    agent.enter_question()
-    agent.feed("a")
-    agent.wait_for_turns()
+    agent.answer_question("a")
     changed = FIXED.replace("(1, 2)", "(2, 3)")
     assert app.read_text() == changed
     buffer = "return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n') .. '\\n'"
@@ -119,27 +106,19 @@ def said_above_question(agent):
     return [row.rpartition("│")[2] for row in rows[top - 3 : top]]
 
 
-@prove
 @pytest.mark.usefixtures("app")
-def test_what_led_to_a_question_stands_above_it(start_agent):
+@pytest.mark.parametrize("is_opened_later", [False, True])
+def test_what_led_to_a_question_stands_above_it(start_agent, is_opened_later):
     agent = start_agent(reply(LONG_TALK, edit()))
     agent.ask()
+    if is_opened_later:
+        agent.command("AgentChat")  # which hides it
     agent.wait_for_question()
-    assert said_above_question(agent) == [" So I mend it.", "", " edit src/app.py …"]
-
-
-@prove
-@pytest.mark.usefixtures("app")
-def test_what_led_to_a_question_stands_above_it_in_a_chat_that_is_opened_later(start_agent):
-    agent = start_agent(reply(LONG_TALK, edit()))
-    agent.ask()
-    agent.command("AgentChat")  # which hides it
-    agent.wait_for_question()
-    agent.command("AgentChat")
+    if is_opened_later:
+        agent.command("AgentChat")
     wait_until(lambda: said_above_question(agent) == [" So I mend it.", "", " edit src/app.py …"])
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_a_question_leaves_the_place_of_somebody_who_reads_the_chat(start_agent, project):
     agent = start_agent(
@@ -154,7 +133,6 @@ def test_a_question_leaves_the_place_of_somebody_who_reads_the_chat(start_agent,
     assert "Line 0." in agent.wait_for_question()
 
 
-@prove
 def test_a_file_far_down_is_named_whole_in_a_question_that_is_narrow(start_agent, project):
     path = "src/a_directory_with_a_long_name/and_another_one_below_it/app.py"
     agent = start_agent(reply(use("write", path=path, content="x\n")))
@@ -165,7 +143,6 @@ def test_a_file_far_down_is_named_whole_in_a_question_that_is_narrow(start_agent
     assert list(project.iterdir()) == [project / ".git"]
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_a_chat_that_is_low_does_not_cut_a_question(start_agent):
     agent = start_agent(reply(edit()), setup={"chat": {"position": "bottom", "size": 0.4}})
@@ -175,7 +152,6 @@ def test_a_chat_that_is_low_does_not_cut_a_question(start_agent):
     assert "more lines" not in screen
 
 
-@prove
 @pytest.mark.parametrize("has_buffer", [True, False])
 def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     start_agent, app, project, has_buffer
@@ -191,13 +167,11 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     agent.command("AgentMode auto")
     if has_buffer:
         agent.command("edit src/app.py")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     old = project.rename(project.parent / "old")
     shutil.copytree(old, project)
     app.write_text("# new\n" + APP)
-    agent.ask()
-    agent.wait_for_turns(2)
+    agent.ask_and_wait()
     assert app.read_text() == "# new\n" + FIXED
     assert (project / "new").read_text() == "made\n"
     assert (old / "src/app.py").read_text() == APP
@@ -207,14 +181,13 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     assert told.count("The project directory was replaced") == 1
     assert "2: def add" in agent.results()[-1]
     if has_buffer:
-        lines = agent.lua("return vim.api.nvim_buf_get_lines(vim.fn.bufnr('app.py'), 0, -1, true)")
+        lines = agent.lines("app.py")
         assert "\n".join(lines) + "\n" == app.read_text()
         assert not agent.lua("return vim.bo[vim.fn.bufnr('app.py')].modified")
 
 
-@prove
-def test_without_a_project_nothing_is_done_until_it_is_back(start_agent, app, project):
-    agent = start_agent(
+def test_without_a_project_nothing_is_done_until_it_is_back(run_agent, app, project):
+    agent = run_agent(
         reply(bash("true")),
         reply(say("Ready.")),
         *(
@@ -226,23 +199,19 @@ def test_without_a_project_nothing_is_done_until_it_is_back(start_agent, app, pr
         reply(edit()),
         DONE,
     )
-    agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
     away = project.rename(project.parent / "away")
-    agent.ask()
-    agent.wait_for_turns(2)
+    agent.ask_and_wait()
     assert not project.exists()
     assert sorted(path.name for path in away.iterdir()) == [".git", "src"]
     refused = agent.results()[1:]
     assert len(refused) == 4
     assert [each for each in refused if "is gone: nothing runs" not in each] == []
     away.rename(project)
-    agent.ask()
-    agent.wait_for_turns(3)
+    agent.ask_and_wait()
     assert app.read_text() == FIXED
 
 
+@quick
 def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, app):
     agent = start_agent(reply(use("read", path="src/app.py")), reply(edit()), DONE)
     agent.command("edit src/app.py | call append('$', '# mine')")
@@ -251,21 +220,20 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
     assert "# mine" in agent.results()[0]
     agent.command("AgentAllow")
     agent.wait_for_turns()
-    lines = agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    lines = agent.lines()
     assert "\n".join(lines) == f"{FIXED}# mine"
     assert agent.lua("return vim.bo.modified")
     assert app.read_text() == APP
     assert "edit src/app.py  +1 −1 · not saved" in agent.wait_for_screen("· not saved")
     agent.command("silent undo")
-    assert "    return a - b" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
-    assert "# mine" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    assert "    return a - b" in agent.lines()
+    assert "# mine" in agent.lines()
     agent.close()
     again = start_agent()
     again.command("AgentResume")
     again.wait_for_screen("edit src/app.py  +1 −1 · not saved")
 
 
-@prove
 @pytest.mark.parametrize(
     "mode, answer", [("auto", "AgentAllow"), ("auto", "AgentDeny"), ("ask", "AgentAllow")]
 )
@@ -297,7 +265,6 @@ def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     assert len(agent.events("AgentApprovalRequested")) == 1
 
 
-@prove
 def test_a_question_takes_no_key_of_somebody_who_types(start_agent, app):
     agent = start_agent(reply(edit()), DONE)
     agent.command("edit notes.txt")
@@ -319,43 +286,32 @@ def test_a_question_takes_no_key_of_somebody_who_types(start_agent, app):
 # --- answers -----------------------------------------------------------------------------------------------------------
 
 
-@prove
-def test_once_is_once(start_agent):
-    agent = start_agent(reply(bash("touch made")), reply(bash("touch made")), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_once_is_once(asking_agent):
+    agent = asking_agent(reply(bash("touch made")), reply(bash("touch made")), DONE)
     agent.command("AgentAllow")
     agent.wait_for_question(2)
     agent.command("AgentAllow once")
     agent.wait_for_turns()
 
 
-@prove
 @pytest.mark.usefixtures("app")
 @pytest.mark.parametrize(
     "first, second",
     [(bash("touch made"), bash("touch made")), (edit(), edit({"old": "(1, 2)", "new": "(2, 3)"}))],
     ids=["same command", "same file"],
 )
-def test_for_the_session_is_not_asked_again(start_agent, first, second):
-    agent = start_agent(reply(first), reply(second), DONE)
-    agent.ask()
-    agent.wait_for_question()
-    agent.enter_question()
-    agent.feed("s")
-    agent.wait_for_turns()
+def test_for_the_session_is_not_asked_again(asking_agent, first, second):
+    agent = asking_agent(reply(first), reply(second), DONE)
+    agent.answer_question("s")
     assert len(agent.events("AgentApprovalRequested")) == 1
     assert len(agent.results()) == 2
     assert "✗" not in agent.transcript_text()
 
 
-@prove
 def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
-    start_agent, project, tmp_path
+    start_agent, asking_agent, project, tmp_path
 ):
-    agent = start_agent(reply(bash("mkdir first")), DONE)
-    agent.ask()
-    agent.wait_for_question()
+    agent = asking_agent(reply(bash("mkdir first")), DONE)
     agent.enter_question()
     agent.feed("A")
     agent.wait_for_screen("Always allow: allow bash mkdir")
@@ -371,17 +327,13 @@ def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
     assert len(kept) == 1
 
     second = start_agent(reply(bash("mkdir second third")), DONE)
-    second.ask()
-    second.wait_for_turns()
+    second.ask_and_wait()
     assert (project / "third").is_dir()
     assert second.events("AgentApprovalRequested") == []
 
 
-@prove
-def test_what_is_no_rule_is_told_in_the_question_which_stays(start_agent, project):
-    agent = start_agent(reply(bash("mkdir first")), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_what_is_no_rule_is_told_in_the_question_which_stays(asking_agent, project):
+    agent = asking_agent(reply(bash("mkdir first")), DONE)
     agent.enter_question()
     agent.feed("A<C-u>nonsense<CR>")
     agent.wait_for_screen("Allow bash mkdir first?", "'nonsense' is not a rule")
@@ -389,38 +341,27 @@ def test_what_is_no_rule_is_told_in_the_question_which_stays(start_agent, projec
     assert not agent.is_blocked()
 
 
+@quick
 @pytest.mark.parametrize("keys", prove_rest(["d", ":AgentDeny<CR>"], keep=(0,)))
-def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project, keys):
-    agent = start_agent(reply(bash("touch made")), DONE)
-    agent.ask()
-    agent.wait_for_question()
-    agent.enter_question()
-    agent.feed(keys)
-    agent.wait_for_turns()
+def test_what_is_denied_does_not_run_and_the_model_is_told(asking_agent, project, keys):
+    agent = asking_agent(reply(bash("touch made")), DONE)
+    agent.answer_question(keys)
     assert not (project / "made").exists()
     assert agent.results()[0].startswith("The user denied this without a reason.")
     assert "bash touch made  ✗ denied" in agent.screen_text()
     assert agent.transcript()[-1] == "Done."
 
 
-@prove
 @pytest.mark.parametrize("keys", ["Dnot | now<CR>", ":AgentDeny not | now<CR>"])
-def test_the_model_reads_the_reason_of_a_denial(start_agent, project, keys):
-    agent = start_agent(reply(bash("touch made")), DONE)
-    agent.ask()
-    agent.wait_for_question()
-    agent.enter_question()
-    agent.feed(keys)
-    agent.wait_for_turns()
+def test_the_model_reads_the_reason_of_a_denial(asking_agent, project, keys):
+    agent = asking_agent(reply(bash("touch made")), DONE)
+    agent.answer_question(keys)
     assert agent.results() == ["The user denied this: not | now"]
     assert not (project / "made").exists()
 
 
-@prove
-def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(start_agent, app):
-    agent = start_agent(reply(edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(asking_agent, app):
+    agent = asking_agent(reply(edit()), DONE)
     agent.enter_question()
     agent.feed("<Esc>")
     wait_until(lambda: not agent.float())
@@ -435,11 +376,8 @@ def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(start_a
     assert app.read_text() == FIXED
 
 
-@prove
-def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_agent, project):
-    agent = start_agent(reply(bash("touch one"), bash("touch two"), bash("touch three")), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(asking_agent, project):
+    agent = asking_agent(reply(bash("touch one"), bash("touch two"), bash("touch three")), DONE)
     agent.command("AgentDeny")
     agent.wait_for_turns()
     results = agent.results()
@@ -452,7 +390,6 @@ def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_ag
     assert agent.transcript_text().count("✗ not run") == 2
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
     agent = start_agent(reply(use("read", path="src/app.py"), repeat=True))
@@ -470,7 +407,6 @@ def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
 # --- from anywhere -----------------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize("how", [":AgentAllow<CR>", "<F2>", ":AgentDeny<CR>", "<F3>"])
 def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent, app, how):
     agent = start_agent(reply(edit()), DONE)
@@ -487,14 +423,11 @@ def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent,
     assert app.read_text() == (FIXED if is_allowed else APP)
 
 
-@prove
 @pytest.mark.parametrize(
     "keys", [":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"]
 )
-def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, app, keys):
-    agent = start_agent(reply(edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_it_survives_what_closes_windows_and_can_be_answered_then(asking_agent, app, keys):
+    agent = asking_agent(reply(edit()), DONE)
     agent.feed(keys)
     agent.lua("return 1")
     agent.wait_for_screen("Allow edit src/app.py?", "│+    return a + b")
@@ -503,12 +436,9 @@ def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, a
     wait_until(lambda: app.read_text() == FIXED)
 
 
-@prove
 @pytest.mark.usefixtures("app")
-def test_it_is_whole_on_a_screen_that_becomes_small(start_agent):
-    agent = start_agent(reply(edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_it_is_whole_on_a_screen_that_becomes_small(asking_agent):
+    agent = asking_agent(reply(edit()), DONE)
     agent.rpc.request("nvim_ui_try_resize", 60, 14)
     wait_until(lambda: agent.lua("return vim.o.columns") == 60)
     rows = agent.screen()
@@ -522,7 +452,6 @@ def test_it_is_whole_on_a_screen_that_becomes_small(start_agent):
     assert any("more lines: :Agent question" in row for row in rows[top:bottom])
 
 
-@prove
 def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_agent, app):
     agent = start_agent(reply(edit(), use("write", path="new.txt", content="x\n")))
     agent.ask()
@@ -540,7 +469,7 @@ def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_age
     wait_until(lambda: question()[0] == "edit")
     agent.feed("p")
     wait_until(lambda: agent.lua("return vim.fn.tabpagenr('$')") == 2)
-    assert "+    return a + b" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    assert "+    return a + b" in agent.lines()
     agent.feed("q")
     wait_until(lambda: agent.lua("return vim.fn.tabpagenr('$')") == 1)
     assert app.read_text() == APP
@@ -549,19 +478,14 @@ def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_age
 # --- modes -------------------------------------------------------------------------------------------------------------
 
 
-@prove
-def test_in_auto_what_the_sandbox_confines_runs_without_a_question(start_agent, app, project):
-    agent = start_agent(reply(edit(), bash("touch made")), DONE)
-    agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+def test_in_auto_what_the_sandbox_confines_runs_without_a_question(run_agent, app, project):
+    agent = run_agent(reply(edit(), bash("touch made")), DONE)
     assert app.read_text() == FIXED
     assert (project / "made").exists()
     assert agent.events("AgentApprovalRequested") == []
     assert " auto idle" in agent.screen_text()
 
 
-@prove
 def test_the_key_of_the_prompt_changes_the_mode_and_the_winbar_says_so(start_agent):
     agent = start_agent(DONE)
     agent.command("AgentChat")
@@ -570,7 +494,6 @@ def test_the_key_of_the_prompt_changes_the_mode_and_the_winbar_says_so(start_age
         agent.wait_for_screen(f"NORMAL {mode} idle")
 
 
-@prove
 def test_in_plan_nothing_changes_not_even_by_a_command(start_agent, app, project):
     agent = start_agent(reply(edit()), reply(bash("touch made; echo $?")), DONE)
     agent.command("AgentMode plan")
@@ -584,11 +507,8 @@ def test_in_plan_nothing_changes_not_even_by_a_command(start_agent, app, project
     assert agent.events("AgentApprovalRequested") == []
 
 
-@prove
-def test_what_was_asked_before_the_mode_changed_to_plan_is_not_done(start_agent, app):
-    agent = start_agent(reply(edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_what_was_asked_before_the_mode_changed_to_plan_is_not_done(asking_agent, app):
+    agent = asking_agent(reply(edit()), DONE)
     agent.command("AgentMode plan")
     agent.wait_for_screen(" plan ")
     if agent.float():
@@ -600,7 +520,6 @@ def test_what_was_asked_before_the_mode_changed_to_plan_is_not_done(start_agent,
 # --- commands ----------------------------------------------------------------------------------------------------------
 
 
-@prove
 def test_a_command_shows_what_it_writes_while_it_runs(start_agent, project):
     (project / "slow").write_text("echo began\nuntil [ -e go ]\ndo sleep 0.02\ndone\necho ended\n")
     agent = start_agent(reply(bash("bash slow")), DONE)
@@ -616,25 +535,17 @@ def test_a_command_shows_what_it_writes_while_it_runs(start_agent, project):
     assert "ended" in agent.transcript()
 
 
-@prove
-def test_a_command_that_fails_stays_open(start_agent):
-    agent = start_agent(reply(bash("echo wrong; exit 3")), DONE)
-    agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+def test_a_command_that_fails_stays_open(run_agent):
+    agent = run_agent(reply(bash("echo wrong; exit 3")), DONE)
     screen = agent.screen_text()
     assert re.search(rf"│.bash echo wrong; exit 3  ✗ exit status 3 · {TOOK}\n", screen)
     assert re.search(r"│.wrong\n", screen)
 
 
-@prove
 def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_stopped(
-    start_agent, marker
+    run_agent, marker
 ):
-    agent = start_agent(reply(bash(f"echo began; {marker}", timeout_s=0.3)), DONE)
-    agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent = run_agent(reply(bash(f"echo began; {marker}", timeout_s=0.3)), DONE)
     screen = agent.wait_for_screen("→ j1", "· 1 job")
     assert running(marker)
     agent.command("Agent terminal")
@@ -645,7 +556,6 @@ def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_
     wait_until(lambda: not running(marker))
 
 
-@prove
 @pytest.mark.parametrize("way", ["AgentStop", "quit", "kill", "clear"])
 def test_nothing_is_left_running(start_agent, marker, way):
     agent = start_agent(
@@ -675,22 +585,17 @@ def test_nothing_is_left_running(start_agent, marker, way):
 
 
 def in_transcript(agent, pattern):
-    """Go to a line of the transcript."""
     agent.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
     agent.command("normal! gg")
     assert agent.lua("return vim.fn.search(..., 'cW')", pattern) > 0
 
 
-@prove
-def test_k_shows_input_and_output_in_full(start_agent):
-    agent = start_agent(reply(bash("seq 1 3; echo done")), DONE)
-    agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+def test_k_shows_input_and_output_in_full(run_agent):
+    agent = run_agent(reply(bash("seq 1 3; echo done")), DONE)
     in_transcript(agent, "^bash seq")
     agent.feed("K")
     wait_until(lambda: agent.lua("return vim.api.nvim_win_get_config(0).relative") == "editor")
-    lines = agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    lines = agent.lines()
     assert '  "command": "seq 1 3; echo done"' in lines
     assert lines[lines.index("1") :][:4] == ["1", "2", "3", "done"]
     assert "╭ bash ─" in agent.screen_text()
@@ -698,7 +603,6 @@ def test_k_shows_input_and_output_in_full(start_agent):
     wait_until(lambda: agent.lua("return vim.api.nvim_win_get_config(0).relative") == "")
 
 
-@prove
 @pytest.mark.usefixtures("app")
 @pytest.mark.parametrize("key", ["gf", "<CR>"])
 def test_a_place_that_a_command_names_is_opened_where_code_was_looked_at_last(start_agent, key):
@@ -706,8 +610,7 @@ def test_a_place_that_a_command_names_is_opened_where_code_was_looked_at_last(st
     agent.command("AgentMode auto")
     agent.command("edit one.txt | vsplit two.txt")
     agent.lua("_G.code_win = vim.api.nvim_get_current_win()")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     in_transcript(agent, "^src/app.py:5:1: error")
     agent.feed(key)
     wait_until(lambda: agent.lua("return vim.fn.expand('%:.')") == "src/app.py")
@@ -715,7 +618,6 @@ def test_a_place_that_a_command_names_is_opened_where_code_was_looked_at_last(st
     assert agent.lua("return vim.api.nvim_get_current_win() == _G.code_win")
 
 
-@prove
 def test_the_list_of_what_is_to_be_done_is_pinned_and_shown(start_agent):
     def items(*statuses):
         names = ("Look", "Change", "Test")
@@ -730,23 +632,20 @@ def test_the_list_of_what_is_to_be_done_is_pinned_and_shown(start_agent):
         reply(use("todo", items=items("completed", "completed", "completed"))),
         DONE,
     )
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     screen = agent.screen()
     pinned = [row for row, text in enumerate(screen) if re.search("│[☐◐☑] ", text)]
     assert [screen[row].partition("│")[2] for row in pinned] == ["☑ Look", "◐ Change", "☐ Test"]
     assert pinned == list(range(pinned[0], pinned[0] + 3))
     agent.command("Agent todo")
-    lines = agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    lines = agent.lines()
     assert lines == ["☑ Look", "◐ Change", "☐ Test"]
     assert "╭ Todo ─" in agent.screen_text()
     agent.feed("q")
-    agent.ask("on")
-    agent.wait_for_turns(2)
+    agent.ask_and_wait("on")
     assert not any(re.search("│[☐◐☑] ", row) for row in agent.screen())
 
 
-@prove
 @pytest.mark.usefixtures("app")
 def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, project):
     other = project / "other.txt"
@@ -754,8 +653,7 @@ def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, proj
     agent = start_agent(reply(bash("sed -i s/a.-.b/a+b/ src/app.py; echo new > other.txt")), DONE)
     agent.command("AgentMode auto")
     agent.command("edit other.txt | call setline(1, 'mine') | set hidden | split src/app.py")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     agent.wait_for_screen("    return a+b")
     assert not agent.is_blocked()
     assert agent.lua("return vim.fn.getbufline('other.txt', 1, '$')") == ["mine"]
@@ -766,7 +664,6 @@ def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, proj
 # --- ends --------------------------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize("is_job", [False, True])
 def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
     start_agent, project, is_job
@@ -777,8 +674,7 @@ def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
     agent.command("edit open.txt")
     agent.command("AgentMode auto")
     if is_job:
-        agent.ask()
-        agent.wait_for_turns()
+        agent.ask_and_wait()
     else:
         agent.command(f"Agent run {change}")
     (project / "go").touch()
@@ -786,13 +682,10 @@ def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
     assert not agent.is_blocked()
 
 
-@prove
 def test_a_neovim_that_is_killed_while_it_asks_leaves_a_session_that_goes_on(
-    start_agent, app, project
+    asking_agent, app, project
 ):
-    agent = start_agent(reply(use("read", path="src/app.py"), edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+    agent = asking_agent(reply(use("read", path="src/app.py"), edit()), DONE)
     host = agent.host_pid()
     (path,) = agent.session_files()
     agent.rpc.process.kill()
@@ -809,11 +702,8 @@ def test_a_neovim_that_is_killed_while_it_asks_leaves_a_session_that_goes_on(
     assert app.read_text() == APP
 
 
-@prove
-def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, app):
-    agent = start_agent(reply(edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(asking_agent, app):
+    agent = asking_agent(reply(edit()), DONE)
     agent.command("AgentStop")
     agent.wait_for_turns()
     assert "Allow" not in agent.screen_text()
@@ -823,13 +713,10 @@ def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, 
     assert app.read_text() == APP
 
 
-@prove
 def test_a_host_that_is_killed_while_it_asks_takes_the_question_along_and_the_next_one_goes_on(
-    start_agent, app
+    asking_agent, app
 ):
-    agent = start_agent(reply(edit()), DONE)
-    agent.ask()
-    agent.wait_for_question()
+    agent = asking_agent(reply(edit()), DONE)
     os.kill(agent.host_pid(), signal.SIGKILL)
     agent.wait_for_screen("The agent process exited (signal 9)")
     assert "Allow" not in agent.screen_text()
@@ -846,7 +733,6 @@ CALL_OUT = (
 )
 
 
-@prove
 def test_a_command_that_called_out_can_be_granted_that_host_and_runs_again_confined(
     start_agent, tmp_path
 ):
@@ -861,15 +747,14 @@ def test_a_command_that_called_out_can_be_granted_that_host_and_runs_again_confi
     assert "resolve example.org" in text
     assert "The sandbox blocked this" in text
     assert "net:off" in text
-    agent.enter_question()
-    agent.feed("a")
-    agent.wait_for_turns()
+    agent.answer_question("a")
     text = agent.transcript_text()
     assert text.count("\nran\n") == 2
     assert "is seen" not in text
     assert "net:off" in agent.screen_text()
 
 
+@quick
 def test_a_question_says_what_the_sandbox_is_now(start_agent):
     agent = start_agent(reply(bash("touch made")), DONE)
     agent.ask()
@@ -878,7 +763,6 @@ def test_a_question_says_what_the_sandbox_is_now(start_agent):
     wait_until(lambda: re.search(r"│.*sbx:\S+( partial)? net:on ", agent.screen_text()), "redrawn")
 
 
-@prove
 def test_who_does_not_grant_a_host_is_not_asked_for_it_again(start_agent):
     agent = start_agent(reply(bash(CALL_OUT)), reply(bash(CALL_OUT)), DONE)
     agent.command("AgentMode auto")
@@ -890,7 +774,6 @@ def test_who_does_not_grant_a_host_is_not_asked_for_it_again(start_agent):
     assert "the network is off" in agent.results()[0]
 
 
-@prove
 def test_to_allow_a_page_that_the_network_does_not_reach_is_to_grant_its_host(start_agent):
     agent = start_agent(reply(use("web_fetch", url="http://example.org/page")), DONE)
     agent.ask()
@@ -906,7 +789,6 @@ def test_to_allow_a_page_that_the_network_does_not_reach_is_to_grant_its_host(st
 # --- an environment that is out of date ---------------------------------------------------------------------------------
 
 
-@prove
 def test_a_package_that_a_new_version_needs_is_named_with_the_remedy_and_no_traceback(
     start_agent, bare_plugin
 ):
@@ -916,7 +798,7 @@ def test_a_package_that_a_new_version_needs_is_named_with_the_remedy_and_no_trac
         file.write("import a_package_that_is_new\n")
     agent = start_agent(plugin_root=bare_plugin, setup={"python": sys.executable})
     agent.command("AgentAsk go")
-    wait_until(lambda: "named 'a_package_that_is_new'" in agent.transcript_text())
+    agent.wait_for_transcript("named 'a_package_that_is_new'")
     assert "is broken (ModuleNotFoundError" in agent.transcript_text()
     assert ":AgentInstall" in agent.transcript_text()
     assert not agent.is_blocked()
@@ -925,7 +807,6 @@ def test_a_package_that_a_new_version_needs_is_named_with_the_remedy_and_no_trac
 # --- the tour ----------------------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize("columns, lines", [(130, 40), (80, 24)])
 def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, lines):
     agent = start_agent(setup={"provider": "demo"}, columns=columns, lines=lines)
@@ -955,15 +836,12 @@ def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, line
     assert not agent.is_blocked()
 
 
-@prove
-def test_a_command_is_shown_again_as_it_was_with_its_output_and_what_stood_below_it(start_agent):
+def test_a_command_is_shown_again_as_it_was_with_its_output_and_what_stood_below_it(
+    start_agent, asking_agent
+):
     use = {"name": "bash", "input": {"command": "echo said; mkdir -p src; cd src"}}
-    agent = start_agent({"step": [{"tool_use": use}]}, {"step": [{"text": "done"}]})
-    agent.ask()
-    agent.wait_for_question()
-    agent.enter_question()
-    agent.feed("a")
-    agent.wait_for_turns()
+    agent = asking_agent({"step": [{"tool_use": use}]}, {"step": [{"text": "done"}]})
+    agent.answer_question("a")
     shown = agent.transcript()
     assert "said" in shown
     assert "[cwd: src (changed)]" in shown
@@ -984,7 +862,6 @@ def journal_of(agent) -> Path | None:
     return found[0] if found else None
 
 
-@prove
 @pytest.mark.guard
 def test_a_file_that_is_saved_while_a_command_runs_is_not_taken_for_its_work(start_agent, project):
     (project / "mine.txt").write_text("old\n")

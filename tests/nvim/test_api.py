@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import prove_rest, prove_unless_quick, quick, wait_until
 from tests.loopback import (
     HANG_UP,
     RESET,
@@ -20,15 +20,17 @@ from tests.loopback import (
 )
 from tests.nvim.conftest import texts_told
 
+pytestmark = prove_unless_quick
+
 
 @pytest.fixture
-def claude(start_nvim, server):
-    """A Neovim with a key, whose API is the loopback server."""
-    child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": server.url})
+def claude(start_claude):
+    child = start_claude()
     child.open_chat()
     return child
 
 
+@quick
 def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, server):
     server.answer(
         Reply(
@@ -39,10 +41,8 @@ def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, 
         ),
         Reply(message_start(input_tokens=30), text("Again."), done()),
     )
-    claude.submit("hi")
-    claude.wait_for_turns()
-    claude.submit("and again")
-    claude.wait_for_turns(2)
+    claude.submit_and_wait("hi")
+    claude.submit_and_wait("and again")
     screen = claude.screen_text()
     assert "▸ Thinking · 1 line" in screen
     assert "Hello." in screen
@@ -52,29 +52,25 @@ def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, 
     assert "claude-sonnet-5-5" in screen
 
 
-@prove
 def test_a_prompt_sent_while_the_client_loads_is_answered_and_the_winbar_says_starting(
-    start_nvim, server
+    start_claude, server
 ):
     server.answer(Reply(message_start(), text("Here."), done()))
-    child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": server.url})
+    child = start_claude()
     child.open_chat()
     child.submit("quick")
-    wait_until(lambda: "starting" in child.screen_text())
+    child.wait_for_screen("starting")
     assert server.prompts == []
-    wait_until(lambda: "quick" in child.transcript_text())
+    child.wait_for_transcript("quick")
     child.wait_for_turns()
     assert child.transcript()[-1] == "Here."
 
 
-@prove
 def test_the_model_and_its_options_are_the_users(start_nvim, server):
     server.answer(Reply(message_start(), text("ok"), done()))
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret"})
     child.setup(base_url=server.url, model="claude-opus-5-5", max_tokens=1234, thinking=False)
-    child.open_chat()
-    child.submit("hi")
-    child.wait_for_turns()
+    child.chat("hi")
     body = server.prompts[0].json()
     assert (body["model"], body["max_tokens"]) == ("claude-opus-5-5", 1234)
     assert "thinking" not in body
@@ -123,7 +119,6 @@ PAID = (
 PASSING = [failure for failure in FAILURES if failure not in LASTING]
 
 
-@prove
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_on(
     claude, server, failure
@@ -144,14 +139,12 @@ def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_o
     assert "ask failed" in claude.screen_text()
     assert "Again" not in claude.screen_text()
     server.answer(Reply(message_start(), text("Better now."), done()))
-    claude.submit("again")
-    claude.wait_for_turns(2)
+    claude.submit_and_wait("again")
     assert claude.transcript()[-1] == "Better now."
     assert set(claude.messages().splitlines()) <= {"", "Nothing to retry."}
     assert "Traceback" not in claude.transcript_text()
 
 
-@prove
 @pytest.mark.parametrize("failure", PASSING)
 def test_a_failure_that_passes_is_followed_by_the_answer_and_nothing_stands_there_twice(
     claude, server, failure
@@ -169,11 +162,10 @@ def test_a_failure_that_passes_is_followed_by_the_answer_and_nothing_stands_ther
     assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
 
 
-@prove
 def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, server):
     server.answer(Status(529, retry_after=20), Reply(message_start(), text("Whole."), done()))
     claude.submit("hi")
-    wait_until(lambda: "Retry 2/10" in claude.screen_text(), "the countdown")
+    claude.wait_for_screen("Retry 2/10")
     screen = " ".join(claude.screen_text().split())
     assert "The API is overloaded just now" in screen
     assert re.search(r"Retry 2/10 in (19|20|21) s", screen)
@@ -185,18 +177,16 @@ def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, s
     assert len(server.prompts) == 2
 
 
-@prove
 def test_a_server_that_wants_a_long_wait_is_waited_for_only_if_the_person_says_so(claude, server):
     server.answer(Status(429, retry_after=61))
     claude.submit("hi")
-    wait_until(lambda: "Let it continue?" in claude.screen_text(), "the question")
+    claude.wait_for_screen("Let it continue?")
     repeat_until_the_turn_ends(claude, "AgentDeny")
     assert len(server.prompts) == 1
     assert "to wait for 61 s" in claude.transcript_text()
     assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "error"
 
 
-@prove
 def test_prompts_that_wait_are_held_when_the_turn_fails_and_the_next_one_lets_them_go(
     claude, server
 ):
@@ -205,10 +195,10 @@ def test_prompts_that_wait_are_held_when_the_turn_fails_and_the_next_one_lets_th
         Reply(message_start(), text("Answered."), done()),
     )
     claude.submit("first")
-    wait_until(lambda: "One." in claude.transcript_text())
+    claude.wait_for_transcript("One.")
     claude.submit("second")
     claude.wait_for_turns()
-    wait_until(lambda: "held" in claude.screen_text(), "it is told that the prompt is held")
+    claude.wait_for_screen("held")
     assert len(server.prompts) == 1
     claude.submit("third")
     claude.wait_for_turns(3)
@@ -217,7 +207,6 @@ def test_prompts_that_wait_are_held_when_the_turn_fails_and_the_next_one_lets_th
     assert words == ["first", "second", "third"]
 
 
-@prove
 def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
     child = start_nvim(
         {"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
@@ -229,28 +218,21 @@ def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
     assert "Check the network" in child.transcript_text()
 
 
-@prove
 def test_certificates_that_are_not_there_are_told_and_the_host_lives(start_nvim):
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "SSL_CERT_FILE": "/no/such.pem"})
-    child.open_chat()
-    child.submit("hi")
-    child.wait_for_turns()
+    child.chat("hi")
     assert "The certificates cannot be read (SSL_CERT_FILE=/no/such.pem" in child.transcript_text()
     assert "process exited" not in child.transcript_text()
 
 
-@prove
 def test_no_key_is_told_with_its_remedy(start_nvim):
     child = start_nvim()
     child.setup(provider="anthropic")
-    child.open_chat()
-    child.submit("hi")
-    child.wait_for_turns()
+    child.chat("hi")
     assert "There is no API key." in child.transcript_text()
     assert "Store one with :Agent login, or set ANTHROPIC_API_KEY" in child.transcript_text()
 
 
-@prove
 def test_a_silent_api_is_given_up_and_pings_keep_it(start_nvim, server):
     server.answer(Reply(message_start(), text("Half"), STALL))
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret"})
@@ -262,11 +244,11 @@ def test_a_silent_api_is_given_up_and_pings_keep_it(start_nvim, server):
     assert child.transcript_text().count("Half") == 1
     pings = [step for _ in range(10) for step in (Wait(0.3), ping())]
     server.answer(Reply(message_start(), *pings, text("Late, but whole."), done()))
-    child.submit("again")
-    child.wait_for_turns(2)
+    child.submit_and_wait("again")
     assert child.transcript()[-1] == "Late, but whole."
 
 
+@quick
 @pytest.mark.parametrize(
     "key", prove_rest(["<C-c>", "<Esc><C-c>", "<Esc><C-w>k<C-c>", "<Esc>:AgentStop<CR>"], keep=(0,))
 )
@@ -278,7 +260,7 @@ def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes
         Reply(message_start(), text("Next."), done()),
     )
     claude.submit("hi")
-    wait_until(lambda: "So far" in claude.transcript_text())
+    claude.wait_for_transcript("So far")
     claude.feed("idraft")
     wait_until(lambda: claude.prompt_lines() == ["draft"], "a <C-c> drops what is typed ahead")
     claude.feed(key)
@@ -287,17 +269,17 @@ def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes
     assert "So far \n\nStopped." in claude.transcript_text()
     wait_until(lambda: server.prompts[0].closed_at, "the server sees the connection close")
     assert claude.prompt_lines() == ["draft"]
-    claude.submit("go on")
-    claude.wait_for_turns(2)
+    claude.submit_and_wait("go on")
     history = server.prompts[1].json()["messages"]
     assert [texts_told(message) for message in history] == [["hi"], ["So far "], ["go on"]]
 
 
+@quick
 def test_stopping_before_the_agent_process_listens_takes_the_prompt_back_or_ends_its_turn(
-    start_nvim, server
+    start_claude, server
 ):
     server.answer(Reply(message_start(), text("Too late."), done()))
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+    child = start_claude()
     child.command("AgentChat")
     child.feed("ihasty<C-s>")
     child.feed("<C-c>")
@@ -309,26 +291,24 @@ def test_stopping_before_the_agent_process_listens_takes_the_prompt_back_or_ends
     assert "Too late." not in child.transcript_text()
 
 
-@prove
 def test_prompts_sent_during_a_turn_wait_and_are_counted(claude, server):
     server.answer(
         Reply(message_start(), text("One. "), Wait(0.6), text("Done."), done()),
         Reply(message_start(), text("Two."), done()),
     )
     claude.submit("first")
-    wait_until(lambda: "One." in claude.transcript_text())
+    claude.wait_for_transcript("One.")
     claude.feed("isecond<C-s><Esc>")
-    wait_until(lambda: "1 queued" in claude.screen_text())
+    claude.wait_for_screen("1 queued")
     claude.wait_for_turns(2)
     assert claude.transcript()[-1] == "Two."
     assert "queued" not in claude.screen_text()
 
 
-@prove
 def test_stopping_gives_back_the_prompts_that_waited(claude, server):
     server.answer(Reply(message_start(), text("One. "), STALL))
     claude.submit("first")
-    wait_until(lambda: "One." in claude.transcript_text())
+    claude.wait_for_transcript("One.")
     claude.feed("isecond<C-s>third")
     wait_until(lambda: claude.prompt_lines() == ["third"])
     claude.feed("<C-c>")
@@ -337,14 +317,11 @@ def test_stopping_gives_back_the_prompts_that_waited(claude, server):
     assert len(server.prompts) == 1
 
 
-@prove
 def test_a_proxy_for_earlier_versions_of_the_api_finds_the_key_too(claude, server):
-    claude.submit("hi")
-    claude.wait_for_turns()
+    claude.submit_and_wait("hi")
     assert server.prompts[0].headers["x-api-key"] == "sk-secret"
 
 
-@prove
 def test_the_winbar_counts_tokens_and_the_context(claude, server):
     server.answer(
         Reply(
@@ -354,33 +331,28 @@ def test_the_winbar_counts_tokens_and_the_context(claude, server):
             done(output_tokens=500),
         )
     )
-    claude.submit("hi")
-    claude.wait_for_turns()
+    claude.submit_and_wait("hi")
     wait_until(lambda: "↑91.0k ↓500 ctx 10%" in claude.screen_text(), claude.screen_text())
-    assert "91.5k tokens, context 10 percent" in claude.lua(
-        "return require('sanderling').statusline()"
-    )
+    assert "91.5k tokens, context 10 percent" in claude.statusline()
 
 
+@quick
 def test_the_key_is_in_no_log(claude, server, tmp_path):
     server.answer(Status(401), Reply(message_start(), text("ok"), done()))
-    claude.submit("hi")
-    claude.wait_for_turns()
-    claude.submit("hi")
-    claude.wait_for_turns(2)
+    claude.submit_and_wait("hi")
+    claude.submit_and_wait("hi")
     assert server.prompts[0].headers["authorization"] == "Bearer sk-secret"
     for path in (tmp_path / "home").rglob("*"):
         if path.is_file():
             assert b"sk-secret" not in path.read_bytes(), path
 
 
-@prove
 def test_the_answer_is_shown_as_it_streams_with_its_speed(claude, server):
     words = [step for n in range(40) for step in (text(f"word{n} "), Wait(0.1))]
     server.answer(Reply(message_start(), *words, done()))
     claude.submit("hi")
-    wait_until(lambda: "word3 " in claude.transcript_text())
+    claude.wait_for_transcript("word3 ")
     assert "word39" not in claude.transcript_text()
-    wait_until(lambda: "tokens/s" in claude.screen_text())
+    claude.wait_for_screen("tokens/s")
     claude.wait_for_turns()
     assert "word39" in claude.transcript_text()

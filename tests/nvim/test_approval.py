@@ -1,9 +1,6 @@
-"""
-Questions to the person: the float, how it is answered, and that it takes no key that was not meant for it.
+"""Questions to the person: the float, how it is answered, and that it takes no key that was not meant for it."""
 
-Events come by the host's own way in, and actions are caught before they leave.
-"""
-
+import os
 import re
 import time
 
@@ -45,7 +42,6 @@ def many_lines(count=40):
 
 
 def float_of(screen):
-    """The question's float in this tab page, if there is one."""
     return screen.lua("""
       for _, win in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
         local config = vim.api.nvim_win_get_config(win)
@@ -86,15 +82,13 @@ def wait_until_seen(screen, text="Allow"):
 def ask(screen, *events):
     screen.send(*(events or (asked(),)))
     wait_until_seen(screen)
+    return screen
 
 
 def enter(screen):
     screen.feed(":Agent question<CR>")
     wait_until(lambda: (float_of(screen) or {}).get("is_focused"), "the float is entered")
-
-
-def session_id(screen):
-    return screen.lua("return vim.b[require('sanderling').transcript().buf].sanderling_session")
+    return screen
 
 
 @pytest.fixture
@@ -148,42 +142,35 @@ def test_the_float_says_what_is_to_be_done_where_why_and_how_confined(editor, si
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_last_end_of_a_long_command_is_not_cut_off(editor, size):
-    screen = editor(size)
-    ask(screen, asked(subject="echo " + "x" * 150 + " | sh"))
+    screen = ask(editor(size), asked(subject="echo " + "x" * 150 + " | sh"))
     rows = re.findall("│(.*)│", drawn(screen))
     assert "x" * 150 + " | sh" in "".join(row.rstrip().removeprefix("↪ ") for row in rows)
 
 
 def test_lines_stay_lines_and_what_is_hidden_in_a_title_is_not(editor):
-    screen = editor()
-    ask(screen, asked(title="a\n\u202eb\u200bc\x1b[1m", subject="ls\nrm x"))
+    screen = ask(editor(), asked(title="a\n\u202eb\u200bc\x1b[1m", subject="ls\nrm x"))
     assert "Allow bash a ·b·c [1m?" in drawn(screen)
     assert float_of(screen)["lines"][-2:] == ["ls", "rm x"]
-
-
-def test_what_python_made_visible_in_a_command_is_shown_as_it_came(editor):
-    screen = editor()
+    screen.send(settled())
     ask(screen, asked(subject="echo <U+202E>txt.exe ␛[2K \\ude41"))
     assert "echo <U+202E>txt.exe ␛[2K \\ude41" in drawn(screen)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_long_subject_shows_its_head_and_whole_where_it_is_entered(editor, size):
-    screen = editor(size)
-    ask(screen, asked(subject=many_lines()))
+    screen = ask(editor(size), asked(subject=many_lines()))
     assert "echo 0" in drawn(screen)
     shown = drawn(screen).count("│echo ")
     assert f"… {40 - shown} more lines: :Agent question" in drawn(screen)
     enter(screen)
     screen.feed("G")
-    wait_until(lambda: "echo 39" in screen.screen_text(), "the end can be scrolled to")
+    screen.wait_for_screen("echo 39")
     assert "more lines" not in screen.screen_text()
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_rule_that_holds_for_the_session_or_always_is_shown_where_there_is_one(editor, size):
-    screen = editor(size)
-    ask(screen, asked(tool="edit", title="src/app.py", rule="allow edit ./src/**"))
+    screen = ask(editor(size), asked(tool="edit", title="src/app.py", rule="allow edit ./src/**"))
     assert "│s/A allows: edit ./src/**  " in drawn(screen)
     screen.send(settled())
     ask(screen, asked(choices=["once", "session"], rule=""))
@@ -215,8 +202,7 @@ def test_a_title_that_is_cut_is_not_said_twice(editor):
 
 
 def test_one_endless_line_is_cut_at_the_end_of_the_float(editor):
-    screen = editor()
-    ask(screen, asked(subject="x" * 100_000 + "\nls"))
+    screen = ask(editor(), asked(subject="x" * 100_000 + "\nls"))
     assert "… 2 more lines: :Agent question" in drawn(screen)
     assert float_of(screen)["config"]["height"] <= 16
 
@@ -239,8 +225,7 @@ def test_five_megabytes_are_shown_at_once(editor):
 
 
 def test_a_command_is_highlighted_and_the_words_around_it_are_not(editor):
-    screen = editor()
-    ask(screen, asked(reason="It's 'asked", subject='for x in "a"; do echo "$x"; done'))
+    screen = ask(editor(), asked(reason="It's 'asked", subject='for x in "a"; do echo "$x"; done'))
     groups = screen.lua(
         """
         return vim.api.nvim_win_call(..., function()
@@ -257,8 +242,7 @@ def test_a_command_is_highlighted_and_the_words_around_it_are_not(editor):
 
 
 def test_a_diff_is_highlighted_with_our_own_groups(editor):
-    screen = editor()
-    ask(screen, asked(tool="edit", title="src/app.py", subject=DIFF, filetype="diff"))
+    screen = ask(editor(), asked(tool="edit", title="src/app.py", subject=DIFF, filetype="diff"))
     marks = screen.lua(
         """
         local buf = vim.api.nvim_win_get_buf(...)
@@ -276,13 +260,11 @@ def test_a_diff_is_highlighted_with_our_own_groups(editor):
 
 
 def test_only_the_choices_that_there_are_are_offered_and_taken(editor):
-    screen = editor()
-    ask(screen, asked(choices=["once"]))
-    enter(screen)
+    screen = enter(ask(editor(), asked(choices=["once"])))
     footer = screen.screen_text().splitlines()[-3]
     assert footer.endswith("─ a allow once d deny D deny + reason p full view q later ╯")
     screen.feed("sA")
-    wait_until(lambda: '"Always" is not available for this.' in screen.messages())
+    screen.wait_for_message('"Always" is not available for this.')
     assert '"For the session" is not available for this.' in screen.messages()
     assert screen.actions() == []
 
@@ -325,8 +307,7 @@ def test_it_opens_at_once_in_any_mode_and_changes_none(editor, keys, mode):
 
 
 def test_windows_are_gone_through_without_coming_into_it(editor):
-    screen = editor()
-    ask(screen)
+    screen = ask(editor())
     for keys in ("<C-w>w", "<C-w>b", "<C-w>j", "<C-w>l", "<C-w>p"):
         screen.feed(keys)
         screen.lua("return 1")
@@ -334,9 +315,7 @@ def test_windows_are_gone_through_without_coming_into_it(editor):
 
 
 def test_a_key_that_was_typed_for_what_stood_there_before_answers_nothing(editor):
-    screen = editor()
-    ask(screen, asked("q1"), asked("q2"))
-    enter(screen)
+    screen = enter(ask(editor(), asked("q1"), asked("q2")))
     screen.feed("a")
     wait_until(screen.actions)
     count_keys_after(screen, 60)
@@ -362,8 +341,7 @@ def test_a_command_does_not_answer_what_has_only_just_appeared(editor, command):
 
 
 def test_it_gives_way_to_the_cursor(editor):
-    screen = editor()
-    ask(screen)
+    screen = ask(editor())
     at_bottom = float_of(screen)["config"]
     assert at_bottom["row"] + at_bottom["height"] + 2 == 38
     screen.command("%s/$/\\=repeat('x', 100)/")
@@ -414,18 +392,14 @@ OF_TOOL, OF_SERVER = "allow mcp__git__log", "allow mcp__git__*"
     ],
 )
 def test_tool_of_a_server_can_be_allowed_with_all_tools_of_that_server(editor, keys, expected):
-    screen = editor()
-    ask(screen, asked(tool="mcp__git__log", rule=OF_TOOL, wider=OF_SERVER))
-    enter(screen)
+    screen = enter(ask(editor(), asked(tool="mcp__git__log", rule=OF_TOOL, wider=OF_SERVER)))
     screen.feed(keys)
     wait_until(lambda: screen.actions() == [expected])
 
 
 @pytest.mark.parametrize("keys", ["A<Esc>", "A<C-u><CR>", "D<Esc>"])
 def test_to_cancel_what_an_answer_asks_for_is_to_go_back_to_the_question(editor, keys):
-    screen = editor()
-    ask(screen)
-    enter(screen)
+    screen = enter(ask(editor()))
     screen.feed(keys)
     wait_until(lambda: screen.mode() == "n")
     assert screen.actions() == []
@@ -467,9 +441,7 @@ def test_commands_and_maps_answer_from_anywhere(editor, how, expected):
 
 @pytest.mark.parametrize("keys", ["Dno network<CR>", "A<CR>"])
 def test_what_was_typed_for_an_answer_does_not_stay_on_the_screen(editor, keys):
-    screen = editor()
-    ask(screen)
-    enter(screen)
+    screen = enter(ask(editor()))
     screen.feed(keys)
     wait_until(screen.actions, "an answer")
     wait_until(lambda: not any(w in drawn(screen) for w in ("because:", "Always allow:")))
@@ -499,9 +471,7 @@ def test_a_key_goes_to_the_question_from_both_windows_of_the_chat(screen):
     [("\\a", {}), ("\\d", {}), ("\\p", {}), ("<Space>a", {"question": "<Space>a"})],
 )
 def test_in_the_float_a_key_of_the_chat_answers_nothing(editor, keys, options):
-    screen = editor(keys=options)
-    ask(screen)
-    enter(screen)
+    screen = enter(ask(editor(keys=options)))
     screen.feed(keys)
     screen.feed("<Tab>s")
     wait_until(screen.actions, "an answer")
@@ -515,7 +485,7 @@ def test_who_looked_at_the_keys_of_the_question_is_back_in_it(editor, close_key)
     ask(screen)
     enter(screen)
     screen.feed("g?")
-    wait_until(lambda: "allow it once" in screen.screen_text())
+    screen.wait_for_screen("allow it once")
     screen.feed(close_key)
     wait_until(lambda: "allow it once" not in screen.screen_text())
     assert float_of(screen)["is_focused"]
@@ -538,7 +508,7 @@ def test_commands_complete_and_refuse_other_words(editor):
     assert screen.lua(complete) == ["once", "session", "always"]
     ask(screen)
     screen.feed(":AgentAllow maybe<CR>")
-    wait_until(lambda: "once, session or always, not 'maybe'" in screen.messages())
+    screen.wait_for_message("once, session or always, not 'maybe'")
     assert not screen.is_blocked()
     assert screen.actions() == []
 
@@ -547,13 +517,12 @@ def test_commands_complete_and_refuse_other_words(editor):
 def test_where_nothing_is_asked_the_commands_say_so(start_screen, command):
     screen = start_screen()
     screen.feed(f":{command}<CR>")
-    wait_until(lambda: "No question is open." in screen.messages())
+    screen.wait_for_message("No question is open.")
     assert not screen.is_blocked()
 
 
 def test_an_answer_that_nobody_waits_for_any_more_is_not_sent(editor):
-    screen = editor()
-    ask(screen)
+    screen = ask(editor())
     screen.lua("vim.ui.input = function(_, on_done) _G.done = on_done end")
     enter(screen)
     screen.feed("D")
@@ -568,15 +537,14 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_sent(editor):
 
 
 def test_questions_wait_in_one_float_and_are_gone_through_with_tab(editor):
-    screen = editor()
-    ask(screen, asked("q1"), asked("q2", title="ls"), asked("q3", title="wc"))
+    screen = ask(editor(), asked("q1"), asked("q2", title="ls"), asked("q3", title="wc"))
     assert "Allow bash make all? · 1 of 3" in drawn(screen)
     enter(screen)
     for key, title in [("<Tab>", "ls? · 2 of 3"), ("<S-Tab>", "make all? · 1 of 3")]:
         screen.feed(key)
         wait_until(lambda title=title: title in screen.screen_text(), title)
     screen.feed("<S-Tab>")
-    wait_until(lambda: "wc? · 3 of 3" in screen.screen_text())
+    screen.wait_for_screen("wc? · 3 of 3")
     screen.feed("a")
     wait_until(lambda: screen.actions() == [answer("once", "q3")])
     assert "ls? · 2 of 2" in screen.screen_text()
@@ -585,19 +553,19 @@ def test_questions_wait_in_one_float_and_are_gone_through_with_tab(editor):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_keys_say_what_is_denied_and_one_denies_only_the_question_that_is_shown(editor, size):
-    screen = editor(size)
-    ask(screen, *[asked(f"q{n}", is_of_several=True) for n in (1, 2, 3)], asked("limit"))
-    enter(screen)
+    screen = enter(
+        ask(editor(size), *[asked(f"q{n}", is_of_several=True) for n in (1, 2, 3)], asked("limit"))
+    )
     footer = screen.screen_text().splitlines()[-3]
     assert " d deny all 3 " in footer
     assert re.search(" x (deny )?only this ", footer)
     screen.feed("x")
     wait_until(lambda: screen.actions() == [answer("deny", "q1") | {"is_alone": True}])
-    wait_until(lambda: " d deny all 2 " in screen.screen_text())
+    screen.wait_for_screen(" d deny all 2 ")
     screen.feed("Xkeep it<CR>")
     alone = answer("deny", "q2", reason="keep it") | {"is_alone": True}
     wait_until(lambda: screen.actions()[1:] == [alone])
-    wait_until(lambda: " d deny the rest, too " in screen.screen_text())
+    screen.wait_for_screen(" d deny the rest, too ")
     screen.feed(":AgentDeny! not now<CR>")
     alone = answer("deny", "q3", reason="not now") | {"is_alone": True}
     wait_until(lambda: screen.actions()[2:] == [alone])
@@ -606,8 +574,7 @@ def test_the_keys_say_what_is_denied_and_one_denies_only_the_question_that_is_sh
 
 
 def test_what_comes_later_does_not_replace_what_is_being_read(editor):
-    screen = editor()
-    ask(screen)
+    screen = ask(editor())
     screen.send(asked("q2", title="other"))
     assert "Allow bash make all? · 1 of 2" in drawn(screen)
     screen.send(settled("q2"))
@@ -616,18 +583,16 @@ def test_what_comes_later_does_not_replace_what_is_being_read(editor):
 
 @pytest.mark.parametrize("key", prove_rest(["<Esc>", "q", ":quit<CR>", "<C-w>c"]))
 def test_leaving_answers_nothing_and_the_question_comes_back(editor, key):
-    screen = editor()
-    ask(screen)
-    enter(screen)
+    screen = enter(ask(editor()))
     screen.feed(key)
     wait_until(lambda: not float_of(screen), "the float is gone")
     time.sleep(0.1)
     assert not float_of(screen)
     assert screen.actions() == []
     assert screen.lua("return vim.fn.expand('%')") == "code.py"
-    assert "1 to answer" in screen.lua("return require('sanderling').statusline()")
+    assert "1 to answer" in screen.statusline()
     how = "Question pending: :Agent question brings it back, \\a in the chat."
-    wait_until(lambda: how in screen.screen_text())
+    screen.wait_for_screen(how)
     enter(screen)
     screen.feed("q")
     wait_until(lambda: not float_of(screen))
@@ -636,9 +601,7 @@ def test_leaving_answers_nothing_and_the_question_comes_back(editor, key):
 
 
 def test_a_command_shows_a_question_that_was_left_before_it_answers_it(editor):
-    screen = editor()
-    ask(screen)
-    enter(screen)
+    screen = enter(ask(editor()))
     screen.feed("q")
     wait_until(lambda: not float_of(screen))
     count_keys_after(screen, 60)
@@ -653,7 +616,7 @@ def test_it_is_gone_when_it_is_settled_or_the_host_ends_or_the_chat_is_cleared(s
     )
     for end in (
         lambda: screen.send(settled("q1"), settled("q2")),
-        lambda: screen.lua(publish, session_id(screen)),
+        lambda: screen.lua(publish, screen.session_id()),
         lambda: screen.command("lua require('sanderling').clear()"),
     ):
         ask(screen, asked("q1"), asked("q2"))
@@ -662,7 +625,7 @@ def test_it_is_gone_when_it_is_settled_or_the_host_ends_or_the_chat_is_cleared(s
         assert not float_of(screen)
         screen.command("redrawstatus!")
         assert "to answer" not in screen.screen_text()
-        assert "to answer" not in screen.lua("return require('sanderling').statusline()")
+        assert "to answer" not in screen.statusline()
 
 
 # --- where it is -------------------------------------------------------------------------------------------------------
@@ -681,8 +644,7 @@ def test_it_is_gone_when_it_is_settled_or_the_host_ends_or_the_chat_is_cleared(s
     ),
 )
 def test_it_survives_what_closes_windows(editor, size, keys):
-    screen = editor(size)
-    ask(screen)
+    screen = ask(editor(size))
     screen.feed(keys)
     screen.lua("return 1")
     wait_until(lambda: "make all && rm" in drawn(screen), "it is there again")
@@ -698,8 +660,7 @@ def test_it_survives_what_closes_windows(editor, size, keys):
 
 @pytest.mark.parametrize("columns, lines", [(60, 20), (40, 12), (200, 60)])
 def test_it_is_whole_on_a_screen_of_another_size(editor, columns, lines):
-    screen = editor()
-    ask(screen)
+    screen = ask(editor())
     screen.rpc.request("nvim_ui_try_resize", columns, lines)
     wait_until(lambda: screen.lua("return vim.o.columns") == columns)
     wait_until(lambda: (float_of(screen)["config"]["width"] + 2) <= columns)
@@ -747,8 +708,7 @@ def test_a_neovim_that_shows_only_the_chat_is_left_as_ever_while_it_waits(screen
 
 
 def test_neovim_is_left_as_ever_while_it_waits(editor):
-    screen = editor()
-    ask(screen)
+    screen = ask(editor())
     screen.feed(":quit<CR>")
     wait_until(lambda: screen.rpc.process.poll() is not None, "Neovim has ended")
 
@@ -764,8 +724,7 @@ def test_the_last_window_of_a_tab_page_closes_as_ever(editor, close):
 
 
 def test_a_session_file_does_not_know_it(editor, tmp_path):
-    screen = editor()
-    ask(screen)
+    screen = ask(editor())
     path = tmp_path / "Session.vim"
     screen.command(f"set sessionoptions+=buffers,blank,options | mksession {path}")
     # These lines say where the checkout and pytest's files lie.
@@ -790,15 +749,10 @@ def test_a_session_file_does_not_know_it(editor, tmp_path):
 def test_what_neovim_is_busy_with_delays_it_and_does_not_lose_it(editor, enter_keys, leave_keys):
     screen = editor()
     screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
-    id_ = session_id(screen)
+    id_ = screen.session_id()
     screen.feed(enter_keys)
     time.sleep(0.1)
-    request = screen.rpc.send(
-        "nvim_exec_lua",
-        "local id, events = ... "
-        "require('sanderling.host').receive({ session_id = id, seq = 1, events = events })",
-        [id_, [asked()]],
-    )
+    request = screen.begin_to_send(id_, asked())
     time.sleep(0.2)
     screen.feed(leave_keys)
     screen.rpc.answer(request)
@@ -812,15 +766,10 @@ def test_a_question_that_is_settled_while_text_is_locked_leaves_no_float(editor)
     screen = editor()
     screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
     ask(screen)
-    id_ = session_id(screen)
+    id_ = screen.session_id()
     screen.feed("<F5>")
     time.sleep(0.1)
-    request = screen.rpc.send(
-        "nvim_exec_lua",
-        "local id, events = ... "
-        "require('sanderling.host').receive({ session_id = id, seq = 1, events = events })",
-        [id_, [settled()]],
-    )
+    request = screen.begin_to_send(id_, settled())
     time.sleep(0.1)
     screen.feed("x")
     screen.rpc.answer(request)
@@ -829,13 +778,12 @@ def test_a_question_that_is_settled_while_text_is_locked_leaves_no_float(editor)
 
 
 def test_a_rule_for_a_part_of_the_line_is_not_taken_for_all_of_it(editor):
-    screen = editor()
-    ask(screen, asked(subject="mytool a ; id", rule="allow bash mytool a $"))
+    screen = ask(editor(), asked(subject="mytool a ; id", rule="allow bash mytool a $"))
     row = "s/A allows: bash mytool a $  (only this command of the line)"
-    wait_until(lambda: row in screen.screen_text())
+    screen.wait_for_screen(row)
     screen.send(settled())
     ask(screen, asked("q2", subject="mytool a", rule="allow bash mytool a $"))
-    wait_until(lambda: "s/A allows: bash mytool a $ " in screen.screen_text())
+    screen.wait_for_screen("s/A allows: bash mytool a $ ")
     assert "no other part" not in screen.screen_text()
 
 
@@ -849,7 +797,7 @@ def test_p_shows_the_whole_diff_in_a_tab_page_and_q_comes_back(editor):
     enter(screen)
     screen.feed("p")
     wait_until(lambda: screen.lua("return #vim.api.nvim_list_tabpages()") == 2)
-    lines = screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    lines = screen.lines()
     assert lines == subject.rstrip("\n").split("\n")
     wait_until(lambda: not float_of(screen)["is_focused"], "the question is here, too")
     assert "-two" not in float_of(screen)["lines"], "once is enough"
@@ -896,9 +844,7 @@ def test_who_looked_at_the_keys_and_the_whole_is_where_they_were_after_the_answe
 
 
 def test_q_leaves_the_whole_when_its_window_is_the_only_one(editor):
-    screen = editor()
-    ask(screen)
-    enter(screen)
+    screen = enter(ask(editor()))
     screen.feed("p")
     wait_until(lambda: screen.lua("return #vim.api.nvim_list_tabpages()") == 2)
     screen.command("tabonly")
@@ -907,29 +853,20 @@ def test_q_leaves_the_whole_when_its_window_is_the_only_one(editor):
     assert "rror" not in screen.messages()
 
 
-def test_p_opens_the_file_when_that_is_what_it_is_about(editor, project):
+@pytest.mark.parametrize("name, shown", [("a%b.txt", "hello"), ("fifo", "the subject")])
+def test_p_opens_what_it_is_about_if_that_is_a_plain_file(editor, project, name, shown):
     screen = editor()
+    os.mkfifo(project / "fifo")
     (project / "a%b.txt").write_text("hello\n")
-    path = str(project / "a%b.txt")
-    ask(screen, asked(tool="read", subject=path, filetype="", path=path))
-    enter(screen)
-    screen.feed("p")
-    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_line()") == "hello")
-
-
-def test_p_does_not_open_what_is_no_plain_file(editor, project):
-    screen = editor()
-    screen.lua("vim.fn.system({ 'mkfifo', ... })", str(project / "fifo"))
-    ask(screen, asked(tool="read", subject="the fifo", path=str(project / "fifo")))
-    enter(screen)
-    screen.feed("p")
-    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_line()") == "the fifo")
+    ask(screen, asked(tool="read", subject="the subject", filetype="", path=str(project / name)))
+    enter(screen).feed("p")
+    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_line()") == shown)
 
 
 def test_autocommands_are_told(editor):
     screen = editor()
     screen.send(asked(), asked("q2", tool="edit", title="a.py"))
-    id_ = session_id(screen)
+    id_ = screen.session_id()
     assert screen.events("AgentApprovalRequested") == [
         {"session_id": id_, "id": "q1", "tool": "bash", "title": "make all", "count": 1},
         {"session_id": id_, "id": "q2", "tool": "edit", "title": "a.py", "count": 2},

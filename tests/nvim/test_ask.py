@@ -1,7 +1,7 @@
 """`:AgentAsk`, with and without lines."""
 
 import pytest
-from tests.conftest import prove, wait_until
+from tests.conftest import prove
 from tests.loopback import (
     LoopbackServer,
     Reply,
@@ -24,11 +24,11 @@ def server():
 
 
 @pytest.fixture
-def claude(start_nvim, server, project):
+def claude(start_claude, project):
     (project / "slow.py").write_text(
         "import time\n\n\ndef slow():\n    time.sleep(9)\n    return 1\n"
     )
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+    child = start_claude()
     child.command("edit slow.py")
     return child
 
@@ -107,7 +107,7 @@ def test_lines_that_are_no_text_are_refused_whole(claude, server, project, bytes
     (project / "blob").write_bytes(bytes_)
     claude.command("edit ++enc=utf-8 ++bad=keep blob")
     claude.command("%AgentAsk what?")
-    wait_until(lambda: f"blob contains {what}" in claude.transcript_text())
+    claude.wait_for_transcript(f"blob contains {what}")
     assert server.prompts == []
 
 
@@ -115,11 +115,8 @@ def test_a_prompt_that_is_no_text_is_refused_and_kept(claude, server):
     claude.open_chat()
     claude.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'bad \\255 byte' })")
     claude.feed("<CR>")
-    wait_until(
-        lambda: (
-            "The prompt contains bytes that are not UTF-8 in line 1. Nothing was sent."
-            in claude.transcript_text()
-        )
+    claude.wait_for_transcript(
+        "The prompt contains bytes that are not UTF-8 in line 1. Nothing was sent."
     )
     assert claude.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)[1] == 'bad \\255 byte'")
     assert server.prompts == []
@@ -140,7 +137,7 @@ def test_a_refusal_during_a_turn_disturbs_neither_the_answer_nor_its_end(claude,
     )
     claude.open_chat()
     claude.submit("go")
-    wait_until(lambda: "Half" in claude.transcript_text())
+    claude.wait_for_transcript("Half")
     claude.lua("require('sanderling').submit('bad \\255 byte')")
     assert "not UTF-8" in claude.messages()
     assert not claude.is_blocked()
@@ -152,7 +149,7 @@ def test_a_refusal_during_a_turn_disturbs_neither_the_answer_nor_its_end(claude,
 def test_an_empty_prompt_from_lua_is_refused(claude, server):
     claude.open_chat()
     claude.submit(" \n ")
-    wait_until(lambda: "The prompt is empty. Nothing was sent." in claude.transcript_text())
+    claude.wait_for_transcript("The prompt is empty. Nothing was sent.")
     assert server.prompts == []
 
 
@@ -166,7 +163,7 @@ def test_an_enormous_prompt_is_sent_whole_or_refused_whole(claude, server):
     claude.wait_for_turns()
     assert content(server)[-1] == f"{line}\n" * 2048
     claude.lua("require('sanderling').submit(table.concat(_G.big(17 * 1024), '\\n'))")
-    wait_until(lambda: "at most 16 MB. Nothing was sent." in claude.transcript_text())
+    claude.wait_for_transcript("at most 16 MB. Nothing was sent.")
     assert len(server.prompts) == 1
 
 

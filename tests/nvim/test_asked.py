@@ -5,7 +5,9 @@ import random
 import signal
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import prove_rest, prove_unless_quick, quick, wait_until
+
+pytestmark = prove_unless_quick
 
 TWELVE = "".join(f"line {n}\n" for n in range(1, 13))
 FOUR = [{"old": f"line {n}\n", "new": f"LINE {n}\n"} for n in (2, 5, 8, 11)]
@@ -24,9 +26,14 @@ def upper(*numbers):
     return text
 
 
-def lines(child, path):
-    return child.lua(
-        "return vim.api.nvim_buf_get_lines(vim.fn.bufnr((...)), 0, -1, true)", str(path)
+def put(child, path, row, *lines):
+    """Have the user replace a line of the file's buffer."""
+    child.lua(
+        "local path, row, lines = ... "
+        "vim.api.nvim_buf_set_lines(vim.fn.bufnr(path), row, row + 1, true, lines)",
+        str(path),
+        row,
+        list(lines),
     )
 
 
@@ -34,10 +41,6 @@ def hunk_count(child, path):
     return child.lua(
         "return #require('sanderling.review.hunks').list(vim.fn.bufnr((...)))", str(path)
     )
-
-
-def is_modified(child, path):
-    return child.lua("return vim.bo[vim.fn.bufnr((...))].modified", str(path))
 
 
 def decide(child, path, *choices, reason=""):
@@ -61,8 +64,10 @@ def decide(child, path, *choices, reason=""):
         )
 
 
-def wait_for_turn(child):
-    wait_until(lambda: child.events("AgentTurnEnded"), "the turn ends")
+def decide_all(child, path, *choices, reason=""):
+    """Decide on all hunks that are left, and wait for the turn's end."""
+    decide(child, path, *choices, reason=reason)
+    child.wait_for_turns()
 
 
 @pytest.fixture
@@ -85,22 +90,19 @@ def proposed(start_agent, project):
     return start
 
 
-@prove
 def test_what_is_kept_is_written_and_no_other_byte(proposed):
     child, path = proposed()
     assert path.read_text() == TWELVE
-    assert lines(child, path) == upper(2, 5, 8, 11).splitlines()
-    assert not is_modified(child, path)
-    decide(child, path, (1, True), (1, False), (1, True), (1, False))
-    wait_for_turn(child)
+    assert child.lines(path) == upper(2, 5, 8, 11).splitlines()
+    assert not child.is_modified(path)
+    decide_all(child, path, (1, True), (1, False), (1, True), (1, False))
     assert path.read_text() == upper(2, 8)
-    assert lines(child, path) == upper(2, 8).splitlines()
-    assert not is_modified(child, path)
+    assert child.lines(path) == upper(2, 8).splitlines()
+    assert not child.is_modified(path)
     (result,) = child.results()
     assert result.count("The user rejected this part") == 2
 
 
-@prove
 def test_nothing_moves_and_the_focus_stays_where_it_is(proposed):
     child, path = proposed()
     state = child.lua("return { vim.fn.bufname(), vim.fn.win_getid(), vim.fn.mode() }")
@@ -111,41 +113,33 @@ def test_nothing_moves_and_the_focus_stays_where_it_is(proposed):
     assert "4 hunks to review in the file" in screen
 
 
-@prove
 def test_all_rejected_is_denied_with_the_reasons(proposed):
     child, path = proposed(is_open=True)
-    decide(child, path, *[(1, False)] * 4, reason="no capitals")
-    wait_for_turn(child)
+    decide_all(child, path, *[(1, False)] * 4, reason="no capitals")
     assert path.read_text() == TWELVE
-    assert lines(child, path) == TWELVE.splitlines()
-    assert not is_modified(child, path)
+    assert child.lines(path) == TWELVE.splitlines()
+    assert not child.is_modified(path)
     (result,) = child.results()
     assert "Reason: no capitals\n@@ line 2 @@\n-line 2\n+LINE 2" in result
 
 
-@prove
 def test_what_the_person_makes_of_a_hunk_is_what_is_written(proposed):
     child, path = proposed()
-    child.lua(
-        "vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 4, 5, true, { 'mine', 'too' })", str(path)
-    )
-    decide(child, path, *[(1, True)] * 4)
-    wait_for_turn(child)
+    put(child, path, 4, "mine", "too")
+    decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == upper(2, 5, 8, 11).replace("LINE 5\n", "mine\ntoo\n")
     assert "The user edited your proposal here" in child.results()[0]
 
 
-@prove
 def test_what_the_person_types_beside_the_hunks_stays_theirs_to_write(proposed):
     child, path = proposed()
-    child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 5, 6, true, { 'typed' })", str(path))
-    wait_until(lambda: is_modified(child, path))
-    decide(child, path, *[(1, True)] * 4)
-    wait_for_turn(child)
+    put(child, path, 5, "typed")
+    wait_until(lambda: child.is_modified(path))
+    decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == TWELVE
     wanted = upper(2, 5, 8, 11).replace("line 6\n", "typed\n")
-    assert lines(child, path) == wanted.splitlines()
-    assert is_modified(child, path)
+    assert child.lines(path) == wanted.splitlines()
+    assert child.is_modified(path)
     child.command("wall")
     assert path.read_text() == wanted
 
@@ -159,13 +153,14 @@ WRITES = {
 }
 
 
+@quick
 @pytest.mark.parametrize("name", prove_rest(WRITES, keep=(0,)))
 def test_no_line_that_was_not_accepted_reaches_the_disk(proposed, name, project):
     child, path = proposed()
     (project / "copy.txt").write_text("")
-    child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
+    put(child, path, 2, "typed")
     decide(child, path, (1, True), (2, False))
-    before = lines(child, path)
+    before = child.lines(path)
     child.command(WRITES[name])
     own = TWELVE.replace("line 3\n", "typed\n")
     copied = (project / "copy.txt").read_text()
@@ -174,77 +169,69 @@ def test_no_line_that_was_not_accepted_reaches_the_disk(proposed, name, project)
         assert path.read_text() == TWELVE
     else:
         assert path.read_text() == own
-        assert not is_modified(child, path)
-    assert lines(child, path) == before
+        assert not child.is_modified(path)
+    assert child.lines(path) == before
     assert hunk_count(child, path) == 2
-    decide(child, path, (1, True), (1, True))
-    wait_for_turn(child)
+    decide_all(child, path, (1, True), (1, True))
     wanted = upper(2, 5, 11).replace("line 3\n", "typed\n")
-    assert lines(child, path) == wanted.splitlines()
+    assert child.lines(path) == wanted.splitlines()
     if "copy" not in WRITES[name]:
         assert path.read_text() == wanted
 
 
-@prove
 def test_hooks_of_the_person_see_their_own_text_and_the_proposal_survives_them(proposed):
     child, path = proposed(
         before=[
             "autocmd BufWritePre *.txt let g:seen = getline(1, '$') | silent %s/line 7/Line 7/e"
         ]
     )
-    child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
+    put(child, path, 2, "typed")
     child.command("buffer a.txt | silent write")
     own = TWELVE.replace("line 3\n", "typed\n")
     assert child.lua("return vim.g.seen") == own.splitlines()
     assert path.read_text() == own.replace("line 7", "Line 7")
     assert hunk_count(child, path) == 4
-    decide(child, path, *[(1, True)] * 4)
-    wait_for_turn(child)
+    decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == (
         upper(2, 5, 8, 11).replace("line 3\n", "typed\n").replace("line 7", "Line 7")
     )
 
 
-@prove
 def test_undo_and_quitting_decide_nothing(proposed):
     child, path = proposed()
     child.command("wincmd h | buffer a.txt")
     child.feed("u")
-    wait_until(lambda: lines(child, path) == TWELVE.splitlines())
-    wait_until(lambda: not is_modified(child, path))
+    wait_until(lambda: child.lines(path) == TWELVE.splitlines())
+    wait_until(lambda: not child.is_modified(path))
     child.feed("<C-r>")
     wait_until(lambda: hunk_count(child, path) == 4)
-    assert not is_modified(child, path)
+    assert not child.is_modified(path)
     child.command("quit")
     assert not child.events("AgentTurnEnded")
     assert path.read_text() == TWELVE
 
 
-@prove
 def test_undo_of_a_change_of_which_some_is_kept_decides_nothing(proposed):
     child, path = proposed()
     decide(child, path, (1, True))
     child.command("wincmd h | buffer a.txt")
     child.feed("u")
-    wait_until(lambda: lines(child, path) == TWELVE.splitlines())
+    wait_until(lambda: child.lines(path) == TWELVE.splitlines())
     child.feed("<C-r>")
     wait_until(lambda: hunk_count(child, path) == 3)
     assert not child.events("AgentTurnEnded")
-    decide(child, path, (1, True), (1, False), (1, False))
-    wait_for_turn(child)
+    decide_all(child, path, (1, True), (1, False), (1, False))
     assert path.read_text() == upper(2, 5)
 
 
-@prove
 def test_a_reload_shows_the_change_anew(proposed):
     child, path = proposed()
     child.command("wincmd h | buffer a.txt")
     path.write_text("first\n" + TWELVE)
     child.command("edit!")
     wanted = ("first\n" + upper(2, 5, 8, 11)).splitlines()
-    wait_until(lambda: lines(child, path) == wanted and hunk_count(child, path) == 4)
-    decide(child, path, *[(1, True)] * 4)
-    wait_for_turn(child)
+    wait_until(lambda: child.lines(path) == wanted and hunk_count(child, path) == 4)
+    decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == "first\n" + upper(2, 5, 8, 11)
 
 
@@ -258,7 +245,7 @@ def undone(child, path, count=20):
     for command in ["silent undo"] * count + ["silent redo"] * count:
         child.command(command)
         child.lua("vim.wait(0, function() return false end)")
-        texts.append("".join(f"{line}\n" for line in lines(child, path)))
+        texts.append("".join(f"{line}\n" for line in child.lines(path)))
     return texts
 
 
@@ -266,7 +253,7 @@ def typed_before(child, path):
     """The person has typed in the file before anything is proposed, and saved that."""
     child.command("edit a.txt")
     child.feed("ggOtyped<Esc>")
-    wait_until(lambda: lines(child, path)[0] == "typed")
+    wait_until(lambda: child.lines(path)[0] == "typed")
     child.command("silent write")
 
 
@@ -279,7 +266,6 @@ UNDO = {
 }
 
 
-@prove
 @pytest.mark.parametrize("undofile", [False, True])
 @pytest.mark.parametrize("name", UNDO)
 def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
@@ -296,11 +282,11 @@ def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
                 child.command("silent undo")
             case choice:
                 decide(child, path, choice)
-    wait_for_turn(child)
+    child.wait_for_turns()
     wait_until(
         lambda: child.lua("return next(require('sanderling.review.proposals').by_buf) == nil")
     )
-    final = "".join(f"{line}\n" for line in lines(child, path))
+    final = "".join(f"{line}\n" for line in child.lines(path))
     accepted = {line for line in final.splitlines() if "LINE" in line}
     states = undone(child, path)
     for text in states:
@@ -313,7 +299,6 @@ def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
             assert {line for line in text.splitlines() if "LINE" in line} in ({*()}, accepted)
 
 
-@prove
 @pytest.mark.parametrize("count", [1, 2])
 def test_undo_of_a_reload_brings_back_what_the_person_had_and_nothing_else(proposed, count):
     child, path = proposed(is_open=True)
@@ -322,17 +307,16 @@ def test_undo_of_a_reload_brings_back_what_the_person_had_and_nothing_else(propo
     wanted = ("first\n" + upper(2, 5, 8, 11)).splitlines()
     for _ in range(count):
         child.command("edit!")
-        wait_until(lambda: lines(child, path) == wanted and hunk_count(child, path) == 4)
+        wait_until(lambda: child.lines(path) == wanted and hunk_count(child, path) == 4)
     child.command("silent undo")  # the proposal
-    wait_until(lambda: lines(child, path) == ("first\n" + TWELVE).splitlines())
-    assert not is_modified(child, path)
+    wait_until(lambda: child.lines(path) == ("first\n" + TWELVE).splitlines())
+    assert not child.is_modified(path)
     states = undone(child, path, 10)
     assert TWELVE + "mine\n" in states
     for text in states[:10]:
         assert "LINE" not in text
     assert hunk_count(child, path) == 4
-    decide(child, path, *[(1, True)] * 4)
-    wait_for_turn(child)
+    decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == "first\n" + upper(2, 5, 8, 11)
 
 
@@ -343,11 +327,10 @@ ENDS = {
 }
 
 
-@prove
 @pytest.mark.parametrize("name", [*ENDS, "killed"])
 def test_when_it_ends_otherwise_the_person_has_their_own_text_back(proposed, name):
     child, path = proposed()
-    child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
+    put(child, path, 2, "typed")
     decide(child, path, (1, True))
     child.wait_for_question()
     if name == "killed":
@@ -355,38 +338,31 @@ def test_when_it_ends_otherwise_the_person_has_their_own_text_back(proposed, nam
     else:
         child.command(ENDS[name])
     own = TWELVE.replace("line 3\n", "typed\n")
-    wait_until(lambda: lines(child, path) == own.splitlines())
-    assert is_modified(child, path)
+    wait_until(lambda: child.lines(path) == own.splitlines())
+    assert child.is_modified(path)
     assert path.read_text() == TWELVE
     child.command("wall")
     assert path.read_text() == own
 
 
-@prove
 def test_a_file_that_the_person_closes_is_asked_about_in_the_float(proposed):
     child, path = proposed()
     child.command("bwipeout! a.txt")
     child.wait_for_screen("-line 2", "+LINE 2")
-    child.wait_for_question()
-    child.enter_question()
-    child.feed("a")
-    wait_for_turn(child)
+    child.answer_question("a")
     assert path.read_text() == upper(2, 5, 8, 11)
 
 
-@prove
 def test_the_floats_keys_answer_for_what_is_left(proposed):
     child, path = proposed()
     decide(child, path, (2, False))
-    child.wait_for_question()
     child.enter_question()
     assert "3 of 4 hunks to review" in child.screen_text()
     child.feed("a")
-    wait_for_turn(child)
+    child.wait_for_turns()
     assert path.read_text() == upper(2, 8, 11)
 
 
-@prove
 def test_with_the_option_it_is_asked_in_the_float(start_agent, project):
     (project / "a.txt").write_text(TWELVE)
     child = start_agent(edit("a.txt"), DONE, setup={"review": "float"})
@@ -396,7 +372,6 @@ def test_with_the_option_it_is_asked_in_the_float(start_agent, project):
     assert hunk_count(child, project / "a.txt") == 0
 
 
-@prove
 @pytest.mark.parametrize("name", ["new.txt", "src/deep/new.txt"])
 def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project, name):
     call = {"id": "t1", "name": "write", "input": {"path": name, "content": "one\ntwo"}}
@@ -405,15 +380,13 @@ def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project, name):
     child.ask()
     path = project / name
     wait_until(lambda: hunk_count(child, path))
-    assert lines(child, path) == ["one", "two"]
+    assert child.lines(path) == ["one", "two"]
     child.command(f"wincmd h | buffer {name} | silent! write")
     assert not path.exists() or path.read_text() == ""
-    decide(child, path, (1, True))
-    wait_for_turn(child)
+    decide_all(child, path, (1, True))
     assert path.read_text() == "one\ntwo"
 
 
-@prove
 @pytest.mark.parametrize("name", ["new.txt", "a.txt"])
 def test_the_window_shows_what_it_showed_when_all_is_kept(start_agent, project, name):
     (project / "a.txt").write_text("before\n")
@@ -430,12 +403,11 @@ def test_the_window_shows_what_it_showed_when_all_is_kept(start_agent, project, 
     place = "return { vim.fn.line('.'), vim.fn.line('w0'), vim.fn.bufname() }"
     assert child.lua(place) == [12, 10, name]
     child.feed("\\ha")
-    wait_for_turn(child)
+    child.wait_for_turns()
     assert (project / name).read_text() == text
     assert child.lua(place) == [12, 10, name]
 
 
-@prove
 def test_a_new_file_that_is_rejected_leaves_nothing(start_agent, project):
     call = {"id": "t1", "name": "write", "input": {"path": "new.txt", "content": "one\n"}}
     child = start_agent({"step": [{"tool_use": call}]}, DONE)
@@ -443,8 +415,7 @@ def test_a_new_file_that_is_rejected_leaves_nothing(start_agent, project):
     child.ask()
     path = project / "new.txt"
     wait_until(lambda: hunk_count(child, path))
-    decide(child, path, (1, False))
-    wait_for_turn(child)
+    decide_all(child, path, (1, False))
     assert not path.exists()
     wait_until(lambda: child.lua("return vim.fn.bufexists((...))", str(path)) == 0)
 
@@ -464,6 +435,7 @@ SITUATIONS = {
 }
 
 
+@quick
 @pytest.mark.parametrize("name", prove_rest(SITUATIONS, keep=(0,)))
 def test_the_first_and_third_of_four_hunks_are_in_the_file_byte_by_byte(proposed, name):
     content, before = SITUATIONS[name]
@@ -473,26 +445,32 @@ def test_the_first_and_third_of_four_hunks_are_in_the_file_byte_by_byte(proposed
     child.feed("Gzvo<Esc>u")
     child.command("doautocmd TextChanged | wincmd l")
     assert path.read_bytes() == content
-    decide(child, path, (1, True), (1, False))
-    wait_for_turn(child)
+    decide_all(child, path, (1, True), (1, False))
     third = b"Line 8" if FORMATTER in before else b"LINE 8"
     assert path.read_bytes() == content.replace(b"line 2", b"LINE 2").replace(b"line 8", third)
-    wait_until(lambda: not is_modified(child, path), "Neovim hears of the write")
+    wait_until(lambda: not child.is_modified(path), "Neovim hears of the write")
     assert (b"format on save" in child.results()[0].encode()) == (FORMATTER in before)
 
 
 # --- several at once, while an answer streams and somebody types ------------------------------------------------------------
 
 
-@prove
-def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, project):
-    for name in ("a.txt", "b.txt"):
-        (project / name).write_text(TWELVE)
-    uses = [
-        {"tool_use": {"id": name, "name": "edit", "input": {"path": name, "edits": FOUR}}}
-        for name in ("a.txt", "b.txt")
-    ]
-    child = start_agent({"step": uses}, DONE)
+@pytest.fixture
+def of_two_files(start_agent, project):
+    """The model will propose four changes of each of two files."""
+
+    def start():
+        uses = []
+        for name in ("a.txt", "b.txt"):
+            (project / name).write_text(TWELVE)
+            uses += edit(name, use=name)["step"]
+        return start_agent({"step": uses}, DONE)
+
+    return start
+
+
+def test_two_files_are_reviewed_while_the_person_types_in_a_third(of_two_files, project):
+    child = of_two_files()
     child.command("edit other.txt | vsplit")
     child.ask()
     paths = [project / "a.txt", project / "b.txt"]
@@ -509,20 +487,12 @@ def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, p
     child.command("only")
     child.command("Agent question")
     child.wait_for_screen(":Agent reviews shows it in the file")
-    decide(child, paths[0], *[(1, False)] * 4)
-    wait_for_turn(child)
+    decide_all(child, paths[0], *[(1, False)] * 4)
     assert paths[0].read_text() == TWELVE
 
 
-@prove
-def test_an_entry_of_the_list_opens_in_a_window_for_code(start_agent, project):
-    for name in ("a.txt", "b.txt"):
-        (project / name).write_text(TWELVE)
-    uses = [
-        {"tool_use": {"id": name, "name": "edit", "input": {"path": name, "edits": FOUR}}}
-        for name in ("a.txt", "b.txt")
-    ]
-    child = start_agent({"step": uses}, DONE)
+def test_an_entry_of_the_list_opens_in_a_window_for_code(of_two_files, project):
+    child = of_two_files()
     child.command("edit a.txt")
     child.ask()
     wait_until(lambda: all(hunk_count(child, project / name) == 4 for name in ("a.txt", "b.txt")))
@@ -547,7 +517,6 @@ EDITS = [{"old": f"line {n}\n", "new": f"NEW {n}\n"} for n in range(2, 40, 4)]
 FORTY = "".join(f"line {n}\n" for n in range(1, 41))
 
 
-@prove
 @pytest.mark.parametrize("seed", prove_rest(range(12), keep=(0,)))
 def test_in_any_order_of_keeping_rejecting_typing_and_writing_nothing_is_lost(proposed, seed):
     rng = random.Random(seed)
@@ -557,7 +526,7 @@ def test_in_any_order_of_keeping_rejecting_typing_and_writing_nothing_is_lost(pr
     while waiting:
         match rng.choice(["keep", "reject", "type", "write", "undo", "update"]):
             case "type":
-                text = lines(child, path)
+                text = child.lines(path)
                 typed.append(f"typed {len(typed)}")
                 row = rng.randrange(len(text) + 1)
                 child.lua("vim.api.nvim_buf_set_lines(0, ...)", row, row, True, [typed[-1]])
@@ -575,32 +544,28 @@ def test_in_any_order_of_keeping_rejecting_typing_and_writing_nothing_is_lost(pr
         if waiting:
             assert "NEW" not in path.read_text()
             assert hunk_count(child, path) == len(waiting)
-    wait_for_turn(child)
+    child.wait_for_turns()
     child.command("silent wall")
     written = path.read_text().splitlines()
     assert sorted(line for line in written if "typed" in line) == sorted(typed)
     wanted = [f"NEW {n}" if n in kept else f"line {n}" for n in range(1, 41)]
     assert [line for line in written if "typed" not in line] == wanted
-    assert lines(child, path) == written
+    assert child.lines(path) == written
 
 
-@prove
 def test_a_file_that_changes_on_the_disk_meanwhile_is_looked_at_again(proposed):
     child, path = proposed()
     path.write_text("first\n" + TWELVE)
     child.lua("require('sanderling.editing').files_changed({ (...) })", str(path))
     wanted = ("first\n" + upper(2, 5, 8, 11)).splitlines()
-    wait_until(lambda: lines(child, path) == wanted and hunk_count(child, path) == 4)
-    decide(child, path, (1, True), *[(1, False)] * 3)
-    wait_for_turn(child)
+    wait_until(lambda: child.lines(path) == wanted and hunk_count(child, path) == 4)
+    decide_all(child, path, (1, True), *[(1, False)] * 3)
     assert path.read_text() == "first\n" + upper(2)
 
 
-@prove
 def test_a_file_that_changed_unnoticed_keeps_that_change(proposed):
     child, path = proposed()
     path.write_text("first\n" + TWELVE)
-    decide(child, path, *[(1, True)] * 4)
-    wait_for_turn(child)
+    decide_all(child, path, *[(1, True)] * 4)
     assert path.read_text() == "first\n" + upper(2, 5, 8, 11)
-    assert lines(child, path) == path.read_text().splitlines()
+    assert child.lines(path) == path.read_text().splitlines()

@@ -1,8 +1,4 @@
-"""
-The file tools on files that a person has open: a real Neovim, real files in the real sandbox, and whatever state a buffer can be in.
-
-The tools run in a process of their own, connected with Neovim as the host is; `desk.told` is what the model is told.
-"""
+"""The file tools on files that a person has open: a real Neovim, real files in the real sandbox, and whatever state a buffer can be in."""
 
 import base64
 import os
@@ -21,8 +17,9 @@ from tests.conftest import (
     DEADLINE_S,
     find_neovim,
     is_readable,
-    prove,
     prove_rest,
+    prove_unless_quick,
+    quick,
     small_disk,
     wait_until,
 )
@@ -30,6 +27,8 @@ from tests.unit.test_replace import AnyFile, any_edit
 
 from sanderling.changes.editing.text import decode
 from sanderling.errors import ToolError
+
+pytestmark = prove_unless_quick
 
 SERVE = textwrap.dedent("""
     import asyncio, base64, pickle, sys
@@ -86,8 +85,6 @@ SERVE = textwrap.dedent("""
 
 
 class Desk:
-    """The tools of a session whose editor is `child`."""
-
     def __init__(self, child, base: Path) -> None:
         (base / "state").mkdir()
         address = child.lua("return vim.fn.serverstart()")
@@ -105,7 +102,6 @@ class Desk:
         self.count = 0
 
     def begin(self, tool: str, path: Path | str, **data: object) -> int:
-        """Begin a use of the tool; give its number."""
         self.count += 1
         request = (tool, self.count, {"path": str(path), **data})
         self.process.stdin.write(base64.b64encode(pickle.dumps(request)) + b"\n")
@@ -182,11 +178,6 @@ def is_modified(child, buf=1):
     return child.lua("return vim.bo[...].modified", buf)
 
 
-def type_keys(child, keys, mode="n"):
-    child.feed(keys)
-    wait_until(lambda: not child.is_blocked() and child.mode() == mode, f"mode {mode} after {keys}")
-
-
 def assert_undisturbed(child):
     """Nothing asks, now or at a check, and nothing was said."""
     assert not child.is_blocked()
@@ -218,7 +209,6 @@ FIFTY, CHANGED = "line 50\n", TEXT.replace("line 50\n", "fifty\nand more\n")
 
 
 def change_fifty(desk, path):
-    """The tool use of most tests here."""
     return desk.edit(path, FIFTY, "fifty\nand more\n")
 
 
@@ -260,6 +250,7 @@ def settle_in(child):
 # --- the table of states -----------------------------------------------------------------------------------------------
 
 
+@quick
 def test_01_clean_the_file_and_the_buffer_have_the_change_and_all_else_is_where_it_was(
     child, opened, desk
 ):
@@ -279,13 +270,12 @@ def test_01_clean_the_file_and_the_buffer_have_the_change_and_all_else_is_where_
     assert_undisturbed(child)
 
 
-@prove
 def test_02_dirty_elsewhere_both_changes_are_in_the_buffer_and_neither_in_the_file(
     child, opened, desk
 ):
     path = opened()
     desk.told("read", path)
-    type_keys(child, "Amine<Esc>")
+    child.type_keys("Amine<Esc>")
     told = change_fifty(desk, path)
     assert "The user has unsaved changes here" in told
     mine = TEXT.replace("line 1\n", "line 1mine\n", 1)
@@ -294,19 +284,20 @@ def test_02_dirty_elsewhere_both_changes_are_in_the_buffer_and_neither_in_the_fi
     assert path.read_text() == TEXT
     assert is_modified(child)
     assert_undisturbed(child)
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == mine
-    type_keys(child, "<C-r>")
+    child.type_keys("<C-r>")
     assert text_of(child) == both
     write_by_hand(child, path, both)
 
 
+@quick
 def test_03_dirty_overlapping_nothing_is_changed_and_the_model_is_shown_what_is_there(
     child, opened, desk
 ):
     path = opened()
     desk.told("read", path)
-    type_keys(child, "50GAmine<Esc>")
+    child.type_keys("50GAmine<Esc>")
     said = desk.refusal("edit", path, edits=[{"old": FIFTY, "new": "fifty\n"}])
     assert "unsaved changes in a.txt, line 50," in said
     assert "line 50mine" in said
@@ -316,37 +307,37 @@ def test_03_dirty_overlapping_nothing_is_changed_and_the_model_is_shown_what_is_
     desk.edit(path, "line 50mine\n", "ours\n")
     assert text_of(child) == TEXT.replace("line 50\n", "ours\n")
     assert path.read_text() == TEXT
-    type_keys(child, "u")
+    child.type_keys("u")
     assert "line 50mine\n" in text_of(child)
 
 
+@quick
 def test_04_undo_afterwards_one_u_takes_back_all_of_a_tool_use_and_the_next_one_sees_that(
     child, opened, desk
 ):
     path = opened()
-    type_keys(child, "Amine<Esc>")
+    child.type_keys("Amine<Esc>")
     child.command("silent write")
     mine = TEXT.replace("line 1\n", "line 1mine\n", 1)
     edits = [{"old": f"line {n}\n", "new": f"LINE {n}\nmore\n"} for n in (20, 40, 60, 80)]
     desk.told("edit", path, edits=edits)
     settled(child)
     changed = text_of(child)
-    type_keys(child, "u")
+    child.type_keys("u")
     assert (text_of(child), is_modified(child)) == (mine, True)
-    type_keys(child, "<C-r>")
+    child.type_keys("<C-r>")
     assert (text_of(child), is_modified(child)) == (changed, False)
-    type_keys(child, "uu")
+    child.type_keys("uu")
     assert (text_of(child), is_modified(child)) == (TEXT, True)
     told = change_fifty(desk, path)
     assert "unsaved changes" in told
     assert text_of(child) == CHANGED
     assert path.read_text() == changed
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == TEXT
     write_by_hand(child, path, TEXT)
 
 
-@prove
 def test_05_two_windows_each_shows_what_it_showed(child, opened, desk):
     path = opened()
     child.command("normal! 90Gzt")
@@ -367,7 +358,6 @@ def test_05_two_windows_each_shows_what_it_showed(child, opened, desk):
     assert child.lua(shown) == before
 
 
-@prove
 def test_06_autosave_saves_nothing_twice_and_asks_nothing(child, opened, desk):
     path = opened()
     child.lua("""
@@ -385,13 +375,12 @@ def test_06_autosave_saves_nothing_twice_and_asks_nothing(child, opened, desk):
         wanted = wanted.replace(f"line {number}\n", f"LINE {number}\n")
     wait_until(lambda: path.read_text() == wanted, "it is saved")
     assert text_of(child) == wanted
-    type_keys(child, "u")
+    child.type_keys("u")
     wait_until(lambda: "line 70\n" in path.read_text(), "the undo is saved")
     assert text_of(child) == path.read_text()
     assert_undisturbed(child)
 
 
-@prove
 def test_07_format_on_save_is_written_told_and_taken_back_with_the_change(child, opened, desk):
     path = opened()
     child.command(r"autocmd BufWritePre *.txt %s/^fifty$/FIFTY/e | 1delete")
@@ -401,13 +390,12 @@ def test_07_format_on_save_is_written_told_and_taken_back_with_the_change(child,
     assert text_of(child) == path.read_text() == wanted
     assert "Then the editor's own hooks (format on save) changed it" in told
     assert "+FIFTY" in told
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == TEXT
     assert path.read_text() == wanted
     write_by_hand(child, path, TEXT.replace("line 1\n", "", 1))
 
 
-@prove
 def test_08_file_deleted_an_edit_stays_in_the_buffer_and_a_whole_file_is_written(
     child, opened, desk
 ):
@@ -421,7 +409,7 @@ def test_08_file_deleted_an_edit_stays_in_the_buffer_and_a_whole_file_is_written
     assert not path.exists()
     child.command("checktime")
     assert not child.is_blocked()
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == TEXT
     child.feed(":silent write<CR>")
     wait_until(lambda: path.exists() and path.read_text() == TEXT, "it is written by hand")
@@ -436,7 +424,6 @@ def test_08_file_deleted_an_edit_stays_in_the_buffer_and_a_whole_file_is_written
 # --- buffers of other kinds --------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize("option", ["readonly", "nomodifiable"])
 def test_a_locked_buffer_is_refused_in_words_and_so_is_its_file(child, opened, desk, option):
     path = opened()
@@ -447,7 +434,6 @@ def test_a_locked_buffer_is_refused_in_words_and_so_is_its_file(child, opened, d
     assert not is_modified(child)
 
 
-@prove
 @pytest.mark.parametrize("is_opened_by_link", [True, False])
 def test_a_link_and_its_file_are_one_buffer(child, project, desk, is_opened_by_link):
     real, link = project / "real.txt", project / "link.txt"
@@ -458,7 +444,7 @@ def test_a_link_and_its_file_are_one_buffer(child, project, desk, is_opened_by_l
     settled(child)
     assert text_of(child) == real.read_text() == CHANGED
     assert link.is_symlink()
-    type_keys(child, "Amine<Esc>")
+    child.type_keys("Amine<Esc>")
     write_by_hand(child, real, CHANGED.replace("line 1\n", "line 1mine\n", 1))
     assert link.is_symlink()
     assert_undisturbed(child)
@@ -505,12 +491,11 @@ def secret(child, project):
     return path
 
 
-@prove
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_name_that_leads_elsewhere_a_moment_later_shows_no_hidden_buffer(
     child, project, desk, secret, is_there
 ):
-    type_keys(child, "ATOPSECRET<Esc>")
+    child.type_keys("ATOPSECRET<Esc>")
     name = project / "x"
     if is_there:
         name.write_text("plain\n")
@@ -522,11 +507,10 @@ def test_a_name_that_leads_elsewhere_a_moment_later_shows_no_hidden_buffer(
     assert child.lua("return _G.flips") > 0
 
 
-@prove
 def test_a_name_that_leads_elsewhere_a_moment_later_changes_no_hidden_buffer(
     child, project, desk, secret
 ):
-    type_keys(child, "otoken<Esc>")
+    child.type_keys("otoken<Esc>")
     before = text_of(child)
     name = project / "x"
     name.write_text("token\n")
@@ -537,7 +521,6 @@ def test_a_name_that_leads_elsewhere_a_moment_later_changes_no_hidden_buffer(
     assert text_of(child) == before
 
 
-@prove
 def test_a_buffer_that_was_loaded_through_a_link_is_not_read_for_the_file_there_now(
     child, project, desk, secret
 ):
@@ -576,7 +559,6 @@ KINDS = {
 }
 
 
-@prove
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_dirty", [False, True])
 def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_dirty):
@@ -594,7 +576,7 @@ def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_
     settled(child)
     assert path.read_bytes() == after
     assert child.lua("return vim.fn.eval(...)", options) == were
-    type_keys(child, "u")
+    child.type_keys("u")
     child.command("silent write")
     assert path.read_bytes() == before
     assert_undisturbed(child)
@@ -611,6 +593,7 @@ LEGACY = {
 }
 
 
+@quick
 @pytest.mark.parametrize("encoding", prove_rest(LEGACY, keep=(0,)))
 @pytest.mark.parametrize("is_dirty", prove_rest([False, True]))
 def test_a_file_is_read_and_edited_in_the_encoding_of_its_buffer(
@@ -635,7 +618,6 @@ def test_a_file_is_read_and_edited_in_the_encoding_of_its_buffer(
     assert_undisturbed(child)
 
 
-@prove
 @pytest.mark.parametrize(
     "autoread", ["set autoread", "set noautoread", "set noautoread | setlocal autoread"]
 )
@@ -648,12 +630,11 @@ def test_a_file_changed_by_others_is_loaded_edited_and_written(child, opened, de
     settled(child)
     assert "a.txt has changed since you read it, not by you:" in told
     assert text_of(child) == path.read_text() == "by others\n" + CHANGED
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == "by others\n" + TEXT
     assert_undisturbed(child)
 
 
-@prove
 @pytest.mark.parametrize("autoread", ["autoread", "noautoread"])
 def test_a_hidden_buffer_is_edited_and_an_unloaded_one_left_unloaded(child, opened, desk, autoread):
     child.command(f"set {autoread} hidden")
@@ -668,12 +649,11 @@ def test_a_hidden_buffer_is_edited_and_an_unloaded_one_left_unloaded(child, open
     child.command("buffer 2")
     assert text_of(child, 2) == CHANGED
     child.command("buffer 1")
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == TEXT
     assert_undisturbed(child)
 
 
-@prove
 def test_a_huge_file_is_edited_on_the_disk_but_not_under_a_huge_buffer(
     child, project, opened, desk
 ):
@@ -689,14 +669,13 @@ def test_a_huge_file_is_edited_on_the_disk_but_not_under_a_huge_buffer(
     assert not is_modified(child)
 
 
-@prove
 def test_what_the_swap_file_holds_is_the_change_too(child, opened, desk, tmp_path):
     child.command(f"set directory={tmp_path} updatecount=1 swapfile")
     path = opened()
     child.command("setlocal swapfile")
     swap = Path(child.lua("return vim.fn.swapname(1)"))
     desk.told("read", path)
-    type_keys(child, "Amine<Esc>")
+    child.type_keys("Amine<Esc>")
     change_fifty(desk, path)
     child.command("preserve")
     child.rpc.process.kill()
@@ -722,12 +701,11 @@ def test_what_the_swap_file_holds_is_the_change_too(child, opened, desk, tmp_pat
     assert recovered.read_text() == CHANGED.replace("line 1\n", "line 1mine\n", 1)
 
 
-@prove
 def test_the_swap_file_of_another_neovim_asks_nobody(child, start_nvim, opened, desk, tmp_path):
     path = opened()
     other = start_nvim(commands=[f"set directory={tmp_path} swapfile", f"edit {path}"])
     other.command("setlocal swapfile")
-    type_keys(other, "Atheirs<Esc>")
+    other.type_keys("Atheirs<Esc>")
     child.command(f"set directory={tmp_path} swapfile")
     change_fifty(desk, path)
     settled(child)
@@ -739,7 +717,6 @@ def test_the_swap_file_of_another_neovim_asks_nobody(child, start_nvim, opened, 
 # --- what the person is in the middle of -------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize(
     "keys, mode, line",
     [("70GAmine", "i", "line 70mine"), ("70GRmine", "R", "mine 70"), ("70Gccmine", "i", "mine")],
@@ -749,7 +726,7 @@ def test_an_edit_while_somebody_types_is_an_undo_step_of_its_own(
 ):
     path = opened()
     desk.told("read", path)
-    type_keys(child, keys, mode)
+    child.type_keys(keys, mode)
     wait_until(lambda: f"{line}\n" in text_of(child))
     mine = text_of(child)
     change_fifty(desk, path)
@@ -760,18 +737,17 @@ def test_an_edit_while_somebody_types_is_an_undo_step_of_its_own(
     all_three = text_of(child)
     assert "mineyours" in all_three
     for text in (both, mine, TEXT):
-        type_keys(child, "u")
+        child.type_keys("u")
         assert text_of(child) == text
     for text in (mine, both, all_three):
-        type_keys(child, "<C-r>")
+        child.type_keys("<C-r>")
         assert text_of(child) == text
     assert path.read_text() == TEXT
 
 
-@prove
 def test_a_pending_operator_is_waited_for_and_does_what_it_would_have(child, opened, desk):
     path = opened()
-    type_keys(child, "10Gd", "no")
+    child.type_keys("10Gd", "no")
     desk.begin("edit", path, edits=[{"old": FIFTY, "new": "fifty\n"}])
     child.feed("d")
     desk.end()
@@ -779,7 +755,6 @@ def test_a_pending_operator_is_waited_for_and_does_what_it_would_have(child, ope
     assert text_of(child) == TEXT.replace("line 10\n", "").replace(FIFTY, "fifty\n")
 
 
-@prove
 @pytest.mark.parametrize(
     "keys, what, leave",
     [
@@ -797,13 +772,12 @@ def test_where_neovim_goes_on_waiting_that_is_told_and_nothing_is_changed(
     child.feed(keys)
     said = desk.refusal("edit", path, edits=[{"old": FIFTY, "new": "fifty\n"}])
     assert f"Neovim waits for a key ({what})" in said
-    type_keys(child, leave)
+    child.type_keys(leave)
     assert text_of(child) == path.read_text() == TEXT
     change_fifty(desk, path)
     assert path.read_text() == CHANGED
 
 
-@prove
 def test_a_substitution_that_is_being_typed_and_previewed_is_no_obstacle(child, opened, desk):
     child.command("set inccommand=split")
     path = opened()
@@ -814,11 +788,10 @@ def test_a_substitution_that_is_being_typed_and_previewed_is_no_obstacle(child, 
     child.feed("<CR>")
     wait_until(lambda: child.mode() == "n")
     assert text_of(child) == CHANGED.replace("line 9", "mine ")
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == CHANGED
 
 
-@prove
 def test_the_command_line_window_is_no_obstacle(child, opened, desk):
     path = opened()
     child.feed("q:")
@@ -832,18 +805,17 @@ def test_the_command_line_window_is_no_obstacle(child, opened, desk):
     assert_undisturbed(child)
 
 
-@prove
 def test_big_u_is_a_change_of_the_last_changed_line_that_can_be_undone_too(child, opened, desk):
     path = opened()
     desk.told("read", path)
-    type_keys(child, "xx")
+    child.type_keys("xx")
     change_fifty(desk, path)
     both = text_of(child)
-    type_keys(child, "U")
+    child.type_keys("U")
     assert text_of(child) == both.replace("fifty\n", FIFTY)
-    type_keys(child, "U")
+    child.type_keys("U")
     assert text_of(child) == both
-    type_keys(child, "uuu")
+    child.type_keys("uuu")
     assert text_of(child) == TEXT.replace("line 1\n", "ne 1\n", 1)
 
 
@@ -856,7 +828,6 @@ APPEND_BEFORE_WRITE = (
 )
 
 
-@prove
 def test_a_file_that_others_change_each_time_is_shown_as_they_left_it(child, opened, desk):
     path = opened()
     child.command("autocmd BufWritePost * let g:wrote = 1")
@@ -871,7 +842,6 @@ def test_a_file_that_others_change_each_time_is_shown_as_they_left_it(child, ope
     assert_undisturbed(child)
 
 
-@prove
 def test_what_others_write_before_neovim_hears_of_our_write_is_shown(child, opened, desk):
     path = opened()
     child.command("autocmd BufWritePre * call nvim_input(':echo 1 | echo 2 | echo 3<CR>')")
@@ -888,7 +858,6 @@ def test_what_others_write_before_neovim_hears_of_our_write_is_shown(child, open
     assert not child.is_blocked()
 
 
-@prove
 def test_what_is_typed_while_the_write_waits_is_not_written(child, opened, desk):
     path = opened()
     child.lua("""
@@ -912,7 +881,6 @@ def test_what_is_typed_while_the_write_waits_is_not_written(child, opened, desk)
     write_by_hand(child, path, text_of(child))
 
 
-@prove
 def test_a_buffer_that_a_hook_closes_leaves_the_file_alone(child, opened, desk):
     path = opened()
     child.command("autocmd BufWritePre * ++once bwipeout!")
@@ -925,12 +893,10 @@ def test_a_buffer_that_a_hook_closes_leaves_the_file_alone(child, opened, desk):
 
 @pytest.fixture
 def full_disk(project):
-    """A project of 1 MB."""
     with small_disk(project, "1m") as disk:
         yield disk
 
 
-@prove
 def test_a_full_disk_leaves_the_buffer_and_the_file_as_they_were(full_disk, child, opened, desk):
     path = opened()
     child.command("autocmd BufWritePost * let g:wrote = 1")
@@ -947,7 +913,6 @@ def test_a_full_disk_leaves_the_buffer_and_the_file_as_they_were(full_disk, chil
     assert path.read_text() == CHANGED
 
 
-@prove
 def test_a_host_that_dies_between_change_and_write_leaves_both_texts(child, opened, desk):
     path = opened()
     child.command(f"autocmd BufWritePre * ++once call system('kill -9 {desk.process.pid}')")
@@ -955,9 +920,9 @@ def test_a_host_that_dies_between_change_and_write_leaves_both_texts(child, open
     desk.process.wait(DEADLINE_S)
     assert (text_of(child), is_modified(child)) == (CHANGED, True)
     assert path.read_text() == TEXT
-    type_keys(child, "u")
+    child.type_keys("u")
     assert text_of(child) == TEXT
-    type_keys(child, "<C-r>")
+    child.type_keys("<C-r>")
     write_by_hand(child, path, CHANGED)
     assert_undisturbed(child)
 
@@ -965,7 +930,6 @@ def test_a_host_that_dies_between_change_and_write_leaves_both_texts(child, open
 # --- any edit of any file ----------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize("seed", range(2))
 def test_no_edit_in_a_buffer_changes_a_byte_outside_of_what_it_replaces(child, opened, desk, seed):
     chance = random.Random(f"edits in buffers {seed}")
@@ -1088,7 +1052,6 @@ class Crowd:
         return "".join(line + "\n" for line in self.held)
 
 
-@prove
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_comes_together_nobodys_change_is_lost(child, opened, desk, seed):
     path = opened(data="".join(f"{n:02} {0:05}\n" for n in range(LINES)))

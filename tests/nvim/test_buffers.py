@@ -39,7 +39,6 @@ def plain(value):
 
 
 def identity_of(path):
-    """As the sandbox sees it."""
     if path.exists():
         return Identity(path.stat().st_dev, path.stat().st_ino)
     directory = path.parent.stat() if path.parent.exists() else None
@@ -82,6 +81,14 @@ def write(child, path):
     after_write(child, path, buffer)
 
 
+def change_and_write(child, path):
+    """Change the second line and write the file, of which Neovim has not heard yet."""
+    assert change(child, find(child, path), (1, 1, ["TWO"]))
+    buffer = ask(child, "before_write", find(child, path)["id"], path)["value"]
+    replace_on_disk(path, encoded(buffer))
+    return buffer
+
+
 def after_write(child, path, buffer):
     status = path.stat()
     written = (*divmod(status.st_mtime_ns, 1_000_000_000), status.st_size, status.st_ino)
@@ -98,24 +105,6 @@ def edit(child, path, *hunks, use="use-1"):
 
 def files_changed(child, *paths):
     child.lua("require('sanderling.editing').files_changed(...)", [str(path) for path in paths])
-
-
-def lines(child, path=""):
-    return child.lua(
-        "local p = ... return vim.api.nvim_buf_get_lines(p == '' and 0 or vim.fn.bufnr(p), 0, -1, true)",
-        str(path),
-    )
-
-
-def is_modified(child, path=""):
-    return child.lua(
-        "local p = ... return vim.bo[p == '' and 0 or vim.fn.bufnr(p)].modified", str(path)
-    )
-
-
-def type_keys(child, keys, mode="n"):
-    child.feed(keys)
-    wait_until(lambda: not child.is_blocked() and child.mode() == mode, f"mode {mode} after {keys}")
 
 
 def assert_undisturbed(child):
@@ -152,7 +141,7 @@ def test_a_buffer_is_found_with_its_unsaved_text(child, opened):
         "has_bom": False,
         "is_diagnosed": False,
     }
-    type_keys(child, "ccONE<Esc>")
+    child.type_keys("ccONE<Esc>")
     assert find(child, path)["text"] == "ONE\ntwo\nthree\nfour\n"
     assert find(child, path)["is_modified"]
 
@@ -300,13 +289,13 @@ def test_hunks_replace_insert_and_delete_lines(child, opened):
     assert change(
         child, find(child, path), (0, 0, ["zero"]), (1, 1, ["TWO", "2b"]), (3, 1, []), (4, 0, ["x"])
     )
-    assert lines(child) == ["zero", "one", "TWO", "2b", "three", "x"]
+    assert child.lines() == ["zero", "one", "TWO", "2b", "three", "x"]
 
 
 def test_a_change_of_what_is_no_longer_there_does_nothing(child, opened):
     path = opened("a.txt")
     buffer = find(child, path)
-    type_keys(child, "x")
+    child.type_keys("x")
     assert change(child, buffer, (1, 1, ["TWO"])) is False
     child.command("bwipeout! 1")
     assert change(child, buffer, (1, 1, ["TWO"])) is False
@@ -351,7 +340,7 @@ def test_random_hunks_give_the_text_they_say_and_one_undo_gives_it_back(child, o
             rng.choice(["", "a", "a b", "ä☃é", "𝄞x"]) for _ in range(rng.randint(1, 6))
         )
         path = opened("a.txt", text.encode())
-        before = lines(child)
+        before = child.lines()
         buffer = find(child, path)
         assert buffer["text"] == text
         hunks = random_hunks(rng, text)
@@ -360,9 +349,9 @@ def test_random_hunks_give_the_text_they_say_and_one_undo_gives_it_back(child, o
         assert find(child, path)["text"] == expected_text(text, hunks), (text, hunks)
         if is_changed:
             assert find(child, path)["tick"] != buffer["tick"]
-            assert is_modified(child)
+            assert child.is_modified()
             child.command("silent undo")
-        assert lines(child) == before, (text, hunks)
+        assert child.lines() == before, (text, hunks)
         child.command("bwipeout!")
 
 
@@ -398,7 +387,7 @@ def test_a_coarse_hunk_keeps_the_marks_of_lines_that_stay(child, opened):
 
 def test_marks_extmarks_folds_jumps_and_the_last_change_stay(child, opened):
     path = opened("a.txt", b"".join(b"line %d\n" % n for n in range(60)))
-    type_keys(child, "50Gmx5Gix<Esc>u40G30G45G")
+    child.type_keys("50Gmx5Gix<Esc>u40G30G45G")
     child.lua("""
       vim.wo.foldmethod = 'manual'
       vim.cmd('20,25fold')
@@ -460,7 +449,7 @@ def test_a_locked_buffer_is_refused_in_words(child, opened, option):
     buffer = find(child, path)
     answer = ask(child, "change", buffer["id"], buffer["tick"], [(0, 1, ["x"])], "use-1")
     assert f"locked in Neovim ('{option}')" in answer["error"]
-    assert lines(child) == ["one", "two", "three", "four"]
+    assert child.lines() == ["one", "two", "three", "four"]
     assert_undisturbed(child)
 
 
@@ -504,12 +493,12 @@ def test_the_changes_of_one_tool_use_are_one_undo_block(child, opened):
     for row in (0, 1, 2):
         assert change(child, find(child, path), (row, 1, [f"new {row}"]), use="one")
     assert change(child, find(child, path), (3, 1, ["new 3"]), use="another")
-    type_keys(child, "u")
-    assert lines(child) == ["new 0", "new 1", "new 2", "four"]
-    type_keys(child, "u")
-    assert lines(child) == ["one", "two", "three", "four"]
-    type_keys(child, "<C-r>")
-    assert lines(child) == ["new 0", "new 1", "new 2", "four"]
+    child.type_keys("u")
+    assert child.lines() == ["new 0", "new 1", "new 2", "four"]
+    child.type_keys("u")
+    assert child.lines() == ["one", "two", "three", "four"]
+    child.type_keys("<C-r>")
+    assert child.lines() == ["new 0", "new 1", "new 2", "four"]
 
 
 @pytest.mark.parametrize("is_hidden", [True, False])
@@ -524,10 +513,10 @@ def test_what_a_person_or_plugin_changes_between_is_a_block_of_its_own(child, op
     assert change(child, find(child, path), (2, 1, ["agent 2"]), use="one")
     child.lua(own, "3")
     child.command("buffer 1")
-    states = [lines(child)[:3]]
+    states = [child.lines()[:3]]
     for _ in range(5):
         child.command("silent undo")
-        states.append(lines(child)[:3])
+        states.append(child.lines()[:3])
     assert states == [
         ["own 3", "agent 1", "agent 2"],
         ["own 2", "agent 1", "agent 2"],
@@ -543,9 +532,9 @@ def test_a_use_goes_on_after_an_undo(child, opened):
     assert change(child, find(child, path), (0, 1, ["a"]), use="one")
     child.command("silent undo")
     assert change(child, find(child, path), (1, 1, ["b"]), use="one")
-    assert lines(child) == ["one", "b", "three", "four"]
+    assert child.lines() == ["one", "b", "three", "four"]
     child.command("silent undo")
-    assert lines(child) == ["one", "two", "three", "four"]
+    assert child.lines() == ["one", "two", "three", "four"]
 
 
 def test_undo_that_is_switched_off_is_no_obstacle(child, opened):
@@ -553,7 +542,7 @@ def test_undo_that_is_switched_off_is_no_obstacle(child, opened):
     child.command("setlocal undolevels=-1")
     assert change(child, find(child, path), (0, 1, ["a"]))
     assert change(child, find(child, path), (0, 1, ["b"]))
-    assert lines(child)[0] == "b"
+    assert child.lines()[0] == "b"
     assert child.lua("return vim.bo.undolevels") == -1
 
 
@@ -566,24 +555,24 @@ def test_typing_and_the_agent_never_share_an_undo_block(child, opened, start):
     rng = random.Random(start)
     for number in range(12):
         path = opened("a.txt")
-        states = [lines(child)]
-        type_keys(child, "2G" + start, "R" if start == "R" else "i")
+        states = [child.lines()]
+        child.type_keys("2G" + start, "R" if start == "R" else "i")
         for _ in range(4):
             child.feed(rng.choice(BURSTS))
             time.sleep(0.005)
             child.lua("return 1")  # the keys before have been handled
             found = find(child, path)
-            states.append(lines(child))
+            states.append(child.lines())
             row = rng.randrange(len(states[-1]))
             hunk = (row, rng.randint(0, 1), [f"agent {rng.random()}"])
             assert change(child, found, hunk, use=f"{number}")
-            states.append(lines(child))
-        type_keys(child, "z<Esc>")
-        states.append(lines(child))
-        undone = [lines(child)]
+            states.append(child.lines())
+        child.type_keys("z<Esc>")
+        states.append(child.lines())
+        undone = [child.lines()]
         while child.lua("return vim.fn.undotree().seq_cur") > 0:
             child.command("silent undo")
-            undone.append(lines(child))
+            undone.append(child.lines())
         distinct = [state for n, state in enumerate(states) if n == 0 or state != states[n - 1]]
         remaining = iter(reversed(undone))
         assert all(state in remaining for state in distinct), (distinct, undone)
@@ -592,13 +581,13 @@ def test_typing_and_the_agent_never_share_an_undo_block(child, opened, start):
 
 def test_one_u_after_typing_takes_back_the_agent_only(child, opened):
     path = opened("a.txt")
-    type_keys(child, "2GAabc", "i")
+    child.type_keys("2GAabc", "i")
     assert change(child, find(child, path), (0, 1, ["ONE", "more"]))
     assert child.lua("return { vim.fn.line('.'), vim.fn.col('.') }") == [3, 7]
-    type_keys(child, "<Esc>u")
-    assert lines(child) == ["one", "twoabc", "three", "four"]
-    type_keys(child, "u")
-    assert lines(child) == ["one", "two", "three", "four"]
+    child.type_keys("<Esc>u")
+    assert child.lines() == ["one", "twoabc", "three", "four"]
+    child.type_keys("u")
+    assert child.lines() == ["one", "two", "three", "four"]
 
 
 # --- modes -----------------------------------------------------------------------------------------------------------
@@ -607,7 +596,7 @@ def test_one_u_after_typing_takes_back_the_agent_only(child, opened):
 @pytest.mark.parametrize("key, mode", [("v", "v"), ("V", "V"), ("<C-v>", "\x16"), ("gh", "s")])
 def test_a_selection_keeps_its_text(child, opened, key, mode):
     path = opened("a.txt", b"".join(b"line %d\n" % n for n in range(20)))
-    type_keys(child, f"10G{key}", mode)
+    child.type_keys(f"10G{key}", mode)
     child.feed("<Down>" if mode == "s" else "j")
     wait_until(lambda: child.lua("return vim.fn.line('.')") == 11, "two lines are selected")
     selected = "return vim.fn.getregion(vim.fn.getpos('v'), vim.fn.getpos('.'), { type = 'V' })"
@@ -616,7 +605,7 @@ def test_a_selection_keeps_its_text(child, opened, key, mode):
     assert change(child, find(child, path), (2, 1, ["a", "b", "c"]), (15, 2, []))
     assert child.mode() == mode
     assert child.lua(selected) == before
-    type_keys(child, "<Esc>")
+    child.type_keys("<Esc>")
 
 
 def test_a_completion_menu_in_the_buffer_is_waited_for(child, opened):
@@ -629,19 +618,19 @@ def test_a_completion_menu_in_the_buffer_is_waited_for(child, opened):
     request = (buffer["id"], buffer["tick"], [(0, 0, ["new"])], "use-1")
     assert ask(child, "change", *request) == {"waits_for": "the choice of a completion"}
     child.feed("<C-n><C-y>")
-    type_keys(child, "<Esc>")
+    child.type_keys("<Esc>")
     assert change(child, find(child, path), (0, 0, ["new"]))
-    assert lines(child) == ["new", "alpha alphabet", "alphabet", "three"]
+    assert child.lines() == ["new", "alpha alphabet", "alphabet", "three"]
 
 
 def test_a_pending_operator_is_waited_for(child, opened):
     path = opened("a.txt")
-    type_keys(child, "3Gd", "no")
+    child.type_keys("3Gd", "no")
     buffer = find(child, path)
     answer = ask(child, "change", buffer["id"], buffer["tick"], [(0, 0, ["new"])], "use-1")
     assert answer == {"waits_for": "the motion of an operator"}
-    type_keys(child, "d")
-    assert lines(child) == ["one", "two", "four"]
+    child.type_keys("d")
+    assert child.lines() == ["one", "two", "four"]
 
 
 def test_locked_text_is_waited_for(child, opened):
@@ -657,14 +646,14 @@ def test_locked_text_is_waited_for(child, opened):
     assert answer == {"waits_for": "a key for a mapping"}
     answer = ask(child, "change", buffer["id"], buffer["tick"], [(0, 0, ["new"])], "use-1")
     assert answer == {"waits_for": "a key for a mapping"}
-    assert not is_modified(child)
+    assert not child.is_modified()
     child.feed("x")
     wait_until(
         lambda: (
             "value" in ask(child, "change", buffer["id"], buffer["tick"], [(0, 0, ["new"])], "u")
         )
     )
-    assert lines(child)[0] == "new"
+    assert child.lines()[0] == "new"
 
 
 def test_the_command_line_window_is_no_obstacle(child, opened):
@@ -673,10 +662,10 @@ def test_the_command_line_window_is_no_obstacle(child, opened):
     wait_until(lambda: child.lua("return vim.fn.getcmdwintype()") == ":", "the window is open")
     edit(child, path, (0, 1, ["ONE"]))
     assert path.read_text().startswith("ONE\n")
-    wait_until(lambda: not is_modified(child, path))
+    wait_until(lambda: not child.is_modified(path))
     child.feed(":q<CR>")
     wait_until(lambda: child.lua("return vim.fn.getcmdwintype()") == "")
-    assert lines(child, path)[0] == "ONE"
+    assert child.lines(path)[0] == "ONE"
 
 
 def test_a_question_that_comes_too_late_does_nothing(child, opened):
@@ -692,16 +681,15 @@ def test_a_question_that_comes_too_late_does_nothing(child, opened):
         "use-1",
     )
     assert answer == {"is_late": True}
-    assert lines(child)[0] == "one"
+    assert child.lines()[0] == "one"
 
 
 # --- writing: the table of buffer states -----------------------------------------------------------------------------
 
 
 def user_writes(child):
-    """`:w` by hand goes through without a question."""
     child.feed(":silent w<CR>")
-    wait_until(lambda: not child.is_blocked() and not is_modified(child), "it is written")
+    wait_until(lambda: not child.is_blocked() and not child.is_modified(), "it is written")
     assert "WARNING" not in child.messages()
 
 
@@ -715,48 +703,48 @@ def test_clean_a_buffer_is_unmodified_after_the_write_and_nobody_asks(
     if is_hidden:
         child.command("enew")
     edit(child, path, (1, 1, ["TWO", "and more"]))
-    assert not is_modified(child, path)
+    assert not child.is_modified(path)
     assert path.read_text() == "one\nTWO\nand more\nthree\nfour\n"
     child.command("checktime")
     assert_undisturbed(child)
     child.command("buffer 1")
-    assert lines(child) == ["one", "TWO", "and more", "three", "four"]
+    assert child.lines() == ["one", "TWO", "and more", "three", "four"]
     child.feed("Ofirst<Esc>")
-    wait_until(lambda: lines(child)[0] == "first")
+    wait_until(lambda: child.lines()[0] == "first")
     user_writes(child)
     assert path.read_text().startswith("first\none\nTWO\n")
 
 
 def test_dirty_elsewhere_both_changes_are_in_the_buffer_and_the_file_is_not_written(child, opened):
     path = opened("a.txt")
-    type_keys(child, "4Gccmine<Esc>")
+    child.type_keys("4Gccmine<Esc>")
     assert change(child, find(child, path), (0, 1, ["agent"]))
-    assert lines(child) == ["agent", "two", "three", "mine"]
-    assert is_modified(child)
+    assert child.lines() == ["agent", "two", "three", "mine"]
+    assert child.is_modified()
     assert path.read_text() == "one\ntwo\nthree\nfour\n"
-    type_keys(child, "u")
-    assert lines(child) == ["one", "two", "three", "mine"]
+    child.type_keys("u")
+    assert child.lines() == ["one", "two", "three", "mine"]
 
 
 def test_dirty_overlapping_a_stale_tick_changes_nothing(child, opened):
     path = opened("a.txt")
     buffer = find(child, path)
-    type_keys(child, "2Gccmine<Esc>")
+    child.type_keys("2Gccmine<Esc>")
     assert change(child, buffer, (1, 1, ["agent"])) is False
-    assert lines(child) == ["one", "mine", "three", "four"]
+    assert child.lines() == ["one", "mine", "three", "four"]
 
 
 def test_undo_afterwards_makes_the_buffer_modified_and_redo_not(child, opened):
     path = opened("a.txt")
-    type_keys(child, "Aown<Esc>")
+    child.type_keys("Aown<Esc>")
     user_writes(child)
     edit(child, path, (1, 1, ["TWO"]), use="one")
     edit(child, path, (2, 1, ["THREE"]), use="two")
-    assert not is_modified(child)
+    assert not child.is_modified()
     states = []
     for key in ("u", "u", "u", "<C-r>", "<C-r>", "<C-r>"):
-        type_keys(child, key)
-        states.append((lines(child)[:3], is_modified(child)))
+        child.type_keys(key)
+        states.append((child.lines()[:3], child.is_modified()))
     assert states == [
         (["oneown", "TWO", "three"], True),
         (["oneown", "two", "three"], True),
@@ -765,7 +753,7 @@ def test_undo_afterwards_makes_the_buffer_modified_and_redo_not(child, opened):
         (["oneown", "TWO", "three"], True),
         (["oneown", "TWO", "THREE"], False),
     ]
-    type_keys(child, "uu")
+    child.type_keys("uu")
     user_writes(child)
     assert path.read_text() == "oneown\ntwo\nthree\nfour\n"
 
@@ -791,10 +779,10 @@ def test_autosave_between_finds_everything_in_order(child, opened):
       })
     """)
     assert change(child, find(child, path), (1, 1, ["TWO"]))
-    wait_until(lambda: not is_modified(child) and "TWO" in path.read_text(), "it is saved")
+    wait_until(lambda: not child.is_modified() and "TWO" in path.read_text(), "it is saved")
     write(child, path)
     edit(child, path, (2, 1, ["THREE"]), use="two")
-    type_keys(child, "Aown<Esc>")
+    child.type_keys("Aown<Esc>")
     wait_until(lambda: path.read_text() == "oneown\nTWO\nTHREE\nfour\n", "it is saved")
     assert_undisturbed(child)
 
@@ -804,14 +792,12 @@ def test_what_a_person_writes_while_we_do_asks_them_nothing(child, opened, typed
     """Between the moment in which the file is written and that in which Neovim hears of it."""
     path = opened("a.txt")
     child.command("autocmd BufWritePre *.txt let g:writes = v:true")
-    assert change(child, find(child, path), (1, 1, ["TWO"]))
-    buffer = ask(child, "before_write", find(child, path)["id"], path)["value"]
-    replace_on_disk(path, encoded(buffer))
+    buffer = change_and_write(child, path)
     child.lua("vim.g.writes = false")
     child.feed(f"{typed}:silent update<CR>")
     wait_until(lambda: child.lua("return vim.g.writes"), "the person writes")
     after_write(child, path, buffer)
-    wait_until(lambda: child.mode() == "n" and not is_modified(child), "it is written")
+    wait_until(lambda: child.mode() == "n" and not child.is_modified(), "it is written")
     assert path.read_text() == "one\nTWO\nthree\nfour\n" + "more\n" * bool(typed)
     assert_undisturbed(child)
 
@@ -833,19 +819,17 @@ def test_write_that_nobody_ends_holds_up_one_of_the_persons_to_the_file(child, o
 
 def test_question_of_an_autosave_that_came_while_we_wrote_is_answered(child, opened):
     path = opened("a.txt")
-    assert change(child, find(child, path), (1, 1, ["TWO"]))
-    buffer = ask(child, "before_write", find(child, path)["id"], path)["value"]
-    replace_on_disk(path, encoded(buffer))
+    buffer = change_and_write(child, path)
     child.command("autocmd User Save silent! update")
     child.feed(":doautocmd User Save<CR>")
     wait_until(lambda: child.mode() == "r?", "it is asked whether to overwrite it")
     after_write(child, path, buffer)
-    wait_until(lambda: child.mode() == "n" and not is_modified(child), "it is written")
+    wait_until(lambda: child.mode() == "n" and not child.is_modified(), "it is written")
     assert path.read_text() == "one\nTWO\nthree\nfour\n"
-    assert lines(child) == ["one", "TWO", "three", "four"]
+    assert child.lines() == ["one", "TWO", "three", "four"]
 
     # The warning is the last message still when Neovim asks something else.
-    type_keys(child, "onew<Esc>")
+    child.type_keys("onew<Esc>")
     ask(child, "before_write", buffer["id"], path)
     child.feed(":confirm qa<CR>")
     wait_until(lambda: child.mode() == "r?", "it is asked whether to save")
@@ -854,14 +838,12 @@ def test_question_of_an_autosave_that_came_while_we_wrote_is_answered(child, ope
     assert child.mode() == "r?"
     child.feed("<Esc>")
     wait_until(lambda: child.mode() == "n", "it is cancelled")
-    assert "new" in lines(child)
+    assert "new" in child.lines()
 
 
 def test_question_about_a_file_that_somebody_else_has_changed_is_the_persons(child, opened):
     path = opened("a.txt")
-    assert change(child, find(child, path), (1, 1, ["TWO"]))
-    buffer = ask(child, "before_write", find(child, path)["id"], path)["value"]
-    replace_on_disk(path, encoded(buffer))
+    buffer = change_and_write(child, path)
     status = path.stat()
     replace_on_disk(path, b"somebody else\n")
     child.command("autocmd User Save silent! update")
@@ -892,7 +874,7 @@ def test_format_on_save_is_in_the_file_and_in_the_same_undo_block(child, opened)
         "end",
         "",
     ]
-    assert not is_modified(child)
+    assert not child.is_modified()
     views = child.lua("""
       vim.cmd.redraw()
       return vim.tbl_map(function(win)
@@ -902,21 +884,21 @@ def test_format_on_save_is_in_the_file_and_in_the_same_undo_block(child, opened)
       end, vim.fn.win_findbuf(1))
     """)
     assert views == [["line 9", 4, "line 9"], ["line 59", 1, "line 59"]]
-    type_keys(child, "u")
-    assert lines(child) == [f"line {n}" for n in range(100)]
-    assert is_modified(child)
+    child.type_keys("u")
+    assert child.lines() == [f"line {n}" for n in range(100)]
+    assert child.is_modified()
 
 
 def test_file_deleted_the_buffer_stays_and_is_written_anew(child, opened):
     path = opened("a.txt")
     path.unlink()
     files_changed(child, path)
-    assert lines(child) == ["one", "two", "three", "four"]
+    assert child.lines() == ["one", "two", "three", "four"]
     assert_undisturbed(child)
     edit(child, path, (0, 1, ["ONE"]))
     assert path.read_text() == "ONE\ntwo\nthree\nfour\n"
     child.command("checktime")
-    assert not is_modified(child)
+    assert not child.is_modified()
     user_writes(child)
     assert_undisturbed(child)
 
@@ -927,7 +909,7 @@ def test_a_buffer_made_before_its_file_can_be_written_by_hand_afterwards(child, 
     edit(child, path, (0, 0, ["fresh"]))
     assert path.read_text() == "fresh\n"
     child.command("checktime")
-    type_keys(child, "omore<Esc>")
+    child.type_keys("omore<Esc>")
     user_writes(child)
     assert path.read_text() == "fresh\nmore\n"
     assert_undisturbed(child)
@@ -971,32 +953,32 @@ def test_a_hook_that_fails_is_told_in_one_line_and_stops_nothing(child, opened, 
     child.command(f"autocmd BufWritePre *.txt {hook}")
     child.command("autocmd BufWritePre *.txt let g:ran = 1")
     edit(child, path, (0, 1, ["ONE"]))
-    wait_until(lambda: "Sanderling: BufWritePre of" in child.messages())
+    child.wait_for_message("Sanderling: BufWritePre of")
     assert not child.is_blocked()
     assert len(child.messages().strip().split("\n")) == 1
     assert path.read_text().startswith("ONE\n")
-    assert not is_modified(child)
+    assert not child.is_modified()
 
 
 @pytest.mark.parametrize("keys, mode", [("ix", "i"), ("V", "V")])
 def test_hooks_wait_for_no_one_who_types_or_selects_in_the_buffer(child, opened, keys, mode):
     path = opened("a.txt")
     child.command("autocmd BufWritePre *.txt let g:ran = 1")
-    type_keys(child, keys, mode)
+    child.type_keys(keys, mode)
     edit(child, path, (1, 1, ["TWO"]))
     assert child.lua("return vim.g.ran") is None
     assert child.mode() == mode
-    assert not is_modified(child)
+    assert not child.is_modified()
 
 
 def test_what_is_typed_during_the_write_stays_unsaved(child, opened):
     path = opened("a.txt")
     assert change(child, find(child, path), (1, 1, ["TWO"]))
     buffer = ask(child, "before_write", 1, path)["value"]
-    type_keys(child, "Atyped<Esc>")
+    child.type_keys("Atyped<Esc>")
     replace_on_disk(path, encoded(buffer))
     after_write(child, path, buffer)
-    assert is_modified(child)
+    assert child.is_modified()
     child.command("checktime")
     user_writes(child)
     assert path.read_text() == "onetyped\nTWO\nthree\nfour\n"
@@ -1005,14 +987,12 @@ def test_what_is_typed_during_the_write_stays_unsaved(child, opened):
 
 def test_a_check_between_the_write_and_its_end_asks_nothing(child, opened):
     path = opened("a.txt")
-    assert change(child, find(child, path), (1, 1, ["TWO"]))
-    buffer = ask(child, "before_write", 1, path)["value"]
-    replace_on_disk(path, encoded(buffer))
+    buffer = change_and_write(child, path)
     child.feed(":checktime<CR>")  # as on FocusGained
     wait_until(lambda: not child.is_blocked())
     after_write(child, path, buffer)
-    assert lines(child)[1] == "TWO"
-    assert not is_modified(child)
+    assert child.lines()[1] == "TWO"
+    assert not child.is_modified()
     user_writes(child)
 
 
@@ -1023,7 +1003,7 @@ def test_a_buffer_opened_through_a_link_is_written_through_it(child, project):
     edit(child, project / "real.txt", (0, 1, ["ONE"]))
     assert (project / "link.txt").is_symlink()
     child.command("checktime")
-    type_keys(child, "Aown<Esc>")
+    child.type_keys("Aown<Esc>")
     user_writes(child)
     assert (project / "real.txt").read_text() == "ONEown\ntwo\n"
 
@@ -1055,7 +1035,7 @@ def test_no_newline_at_the_end_stays_so_or_comes_by_a_hunk(child, opened):
     assert path.read_bytes() == b"ONE\ntwo\n"
     edit(child, path, (2, 1, []))
     assert path.read_bytes() == b"ONE\ntwo"
-    assert not is_modified(child)
+    assert not child.is_modified()
 
 
 def test_the_undo_file_belongs_to_what_was_written(child, opened, start_nvim):
@@ -1065,7 +1045,7 @@ def test_the_undo_file_belongs_to_what_was_written(child, opened, start_nvim):
     again = start_nvim()
     again.command(f"set undofile | edit {path}")
     again.command("silent undo")
-    assert lines(again) == ["one", "two", "three", "four"]
+    assert again.lines() == ["one", "two", "three", "four"]
 
 
 # --- files that changed on disk --------------------------------------------------------------------------------------
@@ -1079,8 +1059,8 @@ def test_an_unmodified_buffer_shows_at_once_what_is_on_disk(child, opened, autor
     child.command(f"set {autoread}")
     replace_on_disk(path, b"new\nnew\n" + b"".join(b"line %d\n" % n for n in range(200) if n != 9))
     files_changed(child, *([path] if names_path else []))
-    assert lines(child)[:3] == ["new", "new", "line 0"]
-    assert not is_modified(child)
+    assert child.lines()[:3] == ["new", "new", "line 0"]
+    assert not child.is_modified()
     assert child.lua("return vim.o.autoread") is (autoread == "autoread")
     views = child.lua("""
       vim.cmd.redraw()
@@ -1093,8 +1073,8 @@ def test_an_unmodified_buffer_shows_at_once_what_is_on_disk(child, opened, autor
     assert views == [["line 19", 4, "line 19"], ["line 149", 4, "line 149"]]
     assert_undisturbed(child)
     child.command("silent undo")
-    assert lines(child)[0] == "line 0"
-    assert is_modified(child)
+    assert child.lines()[0] == "line 0"
+    assert child.is_modified()
     user_writes(child)
 
 
@@ -1103,24 +1083,24 @@ def test_only_the_files_named_are_looked_at(child, opened):
     replace_on_disk(first, b"changed\n")
     replace_on_disk(second, b"changed too\n")
     files_changed(child, second)
-    assert lines(child, first)[0] == "one"
-    assert lines(child, second) == ["changed too"]
+    assert child.lines(first)[0] == "one"
+    assert child.lines(second) == ["changed too"]
 
 
 def test_unsaved_changes_stay_and_are_noticed_once_without_a_question(child, opened):
     path = opened("a.txt")
-    type_keys(child, "Amine<Esc>")
+    child.type_keys("Amine<Esc>")
     for text in (b"disk\n", b"disk again\n"):
         replace_on_disk(path, text)
         files_changed(child)
         child.command("checktime")
         assert not child.is_blocked()
-    assert lines(child)[0] == "onemine"
-    wait_until(lambda: "has changed on disk" in child.messages())
+    assert child.lines()[0] == "onemine"
+    child.wait_for_message("has changed on disk")
     assert child.messages().count("has changed on disk") == 1
     child.feed(":w<CR>")  # and here Neovim asks, as it should
     wait_until(lambda: child.mode() == "r?", "it asks before it overwrites")
-    type_keys(child, "n<CR>")
+    child.type_keys("n<CR>")
     assert path.read_bytes() == b"disk again\n"
 
 
@@ -1145,17 +1125,17 @@ def test_a_file_that_was_blown_up_is_told_and_not_loaded(child, opened, kind, au
         grow(path, 64 * MB, kind)
         files_changed(child)
         assert not child.is_blocked()
-        assert lines(child) == ["one", "two", "three", "four"]
-    wait_until(lambda: "a.txt has changed on disk; it is 64 MB now" in child.screen_text())
+        assert child.lines() == ["one", "two", "three", "four"]
+    child.wait_for_screen("a.txt has changed on disk; it is 64 MB now")
     assert child.messages().count("has changed on disk") == 1
-    assert not is_modified(child)
+    assert not child.is_modified()
     path.write_text("small again\n")
     files_changed(child)
-    assert lines(child) == ["small again"]
+    assert child.lines() == ["small again"]
     grow(path, 17 * MB, kind)
     files_changed(child)
     wait_until(lambda: child.messages().count("it is 17 MB now") == 1)
-    assert lines(child) == ["small again"]
+    assert child.lines() == ["small again"]
 
 
 @pytest.mark.parametrize("name", ["/proc/self/pagemap", "/proc/self/maps"])
@@ -1166,14 +1146,12 @@ def test_a_link_to_a_file_of_the_kernel_is_told_and_not_loaded(child, opened, pr
     (project / "link").symlink_to(name)
     path.symlink_to("link")
     files_changed(child)
-    wait_until(
-        lambda: "a.txt has changed on disk; it now leads to a kernel file" in child.messages()
-    )
-    assert lines(child) == ["one", "two", "three", "four"]
+    child.wait_for_message("a.txt has changed on disk; it now leads to a kernel file")
+    assert child.lines() == ["one", "two", "three", "four"]
     path.unlink()
     path.write_text("a file again\n")
     files_changed(child)
-    assert lines(child) == ["a file again"]
+    assert child.lines() == ["a file again"]
 
 
 @prove
@@ -1185,7 +1163,7 @@ def test_what_was_large_when_it_was_opened_is_loaded_again(child, opened):
     assert child.lua("return vim.fn.getline('$')") == "more"
     grow(path, 60 * MB)
     files_changed(child)
-    wait_until(lambda: "it is 60 MB now" in child.messages())
+    child.wait_for_message("it is 60 MB now")
     assert child.lua("return vim.fn.getline('$')") == "more"
 
 
@@ -1194,8 +1172,8 @@ def test_a_huge_file_that_is_created_under_an_empty_buffer_is_told(child, projec
     (project / "new.txt").touch()
     grow(project / "new.txt", 64 * MB)
     files_changed(child)
-    wait_until(lambda: "it is 64 MB now" in child.messages())
-    assert lines(child) == [""]
+    child.wait_for_message("it is 64 MB now")
+    assert child.lines() == [""]
 
 
 @pytest.mark.parametrize("pattern, name", [("*.sealed", "a.sealed"), ("sealed:*", "sealed:a")])
@@ -1217,7 +1195,7 @@ def test_what_a_plugin_reads_is_not_loaded_by_itself(child, project, pattern, na
     path.write_text("changed\n")
     files_changed(child)
     assert child.lua("return _G.reached == nil")
-    wait_until(lambda: "a plugin reads it" in child.messages())
+    child.wait_for_message("a plugin reads it")
     assert not child.is_blocked()
 
 
@@ -1233,7 +1211,7 @@ def test_a_touched_file_changes_nothing_and_asks_nothing_later(child, opened):
     path.chmod(0o755)
     files_changed(child)
     assert "buftype" not in child.lua("return vim.g.options or ''")
-    type_keys(child, "x")
+    child.type_keys("x")
     user_writes(child)
     assert_undisturbed(child)
 
@@ -1242,19 +1220,19 @@ def test_a_file_created_under_an_empty_buffer_is_loaded_without_a_question(child
     child.command(f"edit {project}/new.txt")
     (project / "new.txt").write_text("created\n")
     files_changed(child)
-    assert lines(child) == ["created"]
+    assert child.lines() == ["created"]
     child.command("checktime")
     assert_undisturbed(child)
 
 
 def test_a_file_created_under_unsaved_text_is_noticed_without_a_question(child, project):
     child.command(f"edit {project}/new.txt")
-    type_keys(child, "imine<Esc>")
+    child.type_keys("imine<Esc>")
     (project / "new.txt").write_text("created\n")
     files_changed(child)
-    wait_until(lambda: "has changed on disk" in child.messages())
+    child.wait_for_message("has changed on disk")
     assert not child.is_blocked()
-    assert lines(child) == ["mine"]
+    assert child.lines() == ["mine"]
 
 
 def test_a_file_that_comes_back_is_loaded(child, opened):
@@ -1263,43 +1241,34 @@ def test_a_file_that_comes_back_is_loaded(child, opened):
     files_changed(child)
     path.write_text("back\n")
     files_changed(child)
-    assert lines(child) == ["back"]
+    assert child.lines() == ["back"]
     assert_undisturbed(child)
 
 
-def test_a_selection_is_waited_for_and_then_the_file_is_loaded(child, opened):
+@pytest.mark.parametrize("keys, mode", [("3GVj", "V"), ("d", "no")])
+def test_what_cannot_be_loaded_now_is_loaded_afterwards(child, opened, keys, mode):
     path = opened("a.txt")
-    type_keys(child, "3GVj", "V")
+    child.type_keys(keys, mode)
     replace_on_disk(path, b"short\n")
     files_changed(child)
-    assert lines(child)[0] == "one"
-    type_keys(child, "<Esc>")
-    wait_until(lambda: lines(child) == ["short"])
+    assert child.lines()[0] == "one"
+    child.type_keys("<Esc>")
+    wait_until(lambda: child.lines() == ["short"])
     assert_undisturbed(child)
 
 
 def test_a_reload_while_somebody_types_there_is_a_block_of_its_own(child, opened):
     path = opened("a.txt")
-    type_keys(child, "2GA", "i")
+    child.type_keys("2GA", "i")
     replace_on_disk(path, b"new\none\ntwo\nthree\nfour\n")
     files_changed(child)
-    assert lines(child)[0] == "new"
-    type_keys(child, "typed<Esc>")
-    assert lines(child) == ["new", "one", "twotyped", "three", "four"]
-    type_keys(child, "u")
-    assert lines(child) == ["new", "one", "two", "three", "four"]
-    type_keys(child, "u")
-    assert lines(child) == ["one", "two", "three", "four"]
-
-
-def test_what_happens_in_a_locked_moment_is_done_after_it(child, opened):
-    path = opened("a.txt")
-    type_keys(child, "d", "no")
-    replace_on_disk(path, b"changed\n")
-    files_changed(child)
-    assert lines(child)[0] == "one"
-    type_keys(child, "<Esc>")
-    wait_until(lambda: lines(child) == ["changed"])
+    assert child.lines()[0] == "new"
+    child.type_keys("typed<Esc>")
+    assert child.lines() == ["new", "one", "twotyped", "three", "four"]
+    child.type_keys("u")
+    assert child.lines() == ["new", "one", "two", "three", "four"]
+    child.type_keys("u")
+    assert child.lines() == ["one", "two", "three", "four"]
 
 
 # --- cost ------------------------------------------------------------------------------------------------------------
@@ -1341,7 +1310,7 @@ def test_a_hostile_whole_file_change_is_no_freeze(child, opened, kind):
         request = [(0, count, new[:count])]
         with child.little_work():
             assert change(child, buffer, *request)
-    assert lines(child) == new
+    assert child.lines() == new
 
 
 # --- the Python half, in a process of its own: pynvim's greenlets upset pytest's compiling -----------------------------
@@ -1387,8 +1356,6 @@ SERVE = textwrap.dedent("""
 
 
 class PythonSide:
-    """`NeovimBuffers`, connected with a real Neovim by pynvim."""
-
     def __init__(self, child):
         address = child.lua("return vim.fn.serverstart()")
         self.process = subprocess.Popen(
@@ -1498,7 +1465,7 @@ def test_a_question_is_answered_later_while_neovim_goes_on(child, opened, python
     """)
     python_side.send("ask", "double", 21)
     child.feed("itoo ")
-    wait_until(lambda: lines(child)[0] == "too one")
+    wait_until(lambda: child.lines()[0] == "too one")
     assert python_side.receive() == [42, "too one"]
     with pytest.raises(ToolError, match="There is no server"):
         python_side.call("ask", "refuse")
@@ -1550,20 +1517,20 @@ def test_a_neovim_that_waits_for_a_key_is_an_error_within_the_deadline_and_later
     wait_until(lambda: not child.is_blocked() and child.mode() == "n", "the prompt is left")
     python_side.call("set_deadline", DEADLINE_S)
     assert python_side.buffer(path).text == "one\ntwo\nthree\nfour\n"
-    assert lines(child) == ["one", "two", "three", "four"]
+    assert child.lines() == ["one", "two", "three", "four"]
 
 
 @prove
 def test_a_prompt_that_is_answered_in_time_is_only_waited_for(child, opened, python_side):
     path = opened("a.txt")
     buffer = python_side.buffer(path)
-    type_keys(child, "d", "no")
+    child.type_keys("d", "no")
     python_side.send("change", buffer, (Hunk(0, 1, ("ONE",)),), "use-1")
     time.sleep(0.2)
-    assert lines(child)[0] == "one"
+    assert child.lines()[0] == "one"
     child.feed("<Esc>")
     assert python_side.receive() is True
-    assert lines(child)[0] == "ONE"
+    assert child.lines()[0] == "ONE"
 
 
 @prove
@@ -1585,7 +1552,7 @@ def test_a_busy_neovim_does_not_do_later_what_was_asked_too_long_ago(child, open
     wait_until(sleeps.exists)
     with pytest.raises(ToolError, match="Neovim was busy"):
         python_side.call("change", buffer, (Hunk(0, 1, ("late",)),), "use-1")
-    assert lines(child)[0] == "one"
+    assert child.lines()[0] == "one"
 
 
 @prove
@@ -1600,6 +1567,6 @@ def test_what_follows_a_write_is_done_after_a_prompt(child, opened, python_side)
     python_side.call("after_write", buffer, stamp_of(path.stat()))
     child.feed("<CR>")
     wait_until(lambda: not child.is_blocked())
-    wait_until(lambda: not is_modified(child))
+    wait_until(lambda: not child.is_modified())
     child.command("checktime")
     assert not child.is_blocked()

@@ -66,7 +66,7 @@ def test_enter_in_insert_mode_is_a_newline(child):
     child.feed("ione<CR>two<Esc>")
     wait_until(lambda: child.prompt_lines() == ["one", "two"])
     child.feed("<CR>")
-    wait_until(lambda: "## You\n\none\ntwo\n\n" in child.transcript_text())
+    child.wait_for_transcript("## You\n\none\ntwo\n\n")
 
 
 @prove
@@ -91,18 +91,23 @@ def test_an_empty_prompt_is_not_sent(child):
 @prove
 def test_a_conversation_has_many_turns(child):
     child.command("AgentChat")
-    for turn in range(1, 4):
-        child.feed("iping<C-s><Esc>")
-        child.wait_for_turns(turn)
+    for _ in range(3):
+        child.say("ping")
     assert child.transcript().count("pong") == 3
 
 
-def test_the_prompt_is_an_ordinary_buffer_with_undo(child):
+@pytest.mark.parametrize(
+    "keys, lines",
+    [
+        ("ialpha beta<Esc>bdwu", ["alpha beta"]),
+        ("ialpha beta<Esc>yypwcwgamma<Esc>", ["alpha beta", "alpha gamma"]),
+        ("ialphabet alp<C-x><C-n>", ["alphabet alphabet"]),
+    ],
+)
+def test_the_prompt_is_an_ordinary_buffer_with_undo_and_completion(child, keys, lines):
     child.command("AgentChat")
-    child.feed("ialpha beta<Esc>bdwu")
-    wait_until(lambda: child.prompt_lines() == ["alpha beta"])
-    child.feed("yypwcwgamma<Esc>")
-    wait_until(lambda: child.prompt_lines() == ["alpha beta", "alpha gamma"])
+    child.feed(keys)
+    wait_until(lambda: child.prompt_lines() == lines)
 
 
 @prove
@@ -116,9 +121,7 @@ def test_a_sent_prompt_comes_back_with_undo(child):
 
 @prove
 def test_the_transcript_cannot_be_changed_but_read_searched_and_yanked(child):
-    child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.chat("ping")
     child.feed("<C-w>k/pong<CR>yy")
     assert wait_until(lambda: child.lua("return vim.fn.getreg('\"')")) == "pong\n"
     assert child.lua("return vim.bo[require('sanderling').transcript().buf].modifiable") is False
@@ -127,9 +130,8 @@ def test_the_transcript_cannot_be_changed_but_read_searched_and_yanked(child):
 @prove
 def test_prompt_history_goes_back_and_forth_and_keeps_the_draft(child):
     child.command("AgentChat")
-    for number, text in enumerate(["ping", "hello"], 1):
-        child.feed(f"i{text}<C-s><Esc>")
-        child.wait_for_turns(number)
+    for text in ("ping", "hello"):
+        child.say(text)
     child.feed("idraft")
     for key, expected in [
         ("<M-p>", "hello"),
@@ -158,12 +160,6 @@ def test_prompt_history_outlives_neovim_and_keeps_line_breaks(start_nvim):
     path = first.home / "state" / "nvim" / "sanderling" / "prompt_history.jsonl"
     assert path.read_text() == '"one\\ntwo"\n'
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_completion_works_in_the_prompt(child):
-    child.command("AgentChat")
-    child.feed("ialphabet alp<C-x><C-n>")
-    wait_until(lambda: child.prompt_lines() == ["alphabet alphabet"])
 
 
 @pytest.mark.parametrize("keys", prove_rest(["\\q", "<C-w>k\\q", "<C-w>kq"], (-1,)))
@@ -262,9 +258,7 @@ chunk_delay_ms = 5
 @prove
 def test_hiding_and_showing_keeps_cursor_scroll_and_folds_while_a_turn_goes_on(scripted):
     child = scripted(LONG)
-    child.command("AgentChat")
-    child.feed("igo<C-s><Esc>")
-    child.wait_for_turns()
+    child.chat("go")
     child.feed("igo on<C-s><Esc><C-w>k")
     child.feed("gg/Thinking<CR>zo:40,50fold<CR>60Gzt5j3l")
     wait_until(lambda: child.in_transcript("line('.')") == 65)
@@ -284,9 +278,7 @@ def test_hiding_and_showing_keeps_cursor_scroll_and_folds_while_a_turn_goes_on(s
 @prove
 def test_a_chat_that_was_at_its_end_is_shown_at_its_end_again(scripted):
     child = scripted(LONG)
-    child.command("AgentChat")
-    child.feed("igo<C-s><Esc>")
-    child.wait_for_turns()
+    child.chat("go")
     child.feed("igo on<C-s><Esc>\\q")
     child.wait_for_turns(2)
     child.command("AgentChat")
@@ -306,7 +298,7 @@ text = "done"
 """)
     child.command("AgentChat")
     child.feed("igo<C-s><Esc>")
-    wait_until(lambda: "one" in child.transcript_text())
+    child.wait_for_transcript("one")
     child.feed("\\q")
     child.wait_for_turns()
     child.command("AgentChat")
@@ -333,8 +325,7 @@ def test_the_chat_opens_in_every_position_and_closes_again(child, position, expe
     child.setup(chat={"position": position})
     child.command("AgentChat")
     assert windows(child) == expected
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.say("ping")
     assert "pong" in child.screen_text()
     child.command("AgentChat")
     assert windows(child) == [""]
@@ -362,9 +353,7 @@ def test_a_chat_that_is_shown_moves_to_another_position(child):
 def test_two_tab_pages_may_show_the_chat_and_each_hides_its_own(child):
     child.command("AgentChat")
     child.command("tabnew")
-    child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.chat("ping")
     assert windows(child) == ["", "sanderling", "sanderling_prompt"]
     child.command("AgentChat")
     assert windows(child) == [""]
@@ -431,8 +420,7 @@ def test_closing_the_tab_page_of_the_chat_leaves_the_chat_usable(child):
     child.open_chat(position="tab")
     child.command("tabclose")
     child.open_chat(position="tab")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     assert child.transcript()[-1] == "pong"
 
 
@@ -445,16 +433,14 @@ def test_where_there_is_no_room_the_chat_says_so_and_asks_for_nothing(start_nvim
     assert child.mode() == "n"
     assert windows(child)[0] == ""
     child.command("set lines=30 columns=100")
-    child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
 
 
 @prove
 def test_a_bar_ends_a_command_that_takes_no_text(child):
     child.feed(":AgentChat | AgentMode plan | let g:after = 1<CR>")
     wait_until(lambda: child.lua("return vim.g.after") == 1)
-    wait_until(lambda: "plan" in child.screen_text())
+    child.wait_for_screen("plan")
 
 
 @prove
@@ -462,9 +448,7 @@ def test_a_deleted_prompt_comes_back(child):
     child.command("AgentChat")
     child.command("bdelete!")
     wait_until(lambda: "sanderling_prompt" not in windows(child))
-    child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.chat("ping")
     assert child.transcript()[-1] == "pong"
 
 
@@ -483,9 +467,7 @@ def type_command(child, text):
 
 @prove
 def test_the_words_quit_clear_and_help_work_in_the_chat(child):
-    child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.chat("ping")
     type_command(child, "clear")
     wait_until(lambda: "pong" not in child.transcript_text())
     wait_until(lambda: NOTICE in child.transcript_text())
@@ -501,7 +483,7 @@ def test_help_opens_the_plugins_own_or_any_other_and_an_unknown_topic_blocks_not
     type_command(child, "quit")
     wait_until(lambda: current_filetype(child) == "sanderling_prompt")
     type_command(child, "help nosuchtopic")
-    wait_until(lambda: "E149" in child.messages())
+    child.wait_for_message("E149")
     assert not child.is_blocked()
 
 
@@ -516,7 +498,7 @@ delay_ms = 20000
 """)
     child.command("AgentChat")
     child.feed("igo<C-s><Esc>")
-    wait_until(lambda: "begun" in child.transcript_text())
+    child.wait_for_transcript("begun")
     child.feed("iand then<C-s><Esc>")
     wait_until(lambda: child.prompt_lines() == [""])
     type_command(child, "clear")
@@ -544,9 +526,8 @@ def test_words_inside_other_commands_are_left_alone(child):
 @prove
 def test_clear_begins_a_new_session_and_keeps_the_old_one_on_disk(child):
     child.command("AgentChat")
-    for turn in (1, 2):
-        child.feed("iping<C-s><Esc>")
-        child.wait_for_turns(turn)
+    for _ in range(2):
+        child.say("ping")
         type_command(child, "clear")
         wait_until(lambda: "pong" not in child.transcript_text())
     assert len(child.session_files()) == 2
@@ -555,9 +536,8 @@ def test_clear_begins_a_new_session_and_keeps_the_old_one_on_disk(child):
 @prove
 def test_bracket_keys_go_from_message_to_message(child):
     child.command("AgentChat")
-    for turn in (1, 2):
-        child.feed("iping<C-s><Esc>")
-        child.wait_for_turns(turn)
+    for _ in range(2):
+        child.say("ping")
     headers = [n for n, line in enumerate(child.transcript(), 1) if line.startswith("## ")]
     child.feed("<C-w>kgg")
     for header in headers:
@@ -671,13 +651,9 @@ def test_a_session_file_that_is_loaded_leaves_the_chat_that_is_there_alone(start
 
 @prove
 def test_a_wiped_chat_comes_back_as_it_was(child):
-    child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.chat("ping")
     child.lua("vim.api.nvim_buf_delete(require('sanderling').transcript().buf, { force = true })")
-    child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns(2)
+    child.chat("ping")
     assert child.transcript()[-1] == "pong"
 
 
@@ -697,9 +673,7 @@ text = "The answer.\\nIts second line."
 
 def test_thinking_ends_up_in_one_closed_fold_that_counts_its_lines(scripted):
     child = scripted(THINKING)
-    child.open_chat()
-    child.submit("go")
-    child.wait_for_turns()
+    child.chat("go")
     text = child.transcript_text()
     assert "Thinking\none\ntwo\nthree\nfour\n\n\nThe answer." in text
     print(child.screen_text())

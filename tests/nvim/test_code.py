@@ -4,8 +4,10 @@ import shutil
 import sys
 
 import pytest
-from tests.conftest import ROOT, prove, wait_until
-from tests.nvim.test_diagnostics import DONE, reply, use
+from tests.conftest import ROOT, prove_unless_quick, quick, wait_until
+from tests.nvim.replies import DONE, reply, use
+
+pytestmark = prove_unless_quick
 
 SCRIPTED = [sys.executable, str(ROOT / "tests" / "code_server.py")]
 NODE = ROOT / "tests" / "peers" / "node_modules" / ".bin"
@@ -99,6 +101,8 @@ SERVERS = {
     "bash": ["bash-language-server", "start"],
 }
 
+RENAME = refactor("rename", "a.txt", symbol="one.name", line=3, to="title")
+
 # --- where things are --------------------------------------------------------------------------------------------------
 
 TEXTS = {
@@ -107,7 +111,6 @@ TEXTS = {
 }
 
 
-@prove
 def test_a_symbol_is_found_by_its_name_its_line_and_what_stands_around_it(coding):
     agent = coding(
         TEXTS,
@@ -136,7 +139,6 @@ def test_a_symbol_is_found_by_its_name_its_line_and_what_stands_around_it(coding
     assert within.splitlines()[0] == "2 references (scripted):"
 
 
-@prove
 def test_what_could_be_several_is_told_with_its_lines_and_nothing_is_done(coding):
     agent = coding(
         TEXTS,
@@ -158,7 +160,6 @@ def test_what_could_be_several_is_told_with_its_lines_and_nothing_is_done(coding
     assert "know no symbol nobody" in unknown
 
 
-@prove
 @pytest.mark.parametrize("style", ["plain", "utf8"])
 def test_columns_are_right_behind_emoji_and_tabs(coding, project, style):
     coding(
@@ -172,7 +173,6 @@ def test_columns_are_right_behind_emoji_and_tabs(coding, project, style):
     assert (project / "a.txt").read_text().splitlines()[1] == "def two.título"
 
 
-@prove
 def test_five_thousand_references_are_a_hundred_rows_and_then_counts(coding):
     files = {f"many/{n:03}.txt": "a\n" * 20 for n in range(250)}
     agent = coding(
@@ -186,7 +186,6 @@ def test_five_thousand_references_are_a_hundred_rows_and_then_counts(coding):
     assert len(result.encode()) < 10_000
 
 
-@prove
 def test_unsaved_text_counts(coding):
     agent = coding(
         TEXTS,
@@ -197,6 +196,7 @@ def test_unsaved_text_counts(coding):
     assert agent.results() == ["1 reference (scripted):\na.txt:1: def fresh"]
 
 
+@quick
 @pytest.mark.parametrize(
     "line, symbol, cols",
     [
@@ -218,6 +218,7 @@ def test_a_name_is_where_the_grammar_has_it_not_in_texts_and_comments(child, lin
     assert found == (cols or [line.encode().index(b"path")])
 
 
+@quick
 @pytest.mark.parametrize(
     "symbol, parts",
     [
@@ -237,7 +238,6 @@ def test_a_symbol_has_the_parts_of_its_name(child, symbol, parts):
 # --- servers on a bad day ----------------------------------------------------------------------------------------------
 
 
-@prove
 def test_a_server_that_indexes_is_never_taken_to_know_nothing(coding):
     agent = coding(
         TEXTS,
@@ -251,7 +251,6 @@ def test_a_server_that_indexes_is_never_taken_to_know_nothing(coding):
         assert result.startswith("scripted is still at work (indexing 42 %)")
 
 
-@prove
 @pytest.mark.parametrize(
     "style, words",
     [
@@ -267,7 +266,6 @@ def test_a_server_that_is_not_well_is_told_of(coding, style, words):
     assert agent.results() == [words]
 
 
-@prove
 def test_without_a_server_that_is_said(coding):
     agent = coding(
         TEXTS,
@@ -288,7 +286,6 @@ def test_without_a_server_that_is_said(coding):
 HOSTILE = "one.name\n# vim: set tabstop=3 filetype=lua:\n"
 
 
-@prove
 def test_a_file_is_loaded_unseen_and_runs_nothing(coding):
     def note(agent):
         agent.lua(
@@ -325,7 +322,6 @@ def test_a_file_is_loaded_unseen_and_runs_nothing(coding):
     ]
 
 
-@prove
 def test_an_edit_of_such_a_file_is_made_on_the_disk_and_seen_by_the_server(coding):
     agent = coding(
         TEXTS,
@@ -338,11 +334,10 @@ def test_an_edit_of_such_a_file_is_made_on_the_disk_and_seen_by_the_server(codin
     assert agent.results()[2] == "1 definition (scripted):\nb.txt:1: def three"
     assert agent.results()[3] == "1 reference (scripted):\nb.txt:1: def three"
     agent.command("set undofile | edit b.txt")
-    assert agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") == ["def three"]
+    assert agent.lines() == ["def three"]
     assert agent.lua("return { vim.bo.buflisted, vim.bo.filetype }") == [True, "text"]
 
 
-@prove
 def test_a_list_that_names_such_a_file_goes_on_to_name_it(coding):
     agent = coding(
         TEXTS,
@@ -362,7 +357,6 @@ def test_a_list_that_names_such_a_file_goes_on_to_name_it(coding):
     ]
 
 
-@prove
 def test_a_linter_is_not_told_of_a_file_that_nobody_has_opened(coding, project):
     agent = coding(
         TEXTS,
@@ -375,7 +369,6 @@ def test_a_linter_is_not_told_of_a_file_that_nobody_has_opened(coding, project):
     assert sorted(agent.lua(told, "a.txt")) == ["linter", "scripted"]
 
 
-@prove
 def test_no_server_starts_for_a_file_of_another_language(coding):
     agent = coding(
         TEXTS | {"c.py": "x = 1\n"},
@@ -389,6 +382,7 @@ def test_no_server_starts_for_a_file_of_another_language(coding):
     assert agent.lua("return #vim.lsp.get_clients({ name = 'other', _uninitialized = true })") == 0
 
 
+@quick
 def test_what_a_rule_keeps_is_neither_loaded_nor_told(coding):
     agent = coding(
         TEXTS | {"kept.txt": "one.name\n"},
@@ -408,10 +402,9 @@ def test_what_a_rule_keeps_is_neither_loaded_nor_told(coding):
 # --- changes -----------------------------------------------------------------------------------------------------------
 
 
+@quick
 def test_a_rename_is_saved_reviewed_and_undone_with_agent_undo(coding, project):
-    agent = coding(
-        TEXTS, refactor("rename", "a.txt", symbol="one.name", line=3, to="title"), shown="a.txt"
-    )
+    agent = coding(TEXTS, RENAME, shown="a.txt")
     assert agent.results()[0].startswith("Done, in 2 files:\na.txt: +3 −3\nb.txt: +1 −1")
     assert (project / "a.txt").read_text() == TEXTS["a.txt"].replace("one.name", "one.title")
     assert (project / "b.txt").read_text() == TEXTS["b.txt"].replace("one.name", "one.title")
@@ -421,23 +414,30 @@ def test_a_rename_is_saved_reviewed_and_undone_with_agent_undo(coding, project):
     wait_until(lambda: (project / "a.txt").read_text() == TEXTS["a.txt"], "it is taken back")
 
 
-def test_in_plan_mode_nothing_is_renamed_and_no_server_is_asked(coding, project):
-    agent = coding(
-        TEXTS,
-        refactor("rename", "a.txt", symbol="one.name", line=3, to="title"),
-        shown="a.txt",
-        mode="plan",
-        style="dying",
-    )
-    assert "plan mode" in agent.results()[0]
-    assert (project / "a.txt").read_text() == TEXTS["a.txt"]
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        pytest.param({"mode": "plan", "style": "dying"}, "plan mode", marks=quick),
+        (
+            {"setup": {"permissions": [{"action": "deny", "tool": "edit", "path": "b.txt"}]}},
+            "A rule forbids this: deny edit b.txt",
+        ),
+        ({"style": "greedy"}, "outside.txt, which you may not change"),
+        ({"style": "stale"}, "scripted has an outdated text of b.txt"),
+    ],
+    ids=["plan mode", "a rule for one of the files", "outside of the project", "outdated text"],
+)
+def test_a_change_that_must_not_be_is_made_in_no_file(coding, project, options, words):
+    (project.parent / "outside.txt").write_text("one.name\n")
+    agent = coding(TEXTS, RENAME, shown="a.txt", **options)
+    assert words in agent.results()[0]
+    assert {name: (project / name).read_text() for name in TEXTS} == TEXTS
 
 
-@prove
 def test_the_person_is_asked_about_all_of_it_at_once(coding, project):
     agent = coding(
         TEXTS,
-        refactor("rename", "a.txt", symbol="one.name", line=3, to="title"),
+        RENAME,
         shown="a.txt",
         mode="ask",
     )
@@ -449,32 +449,6 @@ def test_the_person_is_asked_about_all_of_it_at_once(coding, project):
     assert len(agent.events("AgentApprovalRequested")) == 1
 
 
-@prove
-def test_a_rule_for_one_of_the_files_holds_for_the_whole_change(coding, project):
-    agent = coding(
-        TEXTS,
-        refactor("rename", "a.txt", symbol="one.name", line=3, to="title"),
-        shown="a.txt",
-        setup={"permissions": [{"action": "deny", "tool": "edit", "path": "b.txt"}]},
-    )
-    assert "A rule forbids this: deny edit b.txt" in agent.results()[0]
-    assert (project / "a.txt").read_text() == TEXTS["a.txt"]
-
-
-@prove
-def test_a_change_outside_of_the_project_and_a_command_are_refused(coding, project):
-    (project.parent / "outside.txt").write_text("one.name\n")
-    agent = coding(
-        TEXTS,
-        refactor("rename", "a.txt", symbol="one.name", line=3, to="title"),
-        shown="a.txt",
-        style="greedy",
-    )
-    assert "outside.txt, which you may not change" in agent.results()[0]
-    assert (project / "a.txt").read_text() == TEXTS["a.txt"]
-
-
-@prove
 def test_actions_are_listed_and_done_but_no_commands(coding, project):
     agent = coding(
         TEXTS,
@@ -490,7 +464,6 @@ def test_actions_are_listed_and_done_but_no_commands(coding, project):
     assert unknown == 'No action "Nothing like it" there. Available: Fix it'
 
 
-@prove
 def test_an_action_that_is_a_command_is_refused(coding):
     agent = coding(
         TEXTS, refactor("action", "a.txt", line=3, to="Run it"), shown="a.txt", style="command"
@@ -498,19 +471,6 @@ def test_an_action_that_is_a_command_is_refused(coding):
     assert "runs the command run.it in the server" in agent.results()[0]
 
 
-@prove
-def test_what_a_server_has_not_seen_is_not_renamed_by_its_old_lines(coding, project):
-    agent = coding(
-        TEXTS,
-        refactor("rename", "a.txt", symbol="one.name", line=3, to="title"),
-        shown="a.txt",
-        style="stale",
-    )
-    assert agent.results()[0].startswith("scripted has an outdated text of b.txt")
-    assert (project / "b.txt").read_text() == TEXTS["b.txt"]
-
-
-@prove
 def test_a_file_moves_with_its_mode_and_its_window(coding, project):
     def make_program(_):
         (project / "a.txt").chmod(0o755)
@@ -561,7 +521,6 @@ TS = {
 }
 
 
-@prove
 def test_basedpyright_answers_every_question(coding):
     agent = coding(
         PYTHON,
@@ -623,7 +582,6 @@ def keep_elsewhere(project):
     )
 
 
-@prove
 def test_values_and_words_of_files_that_may_not_be_read_are_in_no_answer(coding, project):
     keep_elsewhere(project)
     names = {"g": 4, "x": 5, "y": 6, "z": 7, "pin": 8, "vault": 9, "field": 10, "far": 11, "h": 12}
@@ -655,7 +613,6 @@ def test_values_and_words_of_files_that_may_not_be_read_are_in_no_answer(coding,
     assert 'is not assignable to declared type "int"' in told
 
 
-@prove
 def test_basedpyright_renames_moves_and_diagnoses(coding, project):
     broken = {"old": "Square(2)", "new": "Square('')"}
     agent = coding(
@@ -679,7 +636,6 @@ def test_basedpyright_renames_moves_and_diagnoses(coding, project):
     assert "main.py:8: error: Argument of type" in results[-1]
 
 
-@prove
 def test_typescript_answers_renames_and_moves(coding, project):
     agent = coding(
         TS,
@@ -707,7 +663,6 @@ def test_typescript_answers_renames_and_moves(coding, project):
     assert "from '../src/shape'" in moved
 
 
-@prove
 def test_bash_answers_and_renames(coding, project):
     files = {"run.sh": 'greet() {\n\techo "😀 $1"\n}\ngreet a; greet b\n'}
     agent = coding(
@@ -726,7 +681,6 @@ def test_bash_answers_and_renames(coding, project):
     assert (project / "run.sh").read_text() == files["run.sh"].replace("greet", "hello")
 
 
-@prove
 def test_clangd_answers_and_renames(coding, project):
     files = {
         "a.c": 'int area(int side) { return side * side; }\nint main(void) { return area(2) + area(3); /* "😀" */ }\n'
@@ -743,7 +697,6 @@ def test_clangd_answers_and_renames(coding, project):
     assert (project / "a.c").read_text() == files["a.c"].replace("area", "surface")
 
 
-@prove
 def test_ruff_fixes_by_an_action(coding, project):
     agent = coding(
         {"a.py": "import os\n\nprint(1)\n"},
@@ -760,7 +713,6 @@ def test_ruff_fixes_by_an_action(coding, project):
     assert (project / "a.py").read_text().strip() == "print(1)"
 
 
-@prove
 def test_a_server_hears_of_a_file_that_was_written_on_the_disk(coding):
     agent = coding(
         {"main.py": "def main() -> None:\n    pass\n\n\nprint(1)\n"},
@@ -782,6 +734,7 @@ def test_a_server_hears_of_a_file_that_was_written_on_the_disk(coding):
     assert definition.endswith("\nextra.py:1: def extra() -> int:")
 
 
+@quick
 def test_a_file_that_the_parser_would_not_survive_is_not_parsed(child):
     assert child.lua("""
       vim.api.nvim_buf_set_lines(0, 0, -1, true, { ('> '):rep(300) .. 'deep' })

@@ -1,9 +1,4 @@
-"""
-Plugins of others: completion in the prompt by those that complete by language servers, and which-key.
-
-They are in no package registry: `COMPLETION_PLUGINS` names a directory with checkouts of `nvim-cmp`, `cmp-nvim-lsp`, `blink.cmp` (its
-version 1, which runs on Neovim 0.11), `mini.nvim` and `which-key.nvim`.
-"""
+"""Plugins of others, of which `COMPLETION_PLUGINS` names a directory with checkouts: nvim-cmp, cmp-nvim-lsp, blink.cmp 1, mini.nvim, which-key.nvim."""
 
 import os
 import subprocess
@@ -65,7 +60,7 @@ def test_a_plugin_completes_in_the_prompt(start_nvim, project, name, keys, shown
     wait_until(lambda: child.lua("return #vim.lsp.get_clients({ name = 'sanderling' })") == 1)
     wait_until(lambda: child.lua(COUNT) > 0)
     child.feed(keys[:-1])
-    wait_until(lambda: shown in child.screen_text())
+    child.wait_for_screen(shown)
     child.feed(keys[-1])
     wait_until(lambda: child.screen_text().count(shown) == 1)
     child.feed(ACCEPT[name])
@@ -82,6 +77,6 @@ def test_which_key_shows_the_name_of_a_group_of_keys(start_nvim, project):
     child.lua(CHANGE, str(project / "file.txt"), 1, 1, ["two"])
     wait_until(lambda: child.lua("return vim.fn.mapcheck('\\\\h', 'n')"))
     child.feed("\\")
-    wait_until(lambda: "agent: changes" in child.screen_text())
+    child.wait_for_screen("agent: changes")
     child.feed("h")
-    wait_until(lambda: "Agent: keep the change here" in child.screen_text())
+    child.wait_for_screen("Agent: keep the change here")

@@ -27,12 +27,12 @@ def diagnostics(child):
 def test_a_file_that_does_not_exist_yet_begins_as_its_template(child, user_file):
     child.command("Agent config")
     assert buffer_name(child) == str(user_file)
-    lines = child.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    lines = child.lines()
     assert lines == (TEMPLATES / "user.toml").read_text().splitlines()
     assert child.lua("return vim.bo.modified and vim.bo.filetype == 'toml'")
     assert not user_file.parent.exists()
     child.command("write")
-    wait_until(lambda: "Takes effect in new sessions" in child.screen_text())
+    child.wait_for_screen("Takes effect in new sessions")
     assert user_file.read_text() == (TEMPLATES / "user.toml").read_text()
     assert diagnostics(child) == []
 
@@ -41,7 +41,7 @@ def test_a_file_that_is_there_is_opened_as_it_is(child, user_file):
     user_file.parent.mkdir(parents=True)
     user_file.write_text("model = 'x'\n")
     child.command("Agent config user")
-    assert child.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") == ["model = 'x'"]
+    assert child.lines() == ["model = 'x'"]
     assert not child.lua("return vim.bo.modified")
 
 
@@ -53,7 +53,7 @@ def test_the_projects_file_is_that_of_the_projects_root(child, project):
     child.command("Agent config project")
     assert buffer_name(child) == str(project / ".sanderling.toml")
     child.command("write")
-    wait_until(lambda: "Takes effect once trusted" in child.screen_text())
+    child.wait_for_screen("Takes effect once trusted")
 
 
 def test_xdg_config_home_is_honoured(start_nvim, tmp_path):
@@ -95,7 +95,7 @@ def test_a_mistake_is_told_in_the_chat_and_the_next_prompt_tries_it_again(child,
     user_file.write_text("# x\nmodle = 'x'\n")
     child.open_chat()
     told = "~/config/sanderling/config.toml:2: unknown key 'modle'; did you mean 'model'?"
-    wait_until(lambda: told in child.transcript_text())
+    child.wait_for_transcript(told)
     user_file.write_text("max_calls = 3\n")
     child.submit("ping")
     wait_until(lambda: child.transcript()[-1] == "pong")
@@ -129,19 +129,15 @@ def test_the_choice_of_a_model_tries_it_again_too(child, user_file):
 
 
 def test_a_change_takes_effect_with_the_next_session(child, user_file, tmp_path):
-    child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     script = tmp_path / "script.json"
     script.write_text('{"version": 1, "reply": [{"step": [{"text": "from the file"}]}]}')
     user_file.parent.mkdir(parents=True)
     user_file.write_text(f"model = 'script:{script}'\n")
-    child.submit("ping")
-    child.wait_for_turns(2)
+    child.submit_and_wait("ping")
     assert child.transcript()[-1] == "pong"
     child.command("Agent clear")
-    child.submit("anything")
-    child.wait_for_turns(3)
+    child.submit_and_wait("anything")
     assert child.transcript()[-1] == "from the file"
 
 
@@ -150,9 +146,7 @@ def test_setup_goes_before_the_file_and_the_settings_say_where_each_is_from(chil
     user_file.parent.mkdir(parents=True)
     user_file.write_text("\nmax_calls = 3\nthinking = false\n")
     child.setup(max_calls=7)
-    child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     child.command("Agent settings")
     wait_until(lambda: "max_calls: 7 (setup())" in report(child))
     assert "thinking: false (~/config/sanderling/config.toml:3)" in report(child)
@@ -178,8 +172,7 @@ def test_the_old_name_of_a_projects_file_is_told_once(child, project):
     child.open_chat()
     told = ".sanderling/config.toml is no longer read: move it to .sanderling.toml"
     wait_until(lambda: told in child.transcript_text().replace("\n", " "))
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     assert child.transcript_text().replace("\n", " ").count(told) == 1
 
 

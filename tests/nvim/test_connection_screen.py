@@ -23,15 +23,13 @@ def test_a_lost_connection_counts_down_in_the_bars_and_is_told_below_the_text(sc
     before = screen.transcript()
     screen.send(LOST)
     assert "reconnecting in 2 s" in prompt_winbar(screen)
-    assert "Sanderling: reconnecting in 2 s" in screen.lua(
-        "return require('sanderling').statusline()"
-    )
+    assert "Sanderling: reconnecting in 2 s" in screen.statusline()
     text = screen.screen_text()
     assert "Cannot connect to box: Connection timed out." in text
     assert ":Agent retry retries now." in text
     assert screen.transcript() == before
     wait_until(lambda: "reconnecting in 1 s" in prompt_winbar(screen))
-    wait_until(lambda: "reconnecting in 1 s" in screen.screen_text())  # nobody has moved
+    screen.wait_for_screen("reconnecting in 1 s")  # nobody has moved
     assert screen.lua("return require('sanderling').status().connection") == "waiting"
     screen.send(changed("connecting", attempt=2))
     assert "reconnecting" in prompt_winbar(screen)
@@ -81,9 +79,8 @@ def test_the_person_need_not_wait(screen):
 
 @prove
 @pytest.mark.parametrize("columns", [50, 80, 160])
-def test_the_state_of_the_connection_stays_in_narrow_bars(start_screen, columns):
-    screen = start_screen(columns=columns)
-    screen.command("AgentChat")
+def test_the_state_of_the_connection_stays_in_narrow_bars(start_chat, columns):
+    screen = start_chat(columns=columns)
     screen.send({"type": "model_changed", "model": "box: claude-of-a-long-name"}, LOST)
     is_narrow = columns < 80
     assert ("again 2 s" if is_narrow else "reconnecting in 2 s") in prompt_winbar(screen)
@@ -101,7 +98,7 @@ def test_an_address_opens_a_session_there(screen):
 def test_a_session_behind_a_container_is_talked_to_from_neovim(start_agent, elsewhere):  # noqa: F811
     child = start_agent(setup={}, columns=110, lines=40)
     child.command(f"AgentChat {elsewhere.address()}")
-    wait_until(lambda: "docker box" in child.screen_text())
+    child.wait_for_screen("docker box")
     child.feed("<Esc>ihello<Esc><CR>")
     child.wait_for_screen("pong")
     assert "sbx:" in child.screen_text()

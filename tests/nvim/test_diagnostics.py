@@ -5,7 +5,10 @@ import shutil
 import sys
 
 import pytest
-from tests.conftest import ROOT, prove, prove_rest, wait_until
+from tests.conftest import ROOT, prove_rest, prove_unless_quick, quick, wait_until
+from tests.nvim.replies import DONE, edit, reply, use
+
+pytestmark = prove_unless_quick
 
 SERVER = ROOT / "tests" / "language_server.py"
 NEW = "New since your edits, from the language servers in the user's editor:"
@@ -46,7 +49,6 @@ COUNT_QUESTIONS = """
 
 
 def said(child):
-    """The messages of all diagnostics in Neovim."""
     return child.lua(
         "return vim.tbl_map(function(d) return d.message end, vim.diagnostic.get(nil))"
     )
@@ -101,6 +103,7 @@ def watched(child, project):
     return Watched(child, project)
 
 
+@quick
 def test_only_what_was_not_said_before_is_told_and_that_once(watched):
     buf = watched.open("a.txt", "bad one\nbad two\nbad two\n", "push")
     wait_until_said(watched.child, "one is bad", "two is bad", "two is bad")
@@ -109,7 +112,6 @@ def test_only_what_was_not_said_before_is_told_and_that_once(watched):
     assert watched.told(waits=False) == []
 
 
-@prove
 def test_what_is_said_later_is_told_later(watched):
     buf = watched.open("a.txt", "fine\n", "late")
     watched.edit(buf, 0, 1, "bad one")
@@ -119,6 +121,7 @@ def test_what_is_said_later_is_told_later(watched):
     assert watched.told(waits=False) == []
 
 
+@quick
 @pytest.mark.parametrize("style", prove_rest(["pull", "push", "mute", "late", "dying"], keep=(0,)))
 def test_nobody_waits_longer_than_a_second_and_a_bit(watched, style):
     buf = watched.open("a.txt", "fine\n", style)
@@ -127,7 +130,6 @@ def test_nobody_waits_longer_than_a_second_and_a_bit(watched, style):
     assert watched.told() == ([(1, "one is bad")] if style in {"pull", "push"} else [])
 
 
-@prove
 def test_who_never_says_anything_is_waited_for_once(watched):
     buf = watched.open("a.txt", "fine\n", "mute")
     watched.edit(buf, 0, 1, "bad one")
@@ -138,7 +140,6 @@ def test_who_never_says_anything_is_waited_for_once(watched):
     assert not watched.has_waited
 
 
-@prove
 def test_the_slower_of_two_servers_is_heard(watched):
     buf = watched.open("a.txt", "bad one\n", "push", "pull")
     wait_until_said(watched.child, "one is bad", "one is bad")
@@ -146,7 +147,6 @@ def test_the_slower_of_two_servers_is_heard(watched):
     assert watched.told() == [(2, "two is bad"), (2, "two is bad")]
 
 
-@prove
 def test_what_a_server_finds_first_when_it_has_indexed_is_old(watched):
     buf = watched.open("a.txt", "bad one\n", "push")
     wait_until_said(watched.child, "one is bad")
@@ -160,7 +160,6 @@ def test_what_a_server_finds_first_when_it_has_indexed_is_old(watched):
     assert watched.told("one", "two", "three") == [(2, "three is bad")]
 
 
-@prove
 def test_a_server_that_was_put_right_and_broken_again_is_told_again(watched):
     buf = watched.open("a.txt", "fine\n", "push")
     watched.edit(buf, 0, 1, "bad one")
@@ -171,7 +170,6 @@ def test_a_server_that_was_put_right_and_broken_again_is_told_again(watched):
     assert watched.told("one", "two", "three") == [(1, "one is bad")]
 
 
-@prove
 def test_what_the_persons_typing_brings_is_not_told(watched):
     buf = watched.open("a.txt", "fine\nfine\n", "push")
     watched.edit(buf, 0, 1, "bad one")
@@ -182,7 +180,6 @@ def test_what_the_persons_typing_brings_is_not_told(watched):
     assert watched.told("one", "two") == [(1, "three is bad")]
 
 
-@prove
 def test_typing_in_another_file_hides_nothing_of_the_edited_one(watched):
     buf = watched.open("a.txt", "fine\n", "push")
     watched.open("b.txt", "fine\n", "push")
@@ -192,6 +189,7 @@ def test_typing_in_another_file_hides_nothing_of_the_edited_one(watched):
     assert watched.told() == [(1, "one is bad")]
 
 
+@quick
 def test_where_no_server_is_nothing_is_loaded(watched):
     buf = watched.open("a.txt", "fine\n")
     tick = watched.child.lua("return vim.api.nvim_buf_get_changedtick(...)", buf)
@@ -202,7 +200,6 @@ def test_where_no_server_is_nothing_is_loaded(watched):
     )
 
 
-@prove
 @pytest.mark.parametrize("option, count", [("off", 0), ("errors", 1), ("warnings", 2)])
 def test_the_option_says_what_is_told(watched, option, count):
     watched.child.setup(diagnostics=option)
@@ -214,20 +211,7 @@ def test_the_option_says_what_is_told(watched, option, count):
 # --- from end to end ---------------------------------------------------------------------------------------------------
 
 
-def reply(*steps, **fields):
-    return {"step": list(steps), **fields}
-
-
-def use(tool, **args):
-    return {"tool_use": {"name": tool, "input": args}}
-
-
-def edit(path, old, new):
-    return use("edit", path=path, edits=[{"old": old, "new": new}])
-
-
 READ = reply(use("read", path="a.txt"), use("read", path="b.txt"))
-DONE = reply({"text": "Done."}, repeat=True)
 
 
 @pytest.fixture
@@ -242,14 +226,12 @@ def start_watched(start_agent, project):
             start_server(agent, project, style)
         agent.lua(COUNT_QUESTIONS)
         agent.command("AgentMode auto")
-        agent.ask()
-        agent.wait_for_turns()
+        agent.ask_and_wait()
         return agent
 
     return start
 
 
-@prove
 def test_the_last_edit_of_a_message_tells_the_model_of_all_and_the_person_in_its_line(
     start_watched, project
 ):
@@ -268,7 +250,6 @@ def test_the_last_edit_of_a_message_tells_the_model_of_all_and_the_person_in_its
     assert "edit b.txt  +1 −1 · 2 new errors" in agent.transcript_text()
 
 
-@prove
 def test_no_file_outside_of_the_project_and_none_that_a_rule_keeps_is_told_of(
     start_watched, project
 ):
@@ -289,7 +270,6 @@ def test_no_file_outside_of_the_project_and_none_that_a_rule_keeps_is_told_of(
     assert agent.results()[-1].endswith(f"{NEW}\nshown.txt:1: error: three is broken [tests B1]")
 
 
-@prove
 def test_ten_in_the_file_and_five_elsewhere_are_told(start_watched, project):
     text = "".join(f"bad {n}\nbreaks c{n}.txt {n}\n" for n in range(12))
     for n in range(12):
@@ -314,7 +294,6 @@ hunks.accept({ list[1], is_kept[2] and list[2] or nil })
 """
 
 
-@prove
 @pytest.mark.parametrize("is_second_kept", [True, False])
 def test_what_a_server_says_of_a_proposal_is_new_once_that_is_kept(
     start_agent, project, is_second_kept
@@ -338,7 +317,6 @@ def test_what_a_server_says_of_a_proposal_is_new_once_that_is_kept(
     assert told == wanted[: 1 + is_second_kept]
 
 
-@prove
 def test_late_ones_go_with_the_next_result(start_watched):
     agent = start_watched(
         READ,
@@ -366,7 +344,6 @@ SERVERS = {
 }
 
 
-@prove
 @pytest.mark.parametrize("name", SERVERS)
 def test_real_servers_tell_of_an_error(start_agent, project, name):
     (program, *args), path, text, broken = SERVERS[name]
@@ -388,6 +365,5 @@ def test_real_servers_tell_of_an_error(start_agent, project, name):
     agent.command("silent undo | silent write")
     wait_until(lambda: not said(agent), f"{name} takes it back")
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     assert re.search(rf"{NEW}\n{path}:\d: error: .+ \[.+\]", agent.results()[-1])

@@ -1,9 +1,4 @@
-"""
-No key that begins with Escape allows anything.
-
-A terminal sends <M-a> as Escape and `a`: whoever leaves insert mode and appends types it, if the two come quickly one after the
-other. tmux joins what comes within half a second, Neovim itself within 'ttimeoutlen'.
-"""
+"""No key that begins with Escape allows anything: a terminal sends <M-a> as Escape and `a`, as does whoever leaves insert mode and appends."""
 
 import contextlib
 import fcntl

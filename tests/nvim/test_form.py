@@ -62,15 +62,10 @@ def open_form(screen, **fields):
     wait_until_seen(screen, "Fill in a form for everything?")
     enter(screen)
     screen.feed("a")
-    wait_until(lambda: "For everything" in screen.screen_text())
-
-
-def lines(screen):
-    return screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    screen.wait_for_screen("For everything")
 
 
 def on(screen, label):
-    """Go to the field with this label."""
     screen.lua(
         """
         for lnum, line in ipairs(vim.api.nvim_buf_get_lines(0, 0, -1, true)) do
@@ -115,9 +110,9 @@ def test_a_form_says_who_asks_and_is_not_entered_by_itself(screen):
 
 def test_what_is_filled_in_is_sent_as_text(screen):
     open_form(screen)
-    assert lines(screen)[2].split() == ["Name", "*", "(nothing)"]
+    assert screen.lines()[2].split() == ["Name", "*", "(nothing)"]
     screen.feed("<CR>Ada<CR>")
-    wait_until(lambda: lines(screen)[2].split() == ["Name", "*", "Ada"])
+    wait_until(lambda: screen.lines()[2].split() == ["Name", "*", "Ada"])
     on(screen, "agree")
     screen.feed("<CR>")
     choose(screen, 2)
@@ -128,7 +123,7 @@ def test_what_is_filled_in_is_sent_as_text(screen):
     on(screen, "fish")
     screen.feed("<CR>")
     assert screen.lua("return _G.items") == ["Done", "☐ Tuna", "☑ f2"]
-    text = "\n".join(lines(screen))
+    text = "\n".join(screen.lines())
     assert "agree   yes" in text
     assert "pet     Dogs" in text
     assert "fish    f2" in text
@@ -141,7 +136,7 @@ def test_what_is_filled_in_is_sent_as_text(screen):
 def test_a_field_that_is_needed_keeps_the_form_open(screen):
     open_form(screen)
     screen.feed("<C-s>")
-    wait_until(lambda: "Name is required." in screen.screen_text())
+    screen.wait_for_screen("Name is required.")
     assert answers(screen) == []
 
 
@@ -159,7 +154,7 @@ def test_a_form_that_is_closed_answers_nothing_and_keeps_what_stood_in_it(screen
     assert answers(screen) == []
     enter(screen)
     screen.feed("a")
-    wait_until(lambda: lines(screen)[2].split() == ["Name", "*", "Ada"])
+    wait_until(lambda: screen.lines()[2].split() == ["Name", "*", "Ada"])
 
 
 def test_what_does_not_fit_brings_the_form_back_with_the_reason(screen):
@@ -167,8 +162,8 @@ def test_what_does_not_fit_brings_the_form_back_with_the_reason(screen):
     screen.feed("<CR>Ada<CR><C-s>")
     wait_until(lambda: answers(screen))
     screen.send(settled(), form(reason="Age must be a whole number, 1 to 100."))
-    wait_until(lambda: "Age must be a whole number" in lines(screen)[0])
-    assert lines(screen)[2].split() == ["Name", "*", "Ada"]
+    wait_until(lambda: "Age must be a whole number" in screen.lines()[0])
+    assert screen.lines()[2].split() == ["Name", "*", "Ada"]
 
 
 @pytest.mark.parametrize("end", ["settled", "closed"])
@@ -184,7 +179,7 @@ def test_a_form_goes_with_its_question(screen, end):
 def test_the_keys_of_a_form_are_shown(screen):
     open_form(screen)
     screen.feed("g?")
-    wait_until(lambda: "change the field" in screen.screen_text())
+    screen.wait_for_screen("change the field")
 
 
 def link(url="https://example.org/pay?id=1"):
@@ -209,7 +204,7 @@ def test_what_is_no_address_of_a_page_is_not_opened(screen):
     wait_until_seen(screen, "Open a page for everything?")
     enter(screen)
     screen.feed("a")
-    wait_until(lambda: "Not a web address" in screen.messages())
+    screen.wait_for_message("Not a web address")
     assert screen.lua("return _G.opened") is None
 
 

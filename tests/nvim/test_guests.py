@@ -6,8 +6,10 @@ import sys
 import pytest
 from tests.acp_client.conftest import AGENT
 from tests.acp_client.test_turns import OPTIONS, call, content, news, update
-from tests.conftest import prove, wait_until
+from tests.conftest import prove_unless_quick, quick, wait_until
 from tests.nvim.conftest import count_keys_after
+
+pytestmark = prove_unless_quick
 
 ENTRY = {"sandbox": False, "title": "Mine"}
 
@@ -22,7 +24,7 @@ def start_guest(start_agent, tmp_path):
         table = {"command": [sys.executable, str(AGENT), str(path)], **ENTRY}
         child = start_agent(setup={"agents": {"mine": table}}, **screen)
         child.command("AgentChat mine")
-        wait_until(lambda: "Prompt" in child.screen_text())
+        child.wait_for_screen("Prompt")
         return child
 
     return start
@@ -32,7 +34,6 @@ def typed(child, text):
     child.feed(f"<Esc>i{text}<Esc><CR>")
 
 
-@prove
 def test_a_turn_of_another_agent_is_drawn_as_one_of_ours(start_guest):
     diff = {"type": "diff", "path": "$CWD/a.py", "oldText": "one\n", "newText": "two\n"}
     steps = [
@@ -49,13 +50,14 @@ def test_a_turn_of_another_agent_is_drawn_as_one_of_ours(start_guest):
     typed(child, "go")
     screen = child.wait_for_screen("Done.", "edit a.py", "+1 −1", "bash ls", "I change")
     assert "mine" in screen  # the model's place in the bars
-    wait_until(lambda: "test it" in child.screen_text())
+    child.wait_for_screen("test it")
     assert "-one" in child.transcript_text()
     assert child.records("state")
     keys = [record["key"] for record in child.records("state")]
     assert "agent" in keys
 
 
+@quick
 def test_its_question_is_answered_in_the_float_with_its_own_words(start_guest):
     raw = {"toolCallId": "1", "title": "x", "kind": "execute", "rawInput": {"command": "make all"}}
     child = start_guest(
@@ -66,16 +68,15 @@ def test_its_question_is_answered_in_the_float_with_its_own_words(start_guest):
     assert "Allow bash make all?" in screen
     assert "Mine asks." in screen
     child.enter_question()
-    wait_until(lambda: "a Yes" in child.screen_text())
+    child.wait_for_screen("a Yes")
     assert "A Yes, and" in child.screen_text()
     assert "d No, tell it" in child.screen_text()
     child.lua("vim.ui.select = function(items, _, fn) _G.offered = items fn(items[2]) end")
     child.feed("o")
-    wait_until(lambda: '"optionId": "ever"' in child.transcript_text())
+    child.wait_for_transcript('"optionId": "ever"')
     assert len(child.lua("return _G.offered")) == 3
 
 
-@prove
 def test_its_options_and_commands_complete_and_are_chosen(start_guest):
     modes = {
         "currentModeId": "code",
@@ -103,39 +104,36 @@ def test_its_options_and_commands_complete_and_are_chosen(start_guest):
 
     wait_until(lambda: mode() == "plan")
     typed(child, "/init")
-    wait_until(lambda: "begun" in child.transcript_text())
+    child.wait_for_transcript("begun")
     child.command("Agent option nothing")
-    assert wait_until(lambda: "not 'nothing'" in child.messages())
+    assert child.wait_for_message("not 'nothing'")
 
 
-@prove
 def test_a_crash_is_told_and_the_next_prompt_starts_it_again(start_guest):
     child = start_guest({"prompts": {"go": [{"say": "on "}, {"exit": 7}]}})
     typed(child, "go")
-    wait_until(lambda: "Mine has ended: it ended with exit status 7" in child.transcript_text())
+    child.wait_for_transcript("Mine has ended: it ended with exit status 7")
     typed(child, "more")
-    wait_until(lambda: "heard: more" in child.transcript_text())
+    child.wait_for_transcript("heard: more")
 
 
-@prove
 def test_names_of_agents_complete_and_a_session_of_one_is_found_again(start_guest):
     child = start_guest({"prompts": {}})
     complete = "return vim.fn.getcompletion('AgentChat ', 'cmdline')"
     assert {"right", "claude", "codex"} <= set(child.lua(complete))
     typed(child, "go")
-    wait_until(lambda: "heard: go" in child.transcript_text())
+    child.wait_for_transcript("heard: go")
     wait_until(lambda: "mine" in child.lua(complete))
     child.command("AgentNew")
     wait_until(lambda: "heard: go" not in child.transcript_text())
     child.command("AgentChat mine")
-    wait_until(lambda: "heard: go" in child.transcript_text())
+    child.wait_for_transcript("heard: go")
     child.command("Agent clear")
     typed(child, "again")
-    wait_until(lambda: "heard: again" in child.transcript_text())
+    child.wait_for_transcript("heard: again")
     assert len(child.session_files()) == 2
 
 
-@prove
 def test_stop_ends_the_turn_and_its_question(start_guest):
     asked = {"toolCall": {"toolCallId": "1", "title": "x", "kind": "other"}, "options": OPTIONS}
     child = start_guest({"prompts": {"go": [{"ask": asked}]}})
@@ -148,7 +146,6 @@ def test_stop_ends_the_turn_and_its_question(start_guest):
     wait_until(lambda: not child.float())
 
 
-@prove
 @pytest.mark.parametrize("is_open", [True, False])
 def test_what_it_has_written_by_itself_is_reviewed_in_its_file(start_guest, project, is_open):
     (project / "app.py").write_text("one\ntwo\nthree\n")
@@ -165,7 +162,7 @@ def test_what_it_has_written_by_itself_is_reviewed_in_its_file(start_guest, proj
         child.command("wincmd w | split app.py")
     child.command("AgentChat mine")
     child.lua("require('sanderling').submit('go')")
-    wait_until(lambda: "Done." in child.transcript_text())
+    child.wait_for_transcript("Done.")
     if not is_open:
         child.command("wincmd w | split app.py")
     hunks = """
@@ -179,10 +176,9 @@ def test_what_it_has_written_by_itself_is_reviewed_in_its_file(start_guest, proj
     child.command("2AgentReject because of the rest")
     wait_until(lambda: (project / "app.py").read_text() == "one\ntwo\nthree\n")
     child.lua("require('sanderling').submit('tell')")
-    wait_until(lambda: "rejected these" in child.transcript_text())
+    child.wait_for_transcript("rejected these")
 
 
-@prove
 def test_what_it_has_written_is_counted_once(start_guest, project):
     steps = [
         call("1", title="Write new.py", kind="edit", status="in_progress"),
@@ -206,7 +202,6 @@ def uses_file(method, **params):
     return {"call": {"method": f"fs/{method}_text_file", "params": params}}
 
 
-@prove
 def test_unsaved_text_is_read_and_merged_and_undone_in_one_step(start_guest, project):
     path = project / "a.txt"
     path.write_text("one\ntwo\nthree\nfour\nfive\n")

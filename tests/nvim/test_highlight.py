@@ -35,9 +35,7 @@ def captures(child, line):
 def answered(scripted, text, **step):
     fields = "\n".join(f"{key} = {json.dumps(value)}" for key, value in step.items())
     child = scripted(f"[[reply]]\n[[reply.step]]\ntext = {json.dumps(text)}\n{fields}\n")
-    child.open_chat()
-    child.submit("go")
-    child.wait_for_turns()
+    child.chat("go")
     return child
 
 
@@ -97,7 +95,6 @@ def test_only_what_is_seen_is_parsed_and_the_rest_when_it_is_scrolled_to(scripte
 
 
 def marked_rows(child):
-    """The rows on which a mark begins, each as often as there are marks."""
     return child.lua("""
       local buf = require('sanderling').transcript().buf
       local ns = vim.api.nvim_get_namespaces().sanderling_markdown
@@ -243,7 +240,7 @@ def test_signs_that_only_say_how_text_looks_are_concealed_but_where_the_cursor_i
     wide.feed("<C-w>k")
     assert "[page](e.org)" in wide.transcript()[0]
     wide.feed("gg")
-    wait_until(lambda: "`code`, **strong**" in wide.screen_text())
+    wide.wait_for_screen("`code`, **strong**")
 
 
 def test_a_prompt_is_shown_as_it_was_typed(wide):
@@ -270,9 +267,9 @@ def test_a_table_that_does_not_fit_is_as_it_was_written_until_there_is_room(star
     wait_for_capture(screen, "| a | b |", "@markup.heading.markdown")
     assert "| a | b |" in screen.screen_text()
     screen.rpc.request("nvim_ui_try_resize", 60, 20)
-    wait_until(lambda: "│ a           │ b           │" in screen.screen_text())
+    screen.wait_for_screen("│ a           │ b           │")
     screen.rpc.request("nvim_ui_try_resize", 24, 20)
-    wait_until(lambda: "| a | b |" in screen.screen_text())
+    screen.wait_for_screen("| a | b |")
 
 
 def test_a_table_has_signs_in_ascii_where_others_are_not_wanted(start_screen):

@@ -1,8 +1,4 @@
-"""
-What does not go to the end of the transcript: pages of what was said before go above all, an answer that was cut off is taken back.
-
-And two lines of its own: a prompt in the middle of a turn, the place where the model was shown less.
-"""
+"""What does not go to the end of the transcript: pages of earlier messages, an answer that was cut off, a prompt in the middle of a turn."""
 
 import itertools
 import os
@@ -269,8 +265,7 @@ def test_folds_headers_tools_and_their_files_work_in_a_page(screen, project):
     screen.send(page(*turns(20, 40), has_earlier=True))
     screen.send(page(turn(1, *edited()), *turns(2, 19)))
     assert folded_texts(screen) == ["edit src/app.py  +3 −2"]
-    go_to(screen, "^edit src")
-    screen.feed("K")
+    go_to(screen, "^edit src", "K")
     wait_until(lambda: screen.actions("inspect_tool_use"))
     assert screen.actions("inspect_tool_use")[0]["id"] == "t1"
     screen.feed("]]")
@@ -278,10 +273,8 @@ def test_folds_headers_tools_and_their_files_work_in_a_page(screen, project):
     assert screen.in_transcript("getline(line('.') + 2)") == "question 2"
     screen.feed("[[[[")
     wait_until(lambda: screen.in_transcript("getline(line('.') + 2)") == "question 1")
-    go_to(screen, "^edit src")
-    screen.feed("zo")
-    go_to(screen, "^+line fifty")
-    screen.feed("gf")
+    go_to(screen, "^edit src", "zo")
+    go_to(screen, "^+line fifty", "gf")
     wait_until(lambda: screen.lua("return vim.fn.expand('%:t')") == "app.py")
     assert screen.lua("return vim.fn.line('.')") == 51
 
@@ -313,8 +306,7 @@ def test_a_page_can_begin_in_the_middle_of_a_turn(screen):
 
 def test_folds_are_right_in_a_window_that_shows_the_chat_after_a_page_came(screen):
     screen.send(page(*turns(20, 30), turn(31, *edited("t31")), has_earlier=True))
-    go_to(screen, "^edit")
-    screen.feed("zo")
+    go_to(screen, "^edit", "zo")
     wait_until(lambda: folds(screen) == [])
     screen.command("AgentChat")
     assert screen.transcript_win() is None
@@ -330,8 +322,7 @@ def test_folds_are_right_in_a_window_that_shows_the_chat_after_a_page_came(scree
 def test_folds_of_ones_own_are_there_again_when_the_chat_is_shown_after_pages_came(screen):
     screen.send(page(*turns(20, 30), has_earlier=True))
     screen.send(page(turn(1, *edited("t1")), *turns(2, 19)))
-    go_to(screen, "^question 25")
-    screen.feed("zfj")
+    go_to(screen, "^question 25", "zfj")
     wait_until(lambda: len(folds(screen)) == 2)
     before = folds(screen)
     screen.command("AgentChat")
@@ -395,7 +386,7 @@ def test_a_page_waits_for_a_buffer_that_is_locked(screen):
     screen.send(page(*turns(1, 19)))
     assert "question 1\n" not in screen.transcript_text()
     screen.feed("x")
-    wait_until(lambda: "question 1\n" in screen.transcript_text())
+    screen.wait_for_transcript("question 1\n")
     assert screen.transcript_text().count("question 19\n") == 1
 
 
@@ -627,8 +618,7 @@ def test_a_session_that_is_resumed_shows_what_was_said_and_goes_on(start_agent, 
         {"step": [{"text": "It has a *heading*."}]},
     )
     first = start_agent(*replies)
-    first.ask("What is in the notes?")
-    first.wait_for_turns()
+    first.ask_and_wait("What is in the notes?")
     said = first.transcript()
     first.close()
     second = start_agent({"step": [{"text": "Nothing else."}]})
@@ -640,8 +630,7 @@ def test_a_session_that_is_resumed_shows_what_was_said_and_goes_on(start_agent, 
     ]  # a tool use without details of its own shows what the model was told
     assert [line for line in second.transcript() if line not in told][: len(said)] == said
     assert folded_texts(second) == ["Thinking", "read notes.md  1 line"]
-    second.submit("What else?")
-    second.wait_for_turns()
+    second.submit_and_wait("What else?")
     assert second.transcript()[-3:] == ["## Sanderling", "", "Nothing else."]
     assert message_at(second, "It has a *heading*.")["is_prompt"] is False
 
@@ -651,18 +640,16 @@ def test_a_session_that_is_resumed_shows_what_was_said_and_goes_on(start_agent, 
 def test_after_the_hosts_end_all_that_was_said_can_still_be_read(start_agent, then):
     first = start_agent({"step": [{"text": "It goes on."}], "repeat": True})
     for number in range(1, 81):
-        first.ask(f"question {number}.")
-        first.wait_for_turns(number)
+        first.ask_and_wait(f"question {number}.")
     first.close()
     second = start_agent({"step": [{"text": "Yes."}]})
     second.command("AgentResume")
     second.wait_for_screen("question 80.")
     assert "question 1.\n" not in second.transcript_text()
     os.kill(second.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "exited (signal 9)" in second.transcript_text())
+    second.wait_for_transcript("exited (signal 9)")
     if then == "send":
-        second.submit("Go on?")
-        second.wait_for_turns()
+        second.submit_and_wait("Go on?")
     second.feed("<Esc><C-w>k")
     wait_until(lambda: second.lua("return vim.bo.filetype") == "sanderling")
 

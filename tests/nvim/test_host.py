@@ -25,6 +25,16 @@ text = "Here again."
 """
 
 
+@pytest.fixture
+def busy(scripted):
+    """A Neovim in the middle of a long turn."""
+    child = scripted(SLOW)
+    child.command("AgentChat")
+    child.submit("slow")
+    child.wait_for_transcript("The beginning.")
+    return child
+
+
 def children_of(pid):
     out = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
@@ -43,64 +53,47 @@ def test_no_process_starts_and_no_module_loads_before_the_first_use(child):
 
 
 def test_the_host_starts_once_and_serves_every_use(child):
-    child.command("AgentChat")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     pid = child.host_pid()
     child.command("AgentChat")
-    child.command("AgentChat")
-    child.submit("ping")
-    child.wait_for_turns(2)
+    child.chat("ping")
     assert child.host_pid() == pid
 
 
-def test_a_killed_host_says_so_once_and_the_next_prompt_finds_the_conversation(scripted):
-    child = scripted(SLOW)
-    child.command("AgentChat")
-    child.submit("slow")
-    wait_until(lambda: "The beginning." in child.transcript_text())
-    wait_until(lambda: "The beginning." in child.session_files()[0].read_text())
-    os.kill(child.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "exited (signal 9)" in child.transcript_text())
-    assert child.events("AgentTurnEnded")[0]["stop_reason"] == "interrupted"
-    child.submit("go on")
-    child.wait_for_turns(2)
-    text = child.transcript_text()
+def test_a_killed_host_says_so_once_and_the_next_prompt_finds_the_conversation(busy):
+    wait_until(lambda: "The beginning." in busy.session_files()[0].read_text())
+    os.kill(busy.host_pid(), signal.SIGKILL)
+    busy.wait_for_transcript("exited (signal 9)")
+    assert busy.events("AgentTurnEnded")[0]["stop_reason"] == "interrupted"
+    busy.submit_and_wait("go on")
+    text = busy.transcript_text()
     assert text.count("exited") == 1
     assert "The beginning." in text
     assert text.endswith("Here again.")
-    assert len(child.session_files()) == 1
-    log = child.session_files()[0].read_text()
+    assert len(busy.session_files()) == 1
+    log = busy.session_files()[0].read_text()
     assert '"stop_reason":"interrupted"' in log
     assert '"role":"assistant","content":[{"type":"text","text":"The beginning. "}]' in log
-    assert child.messages().strip() == ""
+    assert busy.messages().strip() == ""
 
 
 @prove
-def test_prompts_that_a_killed_host_had_not_read_go_back_into_the_prompt(scripted):
-    child = scripted(SLOW)
-    child.command("AgentChat")
-    child.submit("slow")
-    wait_until(lambda: "The beginning." in child.transcript_text())
-    host = child.host_pid()
+def test_prompts_that_a_killed_host_had_not_read_go_back_into_the_prompt(busy):
+    host = busy.host_pid()
     os.kill(host, signal.SIGSTOP)
-    child.feed("iand then<C-s><Esc>")
-    wait_until(lambda: child.prompt_lines() == [""])
+    busy.feed("iand then<C-s><Esc>")
+    wait_until(lambda: busy.prompt_lines() == [""])
     os.kill(host, signal.SIGKILL)
-    wait_until(lambda: child.prompt_lines() == ["and then"])
+    wait_until(lambda: busy.prompt_lines() == ["and then"])
 
 
 @pytest.mark.parametrize("way", prove_rest(["qa!", "SIGTERM", "SIGHUP", "SIGKILL"], keep=(0,)))
-def test_the_host_is_gone_when_neovim_is(scripted, way):
-    child = scripted(SLOW)
-    child.command("AgentChat")
-    child.submit("slow")
-    wait_until(lambda: "The beginning." in child.transcript_text())
-    host = child.host_pid()
+def test_the_host_is_gone_when_neovim_is(busy, way):
+    host = busy.host_pid()
     if way == "qa!":
-        child.feed(":qa!<CR>")
+        busy.feed(":qa!<CR>")
     else:
-        os.kill(child.pid, getattr(signal, way))
+        os.kill(busy.pid, getattr(signal, way))
     wait_until(lambda: not is_alive(host), f"host gone after {way}")
 
 
@@ -127,7 +120,7 @@ chunk_delay_ms = 2
     )
     child.command("AgentChat")
     child.submit("go")
-    wait_until(lambda: "xxx" in child.transcript_text())
+    child.wait_for_transcript("xxx")
     host = child.host_pid()
     os.kill(child.pid, signal.SIGSTOP)
     log = child.session_files()[0]
@@ -180,11 +173,11 @@ def test_when_the_environment_is_built_nothing_is_left_to_do(start_nvim, bare_pl
     child = start_nvim({"PATH": f"{python.parent}:{os.environ['PATH']}"}, plugin_root=bare_plugin)
     child.lua("vim.ui.select = function(items, _, choose) choose(items[1]) end")
     child.command("AgentChat")
-    wait_until(lambda: "Sanderling is ready." in child.messages())
+    child.wait_for_message("Sanderling is ready.")
     assert child.lua("return #vim.api.nvim_list_wins()") == 3, "the terminal is gone"
     assert child.lua("return vim.bo.filetype") == "sanderling_prompt"
     assert "is not built yet" not in child.transcript_text()
-    wait_until(lambda: " idle " in child.screen_text())
+    child.wait_for_screen(" idle ")
     child.command("help sanderling")
     child.command("helpclose")
     child.submit("ping")
@@ -197,12 +190,10 @@ def test_agentinstall_builds_the_environment_before_the_users_eyes_and_the_chat_
 ):
     child = start_nvim({"HOME": str(Path.home())}, plugin_root=bare_plugin)
     child.command("AgentInstall")
-    wait_until(lambda: "1/3 " in child.screen_text())
+    child.wait_for_screen("1/3 ")
     wait_until(lambda: "Sanderling is ready" in child.messages(), "installed", deadline_s=300)
     assert (child.home / "data" / "nvim" / "sanderling" / "venv" / "bin" / "python").exists()
-    child.command("AgentChat")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     assert child.transcript()[-1] == "pong"
     child.command("checkhealth sanderling")
     report = child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), ' ')")
@@ -252,9 +243,7 @@ def test_where_nothing_can_be_written_the_chat_still_answers(start_nvim, place):
         blocked.mkdir()  # a directory where a file should be, for root may write everywhere
     else:
         blocked.write_text("")
-    child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
+    child.chat("ping")
     assert child.transcript()[-1] == "pong" if place == "log" else "pong" in child.transcript_text()
     assert not child.is_blocked()
     if place == "state":
@@ -275,11 +264,7 @@ def test_a_broken_environment_is_named_with_its_remedy(child, tmp_path):
     broken.chmod(0o755)
     child.setup(python=str(broken))
     child.command("AgentChat")
-    wait_until(
-        lambda: (
-            "is broken (ModuleNotFoundError: No module named 'pynvim')" in child.transcript_text()
-        )
-    )
+    child.wait_for_transcript("is broken (ModuleNotFoundError: No module named 'pynvim')")
     assert ":AgentInstall" in child.transcript_text()
 
 
@@ -304,7 +289,7 @@ def test_settings_that_the_host_refuses_are_told_and_the_prompt_comes_back(child
     """)
     child.open_chat()
     child.submit("ping")
-    wait_until(lambda: "Invalid settings: " in child.transcript_text())
+    child.wait_for_transcript("Invalid settings: ")
     assert "max_tokens" in child.transcript_text()
     wait_until(lambda: child.prompt_lines() == ["ping"])
     child.lua("require('sanderling.config').host_settings = known")
@@ -317,9 +302,7 @@ def test_settings_that_the_host_refuses_are_told_and_the_prompt_comes_back(child
 def test_the_log_is_written_and_agentlog_opens_it(child):
     child.command("Agent log")
     assert "has no log yet" in child.messages()
-    child.command("AgentChat")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     child.command("Agent log")
     assert "started" in child.lua(
         "return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n')"
@@ -329,9 +312,7 @@ def test_the_log_is_written_and_agentlog_opens_it(child):
 
 @prove
 def test_session_logs_are_private_and_named_by_date_and_time(child):
-    child.command("AgentChat")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     (path,) = child.session_files()
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -349,9 +330,7 @@ def test_update_remote_plugins_breaks_nothing(start_nvim, tmp_path):
     assert "remote/host: generated rplugin manifest" in result
     # The word that begins what pynvim says of a plugin it cannot load.
     assert "Encountered" not in result + child.messages()
-    child.command("AgentChat")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     assert child.transcript()[-1] == "pong"
 
 
@@ -397,7 +376,6 @@ def test_what_the_environment_says_of_python_is_for_commands_and_not_for_the_hos
     child.setup(provider="scripted", script=str(script))
     child.command("AgentChat")
     child.command("AgentMode auto")
-    child.submit("go")
-    child.wait_for_turns()
+    child.submit_and_wait("go")
     log = child.session_files()[0].read_text()
     assert f'"content":"{tmp_path} error\\n[exit status 0' in log

@@ -40,13 +40,15 @@ end
 
 @pytest.fixture
 def edited(child, project):
-    """A file of one letter a line, open; gives the Neovim."""
+    """A file of one letter a line, open, in which the agent makes `changes`; gives the Neovim."""
 
-    def open_file(letters="a b c d e f g"):
+    def open_file(*changes, letters="a b c d e f g"):
         path = project / "file.txt"
         path.write_text("".join(f"{letter}\n" for letter in letters.split()))
         child.lua(HELPERS)
         child.command(f"silent edit {path}")
+        for change in changes:
+            agent(child, *change)
         return child
 
     return open_file
@@ -81,46 +83,32 @@ def reject(child, index):
 
 
 def test_lines_that_come_before_a_hunk_move_it(edited):
-    child = edited()
-    agent(child, 1, 2, "B B2")
-    agent(child, 6, 7)
+    child = edited((1, 2, "B B2"), (6, 7))
     assert shown(child) == ["1+2<b", "6+0<f"]
     keys(child, "ggOmine<Esc>")
     assert shown(child) == ["2+2<b", "7+0<f"]
     assert text(child) == "mine a B B2 c d e g"
 
 
-def test_what_a_person_writes_beside_a_hunk_is_none_of_it(edited):
-    child = edited()
-    agent(child, 1, 2, "B B2")
-    keys(child, "2GOabove<Esc>jjobelow<Esc>")
-    assert text(child) == "a above B B2 below c d e f g"
-    assert shown(child) == ["2+2<b"]
+@pytest.mark.parametrize(
+    "typed, typed_text, hunk, restored",
+    [
+        ("2GOup<Esc>jjodown<Esc>", "a up B B2 down c d e f g", "2+2<b", "a up b down c d e f g"),
+        ("2Gomine<Esc>", "a B mine B2 c d e f g", "1+3<b", "a b c d e f g"),
+        ("3G2dd", "a B d e f g", "1+1<b", "a b d e f g"),
+    ],
+    ids=["beside it", "in it", "deleted across its border"],
+)
+def test_what_a_person_types_at_a_hunk_is_of_it_or_not(edited, typed, typed_text, hunk, restored):
+    child = edited((1, 2, "B B2"))
+    keys(child, typed)
+    assert (text(child), shown(child)) == (typed_text, [hunk])
     reject(child, 1)
-    assert text(child) == "a above b below c d e f g"
-
-
-def test_what_a_person_writes_in_a_hunk_is_of_it(edited):
-    child = edited()
-    agent(child, 1, 2, "B B2")
-    keys(child, "2Gomine<Esc>")
-    assert shown(child) == ["1+3<b"]
-    reject(child, 1)
-    assert text(child) == "a b c d e f g"
-
-
-def test_lines_deleted_across_a_border_go_from_both_sides(edited):
-    child = edited()
-    agent(child, 1, 2, "B B2")
-    keys(child, "3G2dd")
-    assert (text(child), shown(child)) == ("a B d e f g", ["1+1<b"])
-    reject(child, 1)
-    assert text(child) == "a b d e f g"
+    assert text(child) == restored
 
 
 def test_lines_joined_across_a_border_come_back_whole(edited):
-    child = edited()
-    agent(child, 1, 2, "B B2")
+    child = edited((1, 2, "B B2"))
     keys(child, "3GJ")
     assert child.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)[3]") == "B2 c"
     reject(child, 1)
@@ -128,9 +116,7 @@ def test_lines_joined_across_a_border_come_back_whole(edited):
 
 
 def test_a_filter_of_the_whole_file_joins_what_it_touches(edited):
-    child = edited()
-    agent(child, 1, 2, "B B2")
-    agent(child, 6, 7)
+    child = edited((1, 2, "B B2"), (6, 7))
     keys(child, ":%!sed 's/^B/x/; s/^d/y/'<CR>")
     assert (text(child), shown(child)) == ("a x x2 c y e g", ["1+2<b", "6+0<f"])
     child.lua("hunks.reject(hunks.list(vim.api.nvim_get_current_buf()))")
@@ -138,9 +124,7 @@ def test_a_filter_of_the_whole_file_joins_what_it_touches(edited):
 
 
 def test_undo_and_redo_bring_hunks_and_text_together(edited):
-    child = edited()
-    agent(child, 1, 2, "B B2")
-    agent(child, 6, 7)
+    child = edited((1, 2, "B B2"), (6, 7))
     keys(child, "ggOmine<Esc>")
     states = [(text(child), shown(child))]
     for _ in range(3):
@@ -157,9 +141,7 @@ def test_undo_and_redo_bring_hunks_and_text_together(edited):
 
 
 def test_undo_takes_a_rejection_back_and_redo_repeats_it(edited):
-    child = edited()
-    agent(child, 1, 2, "B B2")
-    agent(child, 4, 4, "new")
+    child = edited((1, 2, "B B2"), (4, 4, "new"))
     reject(child, 1)
     assert (text(child), shown(child)) == ("a b c new d e f g", ["3+1<"])
     keys(child, "u")
@@ -169,8 +151,7 @@ def test_undo_takes_a_rejection_back_and_redo_repeats_it(edited):
 
 
 def test_keys_that_come_in_a_row_undo_as_those_that_come_one_by_one_do(edited):
-    child = edited()
-    agent(child, 1, 2, "B")
+    child = edited((1, 2, "B"))
     reject(child, 1)
     child.feed("uggOmine<Esc>")
     wait_until(lambda: text(child) == "mine a B c d e f g")
@@ -178,9 +159,7 @@ def test_keys_that_come_in_a_row_undo_as_those_that_come_one_by_one_do(edited):
 
 
 def test_what_is_kept_stays_kept_whatever_is_undone(edited):
-    child = edited()
-    agent(child, 1, 2, "B")
-    agent(child, 3, 4, "D")
+    child = edited((1, 2, "B"), (3, 4, "D"))
     keys(child, "ggOmine<Esc>")
     keep(child, 1)
     assert shown(child) == ["4+1<d"]
@@ -193,19 +172,14 @@ def test_what_is_kept_stays_kept_whatever_is_undone(edited):
 
 
 def test_a_change_over_hunks_joins_them_with_the_lines_between(edited):
-    child = edited()
-    agent(child, 1, 2, "B")
-    agent(child, 3, 4, "D")
-    agent(child, 0, 5, "all new")
+    child = edited((1, 2, "B"), (3, 4, "D"), (0, 5, "all new"))
     assert shown(child) == ["0+2<a b c d e"]
     reject(child, 1)
     assert text(child) == "a b c d e f g"
 
 
 def test_a_change_that_takes_another_back_leaves_no_hunk(edited):
-    child = edited()
-    agent(child, 1, 2, "B B2")
-    agent(child, 1, 3, "b")
+    child = edited((1, 2, "B B2"), (1, 3, "b"))
     assert shown(child) == []
 
 
@@ -214,8 +188,7 @@ def restore(child, first, last, new=""):
 
 
 def test_a_change_that_is_restored_leaves_no_hunk(edited):
-    child = edited()
-    agent(child, 1, 2)  # b
+    child = edited((1, 2))
     restore(child, 1, 1, "b")
     assert shown(child) == []
     agent(child, 1, 2, "c b")
@@ -226,9 +199,7 @@ def test_a_change_that_is_restored_leaves_no_hunk(edited):
 
 
 def test_what_is_restored_beside_a_hunk_of_an_earlier_turn_is_none_of_it(edited):
-    child = edited()
-    agent(child, 1, 2, "B")
-    agent(child, 4, 5)
+    child = edited((1, 2, "B"), (4, 5))
     keep(child, 2)
     restore(child, 4, 4, "e")
     assert shown(child) == ["1+1<b"]
@@ -248,15 +219,14 @@ def test_a_file_that_is_what_it_was_when_it_is_read_again_has_no_hunk(edited, pr
 
 
 def test_all_lines_deleted_come_back(edited):
-    child = edited()
-    agent(child, 0, 7)
+    child = edited((0, 7))
     assert shown(child) == ["0+0<a b c d e f g"]
     reject(child, 1)
     assert (text(child), shown(child)) == ("a b c d e f g", [])
 
 
 def test_an_empty_file_is_empty_again(edited, project):
-    child = edited("")
+    child = edited(letters="")
     agent(child, 0, 0, "new text")
     child.lua("vim.api.nvim_buf_set_lines(0, 2, 3, true, {})")
     reject(child, 1)
@@ -283,8 +253,7 @@ def test_the_end_of_the_last_line_comes_back(edited, project, end):
 
 
 def test_hunks_outlive_the_buffer_that_shows_their_file(edited, project):
-    child = edited()
-    agent(child, 1, 2, "B B2")
+    child = edited((1, 2, "B B2"))
     child.command("silent write | silent edit!")
     assert shown(child) == ["1+2<b"]
     path = project / "file.txt"

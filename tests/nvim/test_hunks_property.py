@@ -1,9 +1,4 @@
-"""
-Random edits of a person and of the agent, undone, redone, kept, rejected, written and loaded again.
-
-No line of the person's is lost, and the text with all hunks rejected is exactly what it would be without the agent. Each line is
-unique. What the baseline has to be after each edit is worked out from the baseline before it, without any hunks.
-"""
+"""Random edits of a person and of the agent: no line of the person's is lost, and without the hunks the text is as if there were no agent."""
 
 import random
 

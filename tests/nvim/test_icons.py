@@ -4,8 +4,8 @@ import re
 from xml.etree import ElementTree as ET
 
 import pytest
-from tests.conftest import prove, wait_until
-from tests.nvim.test_trust_screen import RULES, open_page, page
+from tests.conftest import prove
+from tests.nvim.test_trust_screen import RULES, open_page
 from tests.screens.__main__ import picture
 from tests.screens.grid import Grid
 from tests.screens.states import STATES
@@ -108,9 +108,9 @@ def test_the_page_of_trust_opens_with_signs_of_two_cells(wide):
     wide.command("tabnew")
     wide.lua("""require('sanderling.chat').show({ position = 'right' })""")
     open_page(wide, [RULES])
-    assert "| # Rules" in page(wide)
+    assert "| # Rules" in wide.lines()
     assert wide.lua("return vim.wo.showbreak") == "| ↪ "
-    wait_until(lambda: "| Be brief." in wide.screen_text())
+    wide.wait_for_screen("| Be brief.")
 
 
 # --- the pictures of the screen -----------------------------------------------------------------------------------------

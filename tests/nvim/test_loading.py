@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import prove, prove_rest, wait_until
-from tests.nvim.test_asked import decide, hunk_count, lines
+from tests.nvim.test_asked import decide_all, hunk_count
 from tests.nvim.test_code import NODE, SCRIPTED
 from tests.nvim.test_guests import start_guest, typed
 
@@ -96,7 +96,6 @@ def listening(start_agent, project):
 
 
 def shown(child, name):
-    """The windows that show the file."""
     return child.lua("return vim.fn.win_findbuf(vim.fn.bufnr((...)))", str(child.project / name))
 
 
@@ -110,6 +109,18 @@ def enter(child, name):
 def wait_for_proposal(child, name="a.py"):
     wait_until(lambda: hunk_count(child, child.project / name), "the change is proposed")
     wait_until(lambda: shown(child, name), "it is shown")
+
+
+@pytest.fixture
+def proposing(listening):
+    """Such a user, while a change of `a.py` is proposed."""
+
+    def start(**given):
+        child = listening(reply(edit("a.py")), **given)
+        wait_for_proposal(child)
+        return child
+
+    return start
 
 
 def state(child, name):
@@ -152,9 +163,8 @@ def test_a_file_that_was_opened_by_hand_is_so(child, project):
 # --- nothing runs -------------------------------------------------------------------------------------------------------
 
 
-def test_a_proposal_runs_nothing_until_the_user_enters_its_window(listening):
-    child = listening(reply(edit("a.py")))
-    wait_for_proposal(child)
+def test_a_proposal_runs_nothing_until_the_user_enters_its_window(proposing):
+    child = proposing()
     child.wait_for_question()
     assert heard(child, "a.py") == []
     assert "ONE" in child.screen_text()
@@ -166,13 +176,11 @@ def test_a_proposal_runs_nothing_until_the_user_enters_its_window(listening):
     child.wait_for_turns()
     assert (child.project / "a.py").read_text() == TEXT.replace("one", "ONE")
     child.feed("u")
-    wait_until(lambda: lines(child, child.project / "a.py")[0] == "one", "undo")
+    wait_until(lambda: child.lines(child.project / "a.py")[0] == "one", "undo")
 
 
-def test_an_accepted_proposal_is_opened_as_if_by_hand(listening):
-    child = listening(reply(edit("a.py")))
-    wait_for_proposal(child)
-    child.wait_for_question()
+def test_an_accepted_proposal_is_opened_as_if_by_hand(proposing):
+    child = proposing()
     child.enter_question()
     assert heard(child, "a.py") == []
     child.feed("a")
@@ -183,13 +191,9 @@ def test_an_accepted_proposal_is_opened_as_if_by_hand(listening):
     assert (child.project / "a.py").read_text() == TEXT.replace("one", "ONE")
 
 
-def test_a_denied_proposal_has_run_nothing(listening):
-    child = listening(reply(edit("a.py")))
-    wait_for_proposal(child)
-    child.wait_for_question()
-    child.enter_question()
-    child.feed("d")
-    child.wait_for_turns()
+def test_a_denied_proposal_has_run_nothing(proposing):
+    child = proposing()
+    child.answer_question("d")
     assert heard(child, "a.py") == []
 
 
@@ -207,8 +211,7 @@ def test_a_proposed_new_file_runs_nothing_until_the_user_enters_its_window(liste
         "BufNewFile",
     ]
     assert state(child, new)["filetype"] == "python"
-    decide(child, child.project / new, (1, True))
-    child.wait_for_turns()
+    decide_all(child, child.project / new, (1, True))
     assert (child.project / new).read_text() == "one = 1\n"
 
 
@@ -246,7 +249,7 @@ def test_following_an_edit_runs_no_hook_of_the_users(listening):
         before=["AgentChat"],
     )
     child.wait_for_turns()
-    wait_until(lambda: lines(child, child.project / "a.py")[-1] == "four", "it is read again")
+    wait_until(lambda: child.lines(child.project / "a.py")[-1] == "four", "it is read again")
     assert heard(child, "a.py") == []
     child.command("AgentReject all")
     assert heard(child, "a.py") == []
@@ -295,8 +298,7 @@ def test_a_write_of_another_agent_runs_nothing_until_it_is_allowed(start_guest, 
     typed(child, "go")
     wait_for_proposal(child)
     assert heard(child, "a.py") == []
-    decide(child, project / "a.py", (1, True))
-    child.wait_for_turns()
+    decide_all(child, project / "a.py", (1, True))
     assert heard(child, "a.py") == [] or "FileType" in heard(child, "a.py")
     assert (project / "a.py").read_text() == TEXT.replace("one", "ONE")
 
@@ -305,12 +307,14 @@ def test_a_write_of_another_agent_runs_nothing_until_it_is_allowed(start_guest, 
 def changed(listening):
     """Files of which none is open that the agent has changed in auto mode."""
 
-    def start(*more, names=("a.py", "b.py"), **given):
+    def start(*more, names=("a.py", "b.py"), is_unloaded=False, **given):
         reads = [use("read", f"r{n}", path=name) for n, name in enumerate(names)]
         edits = [edit(name, use_id=f"e{n}") for n, name in enumerate(names)]
         child = listening(reply(*reads), reply(*edits), *more, mode="auto", **given)
         child.wait_for_turns()
         assert all(heard(child, name) == [] for name in names)
+        if is_unloaded:
+            unload(child, *names)
         return child
 
     return start
@@ -329,9 +333,7 @@ def unload(child, *names):
 
 @pytest.mark.parametrize("is_unloaded", [False, True])
 def test_the_list_of_changes_opens_no_file(changed, is_unloaded):
-    child = changed()
-    if is_unloaded:
-        unload(child, "a.py", "b.py")
+    child = changed(is_unloaded=is_unloaded)
     child.command("Agent reviews")
     assert len(child.lua("return vim.fn.getqflist()")) == 2
     assert heard(child, "a.py") == heard(child, "b.py") == []
@@ -347,9 +349,7 @@ def test_the_list_of_changes_opens_no_file(changed, is_unloaded):
 def test_the_key_to_the_next_change_opens_the_file_that_it_goes_to_and_no_other(
     changed, is_unloaded
 ):
-    child = changed()
-    if is_unloaded:
-        unload(child, "a.py", "b.py")
+    child = changed(is_unloaded=is_unloaded)
     child.command("lua require('sanderling.review.commands').go(1)")
     here = child.lua("return vim.fn.expand('%:t')")
     assert here in {"a.py", "b.py"}
@@ -361,11 +361,9 @@ def test_the_key_to_the_next_change_opens_the_file_that_it_goes_to_and_no_other(
 @pytest.mark.parametrize("command", ["AgentAccept all", "AgentReject all"])
 @pytest.mark.parametrize("is_unloaded", [False, True])
 def test_a_decision_about_all_files_opens_none(changed, command, is_unloaded):
-    child = changed()
-    if is_unloaded:
-        unload(child, "a.py", "b.py")
+    child = changed(is_unloaded=is_unloaded)
     child.command(command)
-    wait_until(lambda: "2 changes." in child.messages(), "they are decided on")
+    child.wait_for_message("2 changes.")
     assert heard(child, "a.py") == heard(child, "b.py") == []
     wanted = TEXT.replace("one", "ONE") if "Accept" in command else TEXT
     assert (child.project / "a.py").read_text() == (child.project / "b.py").read_text() == wanted
@@ -402,7 +400,7 @@ def test_a_quiet_file_that_changes_on_disk_is_read_again_in_silence(listening):
     for text in ("changed\n", "changed again\n"):
         (child.project / "a.py").write_text(text)
         child.command("checktime")
-        assert lines(child, child.project / "a.py") == [text.strip()]
+        assert child.lines(child.project / "a.py") == [text.strip()]
     assert heard(child, "a.py") == []
     assert child.lua("return vim.o.eventignore") == ""
     child.command("set autoread")
@@ -498,11 +496,9 @@ def test_an_autocommand_that_fails_stops_no_other_and_asks_nothing(listening):
 
 
 @prove
-def test_a_saved_session_opens_it_in_the_usual_way(listening, start_nvim):
-    child = listening(reply(edit("a.py")))
-    wait_for_proposal(child)
-    decide(child, child.project / "a.py", (1, True))
-    child.wait_for_turns()
+def test_a_saved_session_opens_it_in_the_usual_way(proposing, start_nvim):
+    child = proposing()
+    decide_all(child, child.project / "a.py", (1, True))
     child.command("mksession Session.vim")
     other = start_nvim()
     other.command("silent! source Session.vim")
@@ -512,19 +508,17 @@ def test_a_saved_session_opens_it_in_the_usual_way(listening, start_nvim):
     assert state(child, "a.py")["filetype"] == "python"
 
 
-def test_undo_after_a_proposal_was_entered_and_accepted_brings_the_file_back(listening):
-    child = listening(reply(edit("a.py")))
-    wait_for_proposal(child)
+def test_undo_after_a_proposal_was_entered_and_accepted_brings_the_file_back(proposing):
+    child = proposing()
     enter(child, "a.py")
-    decide(child, child.project / "a.py", (1, True))
-    child.wait_for_turns()
+    decide_all(child, child.project / "a.py", (1, True))
     child.feed("u")
-    wait_until(lambda: lines(child, child.project / "a.py")[0] == "one", "undo")
+    wait_until(lambda: child.lines(child.project / "a.py")[0] == "one", "undo")
     child.feed("<C-r>")
-    wait_until(lambda: lines(child, child.project / "a.py")[0] == "ONE", "redo")
+    wait_until(lambda: child.lines(child.project / "a.py")[0] == "ONE", "redo")
 
 
-def test_the_undo_file_of_a_file_is_there_when_it_is_entered(listening, start_nvim):
+def test_the_undo_file_of_a_file_is_there_when_it_is_entered(proposing, start_nvim):
     before = ["set undofile"]
     other = start_nvim(commands=["set undofile"])
     (other.project / "a.py").write_text("older\n")
@@ -532,13 +526,11 @@ def test_the_undo_file_of_a_file_is_there_when_it_is_entered(listening, start_nv
         "edit a.py | %delete | call setline(1, ['one', 'two', 'three', '# vim: set tabstop=3:']) | write"
     )
     other.close()
-    child = listening(reply(edit("a.py")), before=before)
-    wait_for_proposal(child)
+    child = proposing(before=before)
     enter(child, "a.py")
-    decide(child, child.project / "a.py", (1, True))
-    child.wait_for_turns()
+    decide_all(child, child.project / "a.py", (1, True))
     child.feed("uu")
-    wait_until(lambda: "older" in lines(child, child.project / "a.py"), "what was before")
+    wait_until(lambda: "older" in child.lines(child.project / "a.py"), "what was before")
 
 
 # --- swap files --------------------------------------------------------------------------------------------------------
@@ -568,9 +560,7 @@ def test_a_swap_file_is_no_obstacle_and_no_question(
 ):
     swap = tmp_path / "swap"
     swap.mkdir()
-    child = changed(before=[f"set directory={swap} updatecount=200"])
-    if is_unloaded:
-        unload(child, "a.py", "b.py")
+    child = changed(before=[f"set directory={swap} updatecount=200"], is_unloaded=is_unloaded)
     leave_swap_file(start_nvim, swap, child.project / "a.py")
     child.command(command)
     assert not child.is_blocked()
@@ -581,11 +571,11 @@ def test_a_swap_file_is_no_obstacle_and_no_question(
         wait_until(lambda: len(child.lua("return vim.fn.getqflist()")) == 2)
         child.command("edit a.py")
     elif command.startswith("Agent"):
-        wait_until(lambda: "2 changes." in child.messages())
+        child.wait_for_message("2 changes.")
         return
     wait_until(lambda: "FileType" in heard(child, "a.py") + heard(child, "b.py"))
     if child.lua("return vim.fn.expand('%:t')") == "a.py":
-        wait_until(lambda: "a.py has a swap file" in child.messages())
+        child.wait_for_message("a.py has a swap file")
         wait_until(lambda: len(list(swap.glob("*a.py.sw?"))) == 2, "it has one of its own")
     assert not child.is_blocked()
 
@@ -607,7 +597,7 @@ def test_a_swap_file_is_no_question_where_the_agent_proposes_or_is_followed(
     assert not child.is_blocked()
     assert child.messages().count("swap file") == 0
     enter(child, "a.py")
-    wait_until(lambda: "a.py has a swap file" in child.messages())
+    child.wait_for_message("a.py has a swap file")
     assert not child.is_blocked()
 
 
@@ -728,7 +718,7 @@ def test_settings_that_are_a_pipe_are_not_opened(child, project, command):
     for path in (own, project / ".sanderling.toml"):
         os.mkfifo(path)
     child.command(command)
-    wait_until(lambda: "is a named pipe, so it was not opened." in child.messages())
+    child.wait_for_message("is a named pipe, so it was not opened.")
     assert not child.is_blocked()
 
 
@@ -742,9 +732,7 @@ def test_settings_that_are_a_pipe_are_not_opened(child, project, command):
     ],
 )
 def test_a_pipe_in_the_place_of_a_closed_file_stops_no_command(changed, command, is_unloaded):
-    child = changed()
-    if is_unloaded:
-        unload(child, "a.py", "b.py")
+    child = changed(is_unloaded=is_unloaded)
     path = child.project / "a.py"
     path.unlink()
     os.mkfifo(path)
@@ -754,4 +742,4 @@ def test_a_pipe_in_the_place_of_a_closed_file_stops_no_command(changed, command,
     assert not child.is_blocked()
     if command == "AgentReject all":
         wait_until(lambda: (child.project / "b.py").read_text() == TEXT, "the other is rejected")
-        wait_until(lambda: "a.py is a named pipe" in child.messages())
+        child.wait_for_message("a.py is a named pipe")

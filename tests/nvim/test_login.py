@@ -1,8 +1,4 @@
-"""
-/login and /logout: the key goes to the host, and is kept nowhere here.
-
-The host's end of the requests is the test, but for the last one: there all is real, down to the keychain.
-"""
+"""/login and /logout: the key goes to the host, and is kept nowhere here."""
 
 import os
 import shutil
@@ -25,9 +21,8 @@ CATCH_REQUESTS = """
 
 
 @pytest.fixture
-def screen(start_screen):
-    child = start_screen()
-    child.command("AgentChat")
+def screen(start_chat):
+    child = start_chat()
     child.lua(CATCH_REQUESTS)
     return child
 
@@ -37,7 +32,6 @@ def requests(screen):
 
 
 def answer(screen, **result):
-    """Answer the request that was made last."""
     screen.lua("_G.requests[#_G.requests].on_answer(...)", result)
 
 
@@ -79,12 +73,7 @@ def test_login_asks_for_the_key_and_gives_it_to_the_host(screen, login):
     give_key(screen)
     wait_until(lambda: requests(screen)[1:] == [{"type": "login", "key": KEY}])
     answer(screen)
-    wait_until(
-        lambda: (
-            "API key stored in the keychain of the test. /logout removes it."
-            in screen.transcript_text()
-        )
-    )
+    screen.wait_for_transcript("API key stored in the keychain of the test. /logout removes it.")
     assert KEY not in traces(screen)
     assert KEY not in screen.screen_text()
     assert "/login" not in screen.lua("return require('sanderling.prompt.history').entries()")
@@ -99,7 +88,7 @@ def test_each_provider_has_a_key_of_its_own(screen, login):
     assert requests(screen)[1] == {"type": "login", "provider": "mistral", "key": KEY}
     answer(screen)
     told = "API key for mistral stored in the keychain of the test. /logout mistral removes it."
-    wait_until(lambda: told in screen.transcript_text())
+    screen.wait_for_transcript(told)
     screen.command("Agent logout mistral")
     assert requests(screen)[2] == {"type": "logout", "provider": "mistral"}
 
@@ -121,7 +110,7 @@ def test_the_key_is_not_shown_while_it_is_typed(screen):
     wait_until(lambda: "*" * len(KEY) in bottom_row(screen))
     assert KEY not in bottom_row(screen)
     screen.feed("<C-c>")
-    wait_until(lambda: "nothing has changed" in screen.transcript_text())
+    screen.wait_for_transcript("nothing has changed")
     assert len(requests(screen)) == 1
 
 
@@ -132,7 +121,7 @@ def test_without_a_key_nothing_changes(screen, keys):
     answer(screen, backend="x")
     wait_until(lambda: is_asking(screen))
     screen.feed(keys)
-    wait_until(lambda: "No key entered; nothing has changed." in screen.transcript_text())
+    screen.wait_for_transcript("No key entered; nothing has changed.")
     assert len(requests(screen)) == 1
 
 
@@ -151,7 +140,7 @@ def test_a_key_that_the_keychain_does_not_take_is_told(screen):
     give_key(screen)
     wait_until(lambda: len(requests(screen)) == 2)
     answer(screen, error="The keychain is locked.")
-    wait_until(lambda: "The keychain is locked." in screen.transcript_text())
+    screen.wait_for_transcript("The keychain is locked.")
     assert "stored in" not in screen.transcript_text()
 
 
@@ -161,7 +150,7 @@ def test_a_key_that_the_keychain_does_not_take_is_told(screen):
 @pytest.mark.parametrize("key", prove_rest([KEY, "sk-abc", "AbCdEfGhIjKlMnOpQrStUvWxYz", "a b"]))
 def test_a_key_on_the_line_is_refused_and_kept_nowhere(screen, login, key):
     screen.feed(login.format(key))
-    wait_until(lambda: "Do not type the key on this line" in screen.messages())
+    screen.wait_for_message("Do not type the key on this line")
     assert requests(screen) == []
     assert screen.prompt_lines() == [""]
     screen.feed("<Esc>:let g:next_command = 1<CR>")  # it is what `@:` holds from now on
@@ -181,7 +170,7 @@ def test_a_macro_does_not_record_the_key(screen):
     screen.feed("<C-w>hqx:Agent login<CR>")
     wait_until(lambda: requests(screen))
     answer(screen, backend="x")
-    wait_until(lambda: "A macro is being recorded" in screen.transcript_text())
+    screen.wait_for_transcript("A macro is being recorded")
     assert not is_asking(screen)
 
 
@@ -191,7 +180,7 @@ def test_a_question_that_comes_while_something_else_is_typed_does_not_take_its_k
     screen.feed("By the way")
     wait_until(lambda: screen.prompt_lines() == ["By the way"])
     answer(screen, backend="the keychain of the test")
-    wait_until(lambda: "Run :Agent login to enter it" in screen.transcript_text())
+    screen.wait_for_transcript("Run :Agent login to enter it")
     assert not is_asking(screen)
 
 
@@ -199,10 +188,10 @@ def test_logout_removes_it(screen):
     screen.feed("i/logout<C-s>")
     wait_until(lambda: requests(screen) == [{"type": "logout"}])
     answer(screen, was_kept=True)
-    wait_until(lambda: "API key removed from the keychain." in screen.transcript_text())
+    screen.wait_for_transcript("API key removed from the keychain.")
     screen.command("Agent logout openai")
     answer(screen, was_kept=False)
-    wait_until(lambda: "No API key for openai is stored" in screen.transcript_text())
+    screen.wait_for_transcript("No API key for openai is stored")
     screen.command("Agent logout")
     answer(screen, error="There is none.")
     assert "There is none." in screen.transcript_text()
@@ -248,17 +237,15 @@ def test_a_key_from_login_is_sent_until_logout_and_lies_in_no_file(start_nvim, k
         child.feed("i/login<C-s>")
         wait_until(lambda: is_asking(child))
         child.feed(f"{KEY}<CR>")
-        wait_until(lambda: "API key stored in" in child.transcript_text())
+        child.wait_for_transcript("API key stored in")
         child.command("stopinsert | AgentNew")
-        child.submit("Hi")
-        child.wait_for_turns()
+        child.submit_and_wait("Hi")
         assert "Hello." in child.transcript_text()
         assert [request.headers["x-api-key"] for request in server.prompts] == [KEY]
         child.feed("i/logout<C-s>")
-        wait_until(lambda: "API key removed" in child.transcript_text())
+        child.wait_for_transcript("API key removed")
         child.command("stopinsert | AgentNew")
-        child.submit("ping")
-        child.wait_for_turns(2)
+        child.submit_and_wait("ping")
         assert child.transcript()[-1] == "pong"  # the demo model's
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files

@@ -1,8 +1,10 @@
 """A line of 10 MB, wherever one comes from: the screen shows its beginning, the log and the model have all of it."""
 
 import pytest
-from tests.conftest import is_alive, prove, wait_until
+from tests.conftest import is_alive, prove_unless_quick, wait_until
 from tests.nvim.conftest import texts_told
+
+pytestmark = prove_unless_quick
 
 MEGABYTES = 10
 LINE = "wörd " * (MEGABYTES * 1_000_000 // 6)
@@ -30,14 +32,11 @@ def assert_shown_in_part(agent):
     return lines
 
 
-@prove
 @pytest.mark.parametrize("chunk_chars", [0, 50_000])
 def test_an_answer_of_one_line_is_shown_in_part_and_kept_whole(start_agent, chunk_chars):
     answer = {"text": f"{LINE}\nand more\n\nThe end.", "chunk_chars": chunk_chars}
     agent = start_agent({"step": [answer]})
-    agent.open_chat()
-    agent.submit("go")
-    agent.wait_for_turns()
+    agent.chat("go")
     agent.wait_for_screen("The end.")
     [line] = assert_shown_in_part(agent)
     assert line.endswith("… [10.0 MB more: :Agent export writes all of it]")
@@ -49,7 +48,6 @@ def test_an_answer_of_one_line_is_shown_in_part_and_kept_whole(start_agent, chun
     wait_until(lambda: LINE.strip().encode() in (agent.project / "out.md").read_bytes())
 
 
-@prove
 def test_an_answer_that_stops_in_its_long_line_says_so(start_agent):
     agent = start_agent({"step": [{"text": LINE}, {"text": "", "delay_ms": 60_000}]})
     agent.open_chat()
@@ -61,7 +59,6 @@ def test_an_answer_that_stops_in_its_long_line_says_so(start_agent):
     assert_shown_in_part(agent)
 
 
-@prove
 def test_a_thought_of_one_line_is_shown_in_part(start_agent):
     agent = start_agent({"step": [{"thinking": LINE}, {"text": "The end."}]})
     agent.open_chat()
@@ -71,7 +68,6 @@ def test_a_thought_of_one_line_is_shown_in_part(start_agent):
     assert line.endswith("… [10.0 MB more]")
 
 
-@prove
 def test_a_prompt_of_one_line_is_shown_in_part_and_told_whole(start_agent):
     agent = start_agent({"step": [{"text": "The end."}]})
     agent.open_chat()
@@ -81,7 +77,6 @@ def test_a_prompt_of_one_line_is_shown_in_part_and_told_whole(start_agent):
     assert told(agent, "user") == [LINE]
 
 
-@prove
 def test_lines_that_go_along_are_shown_in_part_and_told_whole(start_agent):
     agent = start_agent({"step": [{"text": "The end."}]})
     (agent.project / "long.txt").write_text(f"{LINE}\n")
@@ -93,12 +88,9 @@ def test_lines_that_go_along_are_shown_in_part_and_told_whole(start_agent):
     assert LINE in "".join(told(agent, "user"))
 
 
-@prove
 def test_a_session_with_long_lines_opens_again_with_their_beginnings(start_agent):
     agent = start_agent({"step": [{"thinking": LINE}, {"text": LINE}]}, {"step": [{"text": "ok"}]})
-    agent.open_chat()
-    agent.submit(LINE)
-    agent.wait_for_turns()
+    agent.chat(LINE)
     host = agent.host_pid()
     agent.close()
     wait_until(lambda: not is_alive(host), "the log is written")
@@ -110,13 +102,11 @@ def test_a_session_with_long_lines_opens_again_with_their_beginnings(start_agent
     assert told(again, "user") == told(again, "assistant") == [LINE]
 
 
-@prove
 def test_what_a_tool_was_given_is_shown_whole_in_lines_that_can_be_drawn(start_agent):
     use = {"name": "write", "input": {"path": "new.txt", "content": LINE}}
     agent = start_agent({"step": [{"tool_use": use}]}, {"step": [{"text": "The end."}]})
     agent.open_chat()
     agent.submit("go")
-    agent.wait_for_question()
     agent.enter_question()
     agent.feed("a")
     agent.wait_for_screen("The end.")

@@ -32,9 +32,9 @@ def test_what_is_at_work_is_told_with_seconds_from_the_first_one_on(screen):
     screen.send(*turn(1))
     assert " s" not in screen.screen_text().partition("ask streaming")[2].split("\n")[0]
     wait_until(lambda: " 1 s" in screen.screen_text(), screen.screen_text())
-    wait_until(lambda: " 2 s" in screen.screen_text(), "it goes on by itself")
+    screen.wait_for_screen(" 2 s")
     screen.send(ENDED)
-    wait_until(lambda: "ask idle" in screen.screen_text())
+    screen.wait_for_screen("ask idle")
     assert " 2 s" not in screen.screen_text().partition("ask idle")[2].split("\n")[0]
 
 
@@ -121,7 +121,7 @@ def test_what_is_in_an_open_fold_has_a_guide_beside_it(start_screen, icons, guid
         {"type": "tool_output", "id": "t", "text": "one\ntwo"},
         {"type": "tool_ended", "id": "t", "summary": "✓"},
     )
-    wait_until(lambda: "bash make" in screen.screen_text())
+    screen.wait_for_screen("bash make")
     assert not any(row.startswith(tuple(guide)) for row in screen.screen())
     screen.feed("<C-w>kggzR")
     wait_until(lambda: f"{guide[1]}two" in screen.screen_text(), screen.screen_text())
@@ -153,33 +153,31 @@ def height_of_prompt(child):
 
 
 @pytest.fixture
-def wide(start_screen):
-    screen = start_screen(columns=200, lines=40)
-    screen.command("AgentChat")
-    return screen
+def wide(start_chat):
+    return start_chat(columns=200, lines=40)
 
 
 def test_an_empty_prompt_says_what_can_be_done_just_now(wide):
     assert "Ask anything: <CR> sends" in wide.screen_text()
     wide.send(*turn(1))
-    wait_until(lambda: "<CR> queues, <M-s> steers the turn, <C-c> stops" in wide.screen_text())
+    wide.wait_for_screen("<CR> queues, <M-s> steers the turn, <C-c> stops")
     asked = ASKED | {"reason": "", "subject": "make", "choices": ["once"], "cwd": "/"}
     wide.send(asked)
     wait_until(lambda: r"Question pending: \a goes there to answer it" in wide.screen_text())
     wide.send({"type": "approval_settled", "id": "q"}, ENDED)
-    wait_until(lambda: "Ask anything: <CR> sends" in wide.screen_text())
+    wide.wait_for_screen("Ask anything: <CR> sends")
     waiting = {"queued": [{"id": "2", "text": "later"}], "is_held": True}
     wide.send({"type": "waiting_changed", **waiting})
-    wait_until(lambda: "<CR> sends the held prompts" in wide.screen_text())
+    wide.wait_for_screen("<CR> sends the held prompts")
 
 
 def test_an_empty_prompt_names_the_key_of_the_mode_that_one_is_in(screen):
     screen.send(*turn(1))
-    wait_until(lambda: "<CR> queues, <M-s> steers" in screen.screen_text())
+    screen.wait_for_screen("<CR> queues, <M-s> steers")
     screen.feed("i")
-    wait_until(lambda: "<C-s> queues, <M-s> steers" in screen.screen_text())
+    screen.wait_for_screen("<C-s> queues, <M-s> steers")
     screen.command("vertical resize 35")
-    wait_until(lambda: "<C-s> queues, <C-c> stops" in screen.screen_text())
+    screen.wait_for_screen("<C-s> queues, <C-c> stops")
     screen.send(ENDED)
     wait_until(lambda: any(row.endswith("Ask anything: <C-s> sends") for row in screen.screen()))
     screen.feed("<Esc>")
@@ -189,7 +187,7 @@ def test_an_empty_prompt_names_the_key_of_the_mode_that_one_is_in(screen):
 def test_what_a_command_does_is_wrapped_below_its_beginning(start_screen):
     screen = start_screen(columns=80, lines=24)
     screen.command("Agent help")
-    wait_until(lambda: "/help  " in screen.screen_text())
+    screen.wait_for_screen("/help  ")
     rows = screen.screen()
     first = next(i for i, row in enumerate(rows) if "/resume" in row)
     assert rows[first + 1].index("newest") == rows[first].index("resume an earlier")
@@ -224,7 +222,7 @@ def test_a_prompt_that_the_person_has_made_higher_stays_so(screen):
 
 def test_the_transcripts_end_stays_in_sight_while_the_prompt_grows_and_shrinks(screen):
     screen.send(*turn(1, "\n".join(f"line {n}" for n in range(60)) + "\nthe end"))
-    wait_until(lambda: "the end" in screen.screen_text())
+    screen.wait_for_screen("the end")
     screen.feed("i" + "x<CR>" * 9)
     wait_until(lambda: height_of_prompt(screen) == 11)
     assert "the end" in screen.screen_text()

@@ -3,7 +3,7 @@
 import pytest
 from tests.conftest import prove, running, wait_until
 from tests.mcp.conftest import hostile
-from tests.nvim.test_agent_acts import DONE, reply, say, use
+from tests.nvim.replies import DONE, reply, say, use
 from tests.nvim.test_tools_screen import prompt_winbar
 
 SERVERS = [
@@ -27,7 +27,6 @@ SERVERS = [
 
 @pytest.fixture
 def shown(screen):
-    """A chat that shows the list."""
     screen.send({"type": "tool_servers_changed", "servers": SERVERS})
     show(screen)
     return screen
@@ -41,7 +40,7 @@ def show(screen, servers=SERVERS):
 
 
 def lines(screen):
-    return screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    return screen.lines()
 
 
 def controls(screen):
@@ -49,7 +48,7 @@ def controls(screen):
 
 
 def test_the_list_tells_how_each_server_is(shown):
-    wait_until(lambda: "Tool servers" in shown.screen_text())
+    shown.wait_for_screen("Tool servers")
     assert lines(shown) == [
         "✓ git     ready · 2026-07-28 · 2 tools",
         "    mcp-server-git --repository .",
@@ -63,7 +62,7 @@ def test_the_list_tells_how_each_server_is(shown):
 
 
 def test_keys_are_about_the_server_at_the_cursor(shown):
-    wait_until(lambda: "Tool servers" in shown.screen_text())
+    shown.wait_for_screen("Tool servers")
     shown.feed("jr")
     shown.feed("jL")
     shown.feed("3jd")
@@ -72,21 +71,21 @@ def test_keys_are_about_the_server_at_the_cursor(shown):
 
 
 def test_the_list_changes_while_it_is_read_and_the_cursor_stays_on_its_server(shown):
-    wait_until(lambda: "Tool servers" in shown.screen_text())
+    shown.wait_for_screen("Tool servers")
     shown.feed("jj")
     starting = SERVERS[0] | {"state": "restarting", "why": "it was ended by SIGKILL"}
     shown.send({"type": "tool_servers_changed", "servers": [starting, *SERVERS[1:]]})
-    wait_until(lambda: "◐ git     restarting" in shown.screen_text())
+    shown.wait_for_screen("◐ git     restarting")
     assert "it was ended by SIGKILL" in shown.screen_text()
     assert shown.lua("return vim.api.nvim_get_current_line()") == "✗ linear  failed"
 
 
 def test_what_a_server_offers_and_has_said_is_shown_whole(shown):
-    wait_until(lambda: "Tool servers" in shown.screen_text())
+    shown.wait_for_screen("Tool servers")
     shown.feed("<CR>")
     wait_until(lambda: shown.actions("show_tool_server"))
     shown.answer("show_tool_server", title="git", text="## Tools\n* `git_status`\n")
-    wait_until(lambda: "Tools" in shown.screen_text())
+    shown.wait_for_screen("Tools")
     shown.feed("q")
     wait_until(
         lambda: (
@@ -98,13 +97,13 @@ def test_what_a_server_offers_and_has_said_is_shown_whole(shown):
 
 def test_without_servers_it_says_how_one_is_declared(screen):
     show(screen, [])
-    wait_until(lambda: "see :help sanderling-mcp" in screen.messages())
+    screen.wait_for_message("see :help sanderling-mcp")
 
 
 def test_the_keys_of_the_list_are_shown(shown):
-    wait_until(lambda: "Tool servers" in shown.screen_text())
+    shown.wait_for_screen("Tool servers")
     shown.feed("g?")
-    wait_until(lambda: "log in to the server in a browser" in shown.screen_text())
+    shown.wait_for_screen("log in to the server in a browser")
 
 
 def test_the_page_of_a_login_is_opened_and_can_be_copied(screen):
@@ -118,7 +117,7 @@ def test_the_page_of_a_login_is_opened_and_can_be_copied(screen):
 def test_a_server_that_has_failed_is_seen_in_the_bars(screen):
     screen.send({"type": "tool_servers_changed", "servers": SERVERS})
     wait_until(lambda: "1 server failed" in prompt_winbar(screen))
-    assert "1 server failed" in screen.lua("return require('sanderling').statusline()")
+    assert "1 server failed" in screen.statusline()
     screen.send({"type": "tool_servers_changed", "servers": SERVERS[:1]})
     wait_until(lambda: "failed" not in prompt_winbar(screen))
 
@@ -171,7 +170,7 @@ def test_the_list_fits_the_screen(screen, columns):
     servers = [SERVERS[0] | long]
     screen.send({"type": "tool_servers_changed", "servers": servers})
     show(screen, servers)
-    wait_until(lambda: "Tool servers" in screen.screen_text())
+    screen.wait_for_screen("Tool servers")
     width = screen.lua("return vim.api.nvim_win_get_width(0)")
     assert max(map(len, lines(screen))) <= width
 
@@ -197,8 +196,7 @@ def is_running(marker):
 def wait_until_ready(agent, marker):
     """The server runs; that it is ready, nobody sees yet, so the first prompt gives it the time of a turn."""
     wait_until(lambda: is_running(marker), "the server runs")
-    agent.ask()
-    agent.wait_for_turns(1)
+    agent.ask_and_wait()
 
 
 @prove

@@ -7,10 +7,12 @@ import subprocess
 import zlib
 
 import pytest
-from tests.conftest import prove, wait_until
+from tests.conftest import prove_unless_quick, quick, wait_until
 from tests.loopback import LoopbackServer, Reply, done, message_start, text
 from tests.nvim.conftest import texts_told
 from tests.nvim.test_code import program, start, warm
+
+pytestmark = prove_unless_quick
 
 
 @pytest.fixture
@@ -21,12 +23,12 @@ def server():
 
 
 @pytest.fixture
-def start_claude(start_nvim, server, project):
+def start_claude(start_claude, project):
     def start(**setup):
         (project / "src").mkdir(exist_ok=True)
         (project / "src" / "slow.py").write_text("".join(f"line{n}\n" for n in range(1, 21)))
         (project / "secret.env").write_text("KEY=1\n")
-        child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+        child = start_claude()
         child.setup(**setup)
         child.command("edit src/slow.py")
         return child
@@ -43,6 +45,7 @@ def ask(child, server, prompt):
     return texts_told(server.prompts[-1].json()["messages"][-1])
 
 
+@quick
 def test_a_file_goes_along_as_it_stands_in_the_editor(start_claude, server):
     child = start_claude()
     child.feed("ggccunsaved<Esc>")
@@ -56,7 +59,6 @@ def test_a_file_goes_along_as_it_stands_in_the_editor(start_claude, server):
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
 
 
-@prove
 @pytest.mark.parametrize(
     "prompt, expected",
     [
@@ -101,6 +103,7 @@ def test_each_kind_brings_what_it_names(start_claude, server, project, prompt, e
     assert told[-1] == prompt
 
 
+@quick
 @pytest.mark.parametrize(
     "text, count", [("a@b ", 0), ("@x ", 500), ("@", 0), ("@" + "." * 50 + "x", 1)]
 )
@@ -113,6 +116,7 @@ def test_a_long_line_of_mentions_holds_up_nobody(start_nvim, text, count):
     assert found <= count
 
 
+@quick
 def test_nothing_runs_that_the_repository_names(start_claude, server, project, tmp_path):
     child = start_claude()
     run, ran = tmp_path / "run", tmp_path / "ran"
@@ -149,7 +153,6 @@ def test_nothing_runs_that_the_repository_names(start_claude, server, project, t
     assert "+new" in told[0]
 
 
-@prove
 def test_a_difference_is_of_the_project_alone(start_claude, server, project, tmp_path):
     """The repository's configuration may say that its files are others than those beside it."""
 
@@ -173,10 +176,9 @@ def test_a_difference_is_of_the_project_alone(start_claude, server, project, tmp
     git("config", "core.worktree", str(elsewhere))
     secret.rename(elsewhere / "a.env")
     child.feed("ilook at @diff")
-    wait_until(lambda: "git failed" in child.screen_text())
+    child.wait_for_screen("git failed")
 
 
-@prove
 @pytest.mark.parametrize(
     "prompt",
     [
@@ -188,20 +190,16 @@ def test_what_names_nothing_is_a_word_like_all_others(start_claude, server, prom
     assert ask(start_claude(), server, prompt) == [prompt]
 
 
+@quick
 def test_what_a_rule_keeps_from_the_model_is_not_sent(start_claude, server):
     child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
     child.open_chat()
     child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'look at @secret.env' })")
     child.feed("<CR>")
-    wait_until(
-        lambda: (
-            "A rule keeps secret.env from the model: nothing was sent" in child.transcript_text()
-        )
-    )
+    child.wait_for_transcript("A rule keeps secret.env from the model: nothing was sent")
     assert server.prompts == []
 
 
-@prove
 def test_a_difference_with_what_a_rule_keeps_is_not_sent(start_claude, server, project):
     child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
@@ -210,28 +208,29 @@ def test_a_difference_with_what_a_rule_keeps_is_not_sent(start_claude, server, p
     child.open_chat()
     child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'commit @diff' })")
     child.feed("<CR>")
-    wait_until(lambda: "@diff contains secret.env, which a rule keeps" in child.transcript_text())
+    child.wait_for_transcript("@diff contains secret.env, which a rule keeps")
     assert server.prompts == []
 
 
+@quick
 def test_beside_a_mention_stands_what_it_brings(start_claude):
     child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
     child.open_chat()
     child.feed("i@src/slow.py:1-10 and<CR>@src/none.py and<CR>@secret.env and<CR>@property<Esc>")
-    wait_until(lambda: "@src/slow.py:1-10 and   ~15 tokens" in child.screen_text())
+    child.wait_for_screen("@src/slow.py:1-10 and   ~15 tokens")
     assert "@src/none.py and   ✗ not found" in child.screen_text()
     assert "@property  ~" not in child.screen_text()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     child.feed("A <Esc>")
-    wait_until(lambda: "✗ a rule keeps it from the model" in child.screen_text())
+    child.wait_for_screen("✗ a rule keeps it from the model")
 
 
+@quick
 def test_beside_several_mentions_what_cannot_be_had_comes_first(start_claude):
     child = start_claude()
     child.open_chat()
     child.feed("i@src/slow.py:1-10 @none.py<Esc>")
-    wait_until(lambda: "@none.py ✗ not found" in child.screen_text())
+    child.wait_for_screen("@none.py ✗ not found")
 
 
 COUNT = "return require('sanderling.prompt.tracked').count(vim.fn.getcwd())"
@@ -244,6 +243,7 @@ def menu(child):
     """)
 
 
+@quick
 def test_a_menu_of_files_opens_while_a_mention_is_typed(start_claude, project):
     child = start_claude()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
@@ -268,6 +268,7 @@ COMPLETE = """
 """
 
 
+@quick
 def test_a_language_server_completes_in_the_prompt(start_claude, project):
     child = start_claude()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
@@ -282,7 +283,6 @@ def test_a_language_server_completes_in_the_prompt(start_claude, project):
     assert child.lua(COMPLETE)[1] == ["/usage"]
 
 
-@prove
 def test_neovims_own_completion_takes_the_server(start_claude, project):
     child = start_claude()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
@@ -296,14 +296,13 @@ def test_neovims_own_completion_takes_the_server(start_claude, project):
       vim.lsp.completion.enable(true, client.id, 0, { autotrigger = true })
     """)
     child.feed("<BS>@")
-    wait_until(lambda: "@src/slow.py" in child.screen_text())
+    child.wait_for_screen("@src/slow.py")
     child.feed("slo")
     wait_until(lambda: menu(child) == ["@src/slow.py"])
     child.feed("<C-n><C-y>")
     wait_until(lambda: child.prompt_lines() == ["@src/slow.py"])
 
 
-@prove
 def test_new_files_are_found(start_claude, project):
     child = start_claude()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
@@ -321,7 +320,6 @@ def test_new_files_are_found(start_claude, project):
 # --- other sessions, pages, names --------------------------------------------------------------------------------------
 
 
-@prove
 def test_the_last_answer_of_another_session_goes_along(start_claude, server):
     server.answer(
         Reply(message_start(), text("Birds are fast."), done()),
@@ -332,7 +330,7 @@ def test_the_last_answer_of_another_session_goes_along(start_claude, server):
     (log,) = child.session_files()
     child.command("AgentNew")
     child.feed(f"ilike @session:{log.stem}<Esc>")
-    wait_until(lambda: "~4 tokens" in child.screen_text())
+    child.wait_for_screen("~4 tokens")
     child.feed("<CR>")
     child.wait_for_turns(2)
     told = texts_told(server.prompts[-1].json()["messages"][-1])
@@ -343,22 +341,16 @@ def test_the_last_answer_of_another_session_goes_along(start_claude, server):
     assert f"▸ @session:{log.stem}:1-1" in child.screen_text()
 
 
-@prove
 def test_a_session_that_is_not_there_is_told_and_nothing_is_sent(start_claude, server):
     child = start_claude()
     child.open_chat()
     child.feed("ilike @session:gone<Esc>")
-    wait_until(lambda: "✗ there is no session gone" in child.screen_text())
+    child.wait_for_screen("✗ there is no session gone")
     child.feed("<CR>")
-    wait_until(
-        lambda: (
-            "@session:gone: there is no session gone. Nothing was sent." in child.transcript_text()
-        )
-    )
+    child.wait_for_transcript("@session:gone: there is no session gone. Nothing was sent.")
     assert server.prompts == []
 
 
-@prove
 def test_sessions_are_completed_by_their_titles(start_claude, server):
     child = start_claude()
     ask(child, server, "about sanderlings")
@@ -369,19 +361,18 @@ def test_sessions_are_completed_by_their_titles(start_claude, server):
     title = "return require('sanderling.session.stored').title_of(...)"
     wait_until(lambda: "sanderlings" in (child.lua(title, log.stem) or ""))
     child.feed("sanderl")
-    wait_until(lambda: "about sanderlings" in child.screen_text())
+    child.wait_for_screen("about sanderlings")
     assert (
         child.lua("return vim.fn.complete_info({ 'items' }).items[1].word")
         == f"@session:{log.stem}"
     )
 
 
-@prove
 def test_a_page_is_named_to_the_model_while_there_is_a_network(start_claude, server):
     child = start_claude()
     child.open_chat()
     child.feed("i@https://x.y:80/a")
-    wait_until(lambda: "the network is off" in child.screen_text())
+    child.wait_for_screen("the network is off")
     child.feed("<Esc>ggdG")
     child.command("AgentNet on")
     wait_until(lambda: child.lua("return require('sanderling').net()") == "on")
@@ -389,7 +380,6 @@ def test_a_page_is_named_to_the_model_while_there_is_a_network(start_claude, ser
     assert told[0].startswith("@https://example.com:8080/a:1-1, a web page:")
 
 
-@prove
 def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude, server, project):
     child = start_claude()
     (project / "src" / "deep.py").write_text(
@@ -411,7 +401,6 @@ def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude
 NOTE = "<M-m> turns this into @src/slow.py:3-6"
 
 
-@prove
 @pytest.mark.parametrize(
     "paste, expected",
     [
@@ -444,7 +433,6 @@ def test_pasted_lines_of_an_open_file_are_offered_as_a_mention(
     assert "line3\nline4\nline5\nline6" in told[-2]
 
 
-@prove
 def test_only_pasted_lines_of_a_file_are_offered(start_claude):
     child = start_claude()
     child.open_chat()
@@ -454,11 +442,11 @@ def test_only_pasted_lines_of_a_file_are_offered(start_claude):
     child.lua("vim.wait(400)")
     assert "makes this" not in child.screen_text()
     child.rpc.request("nvim_paste", "line3\nline4\nline5\n", True, -1)
-    wait_until(lambda: "<M-m> turns this into @src/slow.py:3-5" in child.screen_text())
+    child.wait_for_screen("<M-m> turns this into @src/slow.py:3-5")
     child.feed("Gonow<CR>")
     child.rpc.request("nvim_paste", "line7\nline8\nline9", True, -1)
     child.feed("<CR>it")
-    wait_until(lambda: "<M-m> turns this into @src/slow.py:7-9" in child.screen_text())
+    child.wait_for_screen("<M-m> turns this into @src/slow.py:7-9")
     child.feed("<Esc>kcclin<Esc><M-m>")
     wait_until(lambda: "@src/slow.py:3-5" in child.prompt_lines())  # the one that still holds
     assert "@src/slow.py:7-9" not in child.screen_text()
@@ -468,8 +456,6 @@ def test_only_pasted_lines_of_a_file_are_offered(start_claude):
 
 
 def png(width, height):
-    """A PNG of one colour."""
-
     def chunk(kind, data):
         return (
             struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -486,7 +472,6 @@ def images_told(message):
     return [block["source"] for block in message["content"] if block["type"] == "image"]
 
 
-@prove
 def test_an_image_goes_along_by_its_path(start_claude, server, project, tmp_path):
     shot = tmp_path / "a shot.png"
     shot.write_bytes(png(1500, 1000))
@@ -497,7 +482,7 @@ def test_an_image_goes_along_by_its_path(start_claude, server, project, tmp_path
     child.open_chat()
     mention = f"@{shot}".replace(" ", "\\ ")
     child.feed("i@x.png and<CR>@no.png<CR>@long.png<Esc>")
-    wait_until(lambda: "@x.png and   image 1500x1000, ~2000 tokens" in child.screen_text())
+    child.wait_for_screen("@x.png and   image 1500x1000, ~2000 tokens")
     assert "✗ unsupported image type" in child.screen_text()
     assert "✗ too large: 100x9000 pixels" in child.screen_text()
     told = ask(child, server, f"what is in {mention}")
@@ -509,7 +494,6 @@ def test_an_image_goes_along_by_its_path(start_claude, server, project, tmp_path
     assert data[:40] not in child.transcript_text()
 
 
-@prove
 def test_the_image_on_the_clipboard_goes_along(start_claude, server, tmp_path):
     (tmp_path / "shot.png").write_bytes(png(3, 2))
     program = tmp_path / "xclip"
@@ -524,22 +508,19 @@ def test_the_image_on_the_clipboard_goes_along(start_claude, server, tmp_path):
     assert images_told(server.prompts[-1].json()["messages"][-1])[0]["data"] == data
 
 
-@prove
 def test_what_git_has_to_say_is_noted_before_it_is_sent(start_claude, project):
     child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
     for arguments in (["init", "-q"], ["add", "src"], ["commit", "-qm", "x"]):
         subprocess.run([*GIT, *arguments], cwd=project, check=True)
     (project / "src" / "slow.py").write_text("changed\n")
-    child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     child.feed("i@diff<CR>@staged<CR>@symbol:x<CR>@clipboard<Esc>")
     wait_until(lambda: re.search(r"@diff +~\d+ tokens", child.screen_text()))
     wait_until(lambda: re.search(r"@staged +✗ no changes", child.screen_text()))
-    wait_until(lambda: "✗ no language server" in child.screen_text())
+    child.wait_for_screen("✗ no language server")
     wait_until(lambda: re.search(r"@clipboard +✗ ", child.screen_text()))
     subprocess.run([*GIT, "add", "secret.env"], cwd=project, check=True)
     child.feed("cc@staged now<Esc>")
     child.lua("vim.wait(5000)")
     child.feed("A.<Esc>")
-    wait_until(lambda: "✗ a rule keeps secret.env from the model" in child.screen_text())
+    child.wait_for_screen("✗ a rule keeps secret.env from the model")

@@ -6,7 +6,9 @@ import time
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, prove, prove_rest, wait_until
+from tests.conftest import examples, prove_rest, prove_unless_quick, quick, wait_until
+
+pytestmark = prove_unless_quick
 
 ANSWER = [f"line {n} of the answer" for n in range(120)]
 TEXT = "\n".join([*ANSWER, ""])
@@ -48,6 +50,7 @@ def answer_in(child):
     return [line for line in child.transcript() if line.startswith("line ")]
 
 
+@quick
 @pytest.mark.parametrize("mode", prove_rest(MODES, keep=(0,)))
 def test_text_that_streams_in_any_mode_is_complete_afterwards(scripted, mode):
     enter, name, leave = MODES[mode]
@@ -67,7 +70,6 @@ def test_text_that_streams_in_any_mode_is_complete_afterwards(scripted, mode):
     assert "rror" not in child.messages()
 
 
-@prove
 @pytest.mark.parametrize(
     "enter, mode",
     [("ityping", "i"), ("v", "v"), ("V", "V"), ("d", "no"), (":echo 1", "c"), ("R", "R")],
@@ -83,7 +85,6 @@ def test_streaming_does_not_change_the_mode(scripted, enter, mode):
     assert child.mode() == mode
 
 
-@prove
 def test_a_visual_selection_at_the_end_does_not_grow(scripted):
     child = scripted(STREAM)
     child.open_chat()
@@ -106,7 +107,6 @@ def view(child):
     """)
 
 
-@prove
 def test_a_reader_who_left_the_last_line_is_not_moved(scripted):
     child = scripted(STREAM)
     child.open_chat()
@@ -118,17 +118,13 @@ def test_a_reader_who_left_the_last_line_is_not_moved(scripted):
     assert view(child) == before
 
 
-@prove
 def test_a_reader_on_the_last_line_goes_along(scripted):
     child = scripted(STREAM)
-    child.open_chat()
-    child.submit("go")
-    child.wait_for_turns()
+    child.chat("go")
     assert child.in_transcript("line('.') == line('$')")
     assert "line 119 of the answer" in child.screen_text()
 
 
-@prove
 def test_reading_resumes_with_the_text_after_going_back_to_the_end(scripted):
     child = scripted(STREAM)
     child.open_chat()
@@ -141,7 +137,6 @@ def test_reading_resumes_with_the_text_after_going_back_to_the_end(scripted):
     assert child.in_transcript("line('.') == line('$')")
 
 
-@prove
 def test_every_window_on_the_transcript_keeps_its_own_place(scripted):
     child = scripted(STREAM)
     child.open_chat(position="tab")
@@ -162,7 +157,6 @@ def test_every_window_on_the_transcript_keeps_its_own_place(scripted):
     assert child.lua("return vim.api.nvim_win_get_cursor(_G.other_tab)")[0] == last
 
 
-@prove
 def test_a_fold_that_the_user_made_survives_the_stream(scripted):
     child = scripted(STREAM)
     child.open_chat()
@@ -184,7 +178,6 @@ MOTIONS = st.sampled_from(
 )
 
 
-@prove
 @settings(
     max_examples=examples(8),
     deadline=None,
@@ -201,7 +194,7 @@ def test_random_deltas_against_random_motions(scripted_once, deltas, motions):
     """Whatever arrives and wherever the reader goes: the text is exact, and a view off the end stays where it is."""
     child, send = scripted_once
     child.lua("require('sanderling').clear()")
-    wait_until(lambda: "demo model" in child.transcript_text(), "the host has opened the session")
+    child.wait_for_transcript("demo model")
     filler = "".join(f"filler {n}\n" for n in range(80))
     send([{"type": "turn_started", "prompt": {"id": "1", "text": "go"}}])
     send([{"type": "text_delta", "block_id": 1, "text": filler}])

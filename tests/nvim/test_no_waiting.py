@@ -68,7 +68,7 @@ def prompts(screen):
 def test_a_prompt_whose_mention_git_answers_keeps_nobody_waiting(slow_git):
     screen, go = slow_git
     screen.feed("ireview @diff<C-s>")
-    wait_until(lambda: "Resolving mentions" in screen.screen_text())
+    screen.wait_for_screen("Resolving mentions")
     assert screen.prompt_lines() == [""]
     screen.feed("and this<C-s>")
     wait_until(lambda: screen.prompt_lines() == [""])
@@ -83,7 +83,7 @@ def test_a_prompt_whose_mention_git_answers_keeps_nobody_waiting(slow_git):
 def test_a_prompt_whose_session_is_closed_meanwhile_is_in_the_history(slow_git):
     screen, go = slow_git
     screen.feed("ireview @diff<C-s>")
-    wait_until(lambda: "Resolving" in screen.screen_text())
+    screen.wait_for_screen("Resolving")
     screen.feed("<Esc>")
     screen.command("Agent clear")
     go.touch()
@@ -104,6 +104,6 @@ def test_what_fails_while_it_is_looked_up_is_said_and_the_prompt_comes_back(scre
       end
     """)
     screen.feed("ireview @diff<C-s>")
-    wait_until(lambda: "the look-up is broken" in screen.transcript_text())
+    screen.wait_for_transcript("the look-up is broken")
     wait_until(lambda: screen.prompt_lines() == ["review @diff"])
     assert prompts(screen) == []

@@ -9,6 +9,40 @@ from tests.loopback import LoopbackServer
 from sanderling.config.file import setup_layer
 from sanderling.config.layers import Layers
 
+WRONG_RULES = [
+    (
+        {"action": "alow"},
+        "option 'permissions[1].action' must be one of 'allow', 'ask', 'deny'",
+    ),
+    ({"tool": "bash"}, "option 'permissions[1].action' must be one of 'allow', 'ask', 'deny'"),
+    ({"action": "ask", "tool": "bsh"}, "option 'permissions[1].tool' must be one of 'bash', "),
+    (
+        {"action": "ask", "command": ["ls"]},
+        "option 'permissions[1].command' must be a string, not",
+    ),
+    ("allow", "option 'permissions' must be a list of rules, like { action = 'allow', "),
+]
+MEANT = [
+    ({"chat": {"pos": "left"}}, "chat.position"),
+    ({"chat": {"width": 80}}, "chat.size"),
+    ({"chat": {"promptHeight": 5}}, "chat.prompt_height"),
+    ({"keys": {"send": "<CR>"}}, "keys.send_normal"),
+    ({"keys": {"insert": "<CR>"}}, "keys.send_insert"),
+    ({"position": "left"}, "chat.position"),
+    ({"sandbox_hosts": []}, "sandbox.hosts"),
+    ({"sandbox": {"permissions": []}}, "permissions"),
+    ({"permisions": []}, "permissions"),
+    ({"permissions": [{"action": "deny", "cmd": "ls"}]}, "permissions[1].command"),
+    (
+        {"permissions": [{"action": "deny"}, {"action": "ask", "tools": "*"}]},
+        "permissions[2].tool",
+    ),
+    (
+        {"permissions": [{"action": "ask", "examples": {"match": []}}]},
+        "permissions[1].examples.matches",
+    ),
+]
+
 
 @pytest.mark.parametrize(
     "options, message",
@@ -51,6 +85,8 @@ from sanderling.config.layers import Layers
         ),
         ({"provider": ""}, "option 'provider' must be 'auto' or the name of a provider"),
         ({"provider": "scripted"}, "provider 'scripted' needs the option 'script'"),
+        *(({"permissions": [rule]}, message) for rule, message in WRONG_RULES),
+        *((options, f"did you mean '{meant}'") for options, meant in MEANT),
     ],
 )
 def test_a_wrong_option_is_named(start_nvim, options, message):
@@ -59,57 +95,6 @@ def test_a_wrong_option_is_named(start_nvim, options, message):
     assert message in child.messages()
     assert not child.is_blocked()
     assert child.lua("return require('sanderling.config').options.model") == "claude-sonnet-5-5"
-
-
-@pytest.mark.parametrize(
-    "options, guess",
-    [
-        ({"chat": {"pos": "left"}}, "chat.position"),
-        ({"chat": {"width": 80}}, "chat.size"),
-        ({"chat": {"promptHeight": 5}}, "chat.prompt_height"),
-        ({"keys": {"send": "<CR>"}}, "keys.send_normal"),
-        ({"keys": {"insert": "<CR>"}}, "keys.send_insert"),
-        ({"position": "left"}, "chat.position"),
-        ({"sandbox_hosts": []}, "sandbox.hosts"),
-        ({"sandbox": {"permissions": []}}, "permissions"),
-        ({"permisions": []}, "permissions"),
-        ({"permissions": [{"action": "deny", "cmd": "ls"}]}, "permissions[1].command"),
-        (
-            {"permissions": [{"action": "deny"}, {"action": "ask", "tools": "*"}]},
-            "permissions[2].tool",
-        ),
-        (
-            {"permissions": [{"action": "ask", "examples": {"match": []}}]},
-            "permissions[1].examples.matches",
-        ),
-    ],
-)
-def test_what_was_probably_meant_by_an_option_is_said(start_nvim, options, guess):
-    child = start_nvim(columns=200)
-    child.setup(**options)
-    assert f"did you mean '{guess}'" in child.messages()
-
-
-@pytest.mark.parametrize(
-    "rule, message",
-    [
-        (
-            {"action": "alow"},
-            "option 'permissions[1].action' must be one of 'allow', 'ask', 'deny'",
-        ),
-        ({"tool": "bash"}, "option 'permissions[1].action' must be one of 'allow', 'ask', 'deny'"),
-        ({"action": "ask", "tool": "bsh"}, "option 'permissions[1].tool' must be one of 'bash', "),
-        (
-            {"action": "ask", "command": ["ls"]},
-            "option 'permissions[1].command' must be a string, not",
-        ),
-        ("allow", "option 'permissions' must be a list of rules, like { action = 'allow', "),
-    ],
-)
-def test_a_wrong_rule_is_named_by_setup(start_nvim, rule, message):
-    child = start_nvim(columns=200)
-    child.setup(permissions=[rule])
-    assert message in child.messages()
 
 
 def test_a_rule_may_name_a_tool_from_outside(start_nvim):
@@ -176,7 +161,7 @@ def test_with_an_option_that_is_wrong_otherwise_nothing_is_sent_until_it_is_corr
     child.setup(**options)
     child.command("AgentChat")
     child.feed("iping<C-s>")
-    wait_until(lambda: message in child.transcript_text())
+    child.wait_for_transcript(message)
     assert "nothing was sent" in child.screen_text()
     assert "call setup() again, then resend" in child.transcript_text()
     assert child.events("AgentTurnStarted") == []
@@ -205,14 +190,11 @@ def test_an_environment_that_is_built_is_not_offered_because_an_option_is_wrong(
 
 @prove
 def test_options_that_are_wrong_now_leave_the_session_that_is_open_alone(child):
-    child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     child.setup(sandbox={"level": "full"})
-    child.submit("ping")
-    child.wait_for_turns(2)
+    child.submit_and_wait("ping")
     child.command("AgentNew")
-    wait_until(lambda: "Invalid options" in child.transcript_text())
+    child.wait_for_transcript("Invalid options")
 
 
 @prove
@@ -220,7 +202,7 @@ def test_a_session_that_a_rule_kept_from_beginning_begins_when_setup_has_mended_
     wrong = {"action": "allow", "tool": "read", "command": "ls"}
     child.setup(permissions=[wrong])
     child.command("AgentChat")
-    wait_until(lambda: "a rule for 'read' has no command" in child.transcript_text())
+    child.wait_for_transcript("a rule for 'read' has no command")
     child.feed("iping<C-s>")
     wait_until(lambda: child.transcript_text().count("has no command") == 2)
     wait_until(lambda: child.prompt_lines() == ["ping"])
@@ -231,18 +213,6 @@ def test_a_session_that_a_rule_kept_from_beginning_begins_when_setup_has_mended_
     child.feed("<C-s>")
     wait_until(lambda: child.transcript()[-1] == "pong")
     assert child.transcript_text().count("has no command") == 3
-
-
-@prove
-def test_a_session_whose_script_was_wrong_begins_when_it_is_right(child, tmp_path):
-    script = tmp_path / "script.toml"
-    script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntxt = 'x'\n")
-    child.setup(provider="scripted", script=str(script))
-    child.open_chat()
-    wait_until(lambda: "is not a script" in child.transcript_text())
-    script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntext = 'now it is'\n")
-    child.submit("go")
-    wait_until(lambda: child.transcript()[-1] == "now it is")
 
 
 @prove
@@ -290,22 +260,23 @@ def test_the_host_is_given_limits_and_prices_as_it_takes_them(child):
     assert settings.prices == prices
 
 
-def test_a_script_that_is_none_is_named_in_the_chat(child, tmp_path):
+def test_a_script_that_is_none_is_named_in_the_chat_until_it_is_right(child, tmp_path):
     script = tmp_path / "script.toml"
     script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntxt = 'x'\n")
     child.setup(provider="scripted", script=str(script))
     child.open_chat()
-    wait_until(
-        lambda: "is not a script: Object contains unknown field `txt`" in child.transcript_text()
-    )
+    child.wait_for_transcript("is not a script: Object contains unknown field `txt`")
     child.feed("ianyone there?<C-s>")
     wait_until(lambda: child.transcript_text().count("is not a script") == 2)
     wait_until(lambda: child.prompt_lines() == ["anyone there?"])
     assert "ask failed" in child.screen_text()
+    script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntext = 'now it is'\n")
+    child.feed("<C-s>")
+    wait_until(lambda: child.transcript()[-1] == "now it is")
 
 
 def test_the_public_api(child):
-    assert child.lua("return require('sanderling').statusline()") == ""
+    assert child.statusline() == ""
     assert child.lua("return require('sanderling').transcript() == nil")
     child.lua("require('sanderling').stop()")
     child.lua("require('sanderling').chat({ position = 'left', focus = false })")
@@ -319,7 +290,7 @@ def test_the_public_api(child):
     assert started["session_id"] == ended["session_id"]
     shown = child.lua("return require('sanderling').transcript()")
     assert child.lua("return vim.api.nvim_win_get_buf(...)", shown["win"]) == shown["buf"]
-    assert child.lua("return require('sanderling').statusline()").startswith("Sanderling: idle · ")
+    assert child.statusline().startswith("Sanderling: idle · ")
     child.lua("require('sanderling').hide()")
     assert child.lua("return require('sanderling').transcript().win == nil")
 
@@ -329,18 +300,14 @@ def test_an_error_in_a_users_autocommand_does_not_stop_the_stream(child):
     child.lua(
         "vim.api.nvim_create_autocmd('User', { pattern = 'AgentTurnStarted', callback = function() error('mine') end })"
     )
-    child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     assert child.transcript()[-1] == "pong"
     assert not child.is_blocked()
 
 
 @prove
 def test_options_set_while_the_host_runs_take_effect_with_the_next_session(child, tmp_path):
-    child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     script = tmp_path / "script.json"
     script.write_text(
         '{"version": 1, "reply": [{"repeat": true, "step": [{"text": "scripted now"}]}]}'
@@ -348,8 +315,7 @@ def test_options_set_while_the_host_runs_take_effect_with_the_next_session(child
     child.setup(provider="scripted", script=str(script))
     child.feed(":clear<CR>")
     wait_until(lambda: child.transcript() == [""])
-    child.submit("anything")
-    child.wait_for_turns(2)
+    child.submit_and_wait("anything")
     assert child.transcript()[-1] == "scripted now"
 
 
@@ -357,9 +323,7 @@ def test_options_set_while_the_host_runs_take_effect_with_the_next_session(child
 def test_the_demo_notice_is_about_a_missing_key_only(start_nvim):
     child = start_nvim({"ANTHROPIC_API_KEY": "key"})
     child.setup(provider="demo")
-    child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     assert "No API key" not in child.transcript_text()
 
 

@@ -1,8 +1,4 @@
-"""
-From a name that a model or a command wrote to a file: what is opened is a file, and nothing runs.
-
-What Neovim and its plugins do with names of their own (`term://`, `http://`, archives) is taken note of instead of done.
-"""
+"""From a name that a model or a command wrote to a file: what is opened is a file, and nothing runs."""
 
 import pytest
 from tests.conftest import prove_rest, wait_until
@@ -163,8 +159,7 @@ def in_prompt(screen):
 
 def in_float(screen):
     screen.send(started(), ended())
-    go_to(screen, "^bash")
-    screen.feed("K")
+    go_to(screen, "^bash", "K")
     wait_until(screen.actions)
     screen.answer("inspect_tool_use", **shown_use(HOSTILE))
     screen.feed("G0")

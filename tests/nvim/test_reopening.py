@@ -26,7 +26,7 @@ def test_a_session_that_is_resumed_while_its_turn_is_still_being_stopped_is_open
     child = scripted(SLOW)
     child.command("AgentChat")
     child.feed("islow<C-s><Esc>")
-    wait_until(lambda: "begun" in child.transcript_text())
+    child.wait_for_transcript("begun")
     [log] = child.session_files()
     child.lua(
         "local chat = require('sanderling.chat') chat.close() chat.open(...)",
@@ -34,17 +34,16 @@ def test_a_session_that_is_resumed_while_its_turn_is_still_being_stopped_is_open
         str(child.project),
         {"focus": True},
     )
-    wait_until(lambda: "begun" in child.transcript_text())
+    child.wait_for_transcript("begun")
     child.feed("iand now<C-s><Esc>")
-    wait_until(lambda: "answered" in child.transcript_text())
+    child.wait_for_transcript("answered")
     assert "another process" not in child.transcript_text()
 
 
 @prove
 def test_a_session_goes_to_another_editor_and_comes_back(start_agent, project, tmp_path):
     here = start_agent({"step": [{"text": "From Neovim."}]})
-    here.ask("hello")
-    here.wait_for_turns()
+    here.ask_and_wait("hello")
     [log] = here.session_files()
     home = Home(tmp_path / "home")
     home.project, home.environment = project, here.lua("return vim.fn.environ()")

@@ -42,7 +42,7 @@ def test_it_counts_down_without_moving_anything_or_asking_for_a_key(screen):
     screen.feed("<Esc>")
     wait_until(lambda: screen.mode() == "n")
     screen.feed("G")
-    wait_until(lambda: "/10 now" in screen.screen_text())
+    screen.wait_for_screen("/10 now")
     screen.feed("gg")
     wait_until(lambda: screen.in_transcript("winsaveview()") == view)
     assert screen.mode() == "n"
@@ -133,6 +133,6 @@ def test_a_cut_answer_is_asked_for_again_and_stands_there_once(start_agent):
         return agent.events("AgentTurnEnded")
 
     wait_until(has_ended)
-    wait_until(lambda: "All of the answer." in agent.screen_text())
+    agent.wait_for_screen("All of the answer.")
     assert agent.transcript()[4:] == ["## Sanderling", "", "All of the answer."]
     assert "Retry " not in agent.screen_text()

@@ -17,15 +17,17 @@ end)
 
 @pytest.fixture
 def opened(start_nvim, project):
-    """A file of these lines in a Neovim of 60 by 20 cells; gives both."""
+    """A file of these lines, changed by the agent, in a Neovim of 60 by 20 cells; gives both."""
 
-    def open_file(lines, **options):
+    def open_file(lines, *changes, **options):
         child = start_nvim(columns=60, lines=20)
         if options:
             child.setup(**options)
         path = project / "file.txt"
         path.write_text("".join(f"{line}\n" for line in lines))
         child.command(f"silent edit {path}")
+        for change in changes:
+            agent(child, path, *change)
         return child, path
 
     return open_file
@@ -60,9 +62,7 @@ def runs(child, row):
 
 
 def test_a_hunk_shows_what_came_and_above_it_what_went(opened):
-    child, path = opened(["one", "two", "three"])
-    agent(child, path, 1, 2, "2", "two and a half")
-    agent(child, path, 4, 4, "four")
+    child, _ = opened(["one", "two", "three"], (1, 2, "2", "two and a half"), (4, 4, "four"))
     assert rows(child, 6) == ["  one", "− two", "~ 2", "~ two and a half", "  three", "+ four"]
 
 
@@ -74,9 +74,7 @@ def test_beside_line_numbers_what_went_stands_where_what_came_does_at_once(opene
 
 
 def test_lines_that_are_gone_stand_where_they_were(opened):
-    child, path = opened(["one", "two", "three", "four"])
-    agent(child, path, 1, 2)
-    agent(child, path, 2, 3)
+    child, _ = opened(["one", "two", "three", "four"], (1, 2), (2, 3))
     child.command("set number")
     assert rows(child, 4) == ["  1 one", "−   two", "  2 three", "−   four"]
 
@@ -113,14 +111,14 @@ def test_words_that_differ_stand_out_on_both_sides(opened, background):
 
 
 def test_a_file_of_which_nothing_is_left_shows_what_was_there(opened):
-    child, path = opened(["one", "two"])
-    agent(child, path, 0, 2)
+    child, _ = opened(["one", "two"], (0, 2))
     assert rows(child, 4) == ["", "− one", "− two", "~"]
 
 
 def test_long_odd_and_many_lines_that_are_gone_are_shown_in_part(opened):
-    child, path = opened(["here", "x" * 5000, "a\tb\x01c", *(f"line {n}" for n in range(200))])
-    agent(child, path, 1, 153)
+    child, _ = opened(
+        ["here", "x" * 5000, "a\tb\x01c", *(f"line {n}" for n in range(200))], (1, 153)
+    )
     shown = rows(child, 3)
     assert shown[1] == "− " + "x" * 58
     assert shown[2] == "− a       b^Ac"
@@ -147,8 +145,7 @@ def test_the_line_under_the_cursor_stays_where_it_is_on_the_screen(opened, keys)
 
 
 def test_signs_and_virtual_lines_go_with_their_hunk_and_come_back_with_undo(opened):
-    child, path = opened(["one", "two", "three"])
-    agent(child, path, 1, 2, "2")
+    child, _ = opened(["one", "two", "three"], (1, 2, "2"))
     assert rows(child, 4) == ["  one", "− two", "~ 2", "  three"]
     child.feed("u")
     assert rows(child, 4) == ["one", "two", "three", "~"]
@@ -168,10 +165,7 @@ def type_keys(child, keys):
 
 
 def test_keys_go_from_hunk_to_hunk_keep_one_and_reject_another(opened):
-    child, path = opened("abcdefgh")
-    agent(child, path, 1, 2, "B")
-    agent(child, path, 3, 4, "D")
-    agent(child, path, 5, 6, "F")
+    child, _ = opened("abcdefgh", (1, 2, "B"), (3, 4, "D"), (5, 6, "F"))
     type_keys(child, "]h]h")
     assert child.lua("return vim.fn.line('.')") == 4
     type_keys(child, r"\hr[h\ha")
@@ -289,9 +283,7 @@ require('sanderling.rewrite').offer(region, text, 'offered')
 
 
 def test_accept_and_reject_mean_the_edit_at_the_cursor_before_the_change_there(opened):
-    child, path = opened("abcdef")
-    agent(child, path, 1, 2, "B")
-    agent(child, path, 3, 4, "D")
+    child, _ = opened("abcdef", (1, 2, "B"), (3, 4, "D"))
     child.lua(OFFER, 2, "edited")
     child.feed("4G")
     child.command("AgentReject")  # the change: the edit is elsewhere
@@ -309,8 +301,7 @@ def test_accept_and_reject_mean_the_edit_at_the_cursor_before_the_change_there(o
 
 
 def test_with_a_bang_all_edits_are_meant_and_nothing_else(opened):
-    child, path = opened("abcdef")
-    agent(child, path, 1, 2, "B")
+    child, _ = opened("abcdef", (1, 2, "B"))
     for line in (1, 3, 5):
         child.lua(OFFER, line, line * "x")
     child.feed("2G")
@@ -330,8 +321,7 @@ def test_with_a_bang_all_edits_are_meant_and_nothing_else(opened):
 
 
 def test_where_nothing_is_to_be_kept_it_is_said_what_goes_to_the_changes(opened):
-    child, path = opened("abc")
-    agent(child, path, 2, 3, "C")
+    child, _ = opened("abc", (2, 3, "C"))
     child.feed("\\ha")
     assert "to review here: ]h goes to the next." in child.messages()
     child.command("enew")
@@ -340,8 +330,7 @@ def test_where_nothing_is_to_be_kept_it_is_said_what_goes_to_the_changes(opened)
 
 
 def test_a_rejection_is_written_where_the_file_had_no_unsaved_changes(opened):
-    child, path = opened("abc")
-    agent(child, path, 1, 2, "B")
+    child, path = opened("abc", (1, 2, "B"))
     child.command("silent write")
     child.command("2AgentReject")
     assert path.read_text() == "a\nb\nc\n"

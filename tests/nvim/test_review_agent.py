@@ -3,26 +3,23 @@
 import random
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import prove_rest, prove_unless_quick, quick, wait_until
+from tests.nvim.replies import DONE, bash, reply, use
+
+pytestmark = prove_unless_quick
 
 APP = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
 
 
-def reply(*steps, **fields):
-    return {"step": list(steps), **fields}
-
-
 def edit(old, new):
-    return {
-        "tool_use": {
-            "name": "edit",
-            "input": {"path": "app.py", "edits": [{"old": old, "new": new}]},
-        }
-    }
+    return use("edit", path="app.py", edits=[{"old": old, "new": new}])
 
 
-DONE = reply({"text": "Done."}, repeat=True)
-READ = reply({"tool_use": {"name": "read", "input": {"path": "app.py"}}})
+def write(path, text):
+    return use("write", path=path, content=text)
+
+
+READ = reply(use("read", path="app.py"))
 
 
 @pytest.fixture
@@ -44,6 +41,7 @@ def hunks(agent, name="app.py"):
     )
 
 
+@quick
 def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_told(
     start_agent, app
 ):
@@ -51,20 +49,18 @@ def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_to
     agent = start_agent(READ, both, DONE)
     agent.command("edit app.py")
     agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     changed = APP.replace("a - b", "a + b").replace("(1, 2)", "(2, 3)")
     assert app.read_text() == changed
     assert hunks(agent) == [[1, 1, ["    return a - b"]], [4, 1, ["print(add(1, 2))"]]]
     assert agent.lua("return require('sanderling').status().unreviewed") == 2
-    assert "2 to review" in agent.lua("return require('sanderling').statusline()")
+    assert "2 to review" in agent.statusline()
     agent.command("5AgentReject the numbers were right")
     assert app.read_text() == changed.replace("(2, 3)", "(1, 2)")
     agent.command("AgentAccept all")
     wait_until(lambda: agent.events("AgentStatusChanged")[-1]["unreviewed"] == 0)
     assert "to review" not in agent.screen_text()
-    agent.ask("and now?")
-    agent.wait_for_turns(2)
+    agent.ask_and_wait("and now?")
     told = wait_until(
         lambda: [
             block["text"]
@@ -82,30 +78,22 @@ def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_to
     ]
 
 
-@prove
 def test_a_change_that_the_person_has_seen_and_allowed_is_reviewed_already(start_agent, app):
     agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
     agent.command("edit app.py")
     agent.ask()
-    agent.wait_for_question()
-    agent.enter_question()
-    agent.feed("a")
-    agent.wait_for_turns()
+    agent.answer_question("a")
     assert "a + b" in app.read_text()
     assert hunks(agent) == []
 
 
-@prove
 def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
-    start_agent, app, project
+    run_agent, app, project
 ):
     other = project / "other.txt"
     other.write_text("one\ntwo\nthree\n")
-    run = {"tool_use": {"name": "bash", "input": {"command": "sed -i s/two/2/ other.txt"}}}
-    agent = start_agent(READ, reply(edit("a - b", "a + b")), reply(run), DONE)
-    agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    run = bash("sed -i s/two/2/ other.txt")
+    agent = run_agent(READ, reply(edit("a - b", "a + b")), reply(run), DONE)
     assert other.read_text() == "one\n2\nthree\n"
     other.write_text("one\n2\nthree\nmine\n")
     agent.command("AgentDiff")
@@ -118,25 +106,21 @@ def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
     assert (app.read_text(), other.read_text()) == (APP, "one\ntwo\nthree\nmine\n")
 
 
-@prove
 @pytest.mark.usefixtures("app")
-def test_the_difference_has_hunks_only_of_what_is_not_reviewed(start_agent, project):
+def test_the_difference_has_hunks_only_of_what_is_not_reviewed(run_agent, project):
     other = project / "other.txt"
     other.write_text("one\ntwo\nthree\n")
-    run = {"tool_use": {"name": "bash", "input": {"command": "sed -i s/two/2/ other.txt"}}}
-    agent = start_agent(
+    run = bash("sed -i s/two/2/ other.txt")
+    agent = run_agent(
         READ, reply(edit("a - b", "a + b"), edit("(1, 2)", "(2, 3)")), reply(run), DONE
     )
-    agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
 
     def listed():
         agent.command("cclose | call setqflist([]) | AgentDiff")
         return wait_until(lambda: [each["text"] for each in agent.lua("return vim.fn.getqflist()")])
 
     assert listed() == ["+1 −1  return a + b", "+1 −1  print(add(2, 3))", "+1 −1  2"]
-    agent.command("edit app.py | 2AgentKeep")
+    agent.command("edit app.py | 2AgentAccept")
     agent.command("buffer other.txt | AgentAccept file")
     agent.command("bwipeout! app.py")
     wait_until(
@@ -152,15 +136,11 @@ def test_the_difference_has_hunks_only_of_what_is_not_reviewed(start_agent, proj
     assert other.read_text() == "one\n2\nthree\n"
 
 
-@prove
 @pytest.mark.usefixtures("app")
-def test_the_difference_is_shown_side_by_side(start_agent, project):
+def test_the_difference_is_shown_side_by_side(run_agent, project):
     (project / "gone.txt").write_text("what was in it\n")
-    remove = {"tool_use": {"name": "bash", "input": {"command": "rm gone.txt"}}}
-    agent = start_agent(READ, reply(edit("a - b", "a + b")), reply(remove), DONE)
-    agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    remove = bash("rm gone.txt")
+    agent = run_agent(READ, reply(edit("a - b", "a + b")), reply(remove), DONE)
     agent.command("AgentDiff! session")
     wait_until(lambda: agent.lua("return #vim.api.nvim_list_tabpages()") == 3)
     screen = agent.screen_text()
@@ -173,20 +153,17 @@ def test_the_difference_is_shown_side_by_side(start_agent, project):
     assert agent.lua("return vim.wo.diff")
 
 
-@prove
 def test_where_nothing_was_changed_the_difference_says_so(start_agent):
     agent = start_agent(DONE)
     agent.command("AgentDiff")
     assert "No session is open" in agent.messages()
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     agent.command("AgentDiff session")
-    wait_until(lambda: "The agent changed nothing in this session." in agent.messages())
+    agent.wait_for_message("The agent changed nothing in this session.")
     agent.command("AgentDiff all")
     assert "AgentDiff: turn or session, not 'all'" in agent.messages()
 
 
-@prove
 @pytest.mark.parametrize(
     "follow, keys, shown",
     [
@@ -221,12 +198,8 @@ def test_the_file_that_the_agent_changes_is_shown_where_the_person_is_not(
         assert "return a + b" in agent.screen_text()
 
 
-@prove
-def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(start_agent, app):
-    agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
-    agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(run_agent, app):
+    agent = run_agent(READ, reply(edit("a - b", "a + b")), DONE)
     agent.command("Agent reviews")
     listed = agent.lua("return vim.fn.getqflist()")
     assert [(each["lnum"], each["text"]) for each in listed] == [
@@ -238,7 +211,6 @@ def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(start_agent, a
     assert app.read_text() == APP
 
 
-WRITE = reply({"tool_use": {"name": "write", "input": {"path": "new.py", "content": "x = 1\n"}}})
 TWO = reply(edit("a - b", "a + b"), edit("add(1, 2)", "add(2, 3)"))
 CHANGED = APP.replace("a - b", "a + b").replace("(1, 2)", "(2, 3)")
 
@@ -248,18 +220,14 @@ def unreviewed(agent):
 
 
 @pytest.fixture
-def closed(start_agent, app):
+def closed(run_agent, app):
     """An agent that has changed a file and made another, which are not open."""
-    agent = start_agent(READ, TWO, WRITE, DONE, DONE)
-    agent.command("AgentMode auto")
-    agent.ask()
-    agent.wait_for_turns()
+    agent = run_agent(READ, TWO, reply(write("new.py", "x = 1\n")), DONE, DONE)
     assert app.read_text() == CHANGED
     assert unreviewed(agent) == 3
     return agent
 
 
-@prove
 def test_changes_of_files_that_are_not_open_are_counted_and_rejected_with_the_rest(closed, app):
     closed.command("AgentReject all no")
     wait_until(lambda: app.read_text() == APP)
@@ -268,16 +236,14 @@ def test_changes_of_files_that_are_not_open_are_counted_and_rejected_with_the_re
     assert "Rejected 3 changes." in closed.messages()
 
 
-@prove
 def test_what_was_undone_is_not_to_be_reviewed_and_what_is_done_again_is(start_agent, app, project):
     less = edit("def add(a, b):\n", "")
     agent = start_agent(
-        READ, reply(less, put("new.py", "x = 1\n"), put("shut.py", "y = 2\n")), DONE
+        READ, reply(less, write("new.py", "x = 1\n"), write("shut.py", "y = 2\n")), DONE
     )
     agent.command("AgentMode auto")
     agent.command("edit app.py")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     agent.command("wincmd t | edit new.py | edit app.py")
     wait_until(lambda: hunks(agent, "new.py") == [[0, 1, []]])
     assert unreviewed(agent) == 3
@@ -292,14 +258,12 @@ def test_what_was_undone_is_not_to_be_reviewed_and_what_is_done_again_is(start_a
     wait_until(lambda: not (project / "shut.py").exists() and app.read_text() == APP)
 
 
-@prove
 def test_changes_of_files_that_are_not_open_are_kept_and_stay_so(closed, app, start_agent):
     closed.command("AgentAccept turn")
     assert "Accepted 3 changes." in closed.messages()
     assert unreviewed(closed) == 0
     closed.command("edit app.py")
-    closed.ask("again")
-    closed.wait_for_turns(2)
+    closed.ask_and_wait("again")
     assert hunks(closed) == []
     closed.close()
     again = start_agent(DONE)
@@ -310,7 +274,6 @@ def test_changes_of_files_that_are_not_open_are_kept_and_stay_so(closed, app, st
     assert app.read_text() == CHANGED
 
 
-@prove
 def test_the_next_change_may_be_in_a_file_that_is_not_open(closed, app):
     app.with_name("here.txt").write_text("here\n")
     closed.command("wincmd t | edit here.txt")
@@ -321,7 +284,6 @@ def test_the_next_change_may_be_in_a_file_that_is_not_open(closed, app):
     assert closed.lua("return { vim.fn.bufname(), vim.fn.line('.') }") == ["app.py", 2]
 
 
-@prove
 @pytest.mark.parametrize("is_open", prove_rest([True, False], keep=(-1,)))
 def test_what_nobody_has_reviewed_comes_back_with_the_session(closed, app, start_agent, is_open):
     closed.command("edit app.py")
@@ -345,21 +307,15 @@ def test_what_nobody_has_reviewed_comes_back_with_the_session(closed, app, start
     assert app.read_text() == APP.replace("a - b", "a + b") + "# mine\n"
 
 
-def put(path, text):
-    return {"tool_use": {"name": "write", "input": {"path": path, "content": text}}}
-
-
-@prove
 def test_files_are_reviewed_while_an_answer_streams_and_the_person_types_in_another(
     start_agent, app
 ):
-    made = reply(edit("a - b", "a + b"), edit("add(1, 2)", "add(2, 3)"), put("new.py", "x = 1\n"))
+    made = reply(edit("a - b", "a + b"), edit("add(1, 2)", "add(2, 3)"), write("new.py", "x = 1\n"))
     words = [{"text": f"word {number}", "delay_ms": 10} for number in range(300)]
     agent = start_agent(READ, made, reply({"text": "Done."}), reply(*words), DONE)
     agent.command("AgentMode auto")
     agent.command("edit mine.txt | split app.py | split new.py | wincmd b")
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     agent.ask("tell more")
     agent.wait_for_screen("word 3")
     agent.command("buffer mine.txt")
@@ -391,7 +347,6 @@ return { vim.fn.mode(), view.lnum, view.col, view.topline, vim.fn.getline(1, '$'
 """
 
 
-@prove
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_a_person_types_does_the_same_while_hunks_and_an_answer_arrive(
     start_agent, app, project, seed

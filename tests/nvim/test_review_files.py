@@ -5,7 +5,7 @@ import stat
 
 import pytest
 from tests.conftest import prove, prove_rest, wait_until
-from tests.nvim.test_asked import hunk_count, lines
+from tests.nvim.test_asked import hunk_count
 from tests.nvim.test_buffer_states import full_disk
 from tests.nvim.test_loading import edit, reply, use
 
@@ -47,8 +47,7 @@ def reviewed(start_agent, project):
         for name in names:
             child.command(f"edit {name}")
         child.command("AgentMode auto")
-        child.ask()
-        child.wait_for_turns()
+        child.ask_and_wait()
         return child
 
     return start
@@ -83,7 +82,7 @@ def test_what_is_no_file_any_more_is_left_alone(reviewed, project, kind, autorea
     told(child, f"f.txt was not changed: it is {words} now")
     assert (project / "o.txt").read_text() == TEXT
     assert stat.S_IFMT(os.lstat(path).st_mode) == stat.S_IFMT(mode)
-    assert lines(child, path)[0] == "ONE"
+    assert child.lines(path)[0] == "ONE"
     if kind == "link":
         assert (project / "g.txt").read_text() == CHANGED
     child.command("AgentAccept all")
@@ -99,7 +98,7 @@ def test_nothing_writes_what_is_no_file_any_more(reviewed, project, kind, tmp_pa
     child.feed(":silent! write<CR>:silent! update<CR>:silent! wall<CR>:silent! buffer o.txt<CR>")
     wait_until(lambda: not child.is_blocked())
     told(child, "f.txt was not written: it is")
-    assert "new" in lines(child, project / "f.txt")
+    assert "new" in child.lines(project / "f.txt")
     child.command(f"silent write {tmp_path}/saved")
     assert (tmp_path / "saved").read_text() == CHANGED.replace("ONE\n", "ONE\nnew\n")
     if kind == "link":
@@ -115,7 +114,7 @@ def test_a_file_that_is_one_again_is_as_before(reviewed, project, kind):
     path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     path.write_text(CHANGED + "four\n")
     child.lua("require('sanderling.editing').files_changed({})")
-    wait_until(lambda: lines(child, path)[-1] == "four", "it is read")
+    wait_until(lambda: child.lines(path)[-1] == "four", "it is read")
     assert child.lua("return vim.bo[vim.fn.bufnr('f.txt')].buftype") == ""
     reject(child)
     assert path.read_text() == TEXT + "four\n"
@@ -157,8 +156,7 @@ def test_a_new_file_in_whose_place_something_else_comes_is_not_removed(start_age
         DONE,
     )
     child.command("edit new.txt | AgentMode auto")
-    child.ask()
-    child.wait_for_turns()
+    child.ask_and_wait()
     reject(child)
     assert os.path.lexists(project / "new.txt")
     assert (project / "g.txt").read_text() == "mine\n"
@@ -194,7 +192,7 @@ def test_of_a_file_that_is_gone_only_the_buffer_is_changed(reviewed, project):
     child = reviewed("rm f.txt")
     reject(child)
     assert not (project / "f.txt").exists()
-    assert lines(child, project / "f.txt") == TEXT.split()
+    assert child.lines(project / "f.txt") == TEXT.split()
     told(child, "f.txt was not written: it no longer exists.")
     assert (project / "o.txt").read_text() == TEXT
 

@@ -2,13 +2,9 @@
 
 import pytest
 from tests.conftest import prove, prove_rest, wait_until
-from tests.nvim.test_agent_acts import APP, DONE, FIXED, edit, reply, say, use
+from tests.nvim.replies import DONE, reply, say, use
+from tests.nvim.test_agent_acts import APP, FIXED, edit
 from tests.nvim.test_agent_acts import app as app  # noqa: PLC0414 - a fixture
-
-
-def turn(child, prompt, count):
-    child.ask(prompt)
-    wait_until(lambda: len(child.events("AgentTurnEnded")) >= count, f"turn {count}")
 
 
 @pytest.mark.parametrize("columns, lines", prove_rest([(80, 24), (160, 48), (60, 20)], keep=(0,)))
@@ -23,8 +19,8 @@ def test_undo_redo_and_rewind_on_the_screen(start_agent, project, app, columns, 
     )
     agent.command("AgentMode auto")
     agent.command(f"edit {app}")
-    turn(agent, "Fix it.", 1)
-    turn(agent, "And a new one.", 2)
+    agent.ask_and_wait("Fix it.")
+    agent.ask_and_wait("And a new one.")
     assert (app.read_text(), (project / "new.py").exists()) == (FIXED, True)
 
     agent.command("AgentUndo")
@@ -56,7 +52,7 @@ def test_undo_redo_and_rewind_on_the_screen(start_agent, project, app, columns, 
 @prove
 def test_a_turn_that_there_is_not_is_named(start_agent):
     agent = start_agent(DONE)
-    turn(agent, "Hello.", 1)
+    agent.ask_and_wait("Hello.")
     agent.command("AgentUndo")
     agent.wait_for_screen("Nothing to undo")
     agent.command("Agent rewind 7")
@@ -64,10 +60,9 @@ def test_a_turn_that_there_is_not_is_named(start_agent):
 
 
 def test_what_stays_names_the_way_to_the_rest(start_agent, project):
-    """The same facts as `sanderling undo` prints."""
     agent = start_agent(reply(use("write", path="new.py", content="x = 1\n")), DONE)
     agent.command("AgentMode auto")
-    turn(agent, "A new one.", 1)
+    agent.ask_and_wait("A new one.")
     (project / "new.py").unlink()
     (project / "new.py").mkdir()
     agent.command("AgentUndo")

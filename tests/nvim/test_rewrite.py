@@ -3,15 +3,16 @@
 import json
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import prove_rest, prove_unless_quick, quick, wait_until
 from tests.loopback import STALL, Reply, Status, delta, done, message_start, text
 from tests.loopback import block_start as begin_block
+
+pytestmark = prove_unless_quick
 
 CODE = "import time\n\n\ndef slow():\n    time.sleep(9)\n    return 1\n\n\ndef last():\n    pass\n"
 
 
 def says(*answers, when=""):
-    """Replies of the scripted model."""
     return [{"step": [{"text": answer}]} | ({"when": when} if when else {}) for answer in answers]
 
 
@@ -28,60 +29,76 @@ def start_editor(start_agent, project):
     return start
 
 
-def buffer(child):
-    return child.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
-
-
 def wait_ready(child, count=1):
     wait_until(lambda: len(child.events("AgentEditReady")) >= count, f"{count} edits are ready")
+
+
+@pytest.fixture
+def edit_more(start_claude, project):
+    """A Neovim in a file of one line, for which the model behind the API has an edit ready."""
+
+    def start():
+        (project / "a.txt").write_text("zero\n")
+        child = start_claude()
+        edit(child, "edit a.txt | AgentEdit more")
+        return child
+
+    return start
+
+
+def edit(child, command):
+    count = len(child.events("AgentEditReady"))
+    child.command(command)
+    wait_ready(child, count + 1)
+
+
+def accept(child, count=1):
+    wait_ready(child, count)
+    child.command("AgentAccept")
 
 
 def outcomes(child):
     return [event["outcome"] for event in child.events("AgentEditEnded")]
 
 
-@prove
 def test_an_edit_of_lines_elsewhere_takes_the_cursor_there_and_a_jump_back_returns(start_editor):
     content = "".join(f"x = {n}\n" for n in range(200))
     child = start_editor(*says("x = 0"), content=content)
-    child.feed(":150,151AgentEdit be quick<CR>")
-    wait_ready(child)
+    edit(child, "150,151AgentEdit be quick")
     assert any("▍be quick" in line for line in child.screen())
     child.feed("\\ea")
-    wait_until(lambda: buffer(child)[149] == "x = 0")
+    wait_until(lambda: child.lines()[149] == "x = 0")
     child.feed("``")
     assert child.lua("return vim.fn.line('.')") == 1
 
 
+@quick
 def test_the_keys_of_an_edit_are_seen_in_a_narrow_window(start_editor):
     usage = {"input_tokens": 3300, "output_tokens": 150}
     child = start_editor({"step": [{"text": "x = 0"}], "usage": usage})
     child.command("rightbelow vnew | wincmd p | vertical resize 42")
-    child.feed(":5,6AgentEdit be quick<CR>")
-    wait_ready(child)
+    edit(child, "5,6AgentEdit be quick")
     assert any("\\ea accepts · \\er rejects · \\ee refines" in line for line in child.screen())
 
 
-@prove
 def test_a_preview_that_reaches_the_end_of_its_window_is_drawn_to_its_end(start_editor):
     answer = "".join(f"x = {n}\n" for n in range(13)) + "y = 'all of it'"
     step = {"text": answer, "chunk_chars": 6, "chunk_delay_ms": 20}
     content = "".join(f"x = {n}\n" for n in range(14))
     child = start_editor({"step": [step]}, content=content, columns=80, lines=24)
-    child.feed(":11AgentEdit count on<CR>")
-    wait_ready(child)
-    wait_until(lambda: "y = 'all of it'" in child.screen_text())
+    edit(child, "11AgentEdit count on")
+    child.wait_for_screen("y = 'all of it'")
     assert "\\ea accepts" in child.screen_text()
     child.feed("\\er")
     wait_until(lambda: outcomes(child) == ["rejected"])
     assert "all of it" not in child.screen_text()
 
 
+@quick
 def test_an_edit_is_previewed_below_its_lines_and_changes_them_when_accepted(start_editor):
     child = start_editor(*says("    time.sleep(0)\n    return 2", when="be quick"))
-    child.feed(":5,6AgentEdit be quick<CR>")
-    wait_ready(child)
-    assert buffer(child) == CODE.splitlines()
+    edit(child, "5,6AgentEdit be quick")
+    assert child.lines() == CODE.splitlines()
     screen = child.screen()
     top = next(row for row, line in enumerate(screen) if "be quick" in line and "+2" in line)
     assert [line.strip() for line in screen[top - 2 : top + 6]] == [
@@ -98,31 +115,29 @@ def test_an_edit_is_previewed_below_its_lines_and_changes_them_when_accepted(sta
     assert "\\ea accepts" in screen[top + 5]
     child.feed("\\ea")
     wait_until(lambda: outcomes(child) == ["accepted"])
-    assert buffer(child)[3:6] == ["def slow():", "    time.sleep(0)", "    return 2"]
+    assert child.lines()[3:6] == ["def slow():", "    time.sleep(0)", "    return 2"]
     assert "be quick" not in "\n".join(child.screen()[:-2])
     child.feed("u")
-    wait_until(lambda: buffer(child) == CODE.splitlines())
+    wait_until(lambda: child.lines() == CODE.splitlines())
 
 
-@prove
 def test_no_chat_is_needed_and_none_opens(start_editor):
     child = start_editor(*says("x"))
-    child.command("1AgentEdit shorter")
-    wait_ready(child)
+    edit(child, "1AgentEdit shorter")
     assert child.lua("return #vim.api.nvim_list_wins()") == 1
     assert child.session_files() == []
 
 
-def test_what_the_model_is_told(start_nvim, server, project):
+@quick
+def test_what_the_model_is_told(start_claude, server, project):
     server.answer(Reply(message_start(), text("    return 2"), done()))
     body = [f"x{number} = {number}" for number in range(150)]
     (project / "code.py").write_text(
         "\n".join(["class Early:", *body, "    return 1", "end = 1", *body])
     )
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+    child = start_claude()
     child.command("edit code.py")
-    child.command("152AgentEdit return two")
-    wait_ready(child)
+    edit(child, "152AgentEdit return two")
     request = server.prompts[0].json()
     assert "tools" not in request
     assert "thinking" not in request or request["thinking"] == {"type": "disabled"}
@@ -136,51 +151,41 @@ def test_what_the_model_is_told(start_nvim, server, project):
     assert "x99 = 99\n```" not in context.split("after the part:")[1]
 
 
-@prove
 def test_a_second_instruction_refines_the_first(start_editor):
     child = start_editor(*says("first = 1"), *says("second = 2"))
-    child.command("1AgentEdit name it")
-    wait_ready(child)
-    child.command("AgentEdit another name")
-    wait_ready(child, 2)
+    edit(child, "1AgentEdit name it")
+    edit(child, "AgentEdit another name")
     assert "another name  +1 −1" in child.screen_text()
     assert "second = 2" in child.screen_text()
     assert "first = 1" not in child.screen_text()
     child.command("AgentAccept")
-    assert buffer(child)[0] == "second = 2"
+    assert child.lines()[0] == "second = 2"
 
 
-@prove
-def test_the_model_sees_its_draft_when_it_refines(start_nvim, server, project):
+def test_the_model_sees_its_draft_when_it_refines(edit_more, server):
     server.answer(
         Reply(message_start(), text("one"), done()), Reply(message_start(), text("two"), done())
     )
-    (project / "a.txt").write_text("zero\n")
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
-    child.command("edit a.txt | AgentEdit more")
-    wait_ready(child)
-    child.command("AgentEdit even more")
-    wait_ready(child, 2)
+    child = edit_more()
+    edit(child, "AgentEdit even more")
     told = [(m["role"], m["content"][-1]["text"]) for m in server.prompts[1].json()["messages"]]
     assert told == [("user", "more"), ("assistant", "one"), ("user", "even more")]
     assert "↑20 ↓10" in child.screen_text()  # both requests
 
 
-@prove
 def test_what_an_edit_has_used_counts_in_the_session_and_in_none_of_its_turns(
-    start_nvim, server, project
+    start_claude, server, project
 ):
     server.answer(
         Reply(message_start(), text("pong"), done()), Reply(message_start(), text("one"), done())
     )
     (project / "a.txt").write_text("zero\n")
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+    child = start_claude()
     child.command("edit a.txt")
     child.lua("require('sanderling').ask('go')")
     child.wait_for_turns()
     before = child.lua("return require('sanderling').status().cost_usd")
-    child.command("AgentEdit more")
-    wait_ready(child)
+    edit(child, "AgentEdit more")
     wait_until(
         lambda: child.lua("return require('sanderling').status().cost_usd") == 2 * before > 0
     )
@@ -198,79 +203,69 @@ def test_what_an_edit_has_used_counts_in_the_session_and_in_none_of_its_turns(
     ]
 
 
-@prove
 def test_the_key_asks_what_is_to_be_different(start_editor):
     child = start_editor(*says("one"), *says("two"))
-    child.command("1AgentEdit go")
-    wait_ready(child)
+    edit(child, "1AgentEdit go")
     child.feed("\\ee")
-    wait_until(lambda: "Change it how?" in child.screen_text())
+    child.wait_for_screen("Change it how?")
     child.feed("again<CR>")
     wait_ready(child, 2)
     child.feed("\\ea")
-    wait_until(lambda: buffer(child)[0] == "two")
+    wait_until(lambda: child.lines()[0] == "two")
 
 
-@prove
 def test_changes_above_are_survived(start_editor):
     child = start_editor(*says("    return 2"))
-    child.command("6AgentEdit two")
-    wait_ready(child)
+    edit(child, "6AgentEdit two")
     child.lua("vim.api.nvim_buf_set_lines(0, 0, 1, true, { '# a', '# b', '# c' })")
     child.feed("8GO<C-u>above<Esc>j")
     child.command("AgentAccept")
-    assert buffer(child)[6:10] == ["    time.sleep(9)", "above", "    return 2", ""]
+    assert child.lines()[6:10] == ["    time.sleep(9)", "above", "    return 2", ""]
 
 
-@prove
 def test_lines_that_have_changed_are_left_alone_until_that_is_undone(start_editor):
     child = start_editor(*says("    return 2"))
-    child.command("6AgentEdit two")
-    wait_ready(child)
+    edit(child, "6AgentEdit two")
     child.feed("6GA  # mine<Esc>")
     child.feed(":AgentAccept<CR>")
-    wait_until(lambda: "have changed since they were sent" in child.messages())
-    assert buffer(child)[5] == "    return 1  # mine"
+    child.wait_for_message("have changed since they were sent")
+    assert child.lines()[5] == "    return 1  # mine"
     child.feed("u")
     child.feed(":AgentAccept<CR>")
-    wait_until(lambda: buffer(child)[5] == "    return 2")
+    wait_until(lambda: child.lines()[5] == "    return 2")
 
 
-def test_it_is_stopped_by_a_key(start_nvim, server, project):
+@quick
+def test_it_is_stopped_by_a_key(start_claude, server, project):
     server.answer(Reply(message_start(), begin_block(), delta(text="    half\n"), STALL))
     (project / "code.py").write_text(CODE)
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+    child = start_claude()
     child.command("edit code.py")
     child.feed(":5AgentEdit go<CR>")
-    wait_until(lambda: "half" in child.screen_text())
+    child.wait_for_screen("half")
     child.feed("<C-c>")
     wait_until(lambda: "half" not in child.screen_text())
     wait_until(
         lambda: server.prompts[0].is_closed if hasattr(server.prompts[0], "is_closed") else True
     )
     assert outcomes(child) == ["stopped"]
-    assert buffer(child) == CODE.splitlines()
+    assert child.lines() == CODE.splitlines()
 
 
-@prove
-def test_stopping_a_refinement_leaves_the_draft_before(start_nvim, server, project):
+def test_stopping_a_refinement_leaves_the_draft_before(edit_more, server):
     server.answer(
         Reply(message_start(), text("one"), done()),
         Reply(message_start(), begin_block(), delta(text="half\n"), STALL),
     )
-    (project / "a.txt").write_text("zero\n")
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
-    child.command("edit a.txt | AgentEdit more")
-    wait_ready(child)
+    child = edit_more()
     child.feed(":AgentEdit other<CR>")
-    wait_until(lambda: "half" in child.screen_text())
+    child.wait_for_screen("half")
     child.feed("<C-c>")
     wait_until(lambda: "half" not in child.screen_text())
     child.command("AgentAccept")
-    assert buffer(child) == ["one"]
+    assert child.lines() == ["one"]
 
 
-@prove
 def test_two_at_once_are_each_their_own(start_editor):
     replies = [
         {
@@ -284,63 +279,65 @@ def test_two_at_once_are_each_their_own(start_editor):
     ]
     child = start_editor(*replies)
     child.command("5AgentEdit one")
-    child.command("6AgentEdit two")
-    wait_ready(child, 2)
+    edit(child, "6AgentEdit two")
     screen = child.screen_text()
     assert screen.index("sleep = 1") < screen.index("return 22")
     child.command("AgentAccept!")
-    assert buffer(child)[4:6] == ["    sleep = 1", "    return 22"]
+    assert child.lines()[4:6] == ["    sleep = 1", "    return 22"]
     assert outcomes(child) == ["accepted", "accepted"]
 
 
-@prove
-def test_lines_where_an_edit_waits_take_no_other(start_editor):
-    child = start_editor(*says("x"))
-    child.command("5,6AgentEdit go")
-    wait_ready(child)
-    child.feed(":6,7AgentEdit other<CR>")
-    wait_until(lambda: "These lines have another edit" in child.messages())
+@pytest.mark.parametrize(
+    "content, before, keys, message",
+    [
+        (CODE, "5,6AgentEdit go", ":6,7AgentEdit other<CR>", "These lines have another edit"),
+        (CODE, "set nomodifiable", ":1AgentEdit x<CR>", "'nomodifiable'"),
+        ("abcdefghij\n\tabc\nabcdefghij\n", "", "1G3l<C-v>2jl<F6>", "cuts a tab"),
+    ],
+)
+def test_what_cannot_be_edited_is_refused(start_editor, content, before, keys, message):
+    child = start_editor(*says("x"), content=content)
+    child.command("xmap <F6> <Plug>(AgentEdit)")
+    child.command(before)
+    child.feed(keys)
+    child.wait_for_message(message)
 
 
-@prove
 def test_the_dot_asks_for_the_same_further_down(start_editor):
     child = start_editor(*says("a"), *says("b"), content="1\n2\n3\n4\n")
-    child.feed(":1,2AgentEdit shorter<CR>")
-    wait_ready(child)
+    edit(child, "1,2AgentEdit shorter")
     child.command("AgentAccept")
-    assert buffer(child) == ["a", "3", "4"]
+    assert child.lines() == ["a", "3", "4"]
     child.feed("j.")
     wait_ready(child, 2)
     assert "▍shorter" in child.screen_text()
     child.command("AgentAccept")
-    assert buffer(child) == ["a", "b"]
+    assert child.lines() == ["a", "b"]
 
 
+@quick
 def test_the_operator_asks_and_is_repeated_by_the_dot(start_editor):
     child = start_editor(*says("A"), *says("B"), content="one two\n\nthree four\n")
     child.command("map <F6> <Plug>(AgentEdit)")
     child.feed("<F6>iw")
-    wait_until(lambda: "Edit:" in child.screen_text())
+    child.wait_for_screen("Edit:")
     child.feed("capital<CR>")
-    wait_ready(child)
-    child.command("AgentAccept")
-    assert buffer(child) == ["A two", "", "three four"]
+    accept(child)
+    assert child.lines() == ["A two", "", "three four"]
     child.feed("Gw.")
-    wait_ready(child, 2)
-    child.command("AgentAccept")
-    assert buffer(child) == ["A two", "", "three B"]
+    accept(child, 2)
+    assert child.lines() == ["A two", "", "three B"]
 
 
-@prove
 def test_the_operator_takes_a_count(start_editor):
     child = start_editor(*says("A"), content="one two three four\n")
     child.command("map <F6> <Plug>(AgentEdit)")
     child.feed("<F6>2awshort<CR>")
-    wait_ready(child)
-    child.command("AgentAccept")
-    assert buffer(child) == ["Athree four"]
+    accept(child)
+    assert child.lines() == ["Athree four"]
 
 
+@quick
 @pytest.mark.parametrize(
     "keys, answer, expected",
     prove_rest(
@@ -362,38 +359,26 @@ def test_a_selection_is_replaced_exactly(start_editor, keys, answer, expected):
     child = start_editor(*says(answer), content="one two\nthree\nfäur\n")
     child.command("xmap <F6> <Plug>(AgentEdit)")
     child.feed(f"{keys}<F6>go<CR>")
-    wait_ready(child)
-    child.command("AgentAccept")
-    assert buffer(child) == expected
+    accept(child)
+    assert child.lines() == expected
 
 
-@prove
 def test_a_block_reaches_over_lines_that_end_before_it(start_editor):
     child = start_editor(*says("XX\nYY\nZZ"), content="abcdef\nab\nabcdef\n", name="a.txt")
     child.command("xmap <F6> <Plug>(AgentEdit)")
     child.feed("1G3l<C-v>2jl<F6>go<CR>")
-    wait_ready(child)
-    child.command("AgentAccept")
-    assert buffer(child) == ["abcXXf", "ab YY", "abcZZf"]
+    accept(child)
+    assert child.lines() == ["abcXXf", "ab YY", "abcZZf"]
 
 
-@prove
 def test_a_block_takes_no_answer_with_other_lines(start_editor):
     child = start_editor(*says("X"), content="abc\nabc\n")
     child.command("xmap <F6> <Plug>(AgentEdit)")
     child.feed("1G<C-v>jl<F6>go<CR>")
     wait_ready(child)
     child.feed(":AgentAccept<CR>")
-    wait_until(lambda: "The block has 2 lines and the answer 1" in child.messages())
-    assert buffer(child) == ["abc", "abc"]
-
-
-@prove
-def test_a_block_that_cuts_a_tab_is_refused(start_editor):
-    child = start_editor(content="abcdefghij\n\tabc\nabcdefghij\n")
-    child.command("xmap <F6> <Plug>(AgentEdit)")
-    child.feed("1G3l<C-v>2jl<F6>")
-    wait_until(lambda: "cuts a tab" in child.messages())
+    child.wait_for_message("The block has 2 lines and the answer 1")
+    assert child.lines() == ["abc", "abc"]
 
 
 def written(child, name="code.py"):
@@ -401,6 +386,7 @@ def written(child, name="code.py"):
     return (child.project / name).read_bytes()
 
 
+@quick
 @pytest.mark.parametrize(
     "content, edit, answer, expected",
     prove_rest(
@@ -423,12 +409,10 @@ def test_bytes_around_and_line_ends_stay(start_agent, project, content, edit, an
     child = start_agent(*says(answer))
     child.command("edit code.py")
     child.command(edit)
-    wait_ready(child)
-    child.command("AgentAccept")
+    accept(child)
     assert written(child) == expected
 
 
-@prove
 def test_a_fenced_answer_streams_without_its_fence(start_editor):
     step = {"text": "```python\n    return 3\n```\nDone.", "chunk_chars": 1, "chunk_delay_ms": 4}
     child = start_editor({"step": [step]})
@@ -438,29 +422,18 @@ def test_a_fenced_answer_streams_without_its_fence(start_editor):
         seen.append(child.screen_text())
     assert not any("```" in screen for screen in seen)
     child.command("AgentAccept")
-    assert buffer(child)[5] == "    return 3"
+    assert child.lines()[5] == "    return 3"
 
 
-@prove
-def test_a_locked_buffer_is_refused(start_editor):
-    child = start_editor(*says("x"))
-    child.command("set nomodifiable")
-    child.feed(":1AgentEdit x<CR>")
-    wait_until(lambda: "'nomodifiable'" in child.messages())
-
-
-@prove
 def test_a_buffer_that_is_locked_meanwhile_is_left_alone(start_editor):
     child = start_editor(*says("x"))
-    child.command("1AgentEdit x")
-    wait_ready(child)
+    edit(child, "1AgentEdit x")
     child.command("set nomodifiable")
     child.feed(":AgentAccept<CR>")
-    wait_until(lambda: "nothing was changed" in child.messages())
-    assert buffer(child) == CODE.splitlines()
+    child.wait_for_message("nothing was changed")
+    assert child.lines() == CODE.splitlines()
 
 
-@prove
 def test_a_wiped_buffer_ends_its_edit(start_editor):
     child = start_editor({"step": [{"text": "x" * 400, "chunk_chars": 1, "chunk_delay_ms": 20}]})
     child.feed(":1AgentEdit x<CR>")
@@ -470,47 +443,40 @@ def test_a_wiped_buffer_ends_its_edit(start_editor):
     assert not child.is_blocked()
 
 
+@quick
 def test_a_file_that_a_rule_keeps_from_the_model_is_not_sent(start_editor):
     rule = {"action": "deny", "tool": "read", "path": "secret.env"}
     child = start_editor(*says("x"), name="secret.env", setup={"permissions": [rule]})
     child.feed(":1AgentEdit x<CR>")
-    wait_until(lambda: "A rule keeps secret.env from the model" in child.messages())
+    child.wait_for_message("A rule keeps secret.env from the model")
     assert outcomes(child) == ["failed"]
     assert "secret" not in "".join(json.dumps(child.events("AgentEditReady")))
 
 
-@prove
 def test_an_answer_that_was_cut_cannot_be_accepted(start_editor):
     child = start_editor({"step": [{"text": "x"}], "stop_reason": "max_tokens"})
-    child.feed(":1AgentEdit x<CR>")
-    wait_ready(child)
+    edit(child, "1AgentEdit x")
     assert "reached the token limit" in child.screen_text()
     child.feed(":AgentAccept<CR>")
-    wait_until(lambda: "cannot be accepted" in child.messages())
-    assert buffer(child) == CODE.splitlines()
+    child.wait_for_message("cannot be accepted")
+    assert child.lines() == CODE.splitlines()
 
 
-@prove
 def test_an_error_is_told_with_what_to_do(start_editor):
     error = {"kind": "auth", "message": "The key was refused.", "remedy": "Type /login."}
     child = start_editor({"step": [{"error": error}]})
     child.feed(":1AgentEdit x<CR>")
-    wait_until(lambda: "The key was refused. Type /login." in child.messages())
+    child.wait_for_message("The key was refused. Type /login.")
     assert outcomes(child) == ["failed"]
 
 
-@prove
-def test_what_fails_for_a_moment_is_tried_again(start_nvim, server, project):
+def test_what_fails_for_a_moment_is_tried_again(edit_more, server):
     server.answer(Status(529), Reply(message_start(), text("one"), done()))
-    (project / "a.txt").write_text("zero\n")
-    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
-    child.command("edit a.txt | AgentEdit more")
-    wait_ready(child)
+    child = edit_more()
     child.command("AgentAccept")
-    assert buffer(child) == ["one"]
+    assert child.lines() == ["one"]
 
 
-@prove
 def test_without_a_key_it_says_what_to_do(start_nvim, project):
     (project / "a.txt").write_text("zero\n")
     child = start_nvim()
@@ -520,28 +486,23 @@ def test_without_a_key_it_says_what_to_do(start_nvim, project):
     assert outcomes(child) == ["failed"]
 
 
-@prove
 def test_the_model_is_that_of_the_session(start_agent, tmp_path, project):
     other = tmp_path / "other.json"
     other.write_text(json.dumps({"version": 1, "reply": says("other")}))
     (project / "a.txt").write_text("zero\n")
     child = start_agent(*says("own"), setup={"model": f"script:{other}"})
     child.command("edit a.txt")
-    child.command("AgentEdit more")
-    wait_ready(child)
+    edit(child, "AgentEdit more")
     child.command("AgentAccept")
-    assert buffer(child) == ["other"]
+    assert child.lines() == ["other"]
 
 
-@prove
 def test_a_fold_over_the_lines_opens(start_editor):
     child = start_editor(*says("x"))
-    child.command("4,6fold | 4,6AgentEdit x")
-    wait_ready(child)
+    edit(child, "4,6fold | 4,6AgentEdit x")
     assert "▍x" in child.screen_text()
 
 
-@prove
 def test_the_preview_scrolls_into_view_at_the_end_of_a_window(start_editor):
     content = "".join(f"line {n}\n" for n in range(100))
     child = start_editor(*says("\n".join(f"new {n}" for n in range(8))), content=content, lines=24)
@@ -553,33 +514,28 @@ def test_the_preview_scrolls_into_view_at_the_end_of_a_window(start_editor):
     assert "accepts" in screen
 
 
-@prove
 @pytest.mark.parametrize("end", ["\\ea", "\\er"])
 def test_the_keys_go_with_the_edit(start_editor, end):
     child = start_editor(*says("x"))
-    child.command("1AgentEdit x")
-    wait_ready(child)
+    edit(child, "1AgentEdit x")
     child.feed(end)
     wait_until(lambda: len(outcomes(child)) == 1)
     assert child.lua("return vim.fn.maparg('<LocalLeader>ea', 'n')") == ""
     assert child.lua("return vim.fn.maparg('<C-c>', 'n')") == ""
 
 
-@prove
 def test_a_persons_key_stays_theirs(start_editor):
     child = start_editor(*says("x"))
     child.command("nnoremap <C-c> :let g:own = 1<CR>")
-    child.command("1AgentEdit x")
-    wait_ready(child)
+    edit(child, "1AgentEdit x")
     child.feed("<C-c>")
     wait_until(lambda: child.lua("return vim.g.own") == 1)
 
 
-@prove
 def test_a_macro_records_and_replays_an_edit(start_editor):
     child = start_editor(*says("a"), *says("b"), content="1\n2\n")
     child.feed("qq:AgentEdit x<CR>")
     wait_ready(child)
     child.feed(":AgentAccept<CR>jq")
-    wait_until(lambda: buffer(child) == ["a", "2"])
+    wait_until(lambda: child.lines() == ["a", "2"])
     assert child.lua("return vim.fn.getreg('q')").startswith(":AgentEdit x\r")

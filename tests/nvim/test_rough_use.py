@@ -5,7 +5,9 @@ import signal
 import time
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import prove_rest, prove_unless_quick, quick, wait_until
+
+pytestmark = prove_unless_quick
 
 SLOW = """
 [[reply]]
@@ -31,10 +33,16 @@ text = "done"
 """
 
 
-def start_slow_turn(child):
-    child.command("AgentChat")
-    child.submit("slow")
-    wait_until(lambda: "begun" in child.transcript_text())
+@pytest.fixture
+def slow(scripted):
+    def start(**options):
+        child = scripted(SLOW, **options)
+        child.command("AgentChat")
+        child.submit("slow")
+        child.wait_for_transcript("begun")
+        return child
+
+    return start
 
 
 def interrupt(child):
@@ -42,11 +50,9 @@ def interrupt(child):
     child.lua("vim.api.nvim_feedkeys('\\3', 'nt', false)")
 
 
-@prove
 @pytest.mark.parametrize("after_ms", prove_rest([0, 15, 30, 60], keep=(0,)))
-def test_a_prompt_sent_just_after_a_crash_is_sent_once(scripted, after_ms):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_a_prompt_sent_just_after_a_crash_is_sent_once(slow, after_ms):
+    child = slow()
     os.kill(child.host_pid(), signal.SIGKILL)
     time.sleep(after_ms / 1000)
     child.submit("again")
@@ -57,10 +63,8 @@ def test_a_prompt_sent_just_after_a_crash_is_sent_once(scripted, after_ms):
     assert child.transcript_text().count("exited (signal 9)") == 1
 
 
-@prove
-def test_a_prompt_sent_after_a_stop_is_answered_and_not_given_back(scripted):
-    child = scripted(SLOW, keys={"stop": "<F5>"})  # <C-c> drops what is typed ahead
-    start_slow_turn(child)
+def test_a_prompt_sent_after_a_stop_is_answered_and_not_given_back(slow):
+    child = slow(keys={"stop": "<F5>"})  # <C-c> drops what is typed ahead
     child.feed("i<F5>")
     child.feed("next<C-s>")
     child.wait_for_turns(2)
@@ -69,11 +73,9 @@ def test_a_prompt_sent_after_a_stop_is_answered_and_not_given_back(scripted):
     assert "queued" not in child.screen_text()
 
 
-@prove
 @pytest.mark.parametrize("keys, mode", [("i", "i"), ("", "n"), ("V", "V"), ("<C-w>k", "n")])
-def test_an_interrupt_that_no_mapping_sees_stops_the_turn_and_nothing_else(scripted, keys, mode):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_an_interrupt_that_no_mapping_sees_stops_the_turn_and_nothing_else(slow, keys, mode):
+    child = slow()
     child.feed(keys)
     interrupt(child)
     child.wait_for_turns()
@@ -81,10 +83,8 @@ def test_an_interrupt_that_no_mapping_sees_stops_the_turn_and_nothing_else(scrip
     assert child.lua("return vim.fn.mode()") == mode
 
 
-@prove
-def test_an_interrupt_elsewhere_is_neovims_own(scripted):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_an_interrupt_elsewhere_is_neovims_own(slow):
+    child = slow()
     child.command("new")
     child.feed("i")
     interrupt(child)
@@ -92,10 +92,8 @@ def test_an_interrupt_elsewhere_is_neovims_own(scripted):
     assert not child.events("AgentTurnEnded")
 
 
-@prove
-def test_what_is_typed_on_while_a_prompt_comes_back_stays_in_its_line(scripted):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_what_is_typed_on_while_a_prompt_comes_back_stays_in_its_line(slow):
+    child = slow()
     child.feed("iqueued prompt<C-s>half")
     wait_until(lambda: child.prompt_lines() == ["half"])
     child.feed("<C-c>")
@@ -104,24 +102,16 @@ def test_what_is_typed_on_while_a_prompt_comes_back_stays_in_its_line(scripted):
     wait_until(lambda: child.prompt_lines() == ["queued prompt", "half done"])
 
 
-@prove
-def test_undo_brings_back_a_prompt_that_was_typed_and_sent_in_one_insert(child):
-    child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
-    child.feed("u")
-    wait_until(lambda: child.prompt_lines() == ["ping"])
+@pytest.mark.parametrize(
+    "keys, prompt", [("u", "ping"), ("<M-p>ccnew text<Esc><M-p><M-n><M-n>", "new text")]
+)
+def test_undo_and_history_after_a_prompt_was_sent_lose_no_text(child, keys, prompt):
+    child.chat("ping")
+    child.feed(keys)
+    wait_until(lambda: child.prompt_lines() == [prompt])
 
 
-@prove
-def test_a_new_draft_survives_a_look_at_the_history(child):
-    child.command("AgentChat")
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns()
-    child.feed("<M-p>ccnew text<Esc><M-p><M-n><M-n>")
-    wait_until(lambda: child.prompt_lines() == ["new text"])
-
-
+@quick
 def test_a_macro_on_the_prompt_keeps_the_order_of_its_keys(child):
     child.command("AgentChat")
     child.feed("ione<CR>two<CR>three<Esc>")
@@ -130,24 +120,21 @@ def test_a_macro_on_the_prompt_keeps_the_order_of_its_keys(child):
     wait_until(lambda: child.prompt_lines() == ["one", "wo", "three"])
 
 
-@prove
 @pytest.mark.parametrize("keys", ["v<C-c>", "gh<C-c>"])
-def test_control_c_stops_from_visual_and_select_mode(scripted, keys):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_control_c_stops_from_visual_and_select_mode(slow, keys):
+    child = slow()
     child.feed("itext<Esc>" + keys[:-5])
     child.feed("<C-c>")
     child.wait_for_turns()
     assert child.events("AgentTurnEnded")[0]["stop_reason"] == "cancelled"
 
 
-@prove
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_thinking_fold_that_grew_while_hidden_is_as_it_was(scripted, is_open):
     child = scripted(THINKING)
     child.command("AgentChat")
     child.feed("igo<C-s><Esc>")
-    wait_until(lambda: "one" in child.transcript_text())
+    child.wait_for_transcript("one")
     if is_open:
         child.feed("<C-w>k/Thinking<CR>zo<C-w>j")
     child.feed("\\q")
@@ -158,12 +145,9 @@ def test_a_thinking_fold_that_grew_while_hidden_is_as_it_was(scripted, is_open):
     assert state == [-1 if is_open else head, 1, 1]
 
 
-@prove
 def test_a_fold_that_the_user_deleted_stays_deleted(scripted):
     child = scripted(THINKING)
-    child.command("AgentChat")
-    child.feed("igo<C-s><Esc>")
-    child.wait_for_turns()
+    child.chat("go")
     child.feed("<C-w>kzE")
     child.feed("q")
     child.command("AgentChat")
@@ -171,6 +155,7 @@ def test_a_fold_that_the_user_deleted_stays_deleted(scripted):
     assert child.in_transcript(f"foldlevel({head})") == 0
 
 
+@quick
 def test_window_options_that_the_user_set_last(child):
     child.command("AgentChat")
     child.feed("<C-w>k:setlocal nowrap number nofoldenable<CR>")
@@ -179,7 +164,6 @@ def test_window_options_that_the_user_set_last(child):
     assert child.in_transcript("[&l:wrap, &l:number, &l:foldenable]") == [0, 1, 0]
 
 
-@prove
 def test_a_long_paragraph_is_followed_from_any_column(scripted):
     words = " ".join(f"word{n}" for n in range(900))
     child = scripted(f"""
@@ -191,13 +175,12 @@ chunk_delay_ms = 12
 """)
     child.command("AgentChat")
     child.feed("igo<C-s><Esc>")
-    wait_until(lambda: "word60 " in child.transcript_text())
+    child.wait_for_transcript("word60 ")
     child.feed("<C-w>kgg0G")
     child.wait_for_turns()
     assert "word899" in child.screen_text()
 
 
-@prove
 def test_a_chat_in_its_own_tab_page_is_opened_once(child):
     child.setup(chat={"position": "tab"})
     for turn in (1, 2):
@@ -209,6 +192,7 @@ def test_a_chat_in_its_own_tab_page_is_opened_once(child):
     assert child.lua("return vim.bo.filetype") == "sanderling_prompt"
 
 
+@quick
 def test_a_file_in_the_transcripts_window_is_not_the_chat(child):
     child.setup(chat={"position": "current"})
     child.command("AgentChat")
@@ -223,55 +207,50 @@ def test_a_file_in_the_transcripts_window_is_not_the_chat(child):
     assert child.lua("return vim.fn.bufloaded('other.txt')") == 1
 
 
-@prove
-def test_the_placeholder_never_covers_text(scripted):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_the_placeholder_never_covers_text(slow):
+    child = slow()
     child.feed("iqueued<C-s><Esc><C-w>h:AgentStop<CR>")
     child.wait_for_turns()
     wait_until(lambda: child.prompt_lines() == ["queued"])
     assert "Ask anything" not in child.screen_text()
 
 
-@prove
 @pytest.mark.parametrize("position", ["top", "bottom", "float", "right"])
 def test_on_a_small_screen_the_transcript_keeps_its_share(start_nvim, position):
     child = start_nvim(columns=80, lines=24)
     child.open_chat(position=position)
     assert child.in_transcript("winheight(0)") >= 4
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     assert "pong" in child.screen_text()
 
 
-@prove
 def test_floats_stay_on_a_screen_that_shrinks(child):
     child.open_chat(position="float")
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     child.rpc.request("nvim_ui_try_resize", 60, 20)
     wait_until(lambda: child.lua("return vim.o.lines") == 20)
-    wait_until(lambda: "pong" in child.screen_text())
+    child.wait_for_screen("pong")
     assert "Ask anything" in child.screen_text()
 
 
+@quick
 def test_what_users_do_on_entering_a_window_finds_the_prompts_height_fixed(child):
     child.lua("vim.api.nvim_create_autocmd({ 'WinEnter', 'BufEnter' }, { command = 'wincmd =' })")
     child.command("AgentChat")
     assert child.lua("return vim.api.nvim_win_get_height(0)") <= 8
 
 
-@prove
 def test_deleting_the_transcript_during_a_turn_is_no_error(scripted):
     child = scripted(THINKING)
     child.command("AgentChat")
     child.feed("igo<C-s><Esc>")
-    wait_until(lambda: "one" in child.transcript_text())
+    child.wait_for_transcript("one")
     child.feed("<C-w>k:bdelete<CR>")
     child.wait_for_turns()
     assert "went wrong" not in child.messages()
 
 
+@quick
 def test_hiding_from_insert_mode_leaves_insert_mode(child):
     child.command("inoremap <F2> <Cmd>AgentChat<CR>")
     child.command("AgentChat")
@@ -280,13 +259,13 @@ def test_hiding_from_insert_mode_leaves_insert_mode(child):
     wait_until(lambda: child.mode() == "n")
 
 
+@quick
 @pytest.mark.parametrize("range_", prove_rest([[5, 1], [900, 1000], [1], "1,2"]))
 def test_a_range_that_is_none_is_refused_by_name(child, range_):
     with pytest.raises(Exception, match=r"opts\.range.*line numbers of the buffer"):
         child.lua("require('sanderling').ask('what?', { range = ... })", range_)
 
 
-@prove
 @pytest.mark.parametrize(
     "typed, then",
     [
@@ -297,9 +276,8 @@ def test_a_range_that_is_none_is_refused_by_name(child, range_):
         ("ihalf<Esc>0gRx", "xylf"),
     ],
 )
-def test_an_interrupt_while_writing_stops_the_turn_and_writing_goes_on(scripted, typed, then):
-    child = scripted(SLOW)
-    start_slow_turn(child)
+def test_an_interrupt_while_writing_stops_the_turn_and_writing_goes_on(slow, typed, then):
+    child = slow()
     sleeps = child.home / "sleeps"
     child.command(f"inoremap <F3> <Cmd>call writefile([], '{sleeps}') <Bar> sleep 9<CR>")
     child.feed(typed)

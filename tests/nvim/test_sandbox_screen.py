@@ -1,8 +1,4 @@
-"""
-The sandbox on the screen: what commands print, what was refused, level and network, and the ways to change them.
-
-Events come by the host's own way in, and what Neovim asks of the host is caught before it leaves: no command runs here.
-"""
+"""The sandbox on the screen: what commands print, what was refused, level and network, and the ways to change them."""
 
 import pytest
 from tests.conftest import wait_until
@@ -65,14 +61,13 @@ def test_a_failure_and_its_notes_stand_below_output_that_has_no_line_break_at_it
     assert screen.highlight("All of it is in /tmp/x.") == ["AgentNotice"]
 
 
-def test_a_silent_command_is_its_header_and_its_outcome(screen):
-    screen.send(started("true"), output(""), ended())
-    assert screen.transcript() == ["$ true", "Done in 0.3 s."]
-
-
-def test_the_header_of_a_long_command_is_its_first_line(screen):
-    screen.send(started("  for i in 1 2\ndo echo $i\ndone"), ended())
-    assert screen.transcript()[0] == "$ for i in 1 2 …"
+@pytest.mark.parametrize(
+    "command, header",
+    [("true", "$ true"), ("  for i in 1 2\ndo echo $i\ndone", "$ for i in 1 2 …")],
+)
+def test_a_silent_command_is_the_first_line_of_its_header_and_its_outcome(screen, command, header):
+    screen.send(started(command), output(""), ended())
+    assert screen.transcript() == [header, "Done in 0.3 s."]
 
 
 def test_one_blank_line_separates_a_command_from_what_stands_around_it(screen):
@@ -311,38 +306,39 @@ def test_a_refusal_of_the_proxy_names_the_option(screen):
     )
 
 
-def test_what_the_guard_undid_is_told_and_where_it_is_kept(screen):
-    guard = {"type": "guard_acted", "kind": "quarantined", "path": ".envrc"}
-    screen.send(guard | {"reason": "must not appear", "kept_at": "/q/1"})
-    assert screen.transcript() == [
-        "The sandbox undid a change: .envrc (must not appear).",
-        "The written content is saved at /q/1",
-    ]
-    assert screen.highlight("The sandbox undid a change: .envrc (must not appear).") == [
-        "AgentWarning"
-    ]
-
-
-def test_what_the_guard_could_not_undo_is_an_error_and_what_the_host_did_is_nothing(screen):
-    guard = {"type": "guard_acted", "path": ".git/config", "reason": "changed"}
-    screen.send(guard | {"kind": "replaced"})
-    assert screen.transcript() == [""]
-    screen.send(guard | {"kind": "failed"})
-    assert screen.transcript()[0] == "The sandbox could not undo a change: .git/config (changed)."
-    assert screen.highlight(screen.transcript()[0]) == ["AgentError"]
-
-
-def test_what_the_guard_cannot_hold_is_told_by_name(screen):
-    screen.send(
-        {
-            "type": "guard_acted",
-            "kind": "noticed",
-            "path": "pkg/.envrc",
-            "reason": "is new, and runs",
-        }
-    )
-    assert screen.transcript() == ["Look at pkg/.envrc: it is new, and runs."]
-    assert screen.highlight(screen.transcript()[0]) == ["AgentWarning"]
+@pytest.mark.parametrize(
+    "fields, lines, groups",
+    [
+        (
+            {"kind": "quarantined", "reason": "must not appear", "kept_at": "/q/1"},
+            [
+                "The sandbox undid a change: pkg/x (must not appear).",
+                "The written content is saved at /q/1",
+            ],
+            ["AgentWarning"],
+        ),
+        ({"kind": "replaced", "reason": "changed"}, [""], None),
+        (
+            {"kind": "failed", "reason": "changed"},
+            [
+                "The sandbox could not undo a change: pkg/x (changed).",
+                "It can run code outside the sandbox. Check it before git, a shell or an editor reads it.",
+            ],
+            ["AgentError"],
+        ),
+        (
+            {"kind": "noticed", "reason": "is new, and runs"},
+            ["Look at pkg/x: it is new, and runs."],
+            ["AgentWarning"],
+        ),
+    ],
+)
+def test_what_the_guard_did_or_could_not_do_is_told_but_for_what_the_host_did(
+    screen, fields, lines, groups
+):
+    screen.send({"type": "guard_acted", "path": "pkg/x"} | fields)
+    assert screen.transcript() == lines
+    assert groups is None or screen.highlight(lines[0]) == groups
 
 
 def test_a_problem_is_told_once_as_long_as_it_lasts(screen):
@@ -414,7 +410,7 @@ def test_level_and_network_are_in_the_winbar_also_a_narrow_one_and_in_the_status
     assert words[text.partition(" net:")[0]] == group
     network_group = "AgentWarning" if text.endswith("net:on") else "AgentStatus"
     assert words["net:" + text.partition(" net:")[2]] == network_group
-    assert screen.lua("return require('sanderling').statusline()").endswith(" · " + text)
+    assert screen.statusline().endswith(" · " + text)
 
 
 def test_in_a_very_narrow_window_the_words_lose_their_explanation_and_not_their_meaning(screen):
@@ -448,7 +444,7 @@ def test_the_prompts_winbar_counts_commands_while_the_model_rests(screen):
     assert "running 1 command" in screen.screen_text()
     screen.send({"type": "commands_running", "count": 2})
     assert "running 2 commands" in screen.screen_text()
-    assert "running 2 commands" in screen.lua("return require('sanderling').statusline()")
+    assert "running 2 commands" in screen.statusline()
     screen.in_a_turn()
     assert "running" not in screen.screen_text()
     screen.send(TURN_ENDED, {"type": "commands_running", "count": 0})
@@ -496,7 +492,7 @@ def test_only_what_is_typed_into_the_prompt_can_be_a_command(screen):
 def test_an_exclamation_mark_alone_is_refused_and_stays(screen):
     screen.feed("i!  <C-s>")
     sentence = "No command after `!`. Nothing was run."
-    wait_until(lambda: sentence in screen.transcript_text())
+    screen.wait_for_transcript(sentence)
     assert screen.prompt_lines() == ["!  "]
     assert screen.actions() == []
 
@@ -504,10 +500,7 @@ def test_an_exclamation_mark_alone_is_refused_and_stays(screen):
 def test_a_command_that_the_host_never_started_stands_in_the_prompt_again(screen):
     screen.feed("i!make<C-s>")
     wait_until(lambda: screen.actions("run_command"))
-    screen.lua("""
-      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
-    """)
+    screen.lose_host()
     assert screen.prompt_lines() == ["!make"]
     assert screen.events("AgentCommandEnded") == []
 
@@ -516,10 +509,7 @@ def test_a_command_that_ran_when_the_host_ended_is_announced_as_interrupted(scre
     screen.command("Agent run make")
     (action,) = screen.actions("run_command")
     screen.send(started("make", action["id"]), {"type": "commands_running", "count": 1})
-    screen.lua("""
-      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
-    """)
+    screen.lose_host()
     assert screen.prompt_lines() == [""]
     assert [event["outcome"] for event in screen.events("AgentCommandEnded")] == ["Interrupted."]
     assert "running" not in screen.screen_text()
@@ -546,9 +536,10 @@ def test_without_a_command_or_a_turn_nothing_is_stopped(screen):
     [
         ("net on", {"type": "set_network", "mode": "on"}),
         ("sandbox on", {"type": "set_sandbox", "is_on": True}),
+        ("Agent sandbox on", {"type": "set_sandbox", "is_on": True}),
     ],
 )
-def test_the_words_net_and_sandbox_work_in_the_chat(screen, typed, action):
+def test_the_words_net_and_sandbox_work_in_the_chat_and_ask_nothing(screen, typed, action):
     screen.feed(f":{typed}<CR>")
     wait_until(lambda: screen.actions() == [action])
 
@@ -576,7 +567,7 @@ def test_agentnet_alone_tells_the_network_in_one_line(start_screen):
     screen = start_screen(columns=80)
     screen.feed(":AgentNet<CR>")
     sentence = "Network off: commands reach nothing outside the session."
-    wait_until(lambda: sentence in screen.messages())
+    screen.wait_for_message(sentence)
     assert not screen.is_blocked()
     assert screen.actions() == []
 
@@ -587,7 +578,7 @@ def test_agentnet_completes_its_words_and_refuses_others_naming_them(screen):
     assert screen.lua(complete, "AgentNet o") == ["off", "on"]
     assert screen.lua(complete, "Agent sandbox o") == ["off", "on"]
     screen.feed(":AgentNet maybe<CR>")
-    wait_until(lambda: "AgentNet: off, proxy or on, not 'maybe'." in screen.messages())
+    screen.wait_for_message("AgentNet: off, proxy or on, not 'maybe'.")
     assert not screen.is_blocked()
     with pytest.raises(NvimError, match="'off', 'proxy' or 'on'"):
         screen.lua("require('sanderling').net('maybe')")
@@ -602,7 +593,7 @@ def test_what_a_command_says_is_seen_where_somebody_has_scrolled_up(screen):
     screen.feed("<C-w>kgg<C-w>j")
     wait_until(lambda: "line 199" not in screen.screen_text())
     screen.command("Agent sandbox")
-    wait_until(lambda: "line 199" in screen.screen_text())
+    screen.wait_for_screen("line 199")
 
 
 def test_agentsandbox_tells_all_in_the_transcript(start_screen):
@@ -639,11 +630,6 @@ def test_an_answer_for_a_session_that_is_gone_switches_nothing_off(screen):
     screen.lua("require('sanderling').clear()")
     screen.lua("_G.asked[3](_G.asked[1][1])")
     assert screen.actions("set_sandbox") == []
-
-
-def test_agentsandbox_on_asks_nothing(screen):
-    screen.command("Agent sandbox on")
-    assert screen.actions() == [{"type": "set_sandbox", "is_on": True}]
 
 
 # --- options -----------------------------------------------------------------------------------------------------------

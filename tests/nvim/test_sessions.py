@@ -5,7 +5,9 @@ import os
 import signal
 
 import pytest
-from tests.conftest import ChildNvim, is_alive, prove, wait_until
+from tests.conftest import ChildNvim, is_alive, prove_unless_quick, quick, wait_until
+
+pytestmark = prove_unless_quick
 
 LINES = "".join(f"line {n}\\n" for n in range(100))
 WRAPPED = (("some words " * 40).strip() + "\\n\\n") * 3 + "more words " * 30
@@ -65,12 +67,6 @@ def title(child):
     return next(each["name"] for each in sessions(child) if each["is_current"])
 
 
-def say(child, text, turn):
-    """Type and send `text`, and wait for the end of the turn that is number `turn` in this Neovim."""
-    child.feed(f"i{text}<C-s><Esc>")
-    child.wait_for_turns(turn)
-
-
 def wait_for_choice(child, count=1):
     """The lines of the choice that is number `count`, as soon as it is offered."""
     wait_until(lambda: len(child.lua("return _G.choices")) >= count, f"choice {count}")
@@ -92,18 +88,27 @@ def chat(scripted):
     return child
 
 
+def queue(chat, text):
+    """Send `text` while a turn is slow."""
+    chat.feed("islow<C-s><Esc>")
+    chat.wait_for_transcript("begun")
+    chat.feed(f"i{text}<C-s><Esc>")
+    chat.wait_for_screen("1 queued")
+
+
 @pytest.fixture
 def two(chat):
     """Two sessions with one turn each; the second is shown."""
-    say(chat, "first", 1)
+    chat.say("first")
     chat.command("AgentNew")
-    say(chat, "second", 2)
+    chat.say("second")
     return chat
 
 
 # --- several that are open ---------------------------------------------------------------------------------------------
 
 
+@quick
 def test_a_new_session_stands_beside_the_old_one_and_the_keys_switch_between_them(two):
     ids = [each["id"] for each in sessions(two)]
     assert len(ids) == 2
@@ -116,9 +121,10 @@ def test_a_new_session_stands_beside_the_old_one_and_the_keys_switch_between_the
     assert [each["id"] for each in sessions(two)] == ids
 
 
+@quick
 def test_a_count_goes_further_and_one_session_alone_says_so(chat):
     chat.feed("\\n")
-    wait_until(lambda: "No other session is open" in chat.messages())
+    chat.wait_for_message("No other session is open")
     for _ in range(2):
         chat.command("AgentNew")
     first, _, third = [each["id"] for each in sessions(chat)]
@@ -127,10 +133,9 @@ def test_a_count_goes_further_and_one_session_alone_says_so(chat):
     wait_until(lambda: current_id(chat) == first)
 
 
-@prove
 def test_a_session_in_the_background_streams_on_and_is_shown_at_its_end(chat):
     chat.feed("idrip<C-s><Esc>")
-    wait_until(lambda: "drop" in chat.transcript_text())
+    chat.wait_for_transcript("drop")
     chat.command("AgentNew")
     assert "drop" not in chat.screen_text()
     chat.submit("quick")
@@ -138,12 +143,11 @@ def test_a_session_in_the_background_streams_on_and_is_shown_at_its_end(chat):
     chat.wait_for_turns(2)
     assert "drop" not in chat.screen_text()
     chat.feed("\\n")
-    wait_until(lambda: "drips end" in chat.screen_text())
+    chat.wait_for_screen("drips end")
 
 
-@prove
 def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
-    say(chat, "long", 1)
+    chat.say("long")
     chat.feed("ihalf a thought<Esc><C-w>kgg/Thinking<CR>zo:setlocal nowrap<CR>60Gzt3j2l")
     wait_until(lambda: chat.in_transcript("line('.')") == 63)
     state = "[winsaveview(), foldclosed(7), &l:wrap, &l:winfixbuf, &l:winfixwidth]"
@@ -162,14 +166,12 @@ def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
     wait_until(lambda: chat.prompt_lines() == ["other words"])
 
 
-@prove
 @pytest.mark.parametrize("position", ["left", "bottom", "float", "tab", "current"])
 def test_switching_works_wherever_the_chat_is_and_its_windows_close_together(scripted, position):
     child = scripted(ANSWERS, chat={"position": position})
-    child.command("AgentChat")
-    say(child, "first", 1)
+    child.chat("first")
     child.command("AgentNew")
-    say(child, "second", 2)
+    child.say("second")
     before = child.lua("return vim.tbl_map(vim.api.nvim_win_get_config, vim.api.nvim_list_wins())")
     child.lua("vim.api.nvim_set_current_win(...)", child.transcript_win())
     child.feed("\\p")
@@ -182,7 +184,6 @@ def test_switching_works_wherever_the_chat_is_and_its_windows_close_together(scr
     wait_until(lambda: child.lua("return #vim.api.nvim_list_wins()") == 1)
 
 
-@prove
 def test_nothing_is_lost_of_three_answers_that_stream_while_the_user_switches(chat):
     for number in range(3):
         if number:
@@ -200,7 +201,6 @@ def test_nothing_is_lost_of_three_answers_that_stream_while_the_user_switches(ch
     assert "went wrong" not in chat.messages()
 
 
-@prove
 def test_hiding_and_showing_comes_back_to_the_session_that_was_shown(two):
     two.feed("\\p")
     wait_until(lambda: title(two) == "first")
@@ -210,7 +210,6 @@ def test_hiding_and_showing_comes_back_to_the_session_that_was_shown(two):
     assert "first" in two.screen_text()
 
 
-@prove
 def test_tab_pages_show_a_session_each_and_commands_are_about_the_one_that_was_entered(two):
     two.command("tabnew")
     two.command("AgentChat")
@@ -221,12 +220,10 @@ def test_tab_pages_show_a_session_each_and_commands_are_about_the_one_that_was_e
     assert "## You\n\nsecond\n" in two.transcript_text()
     two.command("tabnext")
     assert title(two) == "first"
-    two.submit("again")
-    two.wait_for_turns(3)
+    two.submit_and_wait("again")
     assert "## You\n\nagain\n" in two.transcript_text()
 
 
-@prove
 def test_closing_shows_the_next_session_and_keeps_what_was_typed_in_the_prompt_history(two):
     two.feed("iunfinished<Esc>")
     wait_until(lambda: two.prompt_lines() == ["unfinished"])
@@ -245,7 +242,6 @@ def test_closing_shows_the_next_session_and_keeps_what_was_typed_in_the_prompt_h
     assert two.transcript() == [""]
 
 
-@prove
 def test_closing_a_session_closes_or_changes_its_windows_in_all_tab_pages(two):
     two.command("tabnew")
     two.command("AgentChat")
@@ -256,13 +252,9 @@ def test_closing_a_session_closes_or_changes_its_windows_in_all_tab_pages(two):
         two.command("tabnext")
 
 
-@prove
 def test_closing_during_a_turn_stops_it_and_what_waits_is_in_the_prompt_history(chat):
     chat.command("AgentNew")
-    chat.feed("islow<C-s><Esc>")
-    wait_until(lambda: "begun" in chat.transcript_text())
-    chat.feed("iand then<C-s><Esc>")
-    wait_until(lambda: "1 queued" in chat.screen_text())
+    queue(chat, "and then")
     log = chat.session_files()[-1]
     chat.command("Agent close")
     assert chat.events("AgentTurnEnded")[0]["stop_reason"] == "cancelled"
@@ -271,7 +263,6 @@ def test_closing_during_a_turn_stops_it_and_what_waits_is_in_the_prompt_history(
     wait_until(lambda: chat.prompt_lines() == ["and then"])
 
 
-@prove
 def test_a_session_whose_buffer_was_deleted_has_it_again_beside_the_others(two):
     before = two.transcript_text()
     two.lua("vim.api.nvim_buf_delete(require('sanderling').transcript().buf, { force = true })")
@@ -280,24 +271,16 @@ def test_a_session_whose_buffer_was_deleted_has_it_again_beside_the_others(two):
     assert len(sessions(two)) == 2
 
 
-@prove
 def test_what_waits_in_a_session_whose_prompt_is_deleted_waits_on(chat):
-    chat.feed("islow<C-s><Esc>")
-    wait_until(lambda: "begun" in chat.transcript_text())
-    chat.feed("iand then<C-s><Esc>")
-    wait_until(lambda: "1 queued" in chat.screen_text())
+    queue(chat, "and then")
     chat.command("bwipeout!")
     chat.command("AgentChat")
-    wait_until(lambda: "1 queued" in chat.screen_text())
+    chat.wait_for_screen("1 queued")
     assert "internal error" not in chat.messages()
 
 
-@prove
 def test_what_comes_back_while_text_is_locked_comes_back_afterwards(chat):
-    chat.feed("islow<C-s><Esc>")
-    wait_until(lambda: "begun" in chat.transcript_text())
-    chat.feed("iand then<C-s><Esc>")
-    wait_until(lambda: "1 queued" in chat.screen_text())
+    queue(chat, "and then")
     chat.lua(
         "vim.keymap.set('n', '<F2>', function() vim.fn.getchar() return '' end, { expr = true })"
     )
@@ -313,7 +296,6 @@ def test_what_comes_back_while_text_is_locked_comes_back_afterwards(chat):
     wait_until(lambda: chat.prompt_lines() == ["locked"])
 
 
-@prove
 def test_autocommands_tell_what_opens_changes_and_closes(chat):
     wait_until(lambda: len(chat.events("AgentSessionOpened")) == 1)
     chat.command("AgentNew")
@@ -329,13 +311,12 @@ def test_autocommands_tell_what_opens_changes_and_closes(chat):
     assert chat.events("AgentSessionChanged")[-1] == {"session_id": first, "previous_id": second}
 
 
-@prove
 def test_a_killed_host_is_told_in_both_and_each_goes_on_in_its_own_transcript(two):
     os.kill(two.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "exited (signal 9)" in two.transcript_text())
-    for turn, text in ((3, "second"), (4, "first")):
+    two.wait_for_transcript("exited (signal 9)")
+    for text in ("second", "first"):
         assert two.transcript_text().count("exited (signal 9)") == 1
-        say(two, "more", turn)
+        two.say("more")
         said = two.transcript_text()
         assert said.count(f"## You\n\n{text}\n") == 1
         assert said.endswith("## You\n\nmore\n\n## Sanderling\n\nanswered")
@@ -344,7 +325,6 @@ def test_a_killed_host_is_told_in_both_and_each_goes_on_in_its_own_transcript(tw
     assert len(two.session_files()) == 2
 
 
-@prove
 def test_a_question_of_a_session_in_the_background_says_who_asks_and_its_answer_goes_there(
     start_agent,
 ):
@@ -355,7 +335,7 @@ def test_a_question_of_a_session_in_the_background_says_who_asks_and_its_answer_
     )
     child.command("AgentChat")
     child.feed("iwork<C-s><Esc>")
-    wait_until(lambda: "## You\n\nwork" in child.transcript_text())
+    child.wait_for_transcript("## You\n\nwork")
     child.command("AgentNew")
     child.wait_for_question()
     assert "Session “work” asks." in child.screen_text()
@@ -363,47 +343,41 @@ def test_a_question_of_a_session_in_the_background_says_who_asks_and_its_answer_
     wait_until(lambda: "asks." not in child.screen_text())
     child.feed("\\n")
     child.wait_for_screen("Session “work” asks.")
-    child.enter_question()
-    child.feed("a")
-    child.wait_for_turns()
+    child.answer_question("a")
     assert (child.project / "made.txt").read_text() == "from the first\n"
     assert child.transcript() == [""]
 
 
+@quick
 def test_jobs_and_todo_lists_are_those_of_the_session_that_is_shown(screen):
     job = {"id": "1", "command": "make", "outcome": ""}
     item = {"content": "mend it", "status": "pending"}
     screen.send({"type": "jobs_changed", "jobs": [job]}, {"type": "todo_changed", "items": [item]})
     assert screen.lua("return require('sanderling.screens.jobs').complete('')") == ["1"]
-    wait_until(lambda: "mend it" in screen.screen_text())
+    screen.wait_for_screen("mend it")
     screen.command("AgentNew")
     assert screen.lua("return require('sanderling.screens.jobs').complete('')") == []
     assert "mend it" not in screen.screen_text()
     screen.command("Agent todo")
     assert "No todo list yet" in screen.messages()
     screen.feed("\\p")
-    wait_until(lambda: "mend it" in screen.screen_text())
+    screen.wait_for_screen("mend it")
 
 
 # --- what waits --------------------------------------------------------------------------------------------------------
 
 
-@prove
 def test_stopping_gives_back_what_waits_in_its_own_prompt(chat):
-    chat.feed("islow<C-s><Esc>")
-    wait_until(lambda: "begun" in chat.transcript_text())
-    chat.feed("ilater<C-s><Esc>")
-    wait_until(lambda: "1 queued" in chat.screen_text())
+    queue(chat, "later")
     chat.command("AgentNew")
     chat.feed("iother<Esc>\\p")
-    wait_until(lambda: "begun" in chat.transcript_text())
+    chat.wait_for_transcript("begun")
     chat.feed("<C-c>")
     wait_until(lambda: chat.prompt_lines() == ["later"])
     chat.feed("\\n")
     wait_until(lambda: chat.prompt_lines() == ["other"])
 
 
-@prove
 def test_the_second_key_steers_and_without_a_turn_it_asks(start_agent):
     use = {"name": "bash", "input": {"command": "sleep 0.5"}}
     child = start_agent(
@@ -413,7 +387,7 @@ def test_the_second_key_steers_and_without_a_turn_it_asks(start_agent):
     )
     child.command("AgentChat")
     child.feed("iwork<C-s>")
-    wait_until(lambda: "bash" in child.transcript_text())
+    child.wait_for_transcript("bash")
     child.feed("with care<M-s>")
     child.wait_for_turns()
     assert "with care" in child.transcript_text()
@@ -424,21 +398,20 @@ def test_the_second_key_steers_and_without_a_turn_it_asks(start_agent):
     assert child.transcript_text().endswith("## You\n\non my own\n\n## Sanderling\n\nanswered")
 
 
-@prove
 def test_what_waited_when_the_host_was_killed_is_held_until_it_is_sent_from_an_empty_prompt(chat):
     chat.feed("islow<C-s><Esc>")
-    wait_until(lambda: "begun" in chat.transcript_text())
+    chat.wait_for_transcript("begun")
     chat.feed("ilater<C-s><Esc>")
     # A prompt that the host has not confirmed comes back.
-    wait_until(lambda: "↳ later" in chat.screen_text())
+    chat.wait_for_screen("↳ later")
     os.kill(chat.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "exited (signal 9)" in chat.transcript_text())
+    chat.wait_for_transcript("exited (signal 9)")
     assert chat.prompt_lines() == [""]
     chat.command("AgentChat")
     chat.command("AgentChat")
-    wait_until(lambda: "held" in chat.screen_text())
+    chat.wait_for_screen("held")
     chat.feed("<Esc><CR>")
-    wait_until(lambda: "## You\n\nlater\n" in chat.transcript_text())
+    chat.wait_for_transcript("## You\n\nlater\n")
     assert chat.prompt_lines() == [""]
 
 
@@ -452,8 +425,8 @@ def again(scripted):
     def start(*prompts, chat=True):
         before = scripted(ANSWERS)
         before.command("AgentChat")
-        for turn, prompt in enumerate(prompts, 1):
-            say(before, prompt, turn)
+        for prompt in prompts:
+            before.say(prompt)
         host = before.host_pid()
         before.close()
         wait_until(lambda: not is_alive(host), "its host lets go of the session")
@@ -466,19 +439,17 @@ def again(scripted):
     return start
 
 
-@prove
 def test_an_empty_transcript_says_that_the_last_conversation_can_go_on_until_something_is_said(
     again,
 ):
     child = again("remember me")
-    wait_until(lambda: ":AgentResume continues “remember me”, just" in child.screen_text())
-    say(child, "hello", 1)
+    child.wait_for_screen(":AgentResume continues “remember me”, just")
+    child.say("hello")
     assert "AgentResume" not in child.screen_text()
 
 
-@prove
 def test_without_an_earlier_conversation_nothing_is_said_of_one(chat):
-    say(chat, "hello", 1)
+    chat.say("hello")
     chat.command("AgentNew")
     answered = chat.lua("""
       local done = false
@@ -489,7 +460,6 @@ def test_without_an_earlier_conversation_nothing_is_said_of_one(chat):
     assert "AgentResume" not in chat.screen_text()
 
 
-@prove
 def test_resuming_takes_the_place_of_an_empty_session_shows_the_end_and_knows_what_was_said(again):
     child = again("long", "short")
     child.command("AgentResume")
@@ -500,7 +470,7 @@ def test_resuming_takes_the_place_of_an_empty_session_shows_the_end_and_knows_wh
     assert child.transcript_text().count("## You") == 2
     assert child.in_transcript("foldclosedend(search('^Thinking$', 'bw'))") > 0
     assert child.events("AgentSessionOpened")[-1]["is_resumed"]
-    say(child, "and on", 1)
+    child.say("and on")
     (log,) = child.session_files()
     prompts = [
         record["prompt"]["text"]
@@ -510,41 +480,34 @@ def test_resuming_takes_the_place_of_an_empty_session_shows_the_end_and_knows_wh
     assert prompts == ["long", "short", "and on"]
 
 
-@prove
 def test_resuming_beside_a_conversation_leaves_that_alone(again):
     child = again("earlier")
-    say(child, "now", 1)
+    child.say("now")
     child.command("AgentResume")
-    wait_until(lambda: "## You\n\nearlier\n" in child.transcript_text())
+    child.wait_for_transcript("## You\n\nearlier\n")
     assert [each["name"] for each in sessions(child)] == ["now", "earlier"]
     child.command("AgentResume")
-    wait_until(lambda: "no other session to resume" in child.messages())
+    child.wait_for_message("no other session to resume")
 
 
-@prove
-def test_ids_complete_before_any_session_was_listed(again):
-    child = again("the one", chat=False)
-    complete = "return vim.fn.getcompletion('AgentResume ', 'cmdline')"
-    assert child.lua(complete) == [child.session_files()[0].stem]
-
-
-@prove
 def test_a_session_is_resumed_by_its_id_which_completes_from_its_title(again):
     child = again("the one", chat=False)
     session_id = child.session_files()[0].stem
+    assert child.lua("return vim.fn.getcompletion('AgentResume ', 'cmdline')") == [session_id]
     child.command(f"AgentResume {session_id}")
     wait_until(lambda: sessions(child))
-    wait_until(lambda: "## You\n\nthe one\n" in child.transcript_text())
+    child.wait_for_transcript("## You\n\nthe one\n")
     assert child.lua("return vim.fn.getcompletion('AgentResume 20', 'cmdline')") == [session_id]
     assert child.lua("return vim.fn.getcompletion('AgentResume The', 'cmdline')") == [session_id]
     child.command("AgentResume 20010101-000000-aaaa")
-    wait_until(lambda: "There is no session 20010101-000000-aaaa" in child.messages())
+    child.wait_for_message("There is no session 20010101-000000-aaaa")
     assert len(child.session_files()) == 1
 
 
+@quick
 def test_the_sessions_are_offered_newest_first_with_what_can_be_done(again):
     child = again("alpha")
-    say(child, "beta", 1)
+    child.say("beta")
     child.command("AgentSessions")
     lines = wait_for_choice(child)
     assert [line.split(" · ")[0] for line in lines] == ["beta", "alpha"]
@@ -554,57 +517,53 @@ def test_the_sessions_are_offered_newest_first_with_what_can_be_done(again):
     choose(child, "alpha")
     assert wait_for_choice(child, 2) == ["Resume", "Rename", "Fork", "Export as Markdown", "Delete"]
     choose(child, "Resume", 2)
-    wait_until(lambda: "## You\n\nalpha\n" in child.transcript_text())
+    child.wait_for_transcript("## You\n\nalpha\n")
 
 
-@prove
 def test_a_search_shows_where_it_was_said(again):
     child = again("alpha", "the needle in here")
-    say(child, "beta", 1)
+    child.say("beta")
     child.command("AgentSessions NEEDLE")
     (line,) = wait_for_choice(child)
     assert line.startswith("alpha")
     assert "the needle in here" in line
     child.command("AgentSessions nothing like it")
-    wait_until(lambda: "No session of this project contains “nothing like it”" in child.messages())
+    child.wait_for_message("No session of this project contains “nothing like it”")
 
 
-@prove
 def test_sessions_of_other_projects_are_offered_with_a_bang(again, tmp_path):
     child = again("alpha", chat=False)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     child.command(f"cd {elsewhere}")
     child.command("AgentSessions")
-    wait_until(lambda: "No session of this project yet." in child.messages())
+    child.wait_for_message("No session of this project yet.")
     child.command("AgentSessions!")
     (line,) = wait_for_choice(child)
     assert str(child.project) in line
     choose(child, "alpha")
     choose(child, "Resume", 2)
-    wait_until(lambda: "## You\n\nalpha\n" in child.transcript_text())
+    child.wait_for_transcript("## You\n\nalpha\n")
     assert sessions(child)[0]["project"] == str(child.project)
 
 
-@prove
 def test_who_has_gone_on_to_something_else_is_not_interrupted_by_the_list(again):
     child = again("alpha")
     child.lua("""
       require('sanderling').sessions()
       vim.cmd.wincmd('h')
     """)
-    wait_until(lambda: "Sessions loaded" in child.messages())
+    child.wait_for_message("Sessions loaded")
     assert child.lua("return #_G.choices") == 0
 
 
-@prove
 def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again):
     child = again("alpha")
     child.lua("vim.ui.input = function(opts, answer) _G.default = opts.default answer('Other') end")
     child.command("AgentSessions")
     choose(child, "alpha")
     choose(child, "Rename", 2)
-    wait_until(lambda: "renamed to “Other”" in child.messages())
+    child.wait_for_message("renamed to “Other”")
     assert child.lua("return _G.default") == "alpha"
     (log,) = [path for path in child.session_files() if "alpha" in path.read_text()]
     for count, answer in ((3, "Keep"), (6, "Delete it")):
@@ -613,21 +572,19 @@ def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again)
         choose(child, "Delete", count + 1)
         choose(child, answer, count + 2)
     wait_until(lambda: not log.exists())
-    wait_until(lambda: "Deleted “Other”." in child.messages())
+    child.wait_for_message("Deleted “Other”.")
 
 
-@prove
 def test_the_current_session_is_renamed(chat):
     chat.command("Agent rename")
     assert "This session is empty" in chat.messages()
-    say(chat, "hello", 1)
+    chat.say("hello")
     chat.command("Agent rename A better name")
     wait_until(lambda: title(chat) == "A better name")
 
 
-@prove
 def test_what_was_typed_for_a_path_does_not_stay_on_the_screen(chat):
-    say(chat, "hello", 1)
+    chat.say("hello")
     chat.feed(":Agent export<CR>")
     wait_until(lambda: chat.mode() == "c")
     chat.feed("<C-u><CR>")
@@ -635,16 +592,15 @@ def test_what_was_typed_for_a_path_does_not_stay_on_the_screen(chat):
     assert not any("Export to" in row for row in chat.screen())
 
 
-@prove
 def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_there(chat):
-    say(chat, "hello / there", 1)
+    chat.say("hello / there")
     chat.lua("vim.ui.input = function(opts, answer) _G.default = opts.default answer(nil) end")
     chat.command("Agent export")
     assert chat.lua("return _G.default") == "hello there.md"
     for _ in range(2):
         chat.command("Agent export notes.md")
-    wait_until(lambda: "notes.md is there already" in chat.transcript_text())
-    wait_until(lambda: "Exported to notes.md" in chat.messages())
+    chat.wait_for_transcript("notes.md already exists")
+    chat.wait_for_message("Exported to notes.md")
     text = (chat.project / "notes.md").read_text()
     assert "hello / there" in text
     assert "answered" in text
@@ -653,17 +609,15 @@ def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_
 # --- forks -------------------------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize("height", [22, 24])
 def test_a_fork_shows_the_end_of_a_last_line_that_is_wrapped(chat, height):
     chat.lua("vim.o.lines = ...", height)
-    say(chat, "wrapped", 1)
+    chat.say("wrapped")
     chat.command("Agent fork")
-    wait_until(lambda: "(fork)" in chat.screen_text())
-    wait_until(lambda: "the very end" in chat.screen_text())
+    chat.wait_for_screen("(fork)")
+    chat.wait_for_screen("the very end")
 
 
-@prove
 @pytest.mark.parametrize(
     "line, number, kept, typed",
     [
@@ -674,8 +628,8 @@ def test_a_fork_shows_the_end_of_a_last_line_that_is_wrapped(chat, height):
     ],
 )
 def test_a_fork_ends_where_the_cursor_is(chat, line, number, kept, typed):
-    for turn, text in enumerate(("one", "two", "three"), 1):
-        say(chat, text, turn)
+    for text in ("one", "two", "three"):
+        chat.say(text)
     original = chat.session_files()[0]
     before = original.read_text()
     if line:
@@ -694,41 +648,42 @@ def test_a_fork_ends_where_the_cursor_is(chat, line, number, kept, typed):
     assert original.read_text() == before
 
 
-@prove
-def test_a_session_that_another_neovim_has_open_is_offered_as_a_fork(chat, scripted):
-    say(chat, "mine", 1)
+@pytest.fixture
+def elsewhere(chat, scripted):
+    """Another Neovim that wants to resume the session of `chat`, and the log of that."""
+    chat.say("mine")
     (log,) = chat.session_files()
     other = scripted(ANSWERS)
     other.lua(CATCH_CHOICES)
     other.command(f"AgentResume {log.stem}")
+    return other, log
+
+
+def test_a_session_that_another_neovim_has_open_is_offered_as_a_fork(chat, elsewhere):
+    other, log = elsewhere
     choose(other, "Fork it")
-    wait_until(lambda: "## You\n\nmine\n" in other.transcript_text())
+    other.wait_for_transcript("## You\n\nmine\n")
     assert len(sessions(other)) == 1
     assert current_id(other) != log.stem
     before = log.read_text()
-    say(other, "yours", 1)
-    say(chat, "mine again", 2)
+    other.say("yours")
+    chat.say("mine again")
     assert "yours" not in log.read_text()
     assert log.read_text().startswith(before)
 
 
-@prove
-def test_who_leaves_a_session_that_another_neovim_has_open_has_an_empty_one(chat, scripted):
-    say(chat, "mine", 1)
-    (log,) = chat.session_files()
-    other = scripted(ANSWERS)
-    other.lua(CATCH_CHOICES)
-    other.command(f"AgentResume {log.stem}")
+def test_who_leaves_a_session_that_another_neovim_has_open_has_an_empty_one(elsewhere):
+    other, log = elsewhere
     choose(other, "Leave it")
     assert current_id(other) != log.stem
-    say(other, "hello", 2)  # the first is the end of what could not be opened
+    other.feed("ihello<C-s><Esc>")
+    other.wait_for_turns(2)  # the first is the end of what could not be opened
     assert other.transcript()[-1] == "answered"
 
 
 # --- requests ----------------------------------------------------------------------------------------------------------
 
 
-@prove
 def test_a_request_starts_the_host_and_one_that_a_dying_host_leaves_is_answered_with_an_error(
     start_nvim,
 ):
@@ -752,6 +707,7 @@ def test_a_request_starts_the_host_and_one_that_a_dying_host_leaves_is_answered_
     assert "exited" in child.lua("return _G.results[20].error")
 
 
+@quick
 def test_a_request_that_no_host_can_be_started_for_is_answered_with_the_reason(child):
     child.setup(python="/no/such/python")
     child.lua("""
@@ -762,6 +718,7 @@ def test_a_request_that_no_host_can_be_started_for_is_answered_with_the_reason(c
     assert "cannot be run" in wait_until(lambda: child.lua("return _G.result"))["error"]
 
 
+@quick
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("what", ["shared/.git", "shared"])
 def test_repository_that_another_user_has_made_above_is_not_the_project(child, tmp_path, what):

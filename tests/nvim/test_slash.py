@@ -1,8 +1,4 @@
-"""
-Slash commands: what is typed into the prompt, the same verbs as commands of the editor, and the menu that offers them.
-
-Events come by the host's own way in, and what Neovim asks of the host is caught before it leaves.
-"""
+"""Slash commands: what is typed into the prompt, the same verbs as commands of the editor, and the menu that offers them."""
 
 import pytest
 from tests.conftest import prove_rest, wait_until
@@ -51,6 +47,7 @@ def words_typed(screen):
             ("/compact undo", {"type": "undo_compaction"}),
             ("/model claude-opus-5-5", {"type": "set_model", "model": "claude-opus-5-5"}),
             ("/model", {"type": "list_models"}),
+            ("/model all", {"type": "list_models", "scope": "all"}),
             ("/mode plan", {"type": "set_mode", "mode": "plan"}),
             ("/net  proxy ", {"type": "set_network", "mode": "proxy"}),
             ("/sandbox on", {"type": "set_sandbox", "is_on": True}),
@@ -68,9 +65,9 @@ def test_a_command_in_the_prompt_is_sent_and_is_kept_in_the_history(screen, type
 
 def test_without_an_argument_mode_and_network_are_told(screen):
     screen.feed("i/mode<C-s>")
-    wait_until(lambda: "Mode ask: changes" in screen.messages())
+    screen.wait_for_message("Mode ask: changes")
     screen.feed("/net<C-s>")
-    wait_until(lambda: "Network off: commands reach nothing" in screen.messages())
+    screen.wait_for_message("Network off: commands reach nothing")
     assert screen.actions() == []
 
 
@@ -105,7 +102,7 @@ def test_clear_begins_anew_in_the_same_windows(screen):
 def test_what_is_no_command_is_refused_and_stays(screen, typed, sentence):
     screen.send(COMMANDS)
     screen.feed(f"i{typed}<C-s>")
-    wait_until(lambda: sentence in screen.messages())
+    screen.wait_for_message(sentence)
     assert screen.prompt_lines() == typed.split("<CR>")
     assert screen.actions() == []
     assert words_typed(screen) == []
@@ -126,12 +123,17 @@ def test_what_only_looks_like_a_command_is_a_prompt(screen, typed):
     assert sent["prompt"]["text"] == typed.replace("<CR>", "\n")
 
 
-def test_the_command_of_a_markdown_file_is_sent_as_it_was_typed(screen):
-    screen.send(COMMANDS)
-    screen.feed("i/ticket:new the parser<CR>crashes<C-s>")
+@pytest.mark.parametrize(
+    "commands, typed",
+    [([COMMANDS], "/ticket:new the parser<CR>crashes"), ([], "/mycommand")],
+    ids=["of a Markdown file", "before the host has told of its commands"],
+)
+def test_a_command_that_may_be_the_hosts_is_sent_as_it_was_typed(screen, commands, typed):
+    screen.send(*commands)
+    screen.feed(f"i{typed}<C-s>")
     (sent,) = wait_until(screen.actions)
     assert sent["type"] == "submit_prompt"
-    assert sent["prompt"]["text"] == "/ticket:new the parser\ncrashes"
+    assert sent["prompt"]["text"] == typed.replace("<CR>", "\n")
 
 
 def test_the_command_of_a_markdown_file_steers_with_the_key_that_steers(screen):
@@ -216,12 +218,6 @@ def test_a_line_that_is_taken_out_or_rewritten_leaves_no_seam(screen):
     assert sent["prompt"]["text"] == "plain\nsteer\nmore words"
 
 
-def test_before_the_host_has_told_of_its_commands_it_is_asked(screen):
-    screen.feed("i/mycommand<C-s>")
-    (sent,) = wait_until(screen.actions)
-    assert sent["prompt"]["text"] == "/mycommand"
-
-
 def test_a_markdown_file_cannot_take_a_name_of_ours(screen):
     screen.send(COMMANDS)
     screen.feed("i/clear<C-s>")
@@ -236,7 +232,7 @@ def test_help_shows_each_command_with_its_line_and_those_of_markdown_files(scree
     screen.send(COMMANDS)
     screen.feed("i/help<C-s>")
     wait_until(lambda: screen.lua("return vim.api.nvim_win_get_config(0).relative") == "editor")
-    lines = screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    lines = screen.lines()
     shown = {line.split()[0]: line for line in lines if line.startswith("/")}
     required = (
         "help clear new resume compact model mode net usage cost settings login logout export"
@@ -287,7 +283,7 @@ def test_a_list_that_comes_while_something_else_is_typed_asks_nothing(screen):
     screen.feed("By the way")
     wait_until(lambda: screen.prompt_lines() == ["By the way"])
     screen.answer("list_models", models=["claude-a", "claude-b"])
-    wait_until(lambda: "Run :AgentModel again" in screen.messages())
+    screen.wait_for_message("Run :AgentModel again")
     assert screen.lua("return _G.asked == nil")
 
 
@@ -310,14 +306,7 @@ def test_with_a_bang_all_providers_are_asked_and_who_does_not_answer_is_told(scr
     assert "groq: Cannot reach api.groq.com (timed out)." in screen.transcript_text()
 
 
-def test_slash_model_all_asks_all_providers(screen):
-    screen.feed("i/model all<C-s>")
-    (asked,) = wait_until(lambda: screen.actions("list_models"))
-    assert asked["scope"] == "all"
-
-
 def test_models_are_completed_with_their_provider_or_without_it(screen):
-    """What is known without asking a provider."""
     screen.lua("""
       local host = require('sanderling.host')
       host.is_running = function() return true end
@@ -345,7 +334,7 @@ def test_a_provider_is_tried_and_its_row_shown(screen):
     assert "Testing the provider" in screen.messages()
     row = "| ollama:qwen3:8b | 65,536 |    ? |     ? | ✓ 4 ms | ✓ 2 s | ✓ 3 s |  none |"
     screen.answer("test_provider", title="Provider", text=f"{row}\n")
-    wait_until(lambda: "✓ 4 ms" in screen.screen_text())
+    screen.wait_for_screen("✓ 4 ms")
 
 
 def test_without_a_session_no_provider_is_tried(start_nvim):
@@ -438,7 +427,7 @@ def test_the_menu_comes_only_for_the_beginning_of_the_first_line(screen):
 
 def test_a_command_from_the_history_opens_no_menu(screen):
     screen.feed("i/mode<C-s>/net<C-s>")
-    wait_until(lambda: "Network off" in screen.messages())
+    screen.wait_for_message("Network off")
     screen.feed("<M-p>")
     wait_until(lambda: screen.prompt_lines() == ["/net"])
     screen.feed("<M-p>")

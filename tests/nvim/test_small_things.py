@@ -78,9 +78,8 @@ def test_a_duration_has_two_units(child, seconds, shown):
     assert child.lua("return require('sanderling.ui.words').duration(...)", seconds) == shown
 
 
-def test_the_footer_of_a_question_counts_cells(start_screen):
-    screen = start_screen(columns=60, lines=24)
-    screen.command("AgentChat")
+def test_the_footer_of_a_question_counts_cells(start_chat):
+    screen = start_chat(columns=60, lines=24)
     options = [
         {"id": "1", "title": "許可する", "choice": "once"},
         {"id": "2", "title": "拒否する", "choice": "deny"},

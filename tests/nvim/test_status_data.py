@@ -1,6 +1,5 @@
 """What scripts are told as data: a session's status, tools that have ended, questions that are settled."""
 
-from tests.conftest import wait_until
 from tests.nvim.conftest import count_keys_after
 from tests.nvim.test_approval import asked, settled
 
@@ -90,7 +89,7 @@ def test_the_end_of_a_tool_is_told(screen):
 def test_a_question_is_settled_once_by_an_answer_or_without_one(screen):
     screen.in_a_turn()
     screen.send(asked("q"))
-    wait_until(lambda: "Allow bash" in screen.screen_text())
+    screen.wait_for_screen("Allow bash")
     count_keys_after(screen, 0)
     screen.command("AgentAllow")
     screen.send(settled("q"))

@@ -81,12 +81,11 @@ def test_a_bar_after_agent_ends_a_verb_that_takes_no_text(child, line):
 
 def test_a_bar_after_agent_belongs_to_text(child):
     child.feed(":Agent run echo one | tr o u<CR>")
-    wait_until(lambda: "une" in child.transcript_text())
+    child.wait_for_transcript("une")
 
 
 def test_agent_export_expands_as_a_command_that_takes_a_file(child, tmp_path):
-    child.submit("ping")
-    child.wait_for_turns()
+    child.submit_and_wait("ping")
     child.command(f"let $HERE = '{tmp_path}'")
     child.feed(":Agent export $HERE/talk.md<CR>")
     wait_until((tmp_path / "talk.md").exists)
@@ -103,7 +102,7 @@ def test_agent_takes_a_bang_and_completes_an_argument_behind_it(child):
 def test_a_map_runs_a_verb_that_has_no_command_of_its_own(child):
     child.command("nmap <F2> <Plug>(AgentTodo)|nmap <F3> <Plug>(AgentRun)")
     child.feed("<F2>")
-    wait_until(lambda: "No todo list yet." in child.messages())
+    child.wait_for_message("No todo list yet.")
     child.feed("<F3>")
     assert child.lua("return { vim.fn.getcmdtype(), vim.fn.getcmdline() }") == [":", "Agent run "]
 
@@ -111,19 +110,19 @@ def test_a_map_runs_a_verb_that_has_no_command_of_its_own(child):
 def test_agent_takes_the_selected_lines_of_a_verb(child):
     child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'one', 'two', 'three' })")
     child.feed("jVj:Agent explain<CR>")
-    wait_until(lambda: "2-3" in child.transcript_text())
+    child.wait_for_transcript("2-3")
 
 
 @prove
 def test_agent_ask_takes_the_lines_of_its_range(child):
     child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'one', 'two', 'three' })")
     child.command("2,3Agent ask what is this?")
-    wait_until(lambda: "2-3" in child.transcript_text())
+    child.wait_for_transcript("2-3")
 
 
 def test_the_key_on_the_line_of_agent_login_is_forgotten(child):
     child.feed(":Agent login sk-secret<CR>")
-    wait_until(lambda: "Do not type the key" in child.messages())
+    child.wait_for_message("Do not type the key")
     assert "sk-secret" not in child.lua("return vim.fn.histget('cmd', -1)")
 
 
@@ -148,7 +147,7 @@ def test_a_chat_loads_neither_questions_nor_pages_before_they_are_needed(child, 
 def test_the_keys_of_the_transcript_are_shown_there(child):
     child.open_chat()
     child.feed("<Esc><C-w>kg?")
-    wait_until(lambda: "to the next header" in child.screen_text())
+    child.wait_for_screen("to the next header")
     child.feed("q")
     wait_until(lambda: "to the next header" not in child.screen_text())
 
@@ -157,7 +156,7 @@ def test_the_keys_of_a_page_are_shown_as_the_options_have_them(child):
     child.setup(keys={"close": "Q", "show_keys": "<F1>"})
     child.command("Agent help")
     child.feed("<F1>")
-    wait_until(lambda: "Q       close it" in child.screen_text())
+    child.wait_for_screen("Q       close it")
     child.feed("QQ")
     wait_until(lambda: "/help" not in child.screen_text())
 
@@ -206,16 +205,13 @@ def test_what_is_wrong_in_the_table_is_refused_by_its_name(start_nvim, value, to
 
 @prove
 def test_a_host_that_runs_is_told_of_a_table_that_is_set(child, tmp_path):
-    child.open_chat()
-    child.submit("ping")
-    child.wait_for_turns()
+    child.chat("ping")
     script = tmp_path / "script.json"
     script.write_text('{"version": 1, "reply": [{"step": [{"text": "scripted now"}]}]}')
     table = f"{{ provider = 'scripted', script = '{script}' }}"
     child.lua(f"vim.g.sanderling = {table}")
     child.command("Agent clear")
-    child.submit("anything")
-    child.wait_for_turns(2)
+    child.submit_and_wait("anything")
     assert child.transcript()[-1] == "scripted now"
 
 

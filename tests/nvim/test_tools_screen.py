@@ -1,8 +1,4 @@
-"""
-What the model does, on the screen: blocks of tool uses, the way to the files that they name, mode, to-do list and jobs.
-
-Events come by the host's own way in, and actions are caught before they leave.
-"""
+"""What the model does, on the screen: blocks of tool uses, the way to the files that they name, mode, to-do list and jobs."""
 
 import re
 import time
@@ -66,17 +62,17 @@ def fold_at(screen, lnum):
     return screen.in_transcript(f"[foldlevel({lnum}), foldclosed({lnum}), foldclosedend({lnum})]")
 
 
-def go_to(screen, pattern):
-    """Put the cursor of the transcript's window on the first match, in normal mode there."""
+def go_to(screen, pattern, keys=""):
+    """Go to the first match in the transcript's window, in normal mode there, and type `keys`."""
     screen.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
     screen.feed("<Esc>gg")
     screen.lua("return 1")
     assert screen.lua("return vim.fn.search(..., 'cW')", pattern) > 0
     assert screen.mode() == "n"
+    screen.feed(keys)
 
 
 def here(screen):
-    """The file in the current window and the cursor in it."""
     name, lnum, col = screen.lua(
         "return { vim.fn.expand('%:p'), vim.fn.line('.'), vim.fn.col('.') }"
     )
@@ -124,15 +120,13 @@ def test_a_use_that_failed_is_open_and_marked(screen):
     assert "boom" in screen.screen_text()
 
 
-def test_a_use_without_anything_to_tell_has_no_fold(screen):
-    screen.send(started("todo", "3 items"), ended(""))
-    assert screen.transcript() == ["todo 3 items", ""]
+@pytest.mark.parametrize("is_error, mark", [(False, ""), (True, "  ✗")])
+def test_a_use_without_anything_to_tell_has_no_fold_and_is_marked_where_it_failed(
+    screen, is_error, mark
+):
+    screen.send(started("todo", "3 items"), ended("", is_error=is_error))
+    assert screen.transcript() == [f"todo 3 items{mark}", ""]
     assert fold_at(screen, 1)[0] == 0
-
-
-def test_what_only_failed_is_marked_too(screen):
-    screen.send(started(), ended("", is_error=True))
-    assert screen.transcript() == ["bash pytest -q  ✗", ""]
 
 
 def test_detail_stands_below_the_output_and_is_folded_with_it(screen):
@@ -198,19 +192,14 @@ def test_a_diff_has_colours_that_its_own_content_cannot_change(screen):
     assert set(screen.highlight(" line 1")) == {"AgentOutput", ""}  # what ends here is ""
 
 
-def test_the_line_of_a_closed_fold_keeps_tool_summary_and_count_when_the_title_is_long(screen):
-    screen.send(started(title="echo " + "x" * 200), ended(detail="y"))
-    assert re.search(r"▸ bash echo x+…  ✓ 2.1 s · 1 line", screen.screen_text())
-
-
-def test_the_line_of_a_closed_fold_fits_when_a_long_title_has_wide_characters(screen):
-    screen.send(started(title="全角" * 100), ended(detail="y"))
-    assert re.search(r"▸ bash 全角.*…  ✓ 2.1 s · 1 line *$", screen.screen_text(), re.MULTILINE)
-
-
-def test_a_closed_fold_without_a_title_has_no_gap_in_its_line(screen):
-    screen.send(started(title=""), ended(detail="y"))
-    assert "▸ bash  ✓ 2.1 s · 1 line" in screen.screen_text()
+@pytest.mark.parametrize(
+    "title, shown",
+    [("echo " + "x" * 200, "bash echo x+…"), ("全角" * 100, "bash 全角.*…"), ("", "bash")],
+)
+def test_the_line_of_a_closed_fold_keeps_tool_summary_and_count(screen, title, shown):
+    screen.send(started(title=title), ended(detail="y"))
+    line = rf"▸ {shown}  ✓ 2.1 s · 1 line *$"
+    assert re.search(line, screen.screen_text(), re.MULTILINE)
 
 
 def test_a_title_is_one_line_in_which_nothing_hides(screen):
@@ -240,10 +229,7 @@ def test_what_runs_when_the_turn_ends_is_finished_as_stopped(screen, reason):
 
 def test_what_runs_when_the_host_ends_is_finished_as_stopped(screen):
     screen.send(TURN_STARTED, started())
-    screen.lua("""
-      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
-    """)
+    screen.lose_host()
     assert screen.transcript()[6:] == ["bash pytest -q  ✗ stopped", "", "It is gone."]
 
 
@@ -312,15 +298,10 @@ def test_folds_of_uses_that_ended_while_the_chat_was_hidden_are_as_they_would_ha
 
 def test_a_block_is_complete_when_the_buffer_could_not_be_written(screen):
     screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
-    id_ = screen.lua("return vim.b[require('sanderling').transcript().buf].sanderling_session")
+    id_ = screen.session_id()
     screen.feed("<F5>")
     time.sleep(0.05)
-    request = screen.rpc.send(
-        "nvim_exec_lua",
-        "local id, events = ... "
-        "require('sanderling.host').receive({ session_id = id, seq = 1, events = events })",
-        [id_, [started(), output("one\n"), ended(detail="two")]],
-    )
+    request = screen.begin_to_send(id_, started(), output("one\n"), ended(detail="two"))
     time.sleep(0.05)
     screen.feed("x")
     screen.rpc.answer(request)
@@ -373,16 +354,14 @@ def test_a_use_costs_the_same_however_long_the_transcript_is(screen):
 @pytest.mark.parametrize("key", ["gf", "<CR>"])
 def test_a_key_opens_the_file_that_a_line_names_in_the_code_window(screen, files, line, place, key):
     screen.send(started(), output(line + "\n"), ended("", is_error=True))
-    go_to(screen, r"\V" + line)
-    screen.feed(key)
+    go_to(screen, r"\V" + line, key)
     wait_until(lambda: here(screen) == (str(files / "src/app.py"), *place))
     assert screen.lua("return #vim.api.nvim_list_wins()") == 3
 
 
 def test_a_header_leads_to_its_file_also_one_with_blanks_and_a_closed_fold(screen, files):
     screen.send(started("read", "with blank.txt"), ended("1 line", "x"))
-    go_to(screen, "^read")
-    screen.feed("gf")
+    go_to(screen, "^read", "gf")
     wait_until(lambda: here(screen)[0] == str(files / "with blank.txt"))
 
 
@@ -392,17 +371,14 @@ def test_a_header_leads_to_its_file_also_one_with_blanks_and_a_closed_fold(scree
 )
 def test_a_line_of_a_diff_leads_to_that_line_of_its_file(screen, files, pattern, lnum):
     screen.send(*edited())
-    go_to(screen, "^edit")
-    screen.feed("zo")
-    go_to(screen, pattern)
-    screen.feed("<CR>")
+    go_to(screen, "^edit", "zo")
+    go_to(screen, pattern, "<CR>")
     wait_until(lambda: here(screen)[:2] == (str(files / "src/app.py"), lnum))
 
 
 def test_enter_opens_a_closed_fold_first(screen, files):
     screen.send(*edited())
-    go_to(screen, "^edit")
-    screen.feed("<CR>")
+    go_to(screen, "^edit", "<CR>")
     wait_until(lambda: fold_at(screen, 1) == [1, -1, -1])
     assert screen.lua("return vim.bo.filetype") == "sanderling"
     screen.feed("<CR>")
@@ -413,9 +389,8 @@ def test_enter_opens_a_closed_fold_first(screen, files):
 def test_where_no_file_is_named_that_is_said(screen, files, line):
     screen.lua("vim.fn.system({ 'mkfifo', ... })", str(files / "fifo"))
     screen.send(started(), output(line + "\n"), ended("", is_error=True))
-    go_to(screen, r"\V" + line)
-    screen.feed("<CR>")
-    wait_until(lambda: "No existing file is named here." in screen.messages())
+    go_to(screen, r"\V" + line, "<CR>")
+    screen.wait_for_message("No existing file is named here.")
     assert screen.lua("return vim.bo.filetype") == "sanderling"
 
 
@@ -425,7 +400,7 @@ def test_a_line_of_a_hundred_thousand_bytes_is_searched_quickly(screen):
     go_to(screen, "^(")
     with screen.little_work():
         screen.feed("gf")
-        wait_until(lambda: "No existing file" in screen.messages())
+        screen.wait_for_message("No existing file")
 
 
 def test_the_file_opens_in_the_window_that_was_used_last(screen, files):
@@ -435,8 +410,7 @@ def test_the_file_opens_in_the_window_that_was_used_last(screen, files):
     screen.lua("vim.api.nvim_set_current_win(...)", wins[1])
     screen.feed("<C-w>l")
     screen.send(started("read", "src/app.py"), ended())
-    go_to(screen, "^read")
-    screen.feed("gf")
+    go_to(screen, "^read", "gf")
     wait_until(lambda: here(screen)[0] == str(files / "src/app.py"))
     assert screen.lua("return vim.api.nvim_get_current_win()") == wins[1]
 
@@ -445,8 +419,7 @@ def test_a_buffer_with_changes_is_left_and_not_lost(screen, files):
     screen.feed("<C-w>h")
     screen.command("edit with\\ blank.txt | set nohidden | call setline(1, 'mine')")
     screen.send(started("read", "src/app.py"), ended())
-    go_to(screen, "^read")
-    screen.feed("gf")
+    go_to(screen, "^read", "gf")
     wait_until(lambda: here(screen)[0] == str(files / "src/app.py"))
     changed = screen.lua("return vim.fn.getbufline('with blank.txt', 1)")
     assert changed == ["mine"]
@@ -457,8 +430,7 @@ def test_where_the_chat_has_the_whole_screen_the_file_gets_a_window(start_screen
     screen = start_screen()
     screen.open_chat(position=position, focus=True)
     screen.send(started("read", "src/app.py"), ended())
-    go_to(screen, "^read")
-    screen.feed("gf")
+    go_to(screen, "^read", "gf")
     wait_until(lambda: here(screen)[0] == str(files / "src/app.py"))
     assert "line 1" in screen.screen_text()
 
@@ -472,8 +444,7 @@ def shown_use(result="out\n```\nx"):
 
 def test_a_key_shows_input_and_result_in_full_in_a_float(screen):
     screen.send(started(), output("x\n"), ended())
-    go_to(screen, "^bash")
-    screen.feed("K")
+    go_to(screen, "^bash", "K")
     wait_until(lambda: screen.actions() == [{"type": "inspect_tool_use", "id": "t1"}])
     screen.answer("inspect_tool_use", **shown_use("\n".join(f"result {n}" for n in range(300))))
     assert "result 2" in screen.screen_text()
@@ -482,19 +453,18 @@ def test_a_key_shows_input_and_result_in_full_in_a_float(screen):
     assert group.startswith("json")
     assert screen.lua("return vim.fn.synIDattr(vim.fn.synID(6, 2, 1), 'name')") == ""
     screen.feed("G")
-    wait_until(lambda: "result 299" in screen.screen_text())
+    screen.wait_for_screen("result 299")
 
 
 def test_a_line_with_tabs_is_whole_in_the_float(screen):
     screen.lua("vim.o.list, vim.o.tabstop = true, 8")
     screen.send(started(), ended())
-    go_to(screen, "^bash")
-    screen.feed("K")
+    go_to(screen, "^bash", "K")
     wait_until(lambda: screen.actions("inspect_tool_use"))
     screen.answer(
         "inspect_tool_use", **shown_use("1\tthe place\tof a float:\n2\tand the next line")
     )
-    wait_until(lambda: "│1       the place       of a float:│" in screen.screen_text())
+    screen.wait_for_screen("│1       the place       of a float:│")
 
 
 def test_a_job_that_is_stopped_is_told_and_its_line_says_how_it_ended(screen):
@@ -518,12 +488,10 @@ def test_a_job_that_is_stopped_is_told_and_its_line_says_how_it_ended(screen):
 
 @pytest.mark.parametrize("key", ["q", "<Esc>"])
 @pytest.mark.parametrize("columns, lines", [(120, 40), (60, 20)])
-def test_the_float_of_a_use_fits_the_screen_and_closes(start_screen, key, columns, lines):
-    screen = start_screen(columns=columns, lines=lines)
-    screen.command("AgentChat")
+def test_the_float_of_a_use_fits_the_screen_and_closes(start_chat, key, columns, lines):
+    screen = start_chat(columns=columns, lines=lines)
     screen.send(started(), ended())
-    go_to(screen, "^bash")
-    screen.feed("K")
+    go_to(screen, "^bash", "K")
     wait_until(screen.actions)
     screen.answer("inspect_tool_use", **shown_use("long " * 200))
     rows = [row for row in screen.screen() if "╭" in row or "╰" in row]
@@ -534,8 +502,7 @@ def test_the_float_of_a_use_fits_the_screen_and_closes(start_screen, key, column
 
 def test_what_comes_too_late_shows_nothing(screen):
     screen.send(started(), ended())
-    go_to(screen, "^bash")
-    screen.feed("K<C-w>h")
+    go_to(screen, "^bash", "K<C-w>h")
     wait_until(screen.actions)
     screen.answer("inspect_tool_use", **shown_use())
     assert screen.lua("return #vim.api.nvim_list_wins()") == 3
@@ -543,13 +510,10 @@ def test_what_comes_too_late_shows_nothing(screen):
 
 def test_beside_a_tool_use_there_is_nothing_to_show(screen):
     screen.send(TURN_STARTED, delta("Text."), *edited(), delta("More.", 2))
-    go_to(screen, r"^More\.")
-    screen.feed("K")
-    wait_until(lambda: "No tool call under the cursor." in screen.messages())
-    go_to(screen, r"^Text\.")
-    screen.feed("K")
-    go_to(screen, "^edit")
-    screen.feed("zojjjK")
+    go_to(screen, r"^More\.", "K")
+    screen.wait_for_message("No tool call under the cursor.")
+    go_to(screen, r"^Text\.", "K")
+    go_to(screen, "^edit", "zojjjK")
     wait_until(lambda: screen.actions() == [{"type": "inspect_tool_use", "id": "t1"}])
 
 
@@ -597,7 +561,7 @@ def test_the_mode_is_in_the_winbar_of_the_prompt(screen, mode, group):
     assert f" {mode} " in prompt_winbar(screen)
     bar = screen.lua("return require('sanderling.status').prompt_winbar()")
     assert f"%#{group}#{mode}" in bar
-    is_told = f"mode {mode}" in screen.lua("return require('sanderling').statusline()")
+    is_told = f"mode {mode}" in screen.statusline()
     assert is_told == (mode != "ask")
 
 
@@ -608,7 +572,7 @@ def test_agentmode_sets_tells_completes_and_refuses(screen):
     screen.send({"type": "mode_changed", "mode": "plan"})
     assert screen.lua("return require('sanderling').mode()") == "plan"
     screen.feed(":AgentMode<CR>")
-    wait_until(lambda: "Mode plan: nothing can be changed" in screen.messages())
+    screen.wait_for_message("Mode plan: nothing can be changed")
     assert screen.lua("return vim.fn.getcompletion('AgentMode ', 'cmdline')") == [
         "ask",
         "auto",
@@ -616,7 +580,7 @@ def test_agentmode_sets_tells_completes_and_refuses(screen):
     ]
     assert screen.lua("return vim.fn.getcompletion('Mode a', 'cmdline')") == ["ask", "auto"]
     screen.feed(":AgentMode yolo<CR>")
-    wait_until(lambda: "AgentMode: ask, auto or plan, not 'yolo'." in screen.messages())
+    screen.wait_for_message("AgentMode: ask, auto or plan, not 'yolo'.")
     with pytest.raises(NvimError, match="'ask', 'auto' or 'plan'"):
         screen.lua("require('sanderling').mode('yolo')")
     assert not screen.is_blocked()
@@ -634,10 +598,7 @@ def test_the_mode_works_before_the_chat_was_opened_and_is_confirmed_below(start_
 
 def test_a_new_host_begins_in_mode_ask(screen):
     screen.send({"type": "mode_changed", "mode": "auto"})
-    screen.lua("""
-      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
-    """)
+    screen.lose_host()
     assert screen.lua("return require('sanderling').mode()") == "ask"
     assert " ask " in prompt_winbar(screen)
 
@@ -646,18 +607,17 @@ def test_the_words_of_the_chat_know_mode_todo_and_terminal(screen):
     screen.feed(":mode auto<CR>")
     wait_until(lambda: screen.actions() == [{"type": "set_mode", "mode": "auto"}])
     screen.feed(":todo<CR>")
-    wait_until(lambda: "No todo list yet" in screen.messages())
+    screen.wait_for_message("No todo list yet")
     screen.feed(":terminal<CR>")
-    wait_until(lambda: "No jobs in this conversation" in screen.messages())
+    screen.wait_for_message("No jobs in this conversation")
 
 
 # --- to-do list --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("columns, lines", [(120, 40), (60, 20)])
-def test_the_list_is_pinned_around_what_is_in_progress(start_screen, columns, lines):
-    screen = start_screen(columns=columns, lines=lines)
-    screen.command("AgentChat")
+def test_the_list_is_pinned_around_what_is_in_progress(start_chat, columns, lines):
+    screen = start_chat(columns=columns, lines=lines)
     screen.send(TURN_STARTED, todo(*["completed"] * 4, "in_progress", *["pending"] * 5))
     shown = [row for row in screen.screen() if "item" in row or ":Agent todo" in row]
     assert "☑ item 3" in shown[0]
@@ -692,7 +652,7 @@ def test_a_done_list_is_hidden_when_the_turn_ends_and_an_open_one_is_not(screen)
 def test_agenttodo_shows_the_whole_list_in_a_float(start_screen):
     screen = start_screen()
     screen.feed(":Agent todo<CR>")
-    wait_until(lambda: "No todo list yet" in screen.messages())
+    screen.wait_for_message("No todo list yet")
     screen.command("AgentChat")
     screen.send(todo(*["completed"] * 10, "in_progress", *["pending"] * 9))
     screen.command("Agent todo")
@@ -715,9 +675,7 @@ def test_an_item_is_one_line_in_which_nothing_hides(screen):
 
 
 def terminal(screen):
-    return [
-        line for line in screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") if line
-    ]
+    return [line for line in screen.lines() if line]
 
 
 def job_output(text, id_="j0"):
@@ -727,7 +685,7 @@ def job_output(text, id_="j0"):
 def test_jobs_that_run_are_counted_in_winbar_and_statusline(screen):
     screen.send(jobs("", "", "exit status 0"))
     assert "2 jobs" in prompt_winbar(screen)
-    assert "2 jobs" in screen.lua("return require('sanderling').statusline()")
+    assert "2 jobs" in screen.statusline()
     screen.send(jobs("done", "", "done"))
     assert "1 job" in prompt_winbar(screen)
     screen.send(jobs("done", "done", "done"))
@@ -853,10 +811,7 @@ def test_the_terminal_takes_nothing_of_the_chats_windows(screen):
 def test_when_the_host_ends_a_terminal_says_so_and_watches_nothing(screen):
     screen.send(jobs(""))
     screen.command("Agent terminal")
-    screen.lua("""
-      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
-    """)
+    screen.lose_host()
     wait_until(lambda: terminal(screen) == ["[The agent process ended.]"])
     screen.command("bwipeout!")
     assert len(screen.actions("watch_job")) == 1

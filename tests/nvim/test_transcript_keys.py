@@ -13,8 +13,7 @@ def transcript(start_agent, project):
     agent = start_agent(
         reply(use("read", path="a.txt")), reply(use("ls", path=".")), reply({"text": ANSWER})
     )
-    agent.ask()
-    agent.wait_for_turns()
+    agent.ask_and_wait()
     agent.lua(
         "vim.api.nvim_set_current_win(vim.fn.bufwinid(require('sanderling').transcript().buf))"
     )
@@ -81,33 +80,23 @@ def answer(start_agent, project):
 @prove
 def test_a_fenced_block_is_offered_as_an_edit_of_what_was_asked_about(answer):
     answer.feed("\\i")
-    wait_until(lambda: "From the answer" in answer.screen_text())
+    answer.wait_for_screen("From the answer")
     assert answer.lua("return vim.fn.expand('%:t')") == "a.py"
-    assert answer.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") == [
+    assert answer.lines() == [
         "one",
         "two",
         "three",
     ]
     answer.feed("\\ea")
-    wait_until(
-        lambda: (
-            answer.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
-            == ["one", "print(1)", "print(2)", "three"]
-        )
-    )
+    wait_until(lambda: answer.lines() == ["one", "print(1)", "print(2)", "three"])
 
 
 @prove
 def test_where_the_lines_have_changed_it_is_offered_below_the_cursor(answer):
     answer.feed("<C-w>p2GA!<Esc>3G<C-w>p\\i")
-    wait_until(lambda: "From the answer" in answer.screen_text())
+    answer.wait_for_screen("From the answer")
     answer.feed("\\ea")
-    wait_until(
-        lambda: (
-            answer.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
-            == ["one", "two!", "three", "print(1)", "print(2)"]
-        )
-    )
+    wait_until(lambda: answer.lines() == ["one", "two!", "three", "print(1)", "print(2)"])
 
 
 @prove
@@ -122,4 +111,4 @@ def test_a_fenced_block_is_yanked_and_opened(answer):
 @prove
 def test_where_there_is_no_block_that_is_said(answer):
     answer.feed("gg\\y")
-    wait_until(lambda: "No fenced block under the cursor." in answer.messages())
+    answer.wait_for_message("No fenced block under the cursor.")

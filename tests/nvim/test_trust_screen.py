@@ -1,8 +1,4 @@
-"""
-:Agent trust: what stands on its page is what would be trusted, and nothing is trusted that was not answered for.
-
-Events come by the host's own way in, and what Neovim asks of the host is caught before it leaves.
-"""
+""":Agent trust: what stands on its page is what would be trusted, and nothing is trusted that was not answered for."""
 
 import hashlib
 import sys
@@ -48,19 +44,14 @@ def open_page(screen, files=FILES, **fields):
     count_keys_after(screen, 0)
 
 
-def page(screen):
-    return screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
-
-
 def marks(screen):
-    """The boxes of the list, by path."""
-    lines = [line.split() for line in page(screen) if line[0:1] in ("☐", "☑")]
+    lines = [line.split() for line in screen.lines() if line[0:1] in ("☐", "☑")]
     return {words[1]: words[0] for words in lines}
 
 
 def test_the_page_shows_each_file_whole_and_what_is_new_or_changed(screen):
     open_page(screen)
-    lines = page(screen)
+    lines = screen.lines()
     assert "/work/project" in lines[0]
     assert any(line.startswith("☐ AGENTS.md ") and line.endswith("  new") for line in lines)
     assert any(line.endswith("  changed since you trusted it") for line in lines)
@@ -92,7 +83,7 @@ def test_what_a_person_cannot_see_stands_there_as_its_code(screen):
     smuggled = "".join(chr(0xE0000 + ord(char)) for char in "rm")
     text = f"a\u202eb\u200bc{smuggled}\ufe0f d\x1b[8mäöü—漢字 🙂"
     open_page(screen, [file("AGENTS.md", text)])
-    assert page(screen)[-1] == (
+    assert screen.lines()[-1] == (
         "│ a<U+202E>b<U+200B>c<U+E0072><U+E006D><U+FE0F> d\x1b[8mäöü—漢字 🙂"
     )
     screen_text = screen.screen_text()
@@ -107,7 +98,7 @@ def test_what_a_person_cannot_see_stands_there_as_its_code(screen):
 def test_what_a_file_allows_stands_in_words_above_the_question(screen):
     allowed = {"allowed": ["run `make test` with any arguments", "run `a\u202eb`"]}
     open_page(screen, [CONFIG | allowed])
-    lines = page(screen)
+    lines = screen.lines()
     start = lines.index(".sanderling.toml lets the model do this without asking you:")
     assert lines[start + 1 : start + 5] == [
         "│ run `make test` with any arguments",
@@ -120,7 +111,7 @@ def test_what_a_file_allows_stands_in_words_above_the_question(screen):
 def test_a_file_cannot_pass_for_the_page_or_for_another_file(screen):
     text = "end\n\nCLAUDE.md (trusted, 1 line)\n☑ CLAUDE.md"
     open_page(screen, [file("AGENTS.md", text), file("x\nCLAUDE.md (trusted", "text")])
-    lines = page(screen)
+    lines = screen.lines()
     assert "CLAUDE.md (trusted, 1 line)" not in lines
     assert "│ CLAUDE.md (trusted, 1 line)" in lines
     assert "x CLAUDE.md (trusted (new, 1 line)" in lines
@@ -176,6 +167,7 @@ def test_who_typed_the_command_in_insert_mode_types_on_when_the_page_is_left(scr
     count_keys_after(screen, 0)
     screen.feed("q")
     wait_until(lambda: screen.mode() == "i")
+    assert screen.lua("return vim.bo.filetype") == "sanderling_prompt"
     screen.feed("and so on")
     wait_until(lambda: screen.prompt_lines() == ["and so on"])
 
@@ -205,7 +197,7 @@ def test_t_marks_the_file_at_the_cursor_in_the_list_or_in_its_text(screen):
         )
     )
     screen.feed("ggt")
-    wait_until(lambda: "No file under the cursor." in screen.messages())
+    screen.wait_for_message("No file under the cursor.")
 
 
 @pytest.mark.parametrize(
@@ -256,7 +248,7 @@ def test_none_is_a_map_on_the_wire(screen):
 
 def test_a_refusal_is_told_and_leaves_no_key_that_trusts(screen):
     open_page(screen, refusal="A home directory is not trusted as a whole.")
-    assert "A home directory is not trusted as a whole." in page(screen)
+    assert "A home directory is not trusted as a whole." in screen.lines()
     assert marks(screen) == {}
     screen.feed("a<CR><Esc>")
     assert screen.actions("trust_files") == []
@@ -283,16 +275,6 @@ def test_files_that_come_while_something_else_is_typed_open_nothing(screen):
     assert ":Agent trust again to review them" in screen.messages()
 
 
-def test_from_the_prompt_the_page_is_in_normal_mode_and_q_goes_back(screen):
-    screen.feed("i/trust<C-s>")
-    wait_until(lambda: screen.actions("show_trust"))
-    screen.answer("show_trust", **shown())
-    wait_until(lambda: is_on_page(screen) and screen.mode() == "n")
-    count_keys_after(screen, 0)
-    screen.feed("q")
-    wait_until(lambda: screen.lua("return vim.bo.filetype") == "sanderling_prompt")
-
-
 def test_the_page_goes_with_its_session(screen):
     open_page(screen)
     screen.lua("require('sanderling').clear()")
@@ -304,7 +286,7 @@ def test_a_second_page_takes_the_place_of_the_first(screen):
     screen.command("Agent trust")
     screen.answer("show_trust", **shown([RULES]))
     assert is_on_page(screen)
-    assert any(line.startswith("Trust this file as shown?") for line in page(screen))
+    assert any(line.startswith("Trust this file as shown?") for line in screen.lines())
     assert screen.lua("return #vim.api.nvim_list_tabpages()") == 2
 
 
@@ -375,23 +357,20 @@ def test_what_was_trusted_is_used_until_it_changes(start_agent, project):
     rules = project / "AGENTS.md"
     rules.write_text("Be brief.\n")
     agent = start_agent(reply)
-    agent.command("AgentChat")
-    agent.submit("go")
-    agent.wait_for_turns()
+    agent.chat("go")
     assert "AGENTS.md is ignored until trusted: :Agent trust" in agent.transcript_text()
     agent.command("Agent trust")
     wait_until(lambda: is_on_page(agent))
-    assert "│ Be brief." in page(agent)
+    assert "│ Be brief." in agent.lines()
     count_keys_after(agent, 0)
     agent.feed("a")
-    wait_until(lambda: "1 file trusted, as shown." in agent.messages())
-    agent.submit("and now?")
-    agent.wait_for_turns(2)
+    agent.wait_for_message("1 file trusted, as shown.")
+    agent.submit_and_wait("and now?")
     assert "Be brief." in agent.session_files()[-1].read_text()
     rules.write_text("Be long.\n")
     agent.command("Agent trust")
     wait_until(lambda: is_on_page(agent))
-    assert "AGENTS.md (changed since you trusted it, 1 line)" in page(agent)
+    assert "AGENTS.md (changed since you trusted it, 1 line)" in agent.lines()
     assert marks(agent) == {"AGENTS.md": "☐"}
 
 

@@ -114,7 +114,7 @@ def test_what_a_tool_does_unasked_hides_nothing(screen):
         {"type": "tool_started", "id": "1", "tool": "ba\u3164sh", "title": title},
         {"type": "tool_ended", "id": "1", "summary": "1\u3164", "detail": diff, "filetype": "diff"},
     )
-    wait_until(lambda: "ba·sh echo ······  1·" in screen.transcript_text())
+    screen.wait_for_transcript("ba·sh echo ······  1·")
     assert "+const { timeout,<U+3164>} = req.query" in screen.transcript()
 
 

@@ -33,9 +33,7 @@ def bar(screen, width):
 def test_the_winbar_tells_tokens_cache_context_and_dollars(screen):
     screen.send(usage())
     assert "↑12.3k ↓840 ↻95% ctx 33% $0.42 (+$0.03)" in bar(screen, 100)
-    assert "91.5k tokens, context 33 percent, $0.42" in screen.lua(
-        "return require('sanderling').statusline()"
-    )
+    assert "91.5k tokens, context 33 percent, $0.42" in screen.statusline()
 
 
 CALL = "v:lua.require'sanderling'.statusline()"
@@ -46,7 +44,7 @@ def test_the_statusline_is_safe_wherever_it_is_put(screen, form):
     """`text`: a plugin sets what it was given as a part of the option, and the option refuses a bare %."""
     screen.send(usage())
     if form == "text":
-        form = "%#Normal# " + screen.lua("return require('sanderling').statusline()") + " %#Normal#"
+        form = "%#Normal# " + screen.statusline() + " %#Normal#"
     screen.lua("vim.o.laststatus, vim.o.statusline = 3, ...", form)
     assert "context 33 percent, $0.42 · sbx:" in screen.screen_text()
     assert "E539" not in screen.messages()
@@ -94,7 +92,6 @@ def test_the_component_for_lualine_shows_and_loads_nothing_before_there_is_a_cha
 
 
 def test_many_events_of_a_frame_draw_a_statusline_once(screen):
-    """One's own statusline can be costly."""
     screen.lua("""
       _G.drawn = 0
       function _G.Statusline() _G.drawn = _G.drawn + 1 return 'drawn ' .. _G.drawn end
@@ -134,19 +131,26 @@ def test_a_price_that_is_not_known_is_a_question_mark_and_a_window_is_left_out(
     line = bar(screen, 100)
     assert f"↑12.3k ↓840 ↻95% {shown}  sbx:" in line
     assert "ctx" not in line
-    assert f"91.5k tokens, {shown} " in screen.lua("return require('sanderling').statusline()")
+    assert f"91.5k tokens, {shown} " in screen.statusline()
 
 
-def test_cents_are_not_rounded_to_nothing(screen):
-    screen.send(usage(cost_usd=0.0004, turn_cost_usd=0))
-    assert "ctx 33% <$0.01  sbx:" in bar(screen, 100)
-
-
-def test_what_is_nothing_is_not_told(screen):
-    screen.send(
-        usage(cost_usd=0, turn_cost_usd=0, turn={"input_tokens": 2100, "output_tokens": 29})
-    )
-    assert " ↑2.1k ↓29 ctx 33%  sbx:" in bar(screen, 100)
+@pytest.mark.parametrize(
+    "fields, shown",
+    [
+        ({"cost_usd": 0.0004, "turn_cost_usd": 0}, "ctx 33% <$0.01"),
+        (
+            {
+                "cost_usd": 0,
+                "turn_cost_usd": 0,
+                "turn": {"input_tokens": 2100, "output_tokens": 29},
+            },
+            " ↑2.1k ↓29 ctx 33%",
+        ),
+    ],
+)
+def test_cents_are_not_rounded_to_nothing_and_what_is_nothing_is_not_told(screen, fields, shown):
+    screen.send(usage(**fields))
+    assert f"{shown}  sbx:" in bar(screen, 100)
 
 
 def test_the_title_is_in_the_winbar_and_the_numbers_give_way_to_it(screen):
@@ -206,16 +210,6 @@ def test_summarizing_is_said_until_it_is_done(screen):
 REPORT = {"title": "Usage", "text": "# Usage\n\n| a | b |\n| - | - |\n"}
 
 
-def floats(screen):
-    return screen.lua(
-        """
-        return vim.tbl_filter(function(win)
-          return vim.api.nvim_win_get_config(win).relative ~= ''
-        end, vim.api.nvim_list_wins())
-        """
-    )
-
-
 def test_a_report_that_comes_while_windows_are_locked_is_shown_after_that(screen):
     screen.feed(":Agent usage<CR>")
     wait_until(screen.actions)
@@ -224,10 +218,10 @@ def test_a_report_that_comes_while_windows_are_locked_is_shown_after_that(screen
     wait_until(lambda: screen.lua("return not pcall(vim.cmd.split)"), "windows are locked")
     bufs = screen.lua("return #vim.api.nvim_list_bufs()")
     screen.answer("show_usage", **REPORT)
-    assert floats(screen) == []
+    assert screen.floats() == []
     assert screen.lua("return #vim.api.nvim_list_bufs()") == bufs
     screen.feed("x")
-    wait_until(lambda: len(floats(screen)) == 1, "the report")
+    wait_until(lambda: len(screen.floats()) == 1, "the report")
 
 
 @pytest.mark.parametrize("command", ["Agent usage", "Agent settings"])
@@ -236,24 +230,24 @@ def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(s
     screen.feed(f":{command}<CR>")
     (asked,) = wait_until(screen.actions)
     screen.answer(asked["type"], **REPORT)
-    assert len(floats(screen)) == 1
+    assert len(screen.floats()) == 1
     assert screen.lua("return vim.api.nvim_get_current_win()") == before
     assert " Usage " in screen.screen_text()
     assert "| a | b |" in screen.screen_text()
     assert "Run it again to focus" in screen.screen_text()
     screen.feed(f":{command}<CR>")
-    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_win()") == floats(screen)[0])
+    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_win()") == screen.floats()[0])
     assert " q closes " in screen.screen_text()
     assert len(screen.actions()) == 1
     screen.feed("jq")
-    wait_until(lambda: floats(screen) == [])
+    wait_until(lambda: screen.floats() == [])
     assert screen.lua("return vim.api.nvim_get_current_win()") == before
 
 
 def test_another_report_is_asked_for_while_one_is_shown(screen):
     screen.feed(":Agent usage<CR>")
     screen.answer("show_usage", **REPORT)
-    wait_until(lambda: floats(screen))
+    wait_until(screen.floats)
     screen.feed(":Agent settings<CR>")
     wait_until(
         lambda: [a["type"] for a in screen.actions()] == ["show_usage", "show_settings"],
@@ -264,12 +258,12 @@ def test_another_report_is_asked_for_while_one_is_shown(screen):
 def test_who_looks_at_the_keys_of_a_report_comes_back_to_it(screen):
     screen.feed(":Agent usage<CR>")
     screen.answer("show_usage", **REPORT)
-    wait_until(lambda: floats(screen))
+    wait_until(screen.floats)
     screen.feed(":Agent usage<CR>g?")
-    wait_until(lambda: "close it without an answer" in screen.screen_text())
+    screen.wait_for_screen("close it without an answer")
     screen.feed("q")
     wait_until(lambda: "close it without an answer" not in screen.screen_text())
-    assert [screen.lua("return vim.api.nvim_get_current_win()")] == floats(screen)
+    assert [screen.lua("return vim.api.nvim_get_current_win()")] == screen.floats()
 
 
 def test_a_report_that_comes_while_a_person_types_takes_no_key_of_theirs(screen):
@@ -281,7 +275,7 @@ def test_a_report_that_comes_while_a_person_types_takes_no_key_of_theirs(screen)
     assert screen.mode() == "i"
     assert " Usage " in screen.screen_text()
     screen.feed("<Esc>h")
-    wait_until(lambda: floats(screen) == [], "it goes when they do something else")
+    wait_until(lambda: screen.floats() == [], "it goes when they do something else")
 
 
 def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
@@ -289,7 +283,7 @@ def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
     wait_until(screen.actions)
     screen.command("tabnew")
     screen.answer("show_usage", **REPORT)
-    assert floats(screen) == []
+    assert screen.floats() == []
 
 
 # --- narrow windows ----------------------------------------------------------------------------------------------------

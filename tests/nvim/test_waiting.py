@@ -23,10 +23,6 @@ def show(screen):
     )
 
 
-def lines(screen):
-    return screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
-
-
 def type_(screen, keys):
     """Type `keys`; back when they were taken."""
     screen.feed(keys + "<Cmd>let g:typed = 1<CR>")
@@ -42,7 +38,7 @@ QUEUED = "── 2 ↳ after this turn ──"
 def listed(screen):
     screen.send(TURN_STARTED, waiting(["fix it"], ["then docs\nand a changelog"]))
     show(screen)
-    assert lines(screen) == [STEERED, "fix it", QUEUED, "then docs", "and a changelog"]
+    assert screen.lines() == [STEERED, "fix it", QUEUED, "then docs", "and a changelog"]
     return screen
 
 
@@ -82,9 +78,8 @@ def test_the_winbar_counts_those_that_steer_and_those_that_are_queued(screen):
     assert "queued" not in prompt_winbar(screen)
 
 
-def test_in_a_narrow_window_the_winbar_keeps_the_mode_and_cuts_what_waits(start_screen):
-    screen = start_screen(columns=60)
-    screen.command("AgentChat")
+def test_in_a_narrow_window_the_winbar_keeps_the_mode_and_cuts_what_waits(start_chat):
+    screen = start_chat(columns=60)
     screen.send(TURN_STARTED, waiting(["a1"], ["b2", "c3"]))
     assert prompt_winbar(screen).endswith("NORMAL ask thinking · 1…")
 
@@ -107,9 +102,8 @@ def test_held_prompts_say_how_they_are_sent(screen):
     assert "held" not in screen.screen_text()
 
 
-def test_in_a_narrow_window_how_held_prompts_are_sent_is_not_cut(start_screen):
-    screen = start_screen(columns=60)
-    screen.command("AgentChat")
+def test_in_a_narrow_window_how_held_prompts_are_sent_is_not_cut(start_chat):
+    screen = start_chat(columns=60)
     screen.send(waiting(["a1"], is_held=True))
     assert any(row.endswith("sends them") for row in screen.screen())
 
@@ -142,7 +136,7 @@ def test_dd_takes_a_prompt_out(listed, keys):
 def test_the_list_and_its_keys_say_how_it_is_written_and_closed(listed):
     assert " :w saves, dd drops, q closes " in listed.screen_text()
     listed.feed("g?")
-    wait_until(lambda: "apply your changes to the prompts" in listed.screen_text())
+    listed.wait_for_screen("apply your changes to the prompts")
 
 
 def test_dd_on_one_of_several_lines_takes_out_the_line(listed):
@@ -154,7 +148,7 @@ def test_dd_on_one_of_several_lines_takes_out_the_line(listed):
 
 def test_dd_on_the_header_takes_out_all_of_the_prompt_and_undo_brings_it_back(listed):
     type_(listed, "3Gdd")
-    assert lines(listed) == [STEERED, "fix it"]
+    assert listed.lines() == [STEERED, "fix it"]
     type_(listed, "u:w<CR>")
     assert listed.actions("edit_waiting") == []
 
@@ -167,7 +161,7 @@ def test_what_is_written_unchanged_changes_nothing(listed):
 def test_what_cannot_be_sent_stays_to_be_written_and_the_reason_is_told(listed):
     listed.lua("require('sanderling.host').act = function() return 'It cannot start.' end")
     type_(listed, "2GA soon<Esc>:w<CR>")
-    assert "fix it soon" in lines(listed)
+    assert "fix it soon" in listed.lines()
     assert listed.lua("return vim.bo.modified")
     assert "It cannot start." in listed.transcript_text()
 
@@ -182,7 +176,7 @@ def test_text_above_the_first_header_is_refused(listed):
 def test_a_prompt_whose_text_looks_like_a_header_stays_whole(screen):
     screen.send(TURN_STARTED, waiting([], [f"about\n{QUEUED}\nthat", "other"]))
     show(screen)
-    assert lines(screen)[0] == "─── 1 ↳ after this turn ───"
+    assert screen.lines()[0] == "─── 1 ↳ after this turn ───"
     type_(screen, "GA words<Esc>:w<CR>")
     assert screen.actions("edit_waiting") == [
         {"type": "edit_waiting", "id": "q1", "text": "other words"}
@@ -191,15 +185,15 @@ def test_a_prompt_whose_text_looks_like_a_header_stays_whole(screen):
 
 def test_the_list_follows_what_happens_while_it_is_not_being_edited(listed):
     listed.send(waiting([], ["then docs\nand a changelog"]))
-    assert lines(listed) == ["── 1 ↳ after this turn ──", "then docs", "and a changelog"]
+    assert listed.lines() == ["── 1 ↳ after this turn ──", "then docs", "and a changelog"]
     listed.send(waiting())
-    assert lines(listed) == ["No prompts are queued."]
+    assert listed.lines() == ["No prompts are queued."]
 
 
 def test_an_edit_of_a_prompt_that_was_sent_meanwhile_is_told_and_the_others_are_kept(listed):
     type_(listed, "2GA soon<Esc>")
     listed.send(waiting([], ["then docs\nand a changelog"]))
-    assert lines(listed)[1] == "fix it soon"
+    assert listed.lines()[1] == "fix it soon"
     type_(listed, "GA!<Esc>:w<CR>")
     assert listed.actions("edit_waiting") == [
         {"type": "edit_waiting", "id": "q0", "text": "then docs\nand a changelog!"}
@@ -211,7 +205,7 @@ def test_q_closes_it_but_not_over_changes(listed):
     type_(listed, "2GA soon<Esc>q")
     assert "No write since last change" in listed.messages()
     type_(listed, "<CR>")
-    assert lines(listed)[0] == STEERED
+    assert listed.lines()[0] == STEERED
     type_(listed, "u:set nomodified<CR>q")
     assert "/waiting" not in listed.lua("return vim.api.nvim_buf_get_name(0)")
 
@@ -219,7 +213,7 @@ def test_q_closes_it_but_not_over_changes(listed):
 def test_held_prompts_go_with_enter(screen):
     screen.send(waiting([], ["b2"], is_held=True))
     show(screen)
-    assert lines(screen)[0] == "── 1 ⏸ held ──"
+    assert screen.lines()[0] == "── 1 ⏸ held ──"
     type_(screen, "<CR>")
     assert screen.actions("release_waiting") == [{"type": "release_waiting"}]
 
@@ -245,9 +239,9 @@ def test_a_prompt_that_waits_is_changed_before_it_is_sent(start_agent):
     agent.submit("write teh docs")
     agent.wait_for_screen("↳ write teh docs")
     agent.command("Agent queue")
-    wait_until(lambda: lines(agent) == ["── 1 ↳ after this turn ──", "write teh docs"])
+    wait_until(lambda: agent.lines() == ["── 1 ↳ after this turn ──", "write teh docs"])
     type_(agent, ":%s/teh/the<CR>:w<CR>")
     agent.wait_for_turns(2)
     wait_until(lambda: "write the docs" in agent.transcript())
     assert "teh" not in agent.transcript_text()
-    wait_until(lambda: lines(agent) == ["No prompts are queued."])
+    wait_until(lambda: agent.lines() == ["No prompts are queued."])

@@ -4,8 +4,10 @@ import fcntl
 from pathlib import Path
 
 import pytest
-from tests.conftest import ChildNvim, is_alive, prove, prove_rest, wait_until
+from tests.conftest import ChildNvim, is_alive, prove_rest, prove_unless_quick, quick, wait_until
 from tests.nvim.conftest import filetypes
+
+pytestmark = prove_unless_quick
 
 PONG = "pong"
 
@@ -17,15 +19,9 @@ def agent_in_chat(start_agent):
     return agent
 
 
-def say_ping(child: ChildNvim, count: int = 1) -> None:
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns(count)
-
-
 # --- autocommands that fail -------------------------------------------------------------------------------------------
 
 
-@prove
 @pytest.mark.parametrize(
     "event", ["BufNew", "OptionSet", "BufAdd", "BufFilePre", "BufFilePost", "FileType"]
 )
@@ -35,11 +31,11 @@ def test_an_autocommand_of_the_users_that_fails_is_not_in_the_way_of_the_chat(ch
     )
     child.command("AgentChat")
     assert not child.is_blocked()
-    say_ping(child)
+    child.say("ping")
     assert child.transcript()[-1] == PONG
     assert not child.is_blocked()
     child.feed(":Agent help<CR>")
-    wait_until(lambda: "Commands" in child.screen_text())
+    child.wait_for_screen("Commands")
     child.feed("q")
     wait_until(lambda: "Commands" not in child.screen_text())
     assert "not today" not in child.screen_text()
@@ -62,7 +58,6 @@ def buffer_of(child: ChildNvim, filetype: str) -> int:
     )
 
 
-@prove
 @pytest.mark.parametrize("which", ["sanderling", "sanderling_prompt"])
 @pytest.mark.parametrize(
     "command", ["bwipeout! {}", "bdelete! {}", "bunload! {}", "noautocmd bwipeout! {}", "%bdelete!"]
@@ -75,9 +70,7 @@ def test_a_turn_goes_on_when_a_buffer_of_the_chat_is_deleted_and_stands_in_the_n
     agent.feed("igo<C-s>half typed<Esc>")
     agent.wait_for_screen("begun")
     agent.command(command.format(buffer_of(agent, which)))
-    wait_until(
-        lambda: "Still running in the background. :AgentChat shows it" in agent.screen_text()
-    )
+    agent.wait_for_screen("Still running in the background. :AgentChat shows it")
     assert "begun" not in agent.screen_text()
     agent.wait_for_turns()
     assert agent.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
@@ -91,7 +84,6 @@ def test_a_turn_goes_on_when_a_buffer_of_the_chat_is_deleted_and_stands_in_the_n
     agent.wait_for_screen("second")
 
 
-@prove
 @pytest.mark.parametrize("which", ["sanderling", "sanderling_prompt"])
 @pytest.mark.parametrize("command", ["edit", "edit!", "noautocmd edit"])
 def test_edit_in_a_window_of_the_chat_leaves_it_as_it_was(start_agent, which, command):
@@ -116,7 +108,6 @@ def test_edit_in_a_window_of_the_chat_leaves_it_as_it_was(start_agent, which, co
     assert not agent.messages().count("internal error")
 
 
-@prove
 def test_a_question_waits_on_when_the_chat_is_wiped(start_agent):
     agent = start_agent(
         {"step": [{"tool_use": {"name": "write", "input": {"path": "new.txt", "content": "x\n"}}}]},
@@ -141,11 +132,10 @@ def long_answer(mark: str, count: int = 60) -> dict:
     return {"step": [{"text": "\n".join(f"{mark} {n}" for n in range(1, count + 1))}]}
 
 
+@quick
 def test_what_is_sent_is_seen_wherever_the_transcript_stood(start_agent):
     agent = start_agent(long_answer("first"), long_answer("second"))
-    agent.command("AgentChat")
-    agent.feed("igo<C-s><Esc>")
-    agent.wait_for_turns()
+    agent.chat("go")
     agent.command("wincmd k")
     agent.feed("gg")
     wait_until(lambda: "first 60" not in agent.screen_text())
@@ -154,15 +144,12 @@ def test_what_is_sent_is_seen_wherever_the_transcript_stood(start_agent):
     agent.wait_for_screen("second 60")
 
 
-@prove
 def test_text_that_arrives_moves_no_view_that_has_left_the_end(start_agent):
     agent = start_agent(
         long_answer("first"),
         {"step": [{"text": "now"}, {"delay_ms": 500}, {"text": "\nthen " * 60}]},
     )
-    agent.command("AgentChat")
-    agent.feed("igo<C-s><Esc>")
-    agent.wait_for_turns()
+    agent.chat("go")
     agent.feed("imore<C-s><PageUp><PageUp>")
     agent.wait_for_screen("first 20")
     agent.wait_for_turns(2)
@@ -170,7 +157,6 @@ def test_text_that_arrives_moves_no_view_that_has_left_the_end(start_agent):
     assert "first 20" in agent.screen_text()
 
 
-@prove
 @pytest.mark.parametrize("mode", ["n", "i"])
 def test_keys_of_the_prompt_turn_the_pages_of_the_transcript(start_agent, mode):
     agent = start_agent(long_answer("line", 200), long_answer("second", 3))
@@ -188,11 +174,11 @@ def test_keys_of_the_prompt_turn_the_pages_of_the_transcript(start_agent, mode):
     agent.wait_for_screen("line 200")
     assert agent.mode() == mode
     assert agent.prompt_lines() == [""]
-    agent.submit("more")
-    agent.wait_for_turns(2)
+    agent.submit_and_wait("more")
     agent.wait_for_screen("second 3")
 
 
+@quick
 def test_who_is_at_the_end_of_a_tall_paragraph_and_goes_to_the_end_stays_there(screen):
     screen.lua("vim.o.lines = 18")
     screen.in_a_turn("some words " * 60 + "finally")
@@ -201,7 +187,6 @@ def test_who_is_at_the_end_of_a_tall_paragraph_and_goes_to_the_end_stays_there(s
         assert "finally" in screen.screen_text()
 
 
-@prove
 def test_a_question_about_many_lines_leaves_the_transcript_as_full_as_it_was(start_agent, project):
     code = project / "code.py"
     code.write_text("".join(f"line_{n} = {n}\n" for n in range(1, 24)))
@@ -215,14 +200,12 @@ def test_a_question_about_many_lines_leaves_the_transcript_as_full_as_it_was(sta
     assert screen.count("▸ code.py:1-23 · 23 lines") == 3
 
 
-@prove
 def test_insert_in_a_transcript_whose_prompt_was_closed_by_only_opens_it_again(child):
     child.command("AgentChat")
-    say_ping(child)
+    child.say("ping")
     child.feed("<C-w>k:only<CR>")
     wait_until(lambda: child.lua("return #vim.api.nvim_list_wins()") == 1)
-    child.feed("iping<C-s><Esc>")
-    child.wait_for_turns(2)
+    child.say("ping")
     assert child.lua("return #vim.api.nvim_list_wins()") == 2
     assert child.lua("return vim.bo.filetype") == "sanderling_prompt"
     child.feed("\\q")
@@ -233,7 +216,6 @@ def test_insert_in_a_transcript_whose_prompt_was_closed_by_only_opens_it_again(c
 
 
 def sizes(child: ChildNvim) -> dict[str, tuple[int, int]]:
-    """Width and height of the chat's windows, by filetype."""
     return {
         filetype: (width, height)
         for filetype, width, height in child.lua("""
@@ -247,6 +229,7 @@ def sizes(child: ChildNvim) -> dict[str, tuple[int, int]]:
     }
 
 
+@quick
 @pytest.mark.parametrize(
     "position", prove_rest(["right", "bottom", "left", "top", "tab", "current"], keep=[0])
 )
@@ -265,7 +248,6 @@ def test_the_chat_has_its_size_again_when_another_window_has_come_and_gone(child
     wait_until(lambda: sizes(child) == before, f"{before}, not {sizes(child)}")
 
 
-@prove
 def test_a_size_that_a_person_gave_the_chat_is_what_it_has_again(child):
     child.command("AgentChat")
     child.feed(":resize 9<CR>")
@@ -279,6 +261,7 @@ def test_a_size_that_a_person_gave_the_chat_is_what_it_has_again(child):
     wait_until(lambda: sizes(child)["sanderling_prompt"] == (30, 9))
 
 
+@quick
 @pytest.mark.parametrize(
     "position, size, expected",
     prove_rest(
@@ -304,6 +287,7 @@ def test_a_share_of_the_screen_stays_one_when_the_screen_changes(child, position
         )
 
 
+@quick
 @pytest.mark.parametrize("kept", prove_rest(["sanderling", "sanderling_prompt"], (-1,)))
 def test_only_in_a_tab_page_of_the_chat_keeps_the_window_and_the_page(child, kept):
     child.open_chat(position="tab")
@@ -314,13 +298,13 @@ def test_only_in_a_tab_page_of_the_chat_keeps_the_window_and_the_page(child, kep
     assert child.lua("return { #vim.api.nvim_list_tabpages(), vim.bo.filetype }") == [2, kept]
 
 
-@prove
 def test_closing_a_window_of_a_chat_in_a_tab_page_closes_the_page(child):
     child.open_chat(position="tab")
     child.feed(":close<CR>")
     wait_until(lambda: child.lua("return #vim.api.nvim_list_tabpages()") == 1)
 
 
+@quick
 def test_code_beside_the_chat_keeps_the_colors_of_its_syntax(child):
     (child.project / "code.py").write_text("def f():\n    return 1\n")
     child.command("edit code.py")
@@ -334,12 +318,11 @@ def test_code_beside_the_chat_keeps_the_colors_of_its_syntax(child):
 # --- what windows and buffers are called ------------------------------------------------------------------------------
 
 
-@prove
 def test_a_statusline_a_tab_and_a_list_of_buffers_call_the_chat_by_names_for_people(child):
     child.command("set laststatus=2 showtabline=2")
     child.open_chat(position="tab")
-    say_ping(child)
-    wait_until(lambda: "Sanderling: ping" in child.screen_text())
+    child.say("ping")
+    child.wait_for_screen("Sanderling: ping")
     screen = child.screen()
     assert "[Sanderling prompt]" in screen[0]
     assert any(row.startswith(" Prompt") for row in screen)
@@ -351,6 +334,7 @@ def test_a_statusline_a_tab_and_a_list_of_buffers_call_the_chat_by_names_for_peo
     assert "[Sanderling commands]" in names
 
 
+@quick
 def test_a_statusline_of_the_users_is_left_alone(child):
     child.command("set laststatus=2 statusline=mine:%f")
     child.command("AgentChat")
@@ -358,7 +342,6 @@ def test_a_statusline_of_the_users_is_left_alone(child):
     assert "mine:[Sanderling]" in child.screen_text(), child.screen_text()
 
 
-@prove
 @pytest.mark.parametrize("key", ["/", "?"])
 def test_a_search_that_is_given_up_at_the_end_goes_on_following(start_agent, key):
     agent = start_agent(
@@ -375,7 +358,6 @@ def test_a_search_that_is_given_up_at_the_end_goes_on_following(start_agent, key
     agent.wait_for_screen("last")
 
 
-@prove
 def test_a_refusal_without_a_line_for_messages_is_seen_and_asks_for_nothing(start_agent):
     agent = start_agent({"step": [{"text": "begun"}, {"delay_ms": 60000}]})
     agent.command("set cmdheight=0 showtabline=0")
@@ -392,7 +374,6 @@ def test_a_refusal_without_a_line_for_messages_is_seen_and_asks_for_nothing(star
     assert not agent.is_blocked()
 
 
-@prove
 def test_a_refusal_while_text_is_inserted_is_seen_until_it_can_have_been_read(agent_in_chat):
     agent = agent_in_chat
     agent.feed("i/close now<C-s>")
@@ -403,7 +384,6 @@ def test_a_refusal_while_text_is_inserted_is_seen_until_it_can_have_been_read(ag
     assert agent.messages().count("/close takes") == 1
 
 
-@prove
 def test_a_message_that_is_longer_than_the_line_is_shown_whole(start_agent):
     agent = start_agent(columns=60, lines=20)
     agent.feed(":AgentResume 20260101-000000-abcd<CR>")
@@ -418,6 +398,7 @@ def test_a_message_that_is_longer_than_the_line_is_shown_whole(start_agent):
     wait_until(lambda: agent.screen()[-1].startswith("short"))
 
 
+@quick
 @pytest.mark.parametrize(
     "command, told",
     [
@@ -433,6 +414,7 @@ def test_no_command_asks_for_enter_where_there_is_no_line_for_messages(start_age
     wait_until(lambda: not agent.is_blocked() and told in agent.screen_text(), "it is told")
 
 
+@quick
 @pytest.mark.parametrize("position", prove_rest(["right", "bottom", "current"]))
 def test_a_prompt_that_only_has_left_alone_is_not_there_twice(child, position):
     child.setup(chat={"position": position})
@@ -447,6 +429,7 @@ def test_a_prompt_that_only_has_left_alone_is_not_there_twice(child, position):
     wait_until(lambda: filetypes(child) == [""], "all of it is hidden")
 
 
+@quick
 @pytest.mark.parametrize("command", prove_rest(["sandbox", "net", "mode"], keep=(0,)))
 def test_a_wrong_word_behind_a_word_of_the_chat_is_one_line(agent_in_chat, command):
     agent_in_chat.feed(f":{command} bogus<CR>")
@@ -455,6 +438,7 @@ def test_a_wrong_word_behind_a_word_of_the_chat_is_one_line(agent_in_chat, comma
     assert "traceback" not in agent_in_chat.messages()
 
 
+@quick
 def test_a_message_does_not_end_what_the_person_is_being_asked(start_agent):
     agent = start_agent()
     agent.lua("""
@@ -471,6 +455,7 @@ def test_a_message_does_not_end_what_the_person_is_being_asked(start_agent):
     assert "did you mean 'model'?" in agent.messages()
 
 
+@quick
 def test_messages_while_text_is_locked_leave_no_buffers(start_agent):
     agent = start_agent()
     agent.lua("""
@@ -503,11 +488,10 @@ def is_free(log: Path) -> bool:
         return True
 
 
-@prove
 def test_what_stands_unsent_in_a_prompt_outlives_a_neovim_that_is_killed(start_nvim):
     child = start_nvim()
     child.command("AgentChat")
-    say_ping(child)
+    child.say("ping")
     child.feed("ihalf typed pro<CR>second line")
     wait_until(lambda: drafts(child))
     wait_until(lambda: "second line" in drafts(child)[0].read_text())
@@ -528,7 +512,6 @@ def test_what_stands_unsent_in_a_prompt_outlives_a_neovim_that_is_killed(start_n
     wait_until(lambda: drafts(other) == [])
 
 
-@prove
 def test_what_stands_unsent_where_nothing_was_said_comes_back_in_the_next_session(start_nvim):
     child = start_nvim()
     child.command("AgentChat")
@@ -541,7 +524,6 @@ def test_what_stands_unsent_where_nothing_was_said_comes_back_in_the_next_sessio
     wait_until(lambda: other.prompt_lines() == ["first words"])
 
 
-@prove
 def test_what_was_typed_just_before_neovim_was_left_is_kept(start_nvim):
     child = start_nvim()
     child.command("AgentChat")
@@ -551,7 +533,6 @@ def test_what_was_typed_just_before_neovim_was_left_is_kept(start_nvim):
     assert "last words" in drafts(child)[0].read_text()
 
 
-@prove
 def test_what_may_hold_a_key_is_kept_in_no_draft(child):
     child.command("AgentChat")
     child.feed("iwords")
