@@ -298,7 +298,7 @@ def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
                 decide(child, path, choice)
     wait_for_turn(child)
     wait_until(
-        lambda: child.lua("return next(require('sanderling.review.proposals').by_buf) == nil")
+        lambda: child.lua("return next(require('sanderling.proposals.store').by_buf) == nil")
     )
     final = "".join(f"{line}\n" for line in lines(child, path))
     accepted = {line for line in final.splitlines() if "LINE" in line}

@@ -10,6 +10,7 @@ local geometry = require('sanderling.approval.place')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
+local page = require('sanderling.access.page')
 local queue = require('sanderling.approval.queue')
 local scratch = require('sanderling.ui.scratch')
 local ui_float = require('sanderling.ui.float')
@@ -108,7 +109,7 @@ local watch
 
 ---@param config_ vim.api.keyset.win_config
 local function open(config_)
-  local buf = ui_float.new_buffer('question', {})
+  local buf = page.new_buffer('question', {})
   local win = api.nvim_open_win(
     buf,
     false,

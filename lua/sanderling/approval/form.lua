@@ -6,6 +6,7 @@ local api = vim.api
 local attention = require('sanderling.ui.attention')
 local icons = require('sanderling.ui.icons')
 local message = require('sanderling.ui.message')
+local page = require('sanderling.access.page')
 local scratch = require('sanderling.ui.scratch')
 local ui_float = require('sanderling.ui.float')
 local words = require('sanderling.ui.words')
@@ -268,7 +269,7 @@ function M.open(q)
   vim.cmd.stopinsert()
   local lines = text_of(form)
   local win
-  form.buf, win = ui_float.view('For ' .. q.event.tool, lines, 'form', {
+  form.buf, win = page.view('For ' .. q.event.tool, lines, 'form', {
     place = 'form',
     footer = ui_float.naming(NAMED),
     actions = {

@@ -254,9 +254,7 @@ bus.load_at('tool_started', 'sanderling.editing.saves')
 bus.load_at('turn_started', 'sanderling.editing.kinds')
 bus.load_at('approval_requested', 'sanderling.approval')
 bus.load_at('tool_started', 'sanderling.review.follow')
-bus.load_at('local_changing', 'sanderling.review')
-bus.load_at('changes_unreviewed', 'sanderling.review')
-bus.load_at('trust_needed', 'sanderling.screens.trust')
-bus.load_at('link_offered', 'sanderling.screens.mcp')
+bus.load_at('local_changing', 'sanderling.proposals')
+bus.load_at('changes_unreviewed', 'sanderling.proposals')
 
 return M

@@ -2,7 +2,7 @@
 local M = {}
 
 local api = vim.api
-local parsing = require('sanderling.ui.parsing')
+local parsing = require('sanderling.access.parsing')
 
 local NAME = '[%w_$@!?~\128-\255-]+' -- `-` occurs in names of shells, Lisp and style sheets
 local WORD = '[%w_$\128-\255]'

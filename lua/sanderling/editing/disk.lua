@@ -3,10 +3,10 @@ local M = {}
 
 local api = vim.api
 local busy = require('sanderling.editing.busy')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local find = require('sanderling.editing.find')
 local kinds = require('sanderling.editing.kinds')
-local loading = require('sanderling.ui.loading')
+local loading = require('sanderling.access.loading')
 local scratch = require('sanderling.ui.scratch')
 local undo = require('sanderling.editing.undo')
 local views = require('sanderling.editing.views')

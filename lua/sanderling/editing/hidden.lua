@@ -1,13 +1,13 @@
 --- Hidden buffers: files that are loaded for a request to a language server, and never shown.
 ---
---- Loading one runs nothing (ui/loading.lua), so no language server starts; running ones are sent its text by the
+--- Loading one runs nothing (access/loading.lua), so no language server starts; running ones are sent its text by the
 --- caller (code/clients.lua). The file tools ignore these buffers: they change the file on disk, and the buffer is
 --- dropped. One that the user enters becomes an ordinary buffer.
 local M = {}
 
 local api = vim.api
-local files = require('sanderling.ui.files')
-local loading = require('sanderling.ui.loading')
+local files = require('sanderling.access.files')
+local loading = require('sanderling.access.loading')
 local now_ms = require('sanderling.ui.now_ms')
 local scratch = require('sanderling.ui.scratch')
 

@@ -3,7 +3,7 @@
 local M = {}
 
 local api = vim.api
-local loading = require('sanderling.ui.loading')
+local loading = require('sanderling.access.loading')
 
 ---@type table<integer, string> from `vim.uv.fs_lstat()`, by buffer; nil for a file that did not exist
 local kinds = {}

@@ -385,9 +385,9 @@ function M.open_log()
   if not vim.uv.fs_stat(path) then
     error('Sanderling has no log yet: the agent process has not run.', 0)
   end
-  require('sanderling.ui.loading').edit(path, 'split')
+  require('sanderling.access.loading').edit(path, 'split')
   vim.bo.readonly = true
-  require('sanderling.ui.files').guard(vim.api.nvim_get_current_buf())
+  require('sanderling.access.files').guard(vim.api.nvim_get_current_buf())
   vim.cmd.normal({ 'G', bang = true })
 end
 

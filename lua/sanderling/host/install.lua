@@ -1,6 +1,6 @@
 --- :AgentInstall: builds the Python environment and shows the progress in a terminal.
 local config = require('sanderling.config')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local host = require('sanderling.host')
 local message = require('sanderling.ui.message')
 

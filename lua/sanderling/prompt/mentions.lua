@@ -8,7 +8,7 @@ local M = {}
 local lazy = require('sanderling.ui.lazy')
 
 local context = require('sanderling.prompt.context')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local find = lazy('sanderling.editing.find')
 local images = lazy('sanderling.prompt.images')
 local live = require('sanderling.session.live')

@@ -2,9 +2,9 @@
 local M = {}
 
 local api = vim.api
-local files = require('sanderling.ui.files')
-local git = require('sanderling.ui.git')
-local process = require('sanderling.ui.process')
+local files = require('sanderling.access.files')
+local git = require('sanderling.access.git')
+local process = require('sanderling.access.process')
 local words = require('sanderling.ui.words')
 
 local MAX_LISTED = 300 -- places per list

@@ -6,7 +6,7 @@
 local M = {}
 
 local bit = require('bit')
-local git = require('sanderling.ui.git')
+local git = require('sanderling.access.git')
 local now_ms = require('sanderling.ui.now_ms')
 
 local SLICE_MS, PAUSE_MS = 3, 1 -- of indexing

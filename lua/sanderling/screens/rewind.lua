@@ -7,6 +7,7 @@ local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
+local page = require('sanderling.access.page')
 local refresh = require('sanderling.host.refresh')
 local words = require('sanderling.ui.words')
 
@@ -106,7 +107,7 @@ local function show(session, prompt_id, preview)
       session:act({ type = 'rewind', prompt_id = prompt_id, what = what })
     end
   end
-  buf = float.view('Rewind', lines_of(preview), 'rewind', {
+  buf = page.view('Rewind', lines_of(preview), 'rewind', {
     place = 'rewind',
     footer = float.naming(NAMED),
     actions = {

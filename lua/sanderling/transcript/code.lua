@@ -2,7 +2,7 @@
 local M = {}
 
 local api = vim.api
-local budget = require('sanderling.ui.budget')
+local budget = require('sanderling.access.budget')
 local scratch = require('sanderling.ui.scratch')
 
 local MAX_COLUMNS = 200 -- of a line are highlighted, because the cost of some patterns grows at least quadratically

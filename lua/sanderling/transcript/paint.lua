@@ -5,10 +5,10 @@
 local M = {}
 
 local api = vim.api
-local budget = require('sanderling.ui.budget')
+local budget = require('sanderling.access.budget')
 local icons = require('sanderling.ui.icons')
 local lazy = require('sanderling.ui.lazy')
-local parsing = require('sanderling.ui.parsing')
+local parsing = require('sanderling.access.parsing')
 
 local code = lazy('sanderling.transcript.code')
 local tables = lazy('sanderling.transcript.tables')

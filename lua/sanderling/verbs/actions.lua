@@ -5,10 +5,10 @@ local api = vim.api
 local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
 local config = require('sanderling.config')
-local float = require('sanderling.ui.float')
+local page = require('sanderling.access.page')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
-local loading = require('sanderling.ui.loading')
+local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
 local refresh = require('sanderling.host.refresh')
 local report = require('sanderling.screens.report')
@@ -167,7 +167,7 @@ function M.show_help(session_id)
     lines,
     { '', 'Type a space before the slash to send it as text. More in :help sanderling.' }
   )
-  local buf = float.view('Commands', lines, 'commands', { has_columns = true })
+  local buf = page.view('Commands', lines, 'commands', { has_columns = true })
   for i, row in ipairs(rows) do
     api.nvim_buf_set_extmark(buf, ns, i - 1, 0, {
       end_col = #row.name + 1,

@@ -1,7 +1,7 @@
 --- Verbs for external agents.
 local lazy = require('sanderling.ui.lazy')
 
-local agents = lazy('sanderling.chat.agents')
+local agents = lazy('sanderling.screens.agents')
 
 return {
   ---@type sanderling.verbs.Verb

@@ -19,11 +19,11 @@ local mcp = lazy('sanderling.screens.mcp')
 local approval = lazy('sanderling.approval')
 local rewind = lazy('sanderling.screens.rewind')
 local sandbox = require('sanderling.session.sandbox')
-local sessions = lazy('sanderling.chat.sessions')
+local sessions = lazy('sanderling.screens.sessions')
 local stored = require('sanderling.session.stored')
 local trust = lazy('sanderling.screens.trust')
 
-local agents = lazy('sanderling.chat.agents')
+local agents = lazy('sanderling.screens.agents')
 local guests = require('sanderling.verbs.guests')
 
 local always, unless_empty = calls.always, calls.unless_empty

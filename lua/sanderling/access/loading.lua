@@ -15,7 +15,7 @@ local M = {}
 local api = vim.api
 local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
-local reading = require('sanderling.ui.reading')
+local reading = require('sanderling.access.reading')
 local scratch = require('sanderling.ui.scratch')
 
 ---@type boolean events are being fired for a file that was read earlier
@@ -40,13 +40,13 @@ local KINDS = {
 local OWN_GROUP = 'sanderling_loading'
 local group = api.nvim_create_augroup(OWN_GROUP, {})
 
----@class (exact) sanderling.ui.loading.Quiet
+---@class (exact) sanderling.access.loading.Quiet
 ---@field is_announced boolean BufNew was fired
 ---@field is_known boolean our own autocommands were fired
 ---@field is_shown boolean a window shows it, but BufWinEnter was not fired
 ---@field has_filetype boolean it has one, but FileType was not fired
 
----@type table<integer, sanderling.ui.loading.Quiet> by buffer
+---@type table<integer, sanderling.access.loading.Quiet> by buffer
 local quiet = {}
 
 ---@type fun(buf: integer)[]

@@ -14,22 +14,22 @@ local regions = require('sanderling.review.regions')
 
 local MAX_STATES = 200 -- recorded for each buffer's undo tree
 
----@class (exact) sanderling.review.following.Dirt changes since the text was last compared
+---@class (exact) sanderling.review.tracker.Dirt changes since the text was last compared
 ---@field first integer
 ---@field last integer exclusive, in the previous text
 ---@field new_last integer exclusive, in the current text
 
----@class (exact) sanderling.review.following.Followed
+---@class (exact) sanderling.review.tracker.Followed
 ---@field buf integer
 ---@field lines string[] the text when it was last compared; empty for an empty buffer
 ---@field hunks sanderling.review.Hunk[] in order
----@field dirt? sanderling.review.following.Dirt
+---@field dirt? sanderling.review.tracker.Dirt
 ---@field nr integer the undo state of that text
 ---@field states table<integer, sanderling.review.Hunk[]> by undo state
 ---@field is_due boolean a comparison is scheduled
 ---@field is_reloaded boolean all lines may have changed
 
----@type table<integer, sanderling.review.following.Followed> by buffer
+---@type table<integer, sanderling.review.tracker.Followed> by buffer
 M.by_buf = {}
 ---@type table<string, { lines: string[], hunks: sanderling.review.Hunk[] }> of unloaded buffers, by name
 M.unloaded = {}
@@ -65,7 +65,7 @@ local function undo_state(buf)
     or api.nvim_buf_call(buf, vim.fn.changenr)
 end
 
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 ---@return boolean there are hunks, or undo could restore some
 local function has_any(self)
   return #self.hunks > 0
@@ -78,7 +78,7 @@ end
 ---
 --- When a file is read again the tree starts over: its first state has a number while changes are added, but undoing
 --- them all leads to state 0.
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 ---@param nr integer
 ---@return sanderling.review.Hunk[]?
 local function known_in(self, nr)
@@ -94,7 +94,7 @@ local function known_in(self, nr)
 end
 
 --- Restore the hunks recorded for the current undo state, if it has been visited before. Then record them.
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 ---@param is_agents boolean
 local function follow_undo(self, is_agents)
   local nr = undo_state(self.buf)
@@ -110,8 +110,8 @@ local function follow_undo(self, is_agents)
   self.states[nr - MAX_STATES] = nil
 end
 
----@param self sanderling.review.following.Followed
----@param dirt sanderling.review.following.Dirt
+---@param self sanderling.review.tracker.Followed
+---@param dirt sanderling.review.tracker.Dirt
 ---@param new string[]
 ---@return sanderling.review.Change[]
 local function changes_of(self, dirt, new)
@@ -122,7 +122,7 @@ local function changes_of(self, dirt, new)
 end
 
 ---@param lines string[]
----@param dirt sanderling.review.following.Dirt
+---@param dirt sanderling.review.tracker.Dirt
 ---@param new string[]
 ---@return string[]
 local function spliced(lines, dirt, new)
@@ -134,7 +134,7 @@ local function spliced(lines, dirt, new)
   return vim.list_extend(result, lines, dirt.last + 1)
 end
 
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 function M.drop_undone(self)
   local has_end = vim.bo[self.buf].endofline
   self.hunks = vim.tbl_filter(function(hunk)
@@ -144,7 +144,7 @@ function M.drop_undone(self)
 end
 
 --- Compare the text with its copy and update the hunks.
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 ---@param source? sanderling.review.Source of a change by the agent; nil: someone else changed the text
 ---@param is_restored? boolean changes of the agent were undone or redone
 function M.settle(self, source, is_restored)
@@ -176,7 +176,7 @@ function M.settle(self, source, is_restored)
 end
 
 --- Adopt the undo tree from before a proposal, whose text the buffer has again.
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 ---@param last integer last state of that tree
 ---@param hunks sanderling.review.Hunk[] of the current text
 function M.exchange_tree(self, last, hunks)
@@ -188,7 +188,7 @@ function M.exchange_tree(self, last, hunks)
   self.states[self.nr] = regions.copy(hunks)
 end
 
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 function M.stop_unless_needed(self)
   if M.by_buf[self.buf] == self and not has_any(self) then
     M.by_buf[self.buf] = nil
@@ -207,7 +207,7 @@ local function settle_before_keys()
   end, key_ns)
 end
 
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 local function settle_soon(self)
   if self.is_due then
     return
@@ -225,7 +225,7 @@ local function settle_soon(self)
   end)
 end
 
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 ---@param first integer
 ---@param last integer
 ---@param new_last integer
@@ -240,7 +240,7 @@ local function soil(self, first, last, new_last)
   settle_soon(self)
 end
 
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 local function soil_all(self)
   self.is_reloaded = true
   self.dirt = { first = 0, last = 0, new_last = 0 }
@@ -248,7 +248,7 @@ local function soil_all(self)
 end
 
 --- Keep the hunks of a buffer that is unloaded.
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 local function put_away(self)
   if M.by_buf[self.buf] == self then
     M.by_buf[self.buf] = nil
@@ -270,7 +270,7 @@ function M.filter_unloaded(name, is_left)
 end
 
 ---@param buf integer
----@return sanderling.review.following.Followed
+---@return sanderling.review.tracker.Followed
 function M.follow(buf)
   if M.by_buf[buf] then
     return M.by_buf[buf]
@@ -322,7 +322,7 @@ api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile' }, {
 })
 
 ---@param buf integer
----@return sanderling.review.following.Followed?
+---@return sanderling.review.tracker.Followed?
 function M.settled(buf)
   local self = M.by_buf[buf]
   if self then

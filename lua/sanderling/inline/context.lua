@@ -97,7 +97,7 @@ function M.joined(lines)
 end
 
 --- Return the parts of the first and last line outside the region.
----@param region sanderling.rewrite.region.Region
+---@param region sanderling.inline.region.Region
 ---@return string head
 ---@return string tail
 local function edges(region)
@@ -110,7 +110,7 @@ local function edges(region)
 end
 
 --- Return the fields of a request about a region.
----@param region sanderling.rewrite.region.Region
+---@param region sanderling.inline.region.Region
 ---@param project string
 ---@return table? request nil: cannot be sent
 ---@return string? error why not

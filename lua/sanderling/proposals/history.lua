@@ -9,12 +9,12 @@ local api = vim.api
 local changes = require('sanderling.editing.changes')
 local edits = require('sanderling.editing.hunks')
 local find = require('sanderling.editing.find')
-local following = require('sanderling.review.following')
+local tracker = require('sanderling.review.tracker')
 local regions = require('sanderling.review.regions')
 local undo = require('sanderling.editing.undo')
 local views = require('sanderling.editing.views')
 
----@class (exact) sanderling.review.history.Saved
+---@class (exact) sanderling.proposals.history.Saved
 ---@field lines string[] the text that the tree belongs to; empty for an empty buffer
 ---@field file? string of `:wundo`; nil: there was nothing to undo
 ---@field last integer number of the last undo state
@@ -36,7 +36,7 @@ end
 
 --- Save the undo tree of a buffer.
 ---@param buf integer
----@return sanderling.review.history.Saved? nil: it could not be saved
+---@return sanderling.proposals.history.Saved? nil: it could not be saved
 function M.save(buf)
   undo.end_block(buf)
   return api.nvim_buf_call(buf, function()
@@ -51,7 +51,7 @@ function M.save(buf)
   end)
 end
 
----@param saved? sanderling.review.history.Saved
+---@param saved? sanderling.proposals.history.Saved
 function M.drop(saved)
   if saved and saved.file then
     os.remove(saved.file)
@@ -60,7 +60,7 @@ end
 
 --- Return whether the undo tree has exactly one new state, which is the current one.
 ---@param buf integer
----@param saved? sanderling.review.history.Saved
+---@param saved? sanderling.proposals.history.Saved
 ---@return boolean
 function M.is_one_ahead(buf, saved)
   local last, current = tree(buf)
@@ -69,7 +69,7 @@ end
 
 --- Return whether undo has led to a state from before the tree was saved.
 ---@param buf integer
----@param saved? sanderling.review.history.Saved
+---@param saved? sanderling.proposals.history.Saved
 ---@return boolean
 function M.is_before(buf, saved)
   local _, current = tree(buf)
@@ -102,7 +102,7 @@ local function clear()
 end
 
 ---@param buf integer
----@param saved sanderling.review.history.Saved
+---@param saved sanderling.proposals.history.Saved
 local function read_tree(buf, saved)
   api.nvim_buf_call(buf, function()
     local _, current = tree(buf)
@@ -120,20 +120,20 @@ end
 
 --- Restore the tree, and end with the text `own` and its hunks. The caller sets 'modified'.
 ---@param buf integer
----@param saved? sanderling.review.history.Saved
+---@param saved? sanderling.proposals.history.Saved
 ---@param own string[]
 ---@param is_modified boolean the saved text differs from the file
 function M.bring_back(buf, saved, own, is_modified)
   if not saved then
     return
   end
-  local self = following.follow(buf)
-  following.settle(self)
+  local self = tracker.follow(buf)
+  tracker.settle(self)
   local hunks, shown = regions.copy(self.hunks), views.save(buf)
   read_tree(buf, saved)
   M.drop(saved)
   M.set_text(buf, own, is_modified)
-  following.exchange_tree(self, saved.last, hunks)
+  tracker.exchange_tree(self, saved.last, hunks)
   views.restore(buf, shown)
 end
 

@@ -5,16 +5,16 @@ local M = {}
 local api = vim.api
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
-local context = require('sanderling.rewrite.context')
+local context = require('sanderling.inline.context')
 local host = require('sanderling.host')
 local install = require('sanderling.host.install')
 local keys = require('sanderling.ui.keys')
 local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
-local preview = require('sanderling.rewrite.preview')
-local regions = require('sanderling.rewrite.region')
-local shown = require('sanderling.rewrite.shown')
+local preview = require('sanderling.inline.preview')
+local regions = require('sanderling.inline.region')
+local draw = require('sanderling.inline.draw')
 local stored = require('sanderling.session.stored')
 
 local TAKEN = 'These lines have another edit. Accept or reject it first.'
@@ -25,7 +25,7 @@ local STOP_REASONS = {
   context_full = "The model's context window is full, so the edit cannot be accepted.",
 }
 
----@type table<integer, sanderling.rewrite.Edit>
+---@type table<integer, sanderling.inline.draw.Edit>
 local edits = {}
 local last_id = 0
 
@@ -38,7 +38,7 @@ end
 -- keys ----------------------------------------------------------------------------------------------------------------
 
 ---@param buf integer
----@return sanderling.rewrite.Edit[] in the order of their lines
+---@return sanderling.inline.draw.Edit[] in the order of their lines
 local function edits_in(buf)
   local list = regions.of_buffer(edits, buf)
   table.sort(list, function(one, other)
@@ -48,7 +48,7 @@ local function edits_in(buf)
 end
 
 --- Return the edit at the cursor, or the only one in the buffer.
----@return sanderling.rewrite.Edit?
+---@return sanderling.inline.draw.Edit?
 function M.here()
   return regions.here(edits_in(api.nvim_get_current_buf()))
 end
@@ -84,7 +84,7 @@ end
 -- requests ------------------------------------------------------------------------------------------------------------
 
 --- End an edit and remove everything but its changes.
----@param edit sanderling.rewrite.Edit
+---@param edit sanderling.inline.draw.Edit
 ---@param outcome 'accepted'|'rejected'|'stopped'|'failed'|'closed'
 local function finish(edit, outcome)
   if edit.request then
@@ -99,18 +99,18 @@ local function finish(edit, outcome)
   end)
 end
 
----@param edit sanderling.rewrite.Edit
+---@param edit sanderling.inline.draw.Edit
 ---@param piece sanderling.RewritePiece
 local function take_piece(edit, piece)
   edit.notice = piece.notice or ''
   local text = edit.text:sub(1, piece.kept or 0) .. (piece.text or '')
   edit.is_empty = edit.is_empty and text == ''
   edit.text = text
-  shown.draw(edit)
+  draw.draw(edit)
 end
 
 --- Return to the previous draft after a request without a result; without a draft, end the edit.
----@param edit sanderling.rewrite.Edit
+---@param edit sanderling.inline.draw.Edit
 ---@param outcome 'stopped'|'failed'
 local function fall_back(edit, outcome)
   local draft = edit.drafts[#edit.drafts]
@@ -119,10 +119,10 @@ local function fall_back(edit, outcome)
   end
   edit.request, edit.notice = nil, ''
   edit.instruction, edit.text, edit.is_empty = draft.instruction, draft.text, false
-  shown.draw(edit)
+  draw.draw(edit)
 end
 
----@param edit sanderling.rewrite.Edit
+---@param edit sanderling.inline.draw.Edit
 ---@param result sanderling.Rewritten|{ error: string }
 local function take_answer(edit, result)
   edit.request = nil
@@ -143,12 +143,12 @@ local function take_answer(edit, result)
   if edit.notice == '' then
     table.insert(edit.drafts, { instruction = edit.instruction, text = result.text })
   end
-  shown.draw(edit)
+  draw.draw(edit)
   bus.announce('AgentEditReady', { buf = edit.region.buf, usd = edit.usd })
 end
 
 --- Send a request for `edit.instruction`.
----@param edit sanderling.rewrite.Edit
+---@param edit sanderling.inline.draw.Edit
 ---@return string? error
 local function ask(edit)
   local request, err = context.of(edit.region, edit.project)
@@ -177,7 +177,7 @@ local function ask(edit)
     end
   end
   edit.request = host.request(request, while_it_lives(take_answer), while_it_lives(take_piece))
-  shown.draw(edit)
+  draw.draw(edit)
 end
 
 --- Return why the buffer cannot be edited, if so.
@@ -197,7 +197,7 @@ end
 ---@param buf integer
 ---@param first integer row
 ---@param last integer
----@return sanderling.rewrite.Edit?
+---@return sanderling.inline.draw.Edit?
 ---@return boolean is_same it has exactly these rows
 local function overlapping(buf, first, last)
   for _, edit in ipairs(edits_in(buf)) do
@@ -210,7 +210,7 @@ local function overlapping(buf, first, last)
 end
 
 --- Refine an edit by another instruction.
----@param edit sanderling.rewrite.Edit
+---@param edit sanderling.inline.draw.Edit
 ---@param instruction string
 function M.refine(edit, instruction)
   if not edit.region:is_as_sent() then
@@ -227,10 +227,10 @@ function M.refine(edit, instruction)
 end
 
 --- Create an edit of `region`, without a request.
----@param region sanderling.rewrite.region.Region
+---@param region sanderling.inline.region.Region
 ---@param instruction string
----@return sanderling.rewrite.Edit? edit nil: impossible, which is reported
----@return sanderling.rewrite.Edit? other with exactly these lines; nothing is reported then
+---@return sanderling.inline.draw.Edit? edit nil: impossible, which is reported
+---@return sanderling.inline.draw.Edit? other with exactly these lines; nothing is reported then
 local function open(region, instruction)
   local first, last = region:rows()
   local err = refusal(region.buf)
@@ -245,7 +245,7 @@ local function open(region, instruction)
     return nil, not err and is_same and other or nil
   end
   last_id = last_id + 1
-  local edit = { ---@type sanderling.rewrite.Edit
+  local edit = { ---@type sanderling.inline.draw.Edit
     id = last_id,
     region = region,
     project = stored.root_here(),
@@ -272,7 +272,7 @@ local function open(region, instruction)
 end
 
 --- Start an edit of `region`, or refine the one that is there.
----@param region sanderling.rewrite.region.Region
+---@param region sanderling.inline.region.Region
 ---@param instruction string
 ---@param selections? sanderling.Selection[] attachments
 function M.begin(region, instruction, selections)
@@ -290,14 +290,14 @@ function M.begin(region, instruction, selections)
 end
 
 --- Offer to replace `region` by `text`, as an edit that is already written.
----@param region sanderling.rewrite.region.Region
+---@param region sanderling.inline.region.Region
 ---@param text string
 ---@param title string
 function M.offer(region, text, title)
   local edit, other = open(region, title)
   if edit then
     edit.drafts, edit.text, edit.is_empty = { { instruction = title, text = text } }, text, false
-    shown.draw(edit)
+    draw.draw(edit)
   elseif other then
     tell(TAKEN)
   end
@@ -305,7 +305,7 @@ end
 
 -- actions -------------------------------------------------------------------------------------------------------------
 
----@return sanderling.rewrite.Edit? edit nil: there is none, which is reported
+---@return sanderling.inline.draw.Edit? edit nil: there is none, which is reported
 local function wanted()
   local edit = M.here()
   if not edit then
@@ -314,7 +314,7 @@ local function wanted()
   return edit
 end
 
----@param edit sanderling.rewrite.Edit
+---@param edit sanderling.inline.draw.Edit
 ---@return string? refusal
 local function put_in(edit)
   if edit.request then
@@ -322,7 +322,7 @@ local function put_in(edit)
   elseif edit.notice ~= '' then
     return edit.notice
   end
-  local lines = shown.lines_of(edit)
+  local lines = draw.lines_of(edit)
   if context.has_returns(edit.region.text) then
     lines = vim.tbl_map(function(line)
       return line .. '\r'
@@ -337,7 +337,7 @@ local function put_in(edit)
 end
 
 --- Accept edits in the buffer.
----@param which sanderling.rewrite.region.Which
+---@param which sanderling.inline.region.Which
 ---@return boolean is_done false: there are none
 function M.accept(which)
   local list = regions.chosen(edits_in(api.nvim_get_current_buf()), which)
@@ -351,7 +351,7 @@ function M.accept(which)
 end
 
 --- Reject edits in the buffer.
----@param which sanderling.rewrite.region.Which
+---@param which sanderling.inline.region.Which
 ---@return boolean is_done false: there are none
 function M.reject(which)
   local list = regions.chosen(edits_in(api.nvim_get_current_buf()), which)
@@ -385,5 +385,9 @@ function M.ask_to_refine()
     end)
   end
 end
+
+bus.subscribe('local_offered', function(_, event)
+  M.offer(regions.lines(event.buf, event.first, event.last), event.text, 'From the answer')
+end)
 
 return M

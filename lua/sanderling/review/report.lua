@@ -1,7 +1,7 @@
 --- Reports what is left to review of a file to the host, after each decision and each write, so that a resumed session
 --- knows it.
 local api = vim.api
-local following = require('sanderling.review.following')
+local tracker = require('sanderling.review.tracker')
 local hunks = require('sanderling.review.hunks')
 local live = require('sanderling.session.live')
 
@@ -13,7 +13,7 @@ local sessions = {}
 local is_due = {}
 
 --- Return the text before and after the session's unreviewed changes. Both are without proposals.
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 ---@param session_id string
 ---@return string[] before
 ---@return string[] after
@@ -56,7 +56,7 @@ end
 ---@param session_id string
 ---@return sanderling.ReviewLeft?
 local function left_of(buf, session_id)
-  local self = following.settled(buf)
+  local self = tracker.settled(buf)
   if not self then
     return nil
   end

@@ -2,15 +2,15 @@
 local M = {}
 
 local api = vim.api
-local asking = require('sanderling.asking.sessions')
+local sessions = require('sanderling.inline.sessions')
 local bus = require('sanderling.host.bus')
 local icons = require('sanderling.ui.icons')
 local keys = require('sanderling.ui.keys')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
-local preview = require('sanderling.rewrite.preview')
-local regions = require('sanderling.rewrite.region')
-local rewrite = require('sanderling.rewrite')
+local preview = require('sanderling.inline.preview')
+local regions = require('sanderling.inline.region')
+local edits = require('sanderling.inline.edits')
 local states = require('sanderling.session.state')
 local virtual = require('sanderling.transcript.virtual')
 local words = require('sanderling.ui.words')
@@ -20,7 +20,7 @@ local PAUSE_FACTOR = 10 -- and this many times as long as the last one took, so 
 local MAX_BYTES = 200 * 1024
 local MARGIN = 4 -- free cells at the right
 
----@class (exact) sanderling.asking.below.Answer: sanderling.asking.Shown
+---@class (exact) sanderling.inline.below.Answer: sanderling.inline.floats.Shown
 ---@field blocks { id: integer, text: string }[] of the model's words
 ---@field problem string why it ended early
 ---@field is_due boolean a drawing is scheduled
@@ -28,25 +28,25 @@ local MARGIN = 4 -- free cells at the right
 ---@field mark? integer
 ---@field painted? sanderling.transcript.virtual.Known
 
----@type table<string, sanderling.asking.below.Answer> by session
+---@type table<string, sanderling.inline.below.Answer> by session
 local answers = {}
 
 ---@param buf integer
----@return sanderling.asking.below.Answer[]
+---@return sanderling.inline.below.Answer[]
 local function answers_in(buf)
   return regions.of_buffer(answers, buf)
 end
 
 --- Return the answer at the cursor, or the only one in the buffer unless `is_at_cursor`.
 ---@param is_at_cursor? boolean
----@return sanderling.asking.below.Answer?
+---@return sanderling.inline.below.Answer?
 local function here(is_at_cursor)
   return regions.here(answers_in(api.nvim_get_current_buf()), is_at_cursor)
 end
 
 -- text ----------------------------------------------------------------------------------------------------------------
 
----@param answer sanderling.asking.below.Answer
+---@param answer sanderling.inline.below.Answer
 ---@return string
 local function doing(answer)
   local state = answer.session.state
@@ -58,8 +58,8 @@ local function doing(answer)
   return #answer.blocks > 0 and 'Writing' or 'Asked'
 end
 
----@param answer sanderling.asking.below.Answer
----@return sanderling.rewrite.preview.Chunks
+---@param answer sanderling.inline.below.Answer
+---@return sanderling.inline.preview.Chunks
 local function status_of(answer)
   local state = answer.session.state
   if states.is_busy(state) then
@@ -78,8 +78,8 @@ local function status_of(answer)
   return { { table.concat(hints, icons.separator), 'AgentStatus' } }
 end
 
----@param answer sanderling.asking.below.Answer
----@return sanderling.rewrite.preview.Chunks[]
+---@param answer sanderling.inline.below.Answer
+---@return sanderling.inline.preview.Chunks[]
 local function lines_of(answer)
   local buf = answer.region.buf
   local texts = vim.tbl_map(function(block)
@@ -110,7 +110,7 @@ local function lines_of(answer)
   return lines
 end
 
----@param answer sanderling.asking.below.Answer
+---@param answer sanderling.inline.below.Answer
 local function draw(answer)
   local began = vim.uv.hrtime()
   local first, last = answer.region:rows()
@@ -123,7 +123,7 @@ local function draw(answer)
   answer.pause_ms = math.max(DRAW_MS, math.floor(PAUSE_FACTOR * took_ms))
 end
 
----@param answer sanderling.asking.below.Answer
+---@param answer sanderling.inline.below.Answer
 local function draw_soon(answer)
   if answer.is_due then
     return
@@ -141,7 +141,7 @@ end
 
 -- keys ----------------------------------------------------------------------------------------------------------------
 
----@param answer sanderling.asking.below.Answer
+---@param answer sanderling.inline.below.Answer
 local function forget(answer)
   answers[answer.session.id] = nil
   preview.clear(answer.region.buf, answer.mark)
@@ -149,10 +149,10 @@ local function forget(answer)
 end
 
 --- Close an answer and its session.
----@param answer sanderling.asking.below.Answer
+---@param answer sanderling.inline.below.Answer
 local function close(answer)
   forget(answer)
-  asking.finish(answer)
+  sessions.finish(answer)
 end
 
 --- Close the answer at the cursor; elsewhere type the key as usual.
@@ -165,7 +165,7 @@ local function close_here()
   end
 end
 
----@param fn fun(answer: sanderling.asking.below.Answer)
+---@param fn fun(answer: sanderling.inline.below.Answer)
 ---@return fun()
 local function at_answer(fn)
   return function()
@@ -180,19 +180,19 @@ end
 local actions = {
   close = close_here,
   answer_carry = at_answer(function(answer)
-    asking.carry(answer, function()
+    sessions.carry(answer, function()
       forget(answer)
     end)
   end),
   answer_further = at_answer(function(answer)
-    asking.ask_further(answer)
+    sessions.ask_further(answer)
   end),
   stop = function()
     local answer = here()
     if answer and states.is_busy(answer.session.state) then
       answer.session:stop()
     else
-      rewrite.stop()
+      edits.stop()
     end
   end,
 }
@@ -209,7 +209,7 @@ function M.update_keys(buf)
   end, actions)
   if not has_answers then
     keys.renew(buf, 'edit')
-    rewrite.update_keys(buf)
+    edits.update_keys(buf)
   end
 end
 
@@ -250,7 +250,7 @@ api.nvim_create_autocmd('User', {
 -- events --------------------------------------------------------------------------------------------------------------
 
 ---@param type string
----@param change fun(answer: sanderling.asking.below.Answer, event: any)
+---@param change fun(answer: sanderling.inline.below.Answer, event: any)
 local function on(type, change)
   bus.subscribe(type, function(session_id, event)
     local answer = answers[session_id]
@@ -316,7 +316,7 @@ end)
 -- opening and closing -------------------------------------------------------------------------------------------------
 
 --- Show an answer below the lines in question.
----@param shown sanderling.asking.Shown
+---@param shown sanderling.inline.floats.Shown
 function M.open(shown)
   local buf = shown.region.buf
   for _, other in ipairs(answers_in(buf)) do
@@ -327,7 +327,7 @@ function M.open(shown)
     end
   end
   local fields = { blocks = {}, problem = '', is_due = false, pause_ms = DRAW_MS }
-  local answer = vim.tbl_extend('error', shown, fields) --[[@as sanderling.asking.below.Answer]]
+  local answer = vim.tbl_extend('error', shown, fields) --[[@as sanderling.inline.below.Answer]]
   answers[shown.session.id] = answer
   draw_soon(answer)
   M.update_keys(buf)
@@ -352,7 +352,7 @@ function M.ask_here(text)
 end
 
 --- Close answers in the buffer.
----@param which sanderling.rewrite.region.Which
+---@param which sanderling.inline.region.Which
 ---@return boolean is_done
 function M.reject(which)
   local list = regions.chosen(answers_in(api.nvim_get_current_buf()), which)

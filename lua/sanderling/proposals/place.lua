@@ -4,9 +4,9 @@ local M = {}
 
 local api = vim.api
 local config = require('sanderling.config')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local find = require('sanderling.editing.find')
-local loading = require('sanderling.ui.loading')
+local loading = require('sanderling.access.loading')
 local scratch = require('sanderling.ui.scratch')
 
 local MAX_BYTES = 2 * 1024 * 1024 -- larger files are not reviewed in a window

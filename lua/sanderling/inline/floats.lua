@@ -2,10 +2,11 @@
 local M = {}
 
 local api = vim.api
-local asking = require('sanderling.asking.sessions')
+local sessions = require('sanderling.inline.sessions')
 local float = require('sanderling.ui.float')
 local keys = require('sanderling.ui.keys')
-local preview = require('sanderling.rewrite.preview')
+local page = require('sanderling.access.page')
+local preview = require('sanderling.inline.preview')
 local scratch = require('sanderling.ui.scratch')
 local window_options = require('sanderling.chat.window_options')
 local words = require('sanderling.ui.words')
@@ -18,13 +19,13 @@ local NAMED_KEYS = {
   { 'close', 'closes' },
 }
 
----@class (exact) sanderling.asking.Shown
+---@class (exact) sanderling.inline.floats.Shown
 ---@field session sanderling.chat.session.Session
----@field region sanderling.rewrite.region.Region in question
+---@field region sanderling.inline.region.Region in question
 ---@field title string
 
 --- Return the position of the float: below the lines, as large as the window allows.
----@param shown sanderling.asking.Shown
+---@param shown sanderling.inline.floats.Shown
 ---@return vim.api.keyset.win_config
 local function place(shown)
   local win = api.nvim_get_current_win()
@@ -58,33 +59,33 @@ local function show_keys()
     return not seen[line:match('%s%s(%S.*)$')]
   end, keys.lines('transcript'))
   vim.list_extend(lines, { '' })
-  float.view('Keys', vim.list_extend(lines, others), 'keys', { has_columns = true })
+  page.view('Keys', vim.list_extend(lines, others), 'keys', { has_columns = true })
 end
 
 --- Close the float and its session.
----@param shown sanderling.asking.Shown
+---@param shown sanderling.inline.floats.Shown
 ---@param win integer
 ---@param from integer
 local function close(shown, win, from)
-  asking.finish(shown)
+  sessions.finish(shown)
   float.leave(win, from)
 end
 
----@param shown sanderling.asking.Shown
+---@param shown sanderling.inline.floats.Shown
 ---@param win integer
 ---@param from integer
 local function set_keys(shown, win, from)
   local buf = shown.session.transcript_buf
   local function ask_further()
-    asking.ask_further(shown)
+    sessions.ask_further(shown)
   end
-  float.set_keys(buf, 'answer', {
+  page.set_keys(buf, 'answer', {
     close = function()
       close(shown, win, from)
     end,
     answer_carry = function()
       keys.clear(buf, 'answer')
-      asking.carry(shown, function()
+      sessions.carry(shown, function()
         float.leave(win, from)
       end)
     end,
@@ -95,7 +96,7 @@ local function set_keys(shown, win, from)
 end
 
 --- Show an answer in a float, and focus it.
----@param shown sanderling.asking.Shown
+---@param shown sanderling.inline.floats.Shown
 function M.open(shown)
   local from = api.nvim_get_current_win()
   local win = api.nvim_open_win(shown.session.transcript_buf, true, place(shown))
@@ -107,7 +108,7 @@ function M.open(shown)
     once = true,
     desc = 'Agent: end the session of the answer',
     callback = vim.schedule_wrap(function()
-      asking.finish(shown)
+      sessions.finish(shown)
     end),
   })
 end

@@ -3,7 +3,7 @@ local M = {}
 
 local api = vim.api
 local bus = require('sanderling.host.bus')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')

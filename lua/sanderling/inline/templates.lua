@@ -2,12 +2,12 @@
 local M = {}
 
 local api = vim.api
-local asking = require('sanderling.asking')
+local questions = require('sanderling.inline.questions')
 local lazy = require('sanderling.ui.lazy')
 local message = require('sanderling.ui.message')
 local mentions = require('sanderling.prompt.mentions')
-local regions = lazy('sanderling.rewrite.region')
-local rewrite = lazy('sanderling.rewrite')
+local regions = lazy('sanderling.inline.region')
+local edits = lazy('sanderling.inline.edits')
 local sources = require('sanderling.prompt.sources')
 local stored = require('sanderling.session.stored')
 
@@ -37,7 +37,7 @@ function M.fix(arguments, range, is_all)
     local hint = is_all and '' or ' :AgentFix! takes the whole buffer.'
     return message.tell('No diagnostics here.' .. hint, vim.log.levels.WARN)
   end
-  asking.ask(
+  questions.ask(
     command('fix', arguments),
     is_all and lines or range,
     { answer = 'chat', extra = { selection } }
@@ -48,14 +48,14 @@ end
 ---@param arguments string
 ---@param range? [integer, integer]
 function M.explain(arguments, range)
-  asking.ask(command('explain', arguments), range or line_here())
+  questions.ask(command('explain', arguments), range or line_here())
 end
 
 --- Ask for tests of `range`, or of the code at the cursor.
 ---@param arguments string
 ---@param range? [integer, integer]
 function M.test(arguments, range)
-  asking.ask(command('test', arguments), range or line_here(), { answer = 'chat' })
+  questions.ask(command('test', arguments), range or line_here(), { answer = 'chat' })
 end
 
 -- commit messages -----------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ function M.commit(arguments)
     return message.tell(('No commit message generated: %s.'):format(why), vim.log.levels.WARN)
   end
   local region = regions.lines(buf, message_lines(buf))
-  rewrite.begin(region, command('commit', arguments), { selection })
+  edits.begin(region, command('commit', arguments), { selection })
 end
 
 return M

@@ -3,12 +3,12 @@ local M = {}
 
 local icons = require('sanderling.ui.icons')
 local keys = require('sanderling.ui.keys')
-local preview = require('sanderling.rewrite.preview')
+local preview = require('sanderling.inline.preview')
 local words = require('sanderling.ui.words')
 
----@class (exact) sanderling.rewrite.Edit
+---@class (exact) sanderling.inline.draw.Edit
 ---@field id integer
----@field region sanderling.rewrite.region.Region
+---@field region sanderling.inline.region.Region
 ---@field project string
 ---@field instruction string the last one
 ---@field selections? sanderling.Selection[] attachments
@@ -23,7 +23,7 @@ local words = require('sanderling.ui.words')
 ---@field is_priced boolean
 ---@field mark? integer of the preview
 
----@param edit sanderling.rewrite.Edit
+---@param edit sanderling.inline.draw.Edit
 ---@return string[]
 function M.lines_of(edit)
   local text = edit.text
@@ -32,7 +32,7 @@ function M.lines_of(edit)
 end
 
 --- Return the tokens and dollars of all requests of an edit so far.
----@param edit sanderling.rewrite.Edit
+---@param edit sanderling.inline.draw.Edit
 ---@return string
 local function cost_of(edit)
   local tokens = icons.sent
@@ -44,8 +44,8 @@ local function cost_of(edit)
   return tokens .. icons.separator .. dollars
 end
 
----@param edit sanderling.rewrite.Edit
----@return sanderling.rewrite.preview.Chunks
+---@param edit sanderling.inline.draw.Edit
+---@return sanderling.inline.preview.Chunks
 local function status_of(edit)
   if edit.request then
     local doing = edit.notice ~= '' and edit.notice or edit.is_empty and 'Asked' or 'Writing'
@@ -71,7 +71,7 @@ local function status_of(edit)
 end
 
 --- Draw the current state of an edit.
----@param edit sanderling.rewrite.Edit
+---@param edit sanderling.inline.draw.Edit
 function M.draw(edit)
   local first, last = edit.region:rows()
   if not first then

@@ -9,14 +9,14 @@ local undo = require('sanderling.editing.undo')
 
 local ns = api.nvim_create_namespace('sanderling_rewrite_regions')
 
----@alias sanderling.rewrite.region.Kind 'lines'|'characters'|'block'
+---@alias sanderling.inline.region.Kind 'lines'|'characters'|'block'
 
 --- Row and byte positions, from 0, end-exclusive; for a block, one per row.
----@alias sanderling.rewrite.region.Span [integer, integer, integer, integer] row, col, end row, end col
+---@alias sanderling.inline.region.Span [integer, integer, integer, integer] row, col, end row, end col
 
----@class (exact) sanderling.rewrite.region.Region
+---@class (exact) sanderling.inline.region.Region
 ---@field buf integer
----@field kind sanderling.rewrite.region.Kind
+---@field kind sanderling.inline.region.Kind
 ---@field text string[] as it was sent
 ---@field private marks integer[] one, or one for each row of a block
 ---@field private first_vcol integer of a block: its first display column, from 0
@@ -31,11 +31,11 @@ local function line_at(buf, row)
 end
 
 ---@param buf integer
----@param kind sanderling.rewrite.region.Kind
----@param spans sanderling.rewrite.region.Span[]
+---@param kind sanderling.inline.region.Kind
+---@param spans sanderling.inline.region.Span[]
 ---@param first_vcol? integer
 ---@param is_unseen? boolean
----@return sanderling.rewrite.region.Region
+---@return sanderling.inline.region.Region
 local function new(buf, kind, spans, first_vcol, is_unseen)
   local self = setmetatable({ buf = buf, kind = kind, marks = {}, text = {} }, Region)
   self.first_vcol = first_vcol or 0
@@ -60,14 +60,14 @@ end
 ---@param first integer line, from 1
 ---@param last integer
 ---@param is_unseen? boolean without highlight
----@return sanderling.rewrite.region.Region
+---@return sanderling.inline.region.Region
 function M.lines(buf, first, last, is_unseen)
   local end_col = #line_at(buf, last - 1)
   return new(buf, 'lines', { { first - 1, 0, last - 1, end_col } }, nil, is_unseen)
 end
 
 --- Return the items of `known` whose regions are in `buf`.
----@generic T: { region: sanderling.rewrite.region.Region }
+---@generic T: { region: sanderling.inline.region.Region }
 ---@param known table<any, T>
 ---@param buf integer
 ---@return T[]
@@ -78,7 +78,7 @@ function M.of_buffer(known, buf)
 end
 
 --- Return the item of `list` at the cursor, or the only one unless `is_at_cursor`.
----@generic T: { region: sanderling.rewrite.region.Region }
+---@generic T: { region: sanderling.inline.region.Region }
 ---@param list T[] of the current buffer
 ---@param is_at_cursor? boolean
 ---@return T?
@@ -94,11 +94,11 @@ function M.here(list, is_at_cursor)
 end
 
 --- Which of a buffer's items a command means: at the cursor, there or else the only one, or all.
----@alias sanderling.rewrite.region.Which 'cursor'|'only'|'all'
+---@alias sanderling.inline.region.Which 'cursor'|'only'|'all'
 
----@generic T: { region: sanderling.rewrite.region.Region }
+---@generic T: { region: sanderling.inline.region.Region }
 ---@param list T[] of the current buffer
----@param which sanderling.rewrite.region.Which
+---@param which sanderling.inline.region.Which
 ---@return T[]
 function M.chosen(list, which)
   return which == 'all' and list or { M.here(list, which == 'cursor') }
@@ -107,7 +107,7 @@ end
 --- Return the bytes of a row between two positions of getregionpos().
 ---@param buf integer
 ---@param pair [integer[], integer[]]
----@return sanderling.rewrite.region.Span
+---@return sanderling.inline.region.Span
 local function span_of(buf, pair)
   local from, to = unpack(pair)
   local row = from[2] - 1
@@ -133,7 +133,7 @@ end
 ---@param to integer[]
 ---@param kind 'characters'|'block'
 ---@param goes_to_ends? boolean the block extends to the end of each line
----@return sanderling.rewrite.region.Region
+---@return sanderling.inline.region.Region
 function M.between(buf, from, to, kind, goes_to_ends)
   local type = kind == 'block' and '\22' or 'v'
   local pairs_ = vim.fn.getregionpos(from, to, { type = type, exclusive = false, eol = false })
@@ -157,7 +157,7 @@ function M.between(buf, from, to, kind, goes_to_ends)
 end
 
 --- Return the current positions of its marks.
----@return sanderling.rewrite.region.Span[]? nil: they are gone
+---@return sanderling.inline.region.Span[]? nil: they are gone
 function Region:spans()
   local spans = {}
   for i, mark in ipairs(api.nvim_buf_is_loaded(self.buf) and self.marks or {}) do
@@ -198,7 +198,7 @@ function Region:is_as_sent()
 end
 
 ---@private
----@param span sanderling.rewrite.region.Span
+---@param span sanderling.inline.region.Span
 ---@param lines string[]
 function Region:replace_lines(span, lines)
   local edit = { row = span[1], old = self.text, new = lines }
@@ -209,7 +209,7 @@ end
 
 --- Replace columns row by row. A row that ends before the block is padded with spaces if it gets text.
 ---@private
----@param spans sanderling.rewrite.region.Span[]
+---@param spans sanderling.inline.region.Span[]
 ---@param lines string[]
 function Region:replace_block(spans, lines)
   for i = #spans, 1, -1 do

@@ -6,7 +6,7 @@
 local M = {}
 
 local api = vim.api
-local lifting = require('sanderling.review.lifting')
+local lift = require('sanderling.proposals.lift')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
@@ -16,7 +16,7 @@ local group = api.nvim_create_augroup(GROUP, {})
 
 ---@type fun(buf: integer) called after a write, with the user's own text in the buffer
 local on_written
----@type fun(lifted: sanderling.review.lifting.Lifted) called before a write that also writes an undo file
+---@type fun(lifted: sanderling.proposals.lift.Lifted) called before a write that also writes an undo file
 local on_lifted
 
 --- Convert a range of lines, counted from 1, to the user's own text.
@@ -28,7 +28,7 @@ local on_lifted
 local function own_range(buf, first, last)
   local function place_of(row)
     local shift = 0
-    for _, part in ipairs((lifting.parts(buf))) do
+    for _, part in ipairs((lift.parts(buf))) do
       local start = part.hunk.row + shift
       if row <= start then
         break
@@ -64,7 +64,7 @@ end
 ---@return T
 function M.aside(buf, fn)
   M.release(buf)
-  local lifted = lifting.lift(buf)
+  local lifted = lift.lift(buf)
   if vim.bo[buf].undofile then
     local was_modified = vim.bo[buf].modified
     log.guarded(on_lifted, lifted)
@@ -73,7 +73,7 @@ function M.aside(buf, fn)
   local ok, value = pcall(fn)
   log.guarded(on_written, buf)
   local is_modified = api.nvim_buf_is_loaded(buf) and vim.bo[buf].modified
-  lifting.lay(lifted)
+  lift.lay(lifted)
   if api.nvim_buf_is_loaded(buf) then
     vim.bo[buf].modified = is_modified
     M.guard(buf)
@@ -127,7 +127,7 @@ function M.release(buf)
   end
 end
 
----@param fn fun(lifted: sanderling.review.lifting.Lifted)
+---@param fn fun(lifted: sanderling.proposals.lift.Lifted)
 function M.on_lifted(fn)
   on_lifted = fn
 end

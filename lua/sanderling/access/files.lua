@@ -7,10 +7,10 @@
 local M = {}
 
 local api = vim.api
-local links = require('sanderling.ui.links')
-local loading = require('sanderling.ui.loading')
+local links = require('sanderling.access.links')
+local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
-local reading = require('sanderling.ui.reading')
+local reading = require('sanderling.access.reading')
 local scratch = require('sanderling.ui.scratch')
 
 M.NOT_NAMED = 'No existing file is named here.'
@@ -20,7 +20,7 @@ local MAX_TRIES = 40 -- words of it that are looked up on the disk
 
 -- from a line to a file -----------------------------------------------------------------------------------------------
 
----@class (exact) sanderling.ui.files.Place
+---@class (exact) sanderling.access.files.Place
 ---@field path string real and absolute, of a file
 ---@field lnum? integer
 ---@field col? integer from 1
@@ -45,7 +45,7 @@ end
 
 ---@param word string
 ---@param project string
----@return sanderling.ui.files.Place?
+---@return sanderling.access.files.Place?
 local function place_of(word, project)
   local bare = word:match('^["\'`(%[{<]*(.-)["\'`)%]}>,;:.]*$')
   for _, name in ipairs({ word, bare }) do
@@ -78,7 +78,7 @@ end
 ---@param line string
 ---@param col integer byte of the cursor, from 0
 ---@param project string root for relative paths
----@return sanderling.ui.files.Place?
+---@return sanderling.access.files.Place?
 function M.place_in(line, col, project)
   line = line:sub(1, MAX_LINE_BYTES)
   local name, lnum = line:match('File "([^"]+)", line (%d+)') -- a traceback of Python
@@ -108,7 +108,7 @@ local code_win
 function M.is_code_window(win)
   local buf = api.nvim_win_get_buf(win)
   return api.nvim_win_get_config(win).relative == ''
-    and (vim.bo[buf].buftype == '' or vim.b[buf].sanderling_proposed) -- see review/writing.lua
+    and (vim.bo[buf].buftype == '' or vim.b[buf].sanderling_proposed) -- see proposals/write.lua
     and not vim.b[buf].sanderling_session
     and not vim.wo[win].winfixbuf
 end
@@ -171,7 +171,7 @@ local function telling_errors(fn)
 end
 
 --- Show a file in the current window, at its line if that is known.
----@param place sanderling.ui.files.Place
+---@param place sanderling.access.files.Place
 local function show_here(place)
   vim.cmd("normal! m'")
   if not is_shown_in(place.path, api.nvim_get_current_buf()) then
@@ -181,7 +181,7 @@ local function show_here(place)
 end
 
 --- Open a file in a code window.
----@param place sanderling.ui.files.Place
+---@param place sanderling.access.files.Place
 function M.open(place)
   if not may_open(place.path) then
     return
@@ -200,7 +200,7 @@ end
 --- Show a file in a window, which may be another than the current one, without opening it for the user. Only regular
 --- files are shown.
 ---@param win integer
----@param place sanderling.ui.files.Place
+---@param place sanderling.access.files.Place
 function M.show_in(win, place)
   local buf = api.nvim_win_get_buf(win) ---@type integer?
   if not is_shown_in(place.path, assert(buf)) then
@@ -241,7 +241,7 @@ function M.no_tags()
 end
 
 ---@param project string
----@return sanderling.ui.files.Place?
+---@return sanderling.access.files.Place?
 function M.place_here(project)
   return M.place_in(api.nvim_get_current_line(), api.nvim_win_get_cursor(0)[2], project)
 end
@@ -281,7 +281,7 @@ function M.guard(buf, go)
   end, { buffer = buf, desc = 'Agent: open the link here' })
   scratch.set_buf_options(buf, {
     keywordprg = ':help', -- the default, `:Man`, would get any name under the cursor
-    tagfunc = "v:lua.require'sanderling.ui.files'.no_tags", -- the model can write the project's tags file
+    tagfunc = "v:lua.require'sanderling.access.files'.no_tags", -- the model can write the project's tags file
   })
 end
 

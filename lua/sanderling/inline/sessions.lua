@@ -7,7 +7,7 @@ local live = require('sanderling.session.live')
 local small = lazy('sanderling.prompt.small')
 
 --- End the session of a closed answer, unless the chat has it.
----@param shown sanderling.asking.Shown
+---@param shown sanderling.inline.floats.Shown
 function M.finish(shown)
   local session = live.find(shown.session.id)
   shown.region:forget()
@@ -17,7 +17,7 @@ function M.finish(shown)
 end
 
 --- Continue the session in the chat.
----@param shown sanderling.asking.Shown
+---@param shown sanderling.inline.floats.Shown
 ---@param leave fun() closes the answer here
 function M.carry(shown, leave)
   local session = shown.session
@@ -28,7 +28,7 @@ function M.carry(shown, leave)
 end
 
 --- Ask a follow-up in the session of an answer.
----@param shown sanderling.asking.Shown
+---@param shown sanderling.inline.floats.Shown
 function M.ask_further(shown)
   local _, last = shown.region:rows()
   small.open({

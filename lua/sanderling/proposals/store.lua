@@ -2,29 +2,29 @@
 local M = {}
 
 local draw = require('sanderling.review.draw')
-local history = require('sanderling.review.history')
-local lifting = require('sanderling.review.lifting')
-local place = require('sanderling.review.place')
-local writing = require('sanderling.review.writing')
+local history = require('sanderling.proposals.history')
+local lift = require('sanderling.proposals.lift')
+local place = require('sanderling.proposals.place')
+local write = require('sanderling.proposals.write')
 
----@class (exact) sanderling.review.proposals.Asked a proposal with its question
+---@class (exact) sanderling.proposals.store.Asked a proposal with its question
 ---@field session_id string
 ---@field id string of the question and of the tool use
 ---@field buf integer
 ---@field proposal sanderling.Proposal
 ---@field source sanderling.review.Source
----@field made table<integer, sanderling.review.outcome.Made> by id: hunks as they were proposed or rejected
+---@field made table<integer, sanderling.proposals.outcome.Made> by id: hunks as they were proposed or rejected
 ---@field clean? string[] the user's own text when it was last equal to the file
 ---@field stamp string of the file at the time of the proposal
----@field history? sanderling.review.history.Saved the undo tree from before the proposal
+---@field history? sanderling.proposals.history.Saved the undo tree from before the proposal
 ---@field is_touched boolean a hunk was decided
 ---@field is_answered boolean
 
----@type table<integer, sanderling.review.proposals.Asked> by buffer
+---@type table<integer, sanderling.proposals.store.Asked> by buffer
 M.by_buf = {}
 
 ---@param id string
----@return sanderling.review.proposals.Asked?
+---@return sanderling.proposals.store.Asked?
 function M.find(id)
   for _, asked in pairs(M.by_buf) do
     if asked.id == id then
@@ -34,18 +34,18 @@ function M.find(id)
 end
 
 --- Return whether the user's own text is modified, apart from the proposal.
----@param asked sanderling.review.proposals.Asked
+---@param asked sanderling.proposals.store.Asked
 ---@return boolean
 function M.is_modified(asked)
   if not vim.bo[asked.buf].modified then
     return false
   end
-  local _, text = lifting.parts(asked.buf)
+  local _, text = lift.parts(asked.buf)
   return not vim.deep_equal(text, asked.clean)
 end
 
 --- Clear 'modified' unless the user's own text is modified.
----@param asked sanderling.review.proposals.Asked
+---@param asked sanderling.proposals.store.Asked
 function M.set_modified(asked)
   if vim.bo[asked.buf].modified and not M.is_modified(asked) then
     vim.bo[asked.buf].modified = false
@@ -60,7 +60,7 @@ function M.is_as_proposed(buf)
   if not asked then
     return false
   end
-  local parts, text = lifting.parts(buf)
+  local parts, text = lift.parts(buf)
   return asked.history ~= nil
     and vim.deep_equal(text, asked.history.lines)
     and vim.iter(parts):all(function(part)
@@ -70,15 +70,15 @@ function M.is_as_proposed(buf)
 end
 
 --- Forget a proposal whose lines have gone from the buffer, or are accepted.
----@param asked sanderling.review.proposals.Asked
+---@param asked sanderling.proposals.store.Asked
 function M.forget(asked)
   M.by_buf[asked.buf] = nil
-  writing.release(asked.buf)
-  lifting.forget(asked.buf, asked.source)
+  write.release(asked.buf)
+  lift.forget(asked.buf, asked.source)
 end
 
 --- Restore the undo tree from before the proposal.
----@param asked sanderling.review.proposals.Asked
+---@param asked sanderling.proposals.store.Asked
 ---@param own string[] the user's text
 function M.bring_history_back(asked, own)
   local saved = asked.history
@@ -88,14 +88,14 @@ function M.bring_history_back(asked, own)
 end
 
 --- Restore the user's own text, with the user's changes since.
----@param asked sanderling.review.proposals.Asked
+---@param asked sanderling.proposals.store.Asked
 function M.take_out(asked)
   if M.by_buf[asked.buf] ~= asked then
     return
   end
   local modified = M.is_modified(asked)
   draw.keeping_views(asked.buf, function()
-    M.bring_history_back(asked, lifting.lift(asked.buf).text)
+    M.bring_history_back(asked, lift.lift(asked.buf).text)
   end)
   vim.bo[asked.buf].modified = modified
   M.forget(asked)

@@ -4,15 +4,15 @@ local M = {}
 local api = vim.api
 local message = require('sanderling.ui.message')
 local operator = require('sanderling.ui.operator')
-local regions = require('sanderling.rewrite.region')
-local rewrite = require('sanderling.rewrite')
+local regions = require('sanderling.inline.region')
+local edits = require('sanderling.inline.edits')
 
 ---@type string? the instruction that `.` repeats
 local instruction
 local goes_to_ends = false -- a block selected with `$`
 
 ---@param type 'line'|'char'|'block'
----@return sanderling.rewrite.region.Region
+---@return sanderling.inline.region.Region
 local function region_of(type)
   local buf = api.nvim_get_current_buf()
   local from, to = vim.fn.getpos("'["), vim.fn.getpos("']")
@@ -32,7 +32,7 @@ local function edit(type)
   -- Not in a prompt buffer: `.` would then repeat the text typed there.
   instruction = instruction or vim.fn.input({ prompt = 'Edit: ', cancelreturn = '' })
   if instruction:find('%S') then
-    rewrite.begin(region, instruction)
+    edits.begin(region, instruction)
   else
     instruction = nil
     region:forget()
@@ -58,9 +58,9 @@ end
 ---@param text string
 ---@param range? [integer, integer]
 function M.edit(text, range)
-  local here = rewrite.here()
+  local here = edits.here()
   if here and not range then
-    return rewrite.refine(here, text)
+    return edits.refine(here, text)
   end
   local lnum = api.nvim_win_get_cursor(0)[1]
   local first, last = unpack(range or { lnum, lnum })
@@ -69,7 +69,7 @@ function M.edit(text, range)
     vim.cmd("normal! m'")
     api.nvim_win_set_cursor(0, { math.min(last, api.nvim_buf_line_count(0)), 0 })
   end
-  rewrite.begin(regions.lines(api.nvim_get_current_buf(), first, last), text)
+  edits.begin(regions.lines(api.nvim_get_current_buf(), first, last), text)
   instruction, goes_to_ends = text, false
   operator.arm(first, last, run)
 end

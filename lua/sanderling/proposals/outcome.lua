@@ -2,17 +2,17 @@
 local M = {}
 
 local answers = require('sanderling.approval.answers')
-local lifting = require('sanderling.review.lifting')
+local lift = require('sanderling.proposals.lift')
 local queue = require('sanderling.approval.queue')
 
----@class (exact) sanderling.review.outcome.Made
+---@class (exact) sanderling.proposals.outcome.Made
 ---@field row integer
 ---@field old string[]
 ---@field new string[]
 ---@field reason? string why it was rejected
 
 --- Return the lines that were proposed for a hunk, including the lines of absorbed hunks.
----@param asked sanderling.review.proposals.Asked
+---@param asked sanderling.proposals.store.Asked
 ---@param hunk sanderling.review.Hunk
 ---@return string[]
 local function proposed_for(asked, hunk)
@@ -26,10 +26,10 @@ local function proposed_for(asked, hunk)
 end
 
 --- Return the user's review of a proposal: hunks that are still in the buffer are accepted, all others are rejected.
----@param asked sanderling.review.proposals.Asked
+---@param asked sanderling.proposals.store.Asked
 ---@return sanderling.Review
 function M.review_of(asked)
-  local parts, text = lifting.parts(asked.buf)
+  local parts, text = lift.parts(asked.buf)
   local list, present, last_id = {}, {}, 0
   for id in pairs(asked.made) do
     last_id = math.max(last_id, id)

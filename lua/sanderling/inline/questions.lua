@@ -8,19 +8,19 @@ local lazy = require('sanderling.ui.lazy')
 local chat = require('sanderling.chat')
 local config = require('sanderling.config')
 local context = require('sanderling.prompt.context')
-local floats = lazy('sanderling.asking.floats')
-local below = lazy('sanderling.asking.below')
+local floats = lazy('sanderling.inline.floats')
+local below = lazy('sanderling.inline.below')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local operator = require('sanderling.ui.operator')
-local regions = require('sanderling.rewrite.region')
+local regions = require('sanderling.inline.region')
 local small = lazy('sanderling.prompt.small')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
 --- A question about code, and where it is answered.
----@class (exact) sanderling.asking.Question
----@field region sanderling.rewrite.region.Region
+---@class (exact) sanderling.inline.questions.Question
+---@field region sanderling.inline.region.Region
 ---@field has_lines boolean attach the lines
 ---@field answer 'chat'|'float'|'lines'
 ---@field session? sanderling.chat.session.Session created when first needed
@@ -30,7 +30,7 @@ local words = require('sanderling.ui.words')
 ---@param range [integer, integer]
 ---@param has_lines boolean
 ---@param opts { answer?: 'chat'|'float'|'lines', extra?: sanderling.Selection[] }
----@return sanderling.asking.Question
+---@return sanderling.inline.questions.Question
 local function new(buf, range, has_lines, opts)
   local is_ours = live.of_buffer(buf) ~= nil
   return {
@@ -42,7 +42,7 @@ local function new(buf, range, has_lines, opts)
 end
 
 --- Return the session for a question, starting it when it is first needed.
----@param question sanderling.asking.Question
+---@param question sanderling.inline.questions.Question
 ---@return sanderling.chat.session.Session
 local function session_of(question)
   if not question.session then
@@ -54,7 +54,7 @@ local function session_of(question)
 end
 
 --- Drop a question that was not sent, and what was created for it.
----@param question sanderling.asking.Question
+---@param question sanderling.inline.questions.Question
 local function drop(question)
   question.region:forget()
   if question.answer ~= 'chat' and question.session then
@@ -63,7 +63,7 @@ local function drop(question)
 end
 
 --- Return the attachments of a question.
----@param question sanderling.asking.Question
+---@param question sanderling.inline.questions.Question
 ---@return sanderling.Selection[]? selections
 ---@return string? error
 local function selections_of(question)
@@ -91,7 +91,7 @@ local function take_model(session)
 end
 
 --- Send a question and show its answer.
----@param question sanderling.asking.Question
+---@param question sanderling.inline.questions.Question
 ---@param lines string[]
 local function send(question, lines)
   local session = session_of(question)
@@ -124,7 +124,7 @@ end
 ---@param lines string[]
 ---@param first integer line
 ---@param last integer
----@param question sanderling.asking.Question
+---@param question sanderling.inline.questions.Question
 local function arm(lines, first, last, question)
   local opts = { answer = question.answer }
   operator.arm(first, last, function()
@@ -134,7 +134,7 @@ local function arm(lines, first, last, question)
 end
 
 --- Open the small prompt at the code.
----@param question sanderling.asking.Question
+---@param question sanderling.inline.questions.Question
 ---@param on_send fun(lines: string[])
 local function write(question, on_send)
   local first, last = question.region:rows()
@@ -162,7 +162,7 @@ end
 ---@param opts? { answer?: 'chat', extra?: sanderling.Selection[] } where to answer instead of the option's place, and attachments
 function M.ask(text, range, opts)
   local buf, lnum = api.nvim_get_current_buf(), api.nvim_win_get_cursor(0)[1]
-  local is_further = not range and text ~= '' and package.loaded['sanderling.asking.below'] ~= nil
+  local is_further = not range and text ~= '' and package.loaded['sanderling.inline.below'] ~= nil
   if is_further and below.ask_here(text) then
     return
   end

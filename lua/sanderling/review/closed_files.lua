@@ -6,17 +6,17 @@ local api = vim.api
 local ask = require('sanderling.host.ask')
 local hunks = require('sanderling.review.hunks')
 local live = require('sanderling.session.live')
-local loading = require('sanderling.ui.loading')
+local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
 local words = require('sanderling.ui.words')
 
----@class (exact) sanderling.review.closed.File
+---@class (exact) sanderling.review.closed_files.File
 ---@field source sanderling.review.Source of the latest change
 ---@field lnum integer of the first change
 ---@field count integer number of changes
 ---@field nr integer increases with each change
 
----@type table<string, sanderling.review.closed.File> by real path
+---@type table<string, sanderling.review.closed_files.File> by real path
 local closed = {}
 local last_nr = 0
 
@@ -142,8 +142,8 @@ function M.take_over(session_id, left)
   end
 end
 
----@param is_meant? fun(file: sanderling.review.closed.File): boolean
----@return table<string, sanderling.review.closed.File>
+---@param is_meant? fun(file: sanderling.review.closed_files.File): boolean
+---@return table<string, sanderling.review.closed_files.File>
 local function meant(is_meant)
   local found = {}
   for path, file in pairs(closed) do
@@ -152,7 +152,7 @@ local function meant(is_meant)
   return found
 end
 
----@param is_meant? fun(file: sanderling.review.closed.File): boolean
+---@param is_meant? fun(file: sanderling.review.closed_files.File): boolean
 ---@return integer changes
 ---@return integer files
 function hunks.count_closed(is_meant)
@@ -173,7 +173,7 @@ function M.last_source()
 end
 
 --- Accept all changes in the matching files.
----@param is_meant? fun(file: sanderling.review.closed.File): boolean
+---@param is_meant? fun(file: sanderling.review.closed_files.File): boolean
 ---@return integer count
 function M.accept(is_meant)
   local count = 0
@@ -186,7 +186,7 @@ function M.accept(is_meant)
 end
 
 --- Load the matching files and make their hunks. Then call `fn` with the reasons why files could not be loaded.
----@param is_meant? fun(file: sanderling.review.closed.File): boolean
+---@param is_meant? fun(file: sanderling.review.closed_files.File): boolean
 ---@param fn fun(problems: string[])
 function M.open(is_meant, fn)
   local left, problems = 1, {} ---@type integer, string[]

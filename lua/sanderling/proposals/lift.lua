@@ -5,25 +5,25 @@ local M = {}
 local api = vim.api
 local draw = require('sanderling.review.draw')
 local edits = require('sanderling.editing.hunks')
-local following = require('sanderling.review.following')
+local tracker = require('sanderling.review.tracker')
 local hunks = require('sanderling.review.hunks')
 local regions = require('sanderling.review.regions')
 local views = require('sanderling.editing.views')
 
----@class (exact) sanderling.review.lifting.Part
+---@class (exact) sanderling.proposals.lift.Part
 ---@field hunk sanderling.review.Hunk its row counts in the text without the proposal
 ---@field new string[]
 
----@class (exact) sanderling.review.lifting.Lifted
+---@class (exact) sanderling.proposals.lift.Lifted
 ---@field buf integer
----@field parts sanderling.review.lifting.Part[]
+---@field parts sanderling.proposals.lift.Part[]
 ---@field text string[] of the buffer without the proposal
 ---@field views sanderling.editing.Views
 ---@field is_apart? boolean putting it back starts a new undo block
 
 --- Return the proposed parts as of the last comparison, also accepted ones. Rows count in the text without them.
----@param self? sanderling.review.following.Followed
----@return sanderling.review.lifting.Part[] parts
+---@param self? sanderling.review.tracker.Followed
+---@return sanderling.proposals.lift.Part[] parts
 ---@return string[] text without the parts; empty for an empty buffer
 function M.last_parts(self)
   local parts, text, next_row = {}, {}, 0
@@ -42,10 +42,10 @@ end
 
 --- Return the proposed parts, and the text without them.
 ---@param buf integer
----@return sanderling.review.lifting.Part[] parts
+---@return sanderling.proposals.lift.Part[] parts
 ---@return string[] text
 function M.parts(buf)
-  return M.last_parts(following.settled(buf))
+  return M.last_parts(tracker.settled(buf))
 end
 
 --- Return whether the proposal still applies: the old lines are unchanged, and no unreviewed change of the agent's is
@@ -88,10 +88,10 @@ end
 
 --- Take the proposal out of the buffer.
 ---@param buf integer
----@return sanderling.review.lifting.Lifted
+---@return sanderling.proposals.lift.Lifted
 function M.lift(buf)
   local parts, text = M.parts(buf)
-  local self, list, shift = following.follow(buf), {}, 0
+  local self, list, shift = tracker.follow(buf), {}, 0
   for i, part in ipairs(parts) do
     list[i] = { row = part.hunk.row + shift, old = part.new, new = part.hunk.old }
     shift = shift + #part.new - #part.hunk.old
@@ -101,7 +101,7 @@ function M.lift(buf)
     return not hunk.source.is_proposed
   end, self.hunks)
   hunks.write(buf, true, list)
-  following.settle(self)
+  tracker.settle(self)
   return lifted
 end
 
@@ -124,14 +124,14 @@ local function follow(parts, row)
 end
 
 --- Put a proposal back where it was, whatever has changed since.
----@param lifted sanderling.review.lifting.Lifted
+---@param lifted sanderling.proposals.lift.Lifted
 function M.lay(lifted)
   local buf = lifted.buf
   if not api.nvim_buf_is_loaded(buf) then
     return
   end
-  local self = following.follow(buf)
-  following.settle(self)
+  local self = tracker.follow(buf)
+  tracker.settle(self)
   local moved = edits.differences(lifted.text, self.lines)
   local list, free_from, shift = {}, 0, 0
   for i, part in ipairs(lifted.parts) do
@@ -144,7 +144,7 @@ function M.lay(lifted)
     shift = shift + #part.new - #hunk.old
   end
   hunks.write(buf, not lifted.is_apart, list)
-  following.settle(self)
+  tracker.settle(self)
   for _, part in ipairs(lifted.parts) do
     table.insert(self.hunks, part.hunk)
   end
@@ -153,7 +153,7 @@ function M.lay(lifted)
   end)
   self.states[self.nr] = regions.copy(self.hunks)
   views.restore(buf, lifted.views)
-  following.tell(buf)
+  tracker.tell(buf)
 end
 
 --- Run `fn` on the user's own text.
@@ -182,10 +182,10 @@ function M.forget(buf, source)
   local function is_other(hunk)
     return hunk.source ~= source
   end
-  for name in pairs(following.unloaded) do
-    following.filter_unloaded(name, is_other)
+  for name in pairs(tracker.unloaded) do
+    tracker.filter_unloaded(name, is_other)
   end
-  local self = following.settled(buf)
+  local self = tracker.settled(buf)
   if not self then
     return
   end
@@ -193,8 +193,8 @@ function M.forget(buf, source)
   for nr, known in pairs(self.states) do
     self.states[nr] = vim.tbl_filter(is_other, known)
   end
-  following.stop_unless_needed(self)
-  following.tell(buf)
+  tracker.stop_unless_needed(self)
+  tracker.tell(buf)
 end
 
 return M

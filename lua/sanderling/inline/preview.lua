@@ -14,11 +14,11 @@ local AROUND = 3 -- unchanged lines shown around changed ones
 local MAX_ROWS = 300 -- Neovim draws all of them each time
 local MAX_BYTES = 1000 -- of a line: virtual lines do not wrap
 
----@alias sanderling.rewrite.preview.Row [string, string] sign and text
----@alias sanderling.rewrite.preview.Chunks [string, string|string[]][]
+---@alias sanderling.inline.preview.Row [string, string] sign and text
+---@alias sanderling.inline.preview.Chunks [string, string|string[]][]
 
----@class (exact) sanderling.rewrite.preview.Difference
----@field rows sanderling.rewrite.preview.Row[]
+---@class (exact) sanderling.inline.preview.Difference
+---@field rows sanderling.inline.preview.Row[]
 ---@field added integer
 ---@field removed integer
 
@@ -26,7 +26,7 @@ local MAX_BYTES = 1000 -- of a line: virtual lines do not wrap
 ---@param old string[]
 ---@param new string[]
 ---@param is_whole boolean
----@return sanderling.rewrite.preview.Difference
+---@return sanderling.inline.preview.Difference
 function M.difference(old, new, is_whole)
   local rows, at, added, removed = {}, 1, 0, 0
   local function add(sign, lines, first, last)
@@ -48,8 +48,8 @@ function M.difference(old, new, is_whole)
 end
 
 --- Leave out unchanged lines, except near changed ones.
----@param rows sanderling.rewrite.preview.Row[]
----@return sanderling.rewrite.preview.Row[]
+---@param rows sanderling.inline.preview.Row[]
+---@return sanderling.inline.preview.Row[]
 local function folded(rows)
   local is_near, kept, skipped = {}, {}, 0
   for i, row in ipairs(rows) do
@@ -80,8 +80,8 @@ end
 ---@param rows T[]
 ---@param count integer
 ---@param is_whole boolean
----@param draw fun(row: T): sanderling.rewrite.preview.Chunks
----@return sanderling.rewrite.preview.Chunks[]
+---@param draw fun(row: T): sanderling.inline.preview.Chunks
+---@return sanderling.inline.preview.Chunks[]
 function M.bounded(rows, count, is_whole, draw)
   local hidden = math.max(0, #rows - count)
   local first = is_whole and 1 or hidden + 1
@@ -95,9 +95,9 @@ end
 
 local HIGHLIGHTS = { ['+'] = 'AgentHunkAdd', ['-'] = 'AgentHunkDelete', [' '] = 'AgentEditSame' }
 
----@param row sanderling.rewrite.preview.Row
+---@param row sanderling.inline.preview.Row
 ---@param tabstop integer
----@return sanderling.rewrite.preview.Chunks
+---@return sanderling.inline.preview.Chunks
 local function chunks_of(row, tabstop)
   local sign, text = unpack(row)
   local shown = ({ ['+'] = icons.added, ['-'] = icons.minus })[sign] or ' '
@@ -106,11 +106,11 @@ local function chunks_of(row, tabstop)
   return { { shown .. gap .. text, HIGHLIGHTS[sign] or 'AgentPlaceholder' } }
 end
 
----@class (exact) sanderling.rewrite.preview.View
+---@class (exact) sanderling.inline.preview.View
 ---@field title string
----@field difference sanderling.rewrite.preview.Difference
+---@field difference sanderling.inline.preview.Difference
 ---@field is_whole boolean
----@field status sanderling.rewrite.preview.Chunks below it
+---@field status sanderling.inline.preview.Chunks below it
 
 --- Return how many rows a preview may have in a window of that height; more when it is complete.
 ---@param height integer
@@ -120,10 +120,10 @@ function M.room(height, is_whole)
   return is_whole and MAX_ROWS or math.max(5, height - 8)
 end
 
----@param view sanderling.rewrite.preview.View
+---@param view sanderling.inline.preview.View
 ---@param tabstop integer
 ---@param height integer
----@return sanderling.rewrite.preview.Chunks[]
+---@return sanderling.inline.preview.Chunks[]
 local function lines_of(view, tabstop, height)
   local difference = view.difference
   local counts = ('  +%d %s%d'):format(difference.added, icons.minus, difference.removed)
@@ -149,7 +149,7 @@ end
 ---@param buf integer
 ---@param row integer
 ---@param mark? integer to replace
----@param lines sanderling.rewrite.preview.Chunks[]
+---@param lines sanderling.inline.preview.Chunks[]
 ---@return integer mark
 function M.put(buf, row, mark, lines)
   local options = { id = mark, virt_lines = lines, undo_restore = false, strict = false }
@@ -169,7 +169,7 @@ end
 ---@param buf integer
 ---@param row integer
 ---@param mark? integer to replace
----@param view sanderling.rewrite.preview.View
+---@param view sanderling.inline.preview.View
 ---@return integer mark
 ---@return integer height in rows
 function M.draw(buf, row, mark, view)

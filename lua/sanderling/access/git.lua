@@ -1,7 +1,7 @@
 --- git outside the sandbox: nothing that the repository's configuration names may run.
 local M = {}
 
-local processes = require('sanderling.ui.process')
+local processes = require('sanderling.access.process')
 
 local TIMEOUT_MS = 10000 -- a FIFO in the work tree would block it forever
 local FILTERS = [[^filter\..*\.(clean|smudge|process|required)$]]

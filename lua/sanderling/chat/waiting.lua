@@ -8,21 +8,22 @@ local icons = require('sanderling.ui.icons')
 local key_table = require('sanderling.ui.keys')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
+local page = require('sanderling.access.page')
 local scratch = require('sanderling.ui.scratch')
 local states = require('sanderling.session.state')
 local waiting_block = require('sanderling.transcript.blocks.waiting')
 
 local ns = api.nvim_create_namespace('sanderling_waiting')
 
----@class (exact) sanderling.screens.waiting.Entry
+---@class (exact) sanderling.chat.waiting.Entry
 ---@field prompt sanderling.Prompt
 ---@field header string its line in the edited list
 
----@class (exact) sanderling.screens.waiting.List in an edited buffer
+---@class (exact) sanderling.chat.waiting.List in an edited buffer
 ---@field session_id string
----@field entries sanderling.screens.waiting.Entry[]
+---@field entries sanderling.chat.waiting.Entry[]
 
----@type table<integer, sanderling.screens.waiting.List> by buffer
+---@type table<integer, sanderling.chat.waiting.List> by buffer
 local lists = {}
 
 --- Return the rule that begins headers, long enough that no prompt contains it.
@@ -39,13 +40,13 @@ local function rule_for(prompts)
 end
 
 ---@param waiting sanderling.session.state.Waiting
----@return sanderling.screens.waiting.Entry[] in sending order
+---@return sanderling.chat.waiting.Entry[] in sending order
 local function entries_of(waiting)
   local steps = waiting_block.in_order(waiting)
   local rule = rule_for(vim.tbl_map(function(step)
     return step.prompt
   end, steps))
-  local entries = {} ---@type sanderling.screens.waiting.Entry[]
+  local entries = {} ---@type sanderling.chat.waiting.Entry[]
   for i, step in ipairs(steps) do
     local header = ('%s %d %s %s %s'):format(rule, i, step.sign, step.when, rule)
     entries[i] = { prompt = step.prompt, header = header }
@@ -54,7 +55,7 @@ local function entries_of(waiting)
 end
 
 ---@param session_id string
----@return sanderling.screens.waiting.Entry[]
+---@return sanderling.chat.waiting.Entry[]
 local function entries_in(session_id)
   return entries_of(live.state_of(session_id).waiting)
 end
@@ -62,7 +63,7 @@ end
 -- as text -------------------------------------------------------------------------------------------------------------
 
 --- Return each prompt below its header.
----@param entries sanderling.screens.waiting.Entry[]
+---@param entries sanderling.chat.waiting.Entry[]
 ---@return string[] lines
 ---@return integer[] header_rows
 local function text_of(entries)
@@ -89,7 +90,7 @@ local function fill(buf)
   scratch.set_buf_options(buf, { modified = false })
 end
 
----@param list sanderling.screens.waiting.List
+---@param list sanderling.chat.waiting.List
 ---@return table<string, true>
 local function headers_of(list)
   local headers = {}
@@ -246,7 +247,7 @@ function M.show(session_id)
     return
   end
   local key = key_table.name(key_table.chosen.waiting_delete, 'dd')
-  local buf = float.view('Waiting prompts', (text_of(entries)), 'waiting prompts', {
+  local buf = page.view('Waiting prompts', (text_of(entries)), 'waiting prompts', {
     place = 'waiting', -- not <Esc>: it is pressed by habit where text is edited
     actions = actions,
     footer = (' :w saves, %s drops,%s'):format(key, float.closing()),

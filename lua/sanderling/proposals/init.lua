@@ -13,29 +13,32 @@ local bus = require('sanderling.host.bus')
 local busy = require('sanderling.editing.busy')
 local find = require('sanderling.editing.find')
 local float = require('sanderling.approval.float')
-local history = require('sanderling.review.history')
-local following = require('sanderling.review.following')
+local history = require('sanderling.proposals.history')
 local hunks = require('sanderling.review.hunks')
-local lifting = require('sanderling.review.lifting')
+local lift = require('sanderling.proposals.lift')
 local live = require('sanderling.session.live')
-local loading = require('sanderling.ui.loading')
-local outcome = require('sanderling.review.outcome')
-local place = require('sanderling.review.place')
-local proposals = require('sanderling.review.proposals')
+local loading = require('sanderling.access.loading')
+local outcome = require('sanderling.proposals.outcome')
+local place = require('sanderling.proposals.place')
+local reviews = require('sanderling.editing.reviews')
+local store = require('sanderling.proposals.store')
+local tracker = require('sanderling.review.tracker')
 local unseen = require('sanderling.ui.unseen')
 local views = require('sanderling.editing.views')
 local wording = require('sanderling.approval.wording')
-local writing = require('sanderling.review.writing')
+local write = require('sanderling.proposals.write')
+
+require('sanderling.review')
 
 local MAX_LOOKS = 3 -- proposals of one question in a buffer whose text keeps being replaced; then the float asks
 
 ---@type table<string, { source: sanderling.review.Source, looks: integer }> by tool use
 local known = {}
 
----@param asked sanderling.review.proposals.Asked
+---@param asked sanderling.proposals.store.Asked
 local function drop(asked)
   busy.when_possible(asked.buf, function()
-    proposals.take_out(asked)
+    store.take_out(asked)
   end)
 end
 
@@ -45,12 +48,12 @@ end
 ---@param q sanderling.session.state.Question
 ---@return sanderling.Review?
 function answers.review_of(q)
-  local asked = proposals.find(q.event.id)
-  return asked and #lifting.parts(asked.buf) > 0 and outcome.review_of(asked) or nil
+  local asked = store.find(q.event.id)
+  return asked and #lift.parts(asked.buf) > 0 and outcome.review_of(asked) or nil
 end
 
 --- Answer the question once all hunks are decided. Hunks that undo removed are not decided: redo restores them.
----@param asked sanderling.review.proposals.Asked
+---@param asked sanderling.proposals.store.Asked
 local function answer_if_decided(asked)
   local q = outcome.question_of(asked.session_id, asked.id)
   local is_open = vim.iter(hunks.list(asked.buf)):any(function(hunk)
@@ -70,31 +73,31 @@ end
 
 -- proposing ----------------------------------------------------------------------------------------------------------
 
----@param asked sanderling.review.proposals.Asked
+---@param asked sanderling.proposals.store.Asked
 local function watch(asked)
   local buf = asked.buf
   local function is_current()
-    return proposals.by_buf[buf] == asked
+    return store.by_buf[buf] == asked
   end
   local give_up = vim.schedule_wrap(function(own)
     if not is_current() then
       return
     end
-    proposals.forget(asked)
+    store.forget(asked)
     if not api.nvim_buf_is_loaded(buf) then
       known[asked.id].looks = MAX_LOOKS -- the user closed it, so it is not opened again
       history.drop(asked.history)
     else
       local text, modified = history.text_of(buf), vim.bo[buf].modified
-      proposals.bring_history_back(asked, own)
+      store.bring_history_back(asked, own)
       history.set_text(buf, text, true)
       vim.bo[buf].modified = modified
     end
     outcome.ask_again(asked.session_id, asked.id)
   end)
   local function on_unload() -- `:edit` unloads, too
-    local kept = following.by_buf[buf] or following.unloaded[api.nvim_buf_get_name(buf)]
-    local _, own = lifting.last_parts(kept)
+    local kept = tracker.by_buf[buf] or tracker.unloaded[api.nvim_buf_get_name(buf)]
+    local _, own = lift.last_parts(kept)
     give_up(own)
   end
   api.nvim_buf_attach(buf, false, {
@@ -106,22 +109,22 @@ local function watch(asked)
   })
 end
 
----@param asked sanderling.review.proposals.Asked
+---@param asked sanderling.proposals.store.Asked
 local function put(asked)
   local buf, was_modified = asked.buf, vim.bo[asked.buf].modified
   asked.history = history.save(buf)
-  lifting.propose(buf, asked.source, asked.proposal.hunks)
-  proposals.by_buf[buf] = asked
-  local parts, text = lifting.parts(buf)
+  lift.propose(buf, asked.source, asked.proposal.hunks)
+  store.by_buf[buf] = asked
+  local parts, text = lift.parts(buf)
   for _, part in ipairs(parts) do
     asked.made[part.hunk.id] = { row = part.hunk.row, old = part.hunk.old, new = part.new }
   end
   asked.clean = not was_modified and text or nil
-  proposals.set_modified(asked)
-  writing.guard(buf)
+  store.set_modified(asked)
+  write.guard(buf)
   watch(asked)
   place.show(buf, parts[1] and parts[1].hunk.row or 0, function(other)
-    return proposals.by_buf[other] == nil
+    return store.by_buf[other] == nil
   end)
   float.update()
 end
@@ -142,7 +145,7 @@ local function begin(session_id, event)
   busy.when_possible(buf, function()
     if not outcome.question_of(session_id, id) then
       return
-    elseif proposals.by_buf[buf] or not lifting.fits(buf, proposal.hunks) then
+    elseif store.by_buf[buf] or not lift.fits(buf, proposal.hunks) then
       outcome.ask_again(session_id, id)
       return
     end
@@ -178,7 +181,7 @@ end
 ---@param q sanderling.session.state.Question
 ---@return sanderling.approval.Progress?
 function wording.progress_of(q)
-  local asked = proposals.find(q.event.id)
+  local asked = store.find(q.event.id)
   if asked then
     local left = vim.tbl_filter(function(hunk)
       return hunk.source == asked.source
@@ -213,7 +216,7 @@ function M.open(path, device, inode, where, tool_use_id)
     return false
   end
   local buf = place.load(path, device, inode, where)
-  if not buf or proposals.by_buf[buf] then
+  if not buf or store.by_buf[buf] then
     return false
   end
   return find.describe(buf, path)
@@ -223,10 +226,10 @@ end
 ---@return string[]?
 ---@return boolean?
 function M.own_text(buf)
-  local asked = proposals.by_buf[buf]
+  local asked = store.by_buf[buf]
   if asked then
-    local _, text = lifting.parts(buf)
-    return text, proposals.is_modified(asked)
+    local _, text = lift.parts(buf)
+    return text, store.is_modified(asked)
   end
 end
 
@@ -235,25 +238,25 @@ end
 ---@param tool_use_id string
 ---@return sanderling.editing.Part[]?
 function M.accepted(buf, replacements, tool_use_id)
-  local asked = proposals.by_buf[buf]
+  local asked = store.by_buf[buf]
   if not asked or asked.id ~= tool_use_id then
     return nil
   end
-  local parts, text = lifting.parts(buf)
+  local parts, text = lift.parts(buf)
   local wanted, has_end = outcome.replaced(text, vim.bo[buf].endofline, replacements)
   local standing = api.nvim_buf_get_lines(buf, 0, -1, true)
   if not vim.deep_equal(wanted, standing) then
-    proposals.take_out(asked)
+    store.take_out(asked)
     return nil
   elseif history.is_one_ahead(buf, asked.history) then
     history.drop(asked.history)
   elseif asked.history then
     local shown = views.save(buf)
-    proposals.bring_history_back(asked, lifting.lift(buf).text)
+    store.bring_history_back(asked, lift.lift(buf).text)
     history.set_text(buf, wanted, true)
     views.restore(buf, shown)
   end
-  proposals.forget(asked)
+  store.forget(asked)
   vim.bo[buf].endofline, vim.bo[buf].modified = has_end, true
   return vim.tbl_map(function(part)
     local old = part.hunk.old
@@ -266,8 +269,19 @@ end
 ---@param fn fun(): T
 ---@return T
 function M.aside(buf, fn)
-  if proposals.by_buf[buf] then
-    return lifting.aside(buf, fn)
+  if store.by_buf[buf] then
+    return lift.aside(buf, fn)
+  end
+  return fn()
+end
+
+---@generic T
+---@param buf integer
+---@param fn fun(): T
+---@return T
+function M.writing(buf, fn)
+  if vim.b[buf].sanderling_proposed then
+    return write.aside(buf, fn)
   end
   return fn()
 end
@@ -275,12 +289,12 @@ end
 ---@param buf integer
 ---@param fn fun(buf: integer)
 function M.reading(buf, fn)
-  local asked = proposals.by_buf[buf]
+  local asked = store.by_buf[buf]
   if not asked or asked.is_answered then
     return fn(buf)
   elseif place.stamp_of(buf) ~= asked.stamp then
-    local modified = proposals.is_modified(asked)
-    proposals.take_out(asked)
+    local modified = store.is_modified(asked)
+    store.take_out(asked)
     vim.bo[buf].modified = modified
     fn(buf)
     vim.schedule(function()
@@ -292,7 +306,7 @@ end
 -- events -------------------------------------------------------------------------------------------------------------
 
 hunks.on_decision(function(list, is_kept, reason)
-  local asked = proposals.by_buf[list[1].buf]
+  local asked = store.by_buf[list[1].buf]
   if not asked then
     return
   end
@@ -310,24 +324,24 @@ hunks.on_decision(function(list, is_kept, reason)
 end)
 
 hunks.on_change(function(buf)
-  local asked = proposals.by_buf[buf]
+  local asked = store.by_buf[buf]
   if asked and api.nvim_buf_is_loaded(buf) then
-    proposals.set_modified(asked)
+    store.set_modified(asked)
     answer_if_decided(asked)
     float.update()
   end
 end)
 
-writing.on_lifted(function(lifted)
-  local asked = proposals.by_buf[lifted.buf]
+write.on_lifted(function(lifted)
+  local asked = store.by_buf[lifted.buf]
   if asked and asked.history then
-    proposals.bring_history_back(asked, lifted.text)
+    store.bring_history_back(asked, lifted.text)
     lifted.is_apart = true
   end
 end)
 
-writing.on_written(function(buf)
-  local asked = proposals.by_buf[buf]
+write.on_written(function(buf)
+  local asked = store.by_buf[buf]
   if asked then
     asked.stamp = place.stamp_of(buf)
   end
@@ -342,25 +356,25 @@ end)
 bus.subscribe('approval_requested', begin)
 
 bus.subscribe('local_answered', function(_, event)
-  local asked = proposals.find(event.id)
+  local asked = store.find(event.id)
   if asked and (event.answer == 'deny' or event.answer == 'cancel') then
     drop(asked)
   elseif asked then
     asked.is_answered = true
-    writing.release(asked.buf) -- the user accepted the buffer's text
+    write.release(asked.buf) -- the user accepted the buffer's text
     loading.open(asked.buf)
   end
 end)
 
 bus.subscribe('approval_settled', function(_, event)
-  local asked = proposals.find(event.id)
+  local asked = store.find(event.id)
   if asked and not asked.is_answered then
     drop(asked)
   end
 end)
 
 bus.subscribe('tool_ended', function(_, event)
-  local asked = proposals.find(event.id)
+  local asked = store.find(event.id)
   known[event.id] = nil
   if asked then
     drop(asked)
@@ -369,12 +383,22 @@ end)
 
 for _, type in ipairs({ 'turn_ended', 'local_failed', 'local_closed' }) do
   bus.subscribe(type, function(session_id)
-    for _, asked in pairs(proposals.by_buf) do
+    for _, asked in pairs(store.by_buf) do
       if asked.session_id == session_id then
         drop(asked)
       end
     end
   end)
 end
+
+reviews.register({
+  open = M.open,
+  own_text = M.own_text,
+  is_as_proposed = store.is_as_proposed,
+  accepted = M.accepted,
+  aside = M.aside,
+  writing = M.writing,
+  reading = M.reading,
+})
 
 return M
