@@ -31,7 +31,12 @@ M.is_left = false -- by the user: the float stays closed until it is requested, 
 local is_waiting = false
 
 ---@type fun(buf: integer) sets the keys of the float
-M.on_open = nil
+local set_keys
+
+---@param fn fun(buf: integer) sets the keys of the float
+function M.register(fn)
+  set_keys = fn
+end
 
 ---@return boolean in this tab page
 function M.is_open()
@@ -128,7 +133,7 @@ local function open(config_)
     winfixbuf = true,
     winhighlight = 'NormalFloat:AgentApproval,FloatBorder:AgentApprovalBorder',
   })
-  M.on_open(buf)
+  set_keys(buf)
   watch(buf)
 end
 

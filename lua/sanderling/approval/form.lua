@@ -25,8 +25,11 @@ local NAMED = {
 }
 local ns = api.nvim_create_namespace('sanderling_form')
 
+---@alias sanderling.approval.form.OnAnswer fun(q: sanderling.session.state.Question, answer: table)
+
 ---@class (exact) sanderling.approval.form.Form
 ---@field q sanderling.session.state.Question
+---@field on_answer sanderling.approval.form.OnAnswer
 ---@field values table<string, string>
 ---@field rows table<integer, sanderling.FormField> by lnum
 ---@field buf? integer
@@ -34,9 +37,6 @@ local ns = api.nvim_create_namespace('sanderling_form')
 
 ---@type table<string, sanderling.approval.form.Form> by the id of the question
 local forms = {}
-
----@type fun(q: sanderling.session.state.Question, answer: table) sends an answer
-M.on_answer = nil
 
 --- Return the beginning of a server's text.
 ---@param text string
@@ -232,7 +232,7 @@ end
 local function send(form, answer)
   close(form)
   form.is_here = attention.watch()
-  M.on_answer(form.q, answer)
+  form.on_answer(form.q, answer)
 end
 
 --- Return the first required field that is empty, if any.
@@ -259,9 +259,10 @@ end
 
 --- Show and focus the form of `q`.
 ---@param q sanderling.session.state.Question
-function M.open(q)
+---@param on_answer sanderling.approval.form.OnAnswer
+function M.open(q, on_answer)
   local known = forms[q.event.id] or { values = {} }
-  local form = { q = q, values = known.values, rows = {} }
+  local form = { q = q, on_answer = on_answer, values = known.values, rows = {} }
   for _, field in ipairs(q.event.fields) do
     form.values[field.name] = form.values[field.name] or field.value or ''
   end
@@ -300,7 +301,7 @@ end
 function M.ask_again(q)
   local form = forms[q.event.id]
   if form and form.is_here and form.is_here() then
-    M.open(q)
+    M.open(q, form.on_answer)
   end
 end
 

@@ -215,10 +215,6 @@ end
 ---@field is_shown boolean in this tab page
 ---@field unseen integer invisible characters in undecided hunks
 
---- Returns the progress of a review in the file itself. Set by the review of changes, which is in a higher layer.
----@type fun(q: sanderling.session.state.Question): sanderling.approval.Progress?
-M.progress_of = nil
-
 local GLUE = '\194\160' -- a blank without a line break
 
 --- Return the lines on the progress of the review in the file, and its keys.
@@ -277,7 +273,7 @@ end
 ---@param q sanderling.session.state.Question
 ---@return sanderling.approval.Progress?
 local function progress_of(q)
-  return q.event.proposal and M.progress_of and M.progress_of(q) or nil
+  return q.event.proposal and queue.review.progress_of(q)
 end
 
 --- Does a window show the subject of the question?

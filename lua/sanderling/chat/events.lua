@@ -53,7 +53,7 @@ local function announce_status(self)
   end
 end
 
-function bus.deliver(session_id, events, seq)
+bus.register(function(session_id, events, seq)
   local self = live.find(session_id)
   if not self then
     return
@@ -77,7 +77,7 @@ function bus.deliver(session_id, events, seq)
       host.drawn(session_id, seq)
     end
   end)
-end
+end)
 
 -- handlers ------------------------------------------------------------------------------------------------------------
 

@@ -328,8 +328,7 @@ local function switch(_, direction)
   M.switch(direction * vim.v.count1)
 end
 
----@type table<string, sanderling.chat.Action> by key option
-local ACTIONS = {
+open.register({
   next_session = with(switch, 1),
   previous_session = with(switch, -1),
   waiting = M.queue,
@@ -364,17 +363,9 @@ local ACTIONS = {
   mention_pasted = function(session)
     session.prompt:mention_pasted()
   end,
-}
+})
 
-function open.actions_of(session)
-  return vim.tbl_map(function(action)
-    return function(lhs)
-      action(session, lhs)
-    end
-  end, ACTIONS)
-end
-
-install.on_ready = M.reopen
+install.register(M.reopen)
 -- The winbars use this module, which subscribes to events itself.
 require('sanderling.status')
 

@@ -20,12 +20,12 @@ local live = require('sanderling.session.live')
 local loading = require('sanderling.access.loading')
 local outcome = require('sanderling.proposals.outcome')
 local place = require('sanderling.proposals.place')
+local queue = require('sanderling.approval.queue')
 local reviews = require('sanderling.editing.reviews')
 local store = require('sanderling.proposals.store')
 local tracker = require('sanderling.review.tracker')
 local unseen = require('sanderling.ui.unseen')
 local views = require('sanderling.editing.views')
-local wording = require('sanderling.approval.wording')
 local write = require('sanderling.proposals.write')
 
 require('sanderling.review')
@@ -47,7 +47,7 @@ end
 --- Return the review to send with the answer to a question, nil if undo has removed the whole proposal.
 ---@param q sanderling.session.state.Question
 ---@return sanderling.Review?
-function answers.review_of(q)
+local function answer_of(q)
   local asked = store.find(q.event.id)
   return asked and #lift.parts(asked.buf) > 0 and outcome.review_of(asked) or nil
 end
@@ -180,7 +180,7 @@ end
 
 ---@param q sanderling.session.state.Question
 ---@return sanderling.approval.Progress?
-function wording.progress_of(q)
+local function progress_of(q)
   local asked = store.find(q.event.id)
   if asked then
     local left = vim.tbl_filter(function(hunk)
@@ -391,6 +391,7 @@ for _, type in ipairs({ 'turn_ended', 'local_failed', 'local_closed' }) do
   end)
 end
 
+queue.register({ answer_of = answer_of, progress_of = progress_of })
 reviews.register({
   open = M.open,
   own_text = M.own_text,

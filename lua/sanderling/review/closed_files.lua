@@ -155,7 +155,7 @@ end
 ---@param is_meant? fun(file: sanderling.review.closed_files.File): boolean
 ---@return integer changes
 ---@return integer files
-function hunks.count_closed(is_meant)
+function M.counts(is_meant)
   local change_count, file_count = 0, 0
   for _, file in pairs(meant(is_meant)) do
     change_count, file_count = change_count + file.count, file_count + 1
@@ -239,5 +239,7 @@ function M.entries()
     return { filename = file.path, lnum = file.lnum, text = text }
   end, M.list())
 end
+
+hunks.register(M.counts)
 
 return M

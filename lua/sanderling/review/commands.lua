@@ -137,7 +137,7 @@ local function meant(scope, is_meant, range, count)
   else
     list, where = from_here(buf, count or 1), ' here'
   end
-  local has_others = next(problems) or is_meant and hunks.count_closed(is_meant) > 0
+  local has_others = next(problems) or is_meant and closed_files.counts(is_meant) > 0
   if #list == 0 and not has_others then
     tell(NOTHING .. where .. (is_meant and '' or way_on(buf)) .. '.')
   end

@@ -164,10 +164,16 @@ function M.unloaded()
   end, tracker.unloaded)
 end
 
---- Count the changes of files that have not been opened since. The module closed.lua replaces this function.
----@type fun(is_meant?: fun(file: { source: sanderling.review.Source }): boolean): integer, integer
-function M.count_closed()
+---@alias sanderling.review.hunks.Count fun(is_meant?: fun(changed: { source: sanderling.review.Source }): boolean): integer, integer
+
+---@type sanderling.review.hunks.Count
+local function count_closed()
   return 0, 0
+end
+
+---@param count sanderling.review.hunks.Count of the changes in files that have not been opened since
+function M.register(count)
+  count_closed = count
 end
 
 --- Count the hunks, and the files that have hunks.
@@ -175,7 +181,7 @@ end
 ---@return integer hunks
 ---@return integer files
 function M.counts(is_meant)
-  local hunk_count, file_count = M.count_closed(is_meant)
+  local hunk_count, file_count = count_closed(is_meant)
   local function count(hunks)
     hunks = undecided(hunks)
     local here = is_meant and #vim.tbl_filter(is_meant, hunks) or #hunks
