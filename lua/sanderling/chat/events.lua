@@ -60,7 +60,7 @@ bus.register(function(session_id, events, seq)
   end
   local befores, drawn = take_in(self, events)
   self:clear_hint()
-  self.views:apply(drawn, function()
+  self.transcript:apply(drawn, function()
     for i, event in ipairs(events) do
       bus.tell(session_id, event, befores[i])
     end

@@ -19,7 +19,6 @@ local prompt_history = lazy('sanderling.prompt.history')
 local slash = require('sanderling.prompt.slash')
 local states = require('sanderling.session.state')
 local transcripts = require('sanderling.transcript')
-local views = require('sanderling.transcript.views')
 local words = require('sanderling.ui.words')
 
 local M = {}
@@ -76,8 +75,6 @@ function Session:begin(id, project, agent)
   self.is_open, self.is_fresh, self.view, self.hint = false, true, nil, nil
   self.todo:draw()
   self.transcript = transcripts.new(self.transcript_buf, log.note_defect)
-  self.views = views.new()
-  self.views:add(self.transcript)
   self:draw_hint()
   for _, buf in ipairs(self:buffers()) do
     vim.b[buf].sanderling_session = id
