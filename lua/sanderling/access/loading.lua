@@ -64,7 +64,6 @@ function M.is_quiet(buf)
   return quiet[buf] ~= nil
 end
 
---- Describe what a path leads to, unless that is a regular file.
 ---@param kind string as `vim.uv.fs_stat()` calls it
 ---@return string?
 function M.kind_in_words(kind)
@@ -451,7 +450,6 @@ function M.show(win, buf, lnum, col)
   end
 end
 
---- Show a loaded buffer in the current window, and open it.
 ---@param buf integer
 function M.enter(buf)
   if api.nvim_get_current_buf() ~= buf then

@@ -173,7 +173,6 @@ function M.has_too_much(lines)
   return false
 end
 
---- Highlight a buffer as Markdown.
 ---@param buf integer
 function M.start(buf)
   if not M.has_too_much(vim.api.nvim_buf_get_lines(buf, 0, -1, false)) then

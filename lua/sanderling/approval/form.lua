@@ -38,7 +38,6 @@ local ns = api.nvim_create_namespace('sanderling_form')
 ---@type table<string, sanderling.approval.form.Form> by the id of the question
 local forms = {}
 
---- Return the beginning of a server's text.
 ---@param text string
 ---@return string
 local function said(text)

@@ -61,7 +61,6 @@ function M.question()
   return shown, index, #list
 end
 
---- Show the question at `new_index`, wrapping around.
 ---@param new_index integer
 function M.show(new_index)
   local list = M.list()

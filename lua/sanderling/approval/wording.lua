@@ -47,7 +47,6 @@ local function heading_of(q)
   return words.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
 end
 
---- Return how many rows `line` takes when wrapped.
 ---@param line string
 ---@param width integer
 ---@return integer
@@ -276,7 +275,6 @@ local function progress_of(q)
   return q.event.proposal and queue.review.progress_of(q)
 end
 
---- Does a window show the subject of the question?
 ---@param q sanderling.session.state.Question
 ---@return boolean
 function M.is_shown_in_file(q)
@@ -284,7 +282,6 @@ function M.is_shown_in_file(q)
   return progress ~= nil and progress.is_shown
 end
 
---- Does a window of this tab page show the whole subject?
 ---@param q sanderling.session.state.Question
 ---@return boolean
 local function is_shown_whole(q)

@@ -6,7 +6,6 @@ local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
-local redraws = require('sanderling.status.redraws')
 local states = require('sanderling.session.state')
 local status = require('sanderling.status')
 local tabs = require('sanderling.chat.tabs')
@@ -31,7 +30,7 @@ local function take_in(self, events)
     end
   end
   if befores[1] then
-    redraws.redraw(befores[1], self.state)
+    clock.redraw(befores[1], self.state)
   end
   return befores, drawn
 end
@@ -66,7 +65,7 @@ bus.register(function(session_id, events, seq)
     end
     -- More text of an answer does not change the status.
     local is_text = #events == 1 and events[1].type == 'text_delta'
-    if not is_text or redraws.differ(befores[1], self.state) then
+    if not is_text or clock.differ(befores[1], self.state) then
       announce_status(self)
     end
     if self.is_fresh then
@@ -86,7 +85,6 @@ end)
 ---@type table<string, sanderling.chat.events.Handler>
 local handlers = {}
 
---- Redraw the todo list, and give it as many rows as there are.
 ---@param self sanderling.chat.session.Session
 local function show_todo(self)
   self.todo:draw()

@@ -195,7 +195,6 @@ function M.todo()
   end
 end
 
---- Report the state of the sandbox in the transcript.
 local function tell_sandbox()
   M.show({ focus = false })
   local session = open.current_session()

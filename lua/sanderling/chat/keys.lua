@@ -98,7 +98,6 @@ end
 ---@type sanderling.chat.keys.Word[]
 local command_words = {}
 
---- Set the words that the command line accepts in the chat's windows.
 ---@param list sanderling.chat.keys.Word[]
 function M.register_words(list)
   command_words = list

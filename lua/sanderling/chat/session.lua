@@ -108,7 +108,6 @@ function Session:close()
   bus.announce('AgentSessionClosed', { session_id = self.id })
 end
 
---- Return the session's title, or its start time.
 ---@return string
 function Session:name()
   local title = self.state.title
@@ -169,7 +168,6 @@ function Session:put_back_prompts(prompts)
   end, prompts))
 end
 
---- Publish a local event of this session.
 ---@param event table its type begins with `local_`
 function Session:note(event)
   bus.publish(self.id, { event })
@@ -357,7 +355,6 @@ function Session:send_prompt(is_steering)
   end)
 end
 
---- Stop the turn, or the latest command.
 function Session:stop()
   if states.is_busy(self.state) then
     self:act({ type = 'cancel_turn' }, { type = 'local_stop_sent' })

@@ -21,7 +21,6 @@ function M.parts(symbol)
   return parts
 end
 
---- Return the last part of a symbol's name.
 ---@param symbol string
 ---@return string
 function M.last(symbol)

@@ -182,7 +182,6 @@ local global, given = vim.g.sanderling, nil
 ---@type fun()[]
 local subscribers = {}
 
---- Call `fn` when options have changed.
 ---@param fn fun()
 function M.subscribe(fn)
   subscribers[#subscribers + 1] = fn

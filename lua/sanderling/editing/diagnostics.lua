@@ -90,7 +90,6 @@ local function expected(buf)
   return count, silent
 end
 
---- Is it reading or checking the project?
 ---@param client vim.lsp.Client
 ---@return boolean
 local function is_indexing(client)

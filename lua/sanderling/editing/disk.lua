@@ -321,7 +321,6 @@ local function is_left_alone(buf)
   return is_so
 end
 
---- Is the buffer's file left alone, or should it be? The tools find no buffer of a file then.
 ---@param buf integer
 ---@return boolean
 function M.may_be_left_alone(buf)

@@ -125,7 +125,6 @@ function M.buffer_of(path, device, inode, place)
   return found
 end
 
---- Is the buffer without text? It shows one line, like that of a file with one empty line.
 ---@param buf integer
 ---@return boolean
 function M.is_empty(buf)

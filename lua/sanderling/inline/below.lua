@@ -148,7 +148,6 @@ local function forget(answer)
   M.update_keys(answer.region.buf)
 end
 
---- Close an answer and its session.
 ---@param answer sanderling.inline.below.Answer
 local function close(answer)
   forget(answer)

@@ -73,7 +73,6 @@ local actions = {
   end,
 }
 
---- Set the keys of a buffer's edits, or remove them.
 ---@param buf integer
 function M.update_keys(buf)
   keys.keep(buf, 'edit', function()

@@ -62,7 +62,6 @@ local function show_keys()
   page.view('Keys', vim.list_extend(lines, others), 'keys', { has_columns = true })
 end
 
---- Close the float and its session.
 ---@param shown sanderling.inline.floats.Shown
 ---@param win integer
 ---@param from integer

@@ -137,7 +137,6 @@ local function lines_of(view, tabstop, height)
   return lines
 end
 
---- Return the height of the window that shows `buf`.
 ---@param buf integer
 ---@return integer
 function M.height_of(buf)
@@ -165,7 +164,6 @@ function M.put(buf, row, mark, lines)
   return mark
 end
 
---- Draw the preview below row `row`, as extmark `mark`.
 ---@param buf integer
 ---@param row integer
 ---@param mark? integer to replace

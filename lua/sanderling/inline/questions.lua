@@ -53,7 +53,6 @@ local function session_of(question)
   return question.session
 end
 
---- Drop a question that was not sent, and what was created for it.
 ---@param question sanderling.inline.questions.Question
 local function drop(question)
   question.region:forget()
@@ -181,7 +180,6 @@ function M.ask(text, range, opts)
   end
 end
 
---- Return the selected lines, and end visual or select mode.
 ---@return [integer, integer]
 local function selected()
   local from, to = vim.fn.line('v'), vim.fn.line('.')

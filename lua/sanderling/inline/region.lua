@@ -55,7 +55,6 @@ local function new(buf, kind, spans, first_vcol, is_unseen)
   return self
 end
 
---- Create a region of whole lines.
 ---@param buf integer
 ---@param first integer line, from 1
 ---@param last integer
@@ -253,7 +252,6 @@ function Region:replace(lines)
   end)
 end
 
---- Delete its marks.
 function Region:forget()
   for _, mark in ipairs(api.nvim_buf_is_loaded(self.buf) and self.marks or {}) do
     api.nvim_buf_del_extmark(self.buf, ns, mark)

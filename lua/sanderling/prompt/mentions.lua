@@ -220,7 +220,6 @@ function M.is_looked_up_late(mention)
   end
 end
 
---- Return whether only the host can resolve a mention.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@return boolean
 function M.is_hosts(mention)

@@ -19,7 +19,6 @@ local SYMBOL_LINES = 30 -- if a server does not report the end of a symbol
 ---@field filetype? string
 ---@field media_type? string of an image, whose base64 text is the only line
 
---- Return the buffer of the last code window.
 ---@return integer? buf
 local function code_buffer()
   local win = files.code_window('')

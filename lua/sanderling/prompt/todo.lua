@@ -89,7 +89,6 @@ function Todo:virtual_lines()
   return lines
 end
 
---- Return the rows that the list needs below the prompt.
 ---@return integer
 function Todo:wanted_rows()
   local state = self.state()

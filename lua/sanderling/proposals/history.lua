@@ -93,7 +93,6 @@ function M.set_text(buf, lines, is_modified)
   undo.end_block(buf)
 end
 
---- Clear the undo history of the current buffer.
 local function clear()
   local levels = vim.bo.undolevels
   vim.bo.undolevels = -1

@@ -48,7 +48,6 @@ function M.load(path, device, inode, where)
   return api.nvim_buf_get_offset(buf, api.nvim_buf_line_count(buf)) <= MAX_BYTES and buf or nil
 end
 
---- Return a string that changes with the buffer's file.
 ---@param buf integer
 ---@return string
 function M.stamp_of(buf)

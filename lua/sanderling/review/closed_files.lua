@@ -231,7 +231,6 @@ function M.list()
   return list
 end
 
---- Return the files as quickfix entries.
 ---@return vim.quickfix.entry[]
 function M.entries()
   return vim.tbl_map(function(file)

@@ -50,7 +50,6 @@ local function hunk_here(buf)
   return hunks.at(buf, api.nvim_win_get_cursor(0)[1] - 1)
 end
 
---- Is there a hunk at the cursor?
 ---@return boolean
 function M.is_at_cursor()
   return hunk_here(api.nvim_get_current_buf()) ~= nil

@@ -156,7 +156,6 @@ function M.buffers()
   return bufs
 end
 
---- Return the names of unloaded files with hunks, and the number of hunks.
 ---@return table<string, integer>
 function M.unloaded()
   return vim.tbl_map(function(kept)

@@ -42,7 +42,6 @@ local function known_names()
   return vim.fn.uniq(found)
 end
 
---- Complete a position of the chat, or an agent.
 ---@param lead string
 ---@return string[]
 function M.complete(lead)

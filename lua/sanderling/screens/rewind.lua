@@ -25,7 +25,6 @@ local function name_of(turn)
   return ('%d %s'):format(turn.number, words.plain(turn.text))
 end
 
---- Request the turns of a session, newest first.
 ---@param session sanderling.chat.session.Session
 ---@param on_answer fun(turns: sanderling.TurnShown[], is_here: boolean)
 local function ask_turns(session, on_answer)
@@ -167,7 +166,6 @@ end
 ---@type table<sanderling.chat.session.Session, string[]> turns for completion, as of the last list
 local known = setmetatable({}, { __mode = 'k' })
 
---- Request the turns of a session for the next completion.
 ---@param session sanderling.chat.session.Session
 local function refresh_turns(session)
   refresh({ type = 'list_changes', session_id = session.id }, function(changes)

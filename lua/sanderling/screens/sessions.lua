@@ -230,7 +230,6 @@ function M.resume(id)
   end)
 end
 
---- Return an open session in the form of a stored one.
 ---@param session sanderling.chat.session.Session
 ---@return { id: string, project: string, title: string }
 local function info_of(session)

@@ -217,7 +217,6 @@ function Transcript:end_answer()
   end
 end
 
---- Close the open block of any kind.
 function Transcript:end_block()
   self:end_answer()
   self:close_block()

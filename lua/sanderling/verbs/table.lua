@@ -43,7 +43,6 @@ local function allowing(choice)
   end
 end
 
---- Switch by as many sessions as the count says.
 ---@param direction -1|1
 local function switching(direction)
   return function()
