@@ -117,7 +117,7 @@ def set_clock(screen, seconds):
     screen.lua(
         """
         local step, now = ..., 0
-        require('sanderling.access.budget').clock = function()
+        require('sanderling.ui.time').clock = function()
           now = now + step
           return now
         end

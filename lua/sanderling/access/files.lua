@@ -166,7 +166,7 @@ end
 local function telling_errors(fn)
   local ok, err = pcall(fn)
   if not ok then
-    message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
+    message.tell(message.without_place(err), vim.log.levels.ERROR)
   end
 end
 

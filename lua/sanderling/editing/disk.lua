@@ -7,6 +7,7 @@ local files = require('sanderling.access.files')
 local find = require('sanderling.editing.find')
 local kinds = require('sanderling.editing.kinds')
 local loading = require('sanderling.access.loading')
+local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
 local undo = require('sanderling.editing.undo')
 local views = require('sanderling.editing.views')
@@ -264,7 +265,7 @@ local function write_by_hand(args)
     leave_alone(buf, why)
   end
   if not ok then
-    busy.notify((tostring(err):gsub('^.-(E%d+:)', '%1')))
+    busy.notify(message.without_place(err))
   end
 end
 

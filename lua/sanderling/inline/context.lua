@@ -120,8 +120,7 @@ function M.of(region, project)
   if not first then
     return nil, 'The buffer was closed; nothing was sent.'
   end
-  local name = api.nvim_buf_get_name(buf)
-  local shown_as = name == '' and '[No Name]' or vim.fs.relpath(project, name) or name
+  local name, shown_as = api.nvim_buf_get_name(buf), context.path_of(buf, project)
   local from = math.max(0, first - AROUND_LINES)
   local before = api.nvim_buf_get_lines(buf, from, first, false)
   local after = api.nvim_buf_get_lines(buf, last + 1, last + 1 + AROUND_LINES, false)

@@ -99,7 +99,7 @@ local function write(args)
     vim.cmd(cmd)
   end)
   if not ok then
-    message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
+    message.tell(message.without_place(err), vim.log.levels.ERROR)
   end
 end
 

@@ -397,7 +397,7 @@ local function open_entry()
     ok, err = pcall(vim.cmd.normal, { '\r', bang = true })
   end
   if not ok then
-    tell((tostring(err):gsub('^.-(E%d+:)', '%1')))
+    tell(message.without_place(err))
   end
 end
 

@@ -186,7 +186,7 @@ function M.open_help(topic)
       loading.edit(vim.fs.joinpath(host.root(), 'doc', 'sanderling.txt'), 'split')
       vim.bo.filetype, vim.bo.readonly, vim.bo.modifiable = 'help', true, false
     elseif not ok then
-      message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
+      message.tell(message.without_place(err), vim.log.levels.ERROR)
     end
   end
 end
