@@ -24,7 +24,6 @@ local stored = require('sanderling.session.stored')
 local trust = lazy('sanderling.screens.trust')
 
 local agents = lazy('sanderling.screens.agents')
-local guests = require('sanderling.verbs.guests')
 
 local always, unless_empty = calls.always, calls.unless_empty
 local with_args, with_session = calls.with_args, calls.with_session
@@ -155,7 +154,15 @@ return {
     on_session = true,
     run = actions.set_or_choose_model,
   },
-  guests.option,
+  {
+    name = 'option',
+    desc = "set an external agent's option",
+    forms = 'ex slash',
+    args = '* option and value',
+    complete = agents.complete_option,
+    on_session = true,
+    run = agents.set_or_choose_option,
+  },
   {
     name = 'provider_test',
     desc = 'test a provider',
