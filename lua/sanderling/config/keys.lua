@@ -1,6 +1,18 @@
 --- The table of keys in the chat's buffers and floats. `make format` generates the tables in the help from it.
 local M = {}
 
+---@generic T
+---@param names string separated by blanks
+---@param value T
+---@return table<string, T>
+local function for_each(names, value)
+  local by_name = {}
+  for name in names:gmatch('%S+') do
+    by_name[name] = value
+  end
+  return by_name
+end
+
 local BOTH = { prompt = 'n', transcript = 'n' }
 
 ---@param option string
@@ -133,60 +145,33 @@ M.rows = {
   key('rewind_conversation', 'c', { rewind = 'n' }, 'rewind only the conversation'),
   key('rewind_files', 'f', { rewind = 'n' }, 'rewind only the files'),
 
-  key('close', 'q', {
-    page = 'n',
-    trust = 'n',
-    waiting = 'n',
-    whole = 'n',
-    form = 'n',
-    job = 'n',
-    mcp = 'n',
-    rewind = 'n',
-    ask = 'n',
-    answer = 'n',
-    asked = 'n',
-  }, 'close it without an answer'),
+  key(
+    'close',
+    'q',
+    for_each('page trust waiting whole form job mcp rewind ask answer asked', 'n'),
+    'close it without an answer'
+  ),
   key('close_page', '<Esc>', { page = 'n', mcp = 'n', rewind = 'n', ask = 'n' }, 'the same'),
-  key('show_keys', 'g?', {
-    prompt = 'n',
-    transcript = 'n',
-    question = 'n',
-    whole = 'n',
-    form = 'n',
-    trust = 'n',
-    waiting = 'n',
-    job = 'n',
-    mcp = 'n',
-    rewind = 'n',
-    ask = 'n',
-    answer = 'n',
-    page = 'n',
-  }, 'show these keys'),
+  key(
+    'show_keys',
+    'g?',
+    for_each(
+      'prompt transcript question whole form trust waiting job mcp rewind ask answer page',
+      'n'
+    ),
+    'show these keys'
+  ),
 }
 
 --- The options whose keys allow, accept or start something. A terminal must not send any of these keys as Escape and
 --- other keys: leaving insert mode with <Esc> and typing on would press it. tmux joins the two within half a second
 --- (escape-time, until 3.5), Neovim itself within 'ttimeoutlen', ssh when they come in one packet.
 ---@type table<string, true>
-M.allowing = {}
-for _, option in ipairs({
-  'answer_once',
-  'question_once',
-  'question_session',
-  'question_always',
-  'question_option',
-  'form_send',
-  'trust_all',
-  'trust_mark',
-  'trust_choose',
-  'mcp_start',
-  'mcp_login',
-  'accept_hunk',
-  'accept_file',
-  'edit_accept',
-}) do
-  M.allowing[option] = true
-end
+M.allowing = for_each(
+  'answer_once question_once question_session question_always question_option form_send trust_all '
+    .. 'trust_mark trust_choose mcp_start mcp_login accept_hunk accept_file edit_accept',
+  true
+)
 
 --- Commands that are typed in a place, in addition to its keys.
 ---@type table<sanderling.ui.keys.Place, [string, string]>

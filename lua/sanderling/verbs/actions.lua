@@ -125,9 +125,7 @@ function M.complete_provider(lead)
   end
   names = vim.tbl_keys(names)
   table.sort(names)
-  return vim.tbl_filter(function(name)
-    return vim.startswith(name, lead)
-  end, names)
+  return words.beginning_with(names, lead)
 end
 
 --- Test a provider and show the result when it arrives.
