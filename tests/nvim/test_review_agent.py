@@ -136,7 +136,7 @@ def test_the_difference_has_hunks_only_of_what_is_not_reviewed(start_agent, proj
         return wait_until(lambda: [each["text"] for each in agent.lua("return vim.fn.getqflist()")])
 
     assert listed() == ["+1 −1  return a + b", "+1 −1  print(add(2, 3))", "+1 −1  2"]
-    agent.command("edit app.py | 2AgentKeep")
+    agent.command("edit app.py | 2AgentAccept")
     agent.command("buffer other.txt | AgentAccept file")
     agent.command("bwipeout! app.py")
     wait_until(
