@@ -6,10 +6,10 @@ from typing import Any
 
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
-from sanderling.commands.jobs import Jobs
-from sanderling.commands.shell import Shell
 from sanderling.permissions.decide import only_reads_with
 from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.tools.commands.jobs import Jobs
+from sanderling.tools.commands.shell import Shell
 from sanderling.tools.editor import Editor
 from sanderling.tools.workspace import Workspace
 

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import sanderling
 from sanderling.cli import COMMANDS
-from sanderling.print_mode.arguments import print_parser
+from sanderling.cli.print_mode.arguments import print_parser
 
 EXIT_UNWRITTEN, EXIT_INTERRUPTED, EXIT_UNREAD = 1, 130, 141
 
@@ -44,7 +44,7 @@ def main() -> NoReturn:
 
 def run(argv: list[str]) -> int:
     if argv[:1] == ["acp"] and argv[1:2] != ["login"]:
-        from sanderling.acp_agent.run import serve  # an editor is waiting
+        from sanderling.serve.stdio import serve  # an editor is waiting
 
         return serve(argv[1:])
     if argv[:1] == ["serve"]:
@@ -69,7 +69,7 @@ def ask(argv: list[str]) -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Until the turn can be stopped. While modules load, an exception can get lost in a callback of the import system.
         signal.signal(signal.SIGINT, _leave)
-    from sanderling.print_mode.run import print_answer
+    from sanderling.cli.print_mode.run import print_answer
 
     return print_answer(arguments)
 

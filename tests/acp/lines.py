@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import msgspec
 
-from sanderling.acp.connection import AcpConnection, Method
-from sanderling.acp.wire_log import WireLog
+from sanderling.acp.wire.connection import AcpConnection, Method
+from sanderling.acp.wire.wire_log import WireLog
 from tests.conftest import DEADLINE_S
 
 

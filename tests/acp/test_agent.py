@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sanderling import __version__
-from sanderling.acp_agent.own_sessions import MAX_OPEN
+from sanderling.acp.agent.own_sessions import MAX_OPEN
 from sanderling.session.session import Session
 from tests.acp.talk import FULL, AgentError, chosen
 from tests.conftest import DEADLINE_S, ROOT, prove, prove_rest, wait_until

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sanderling.acp.base import EMPTY, Empty
-from sanderling.acp.connection import MAX_LINE_BYTES, MAX_RUNNING, Method
-from sanderling.acp.envelope import MAX_VALUES, MalformedError, decoded, message_of
-from sanderling.acp.errors import ClosedError, RpcError
-from sanderling.acp.sessions import NewSessionRequest
-from sanderling.acp.wire_log import WireLog
+from sanderling.acp.wire.base import EMPTY, Empty
+from sanderling.acp.wire.connection import MAX_LINE_BYTES, MAX_RUNNING, Method
+from sanderling.acp.wire.envelope import MAX_VALUES, MalformedError, decoded, message_of
+from sanderling.acp.wire.errors import ClosedError, RpcError
+from sanderling.acp.wire.sessions import NewSessionRequest
+from sanderling.acp.wire.wire_log import WireLog
 from tests.acp.lines import connected
 from tests.conftest import examples, happens, little_work, prove
 

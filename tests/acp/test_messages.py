@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sanderling.acp import asking, sessions, setup, updates
-from sanderling.acp.base import EMPTY, Empty, Implementation, Wire
-from sanderling.acp.config_options import ConfigChoice, ConfigOption, SessionMode, SessionModes
-from sanderling.acp.content import (
+from sanderling.acp.agent.notices import sentence_of
+from sanderling.acp.agent.prompts import prompt_of
+from sanderling.acp.agent.tracked_prompts import TrackedPrompts
+from sanderling.acp.wire import asking, sessions, setup, updates
+from sanderling.acp.wire.base import EMPTY, Empty, Implementation, Wire
+from sanderling.acp.wire.config_options import ConfigChoice, ConfigOption, SessionMode, SessionModes
+from sanderling.acp.wire.content import (
     Annotations,
     ContentBlock,
     Location,
@@ -21,13 +24,10 @@ from sanderling.acp.content import (
     shown_text,
     text_block,
 )
-from sanderling.acp.envelope import decoded
-from sanderling.acp.errors import RpcError
-from sanderling.acp.updates import IncomingUpdate, SessionNotification, update_of
-from sanderling.acp.versions import check_agents, offered_by_agent
-from sanderling.acp_agent.notices import sentence_of
-from sanderling.acp_agent.prompts import prompt_of
-from sanderling.acp_agent.tracked_prompts import TrackedPrompts
+from sanderling.acp.wire.envelope import decoded
+from sanderling.acp.wire.errors import RpcError
+from sanderling.acp.wire.updates import IncomingUpdate, SessionNotification, update_of
+from sanderling.acp.wire.versions import check_agents, offered_by_agent
 from sanderling.protocol.events import GuardActed
 from sanderling.protocol.messages import Prompt
 from tests.acp.schema import check, definition

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sanderling.acp_agent.terminals import unread
+from sanderling.acp.agent.terminals import unread
 from tests.acp.talk import AgentError, chosen
 from tests.conftest import DEADLINE_S, prove, wait_until
 

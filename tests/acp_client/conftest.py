@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sanderling.acp.wire_log import VARIABLE
+from sanderling.acp.wire.wire_log import VARIABLE
 from sanderling.config.file import setup_layer
 from sanderling.config.layers import Layers
 from sanderling.conversation.opening import SessionOptions, open_conversation

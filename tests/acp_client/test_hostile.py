@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from sanderling.acp_client import link
+from sanderling.acp.client import link
 from sanderling.errors import ProviderError
 from sanderling.protocol.actions import CancelTurn
 from sanderling.protocol.events import TurnStarted

@@ -6,11 +6,11 @@ import sys
 import anyio
 import pytest
 
-from sanderling.acp.setup import AgentCapabilities, McpCapabilities
+from sanderling.acp.wire.setup import AgentCapabilities, McpCapabilities
 from sanderling.agents.declared import load_agent
 from sanderling.config.file import setup_layer
 from sanderling.config.layers import Layers
-from sanderling.conversation.external_servers import sent, with_servers
+from sanderling.conversation.external.servers import sent, with_servers
 from sanderling.errors import ConfigError
 from sanderling.protocol.actions import AnswerApproval, CancelTurn
 from sanderling.protocol.events import ApprovalRequested, CompactionStarted, ToolEnded, ToolOutput

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from sanderling.mcp.log import ServerLog
 from sanderling.mcp.messages import message_of, messages_in
 from sanderling.mcp.problems import why
 from sanderling.mcp.results import outcome_of
 from sanderling.mcp.schemas import MAX_SCHEMA_BYTES, named, sound
 from sanderling.protocol.messages import ImageBlock
+from sanderling.tools.commands.server_log import ServerLog
 from tests.conftest import little_work
 from tests.mcp.hostile import DOT
 from tests.pictures import in_base64, png

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from sanderling.commands.output import MAX_TOLD_BYTES
 from sanderling.mcp import tools
 from sanderling.mcp.servers import load_servers
 from sanderling.permissions.rules import Rule, rule_from_text
@@ -15,6 +14,7 @@ from sanderling.protocol.actions import UndoTurn
 from sanderling.protocol.events import ApprovalRequested, Notice, ToolEnded, ToolOutput, TurnEnded
 from sanderling.protocol.messages import ImageBlock, TextBlock
 from sanderling.protocol.restoring import FilesRestored
+from sanderling.tools.commands.output import MAX_TOLD_BYTES
 from tests.conftest import prove
 from tests.mcp.conftest import hostile
 from tests.unit.test_tool_uses import Talk, uses

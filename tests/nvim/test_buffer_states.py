@@ -28,7 +28,7 @@ from tests.conftest import (
 )
 from tests.unit.test_replace import AnyFile, any_edit
 
-from sanderling.editing.text import decode
+from sanderling.changes.editing.text import decode
 from sanderling.errors import ToolError
 
 SERVE = textwrap.dedent("""

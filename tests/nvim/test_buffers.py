@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import DEADLINE_S, is_readable, prove, prove_rest, wait_until
 
-from sanderling.editing.lines import Hunk
+from sanderling.changes.editing.lines import Hunk
 from sanderling.errors import ToolError
 from sanderling.sandbox.files import Identity
 from sanderling.sandbox.inside.reading import stamp_of

@@ -9,10 +9,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sanderling.acp.remote.address import via_address
 from sanderling.config.file import setup_layer
 from sanderling.config.layers import Layers
 from sanderling.conversation.opening import SessionOptions, open_conversation
-from sanderling.remote.address import via_address
 from tests.acp_client.conftest import Talk
 
 CUT = Path(__file__).with_name("cut.py")

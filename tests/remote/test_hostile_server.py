@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 from websockets.asyncio.server import serve
 
+from sanderling.acp.remote.address import parse_address
 from sanderling.protocol.actions import SetMode
-from sanderling.remote.address import parse_address
 from sanderling.serve.server import Door
 from tests.conftest import happens
 from tests.remote.test_elsewhere import states
@@ -134,7 +134,7 @@ async def test_what_is_shown_as_something_else_is_told_as_what_it_is(elsewhere, 
 
 
 async def test_a_turn_has_only_so_many_uses(elsewhere, tmp_path, monkeypatch):
-    monkeypatch.setattr("sanderling.conversation.tools_here.MAX_USES", 3)
+    monkeypatch.setattr("sanderling.conversation.remote.tools_here.MAX_USES", 3)
     hostile = Hostile()
     hostile.within = [use(number, "glob", pattern="*") for number in range(5)]
     async with attacked(elsewhere, tmp_path, hostile) as talk:
@@ -156,6 +156,6 @@ async def test_a_turn_has_only_so_many_uses(elsewhere, tmp_path, monkeypatch):
     ],
 )
 def test_a_server_has_tools_run_here_only_where_its_address_says_so(address, may):
-    from sanderling.conversation.remote_agent import _may_use_tools
+    from sanderling.conversation.remote.agent import _may_use_tools
 
     assert _may_use_tools(parse_address(address)) is may

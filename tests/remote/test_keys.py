@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from sanderling import __version__
-from sanderling.acp_client.model_proxy import offered
+from sanderling.acp.client.model_proxy import offered
 from sanderling.config import Settings
 from sanderling.protocol.actions import RetryNow
 from sanderling.protocol.events import ApprovalRequested, UsageUpdated

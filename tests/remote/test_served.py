@@ -8,6 +8,7 @@ import anyio
 import pytest
 from websockets.asyncio.server import serve
 
+from sanderling.acp.remote.address import parse_address
 from sanderling.errors import ConfigError
 from sanderling.protocol.actions import AnswerApproval, CancelTurn, SubmitPrompt
 from sanderling.protocol.connections import ConnectionChanged
@@ -21,7 +22,6 @@ from sanderling.protocol.events import (
     TurnStarted,
 )
 from sanderling.protocol.messages import Prompt
-from sanderling.remote.address import parse_address
 from sanderling.serve.server import Door
 from sanderling.session.store.export import export_markdown
 from tests.conftest import DEADLINE_S, prove
@@ -299,7 +299,7 @@ async def test_a_server_that_does_not_know_the_token_never_sees_it(elsewhere, tm
 async def test_where_no_server_listens_it_is_said_what_to_start(
     elsewhere, tmp_path, unused_port, monkeypatch
 ):
-    monkeypatch.setattr("sanderling.acp_client.reconnecting.FIRST_CONNECTION_S", 0)
+    monkeypatch.setattr("sanderling.acp.client.reconnecting.FIRST_CONNECTION_S", 0)
     token = tmp_path / "token"
     token.write_text("a-token\n")
     token.chmod(0o600)

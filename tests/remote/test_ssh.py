@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
+from sanderling.acp.remote.address import parse_address, ssh_address
+from sanderling.acp.remote.pipe import argv_of
 from sanderling.errors import ConfigError
-from sanderling.remote.address import parse_address, ssh_address
-from sanderling.remote.pipe import argv_of
 from tests.conftest import prove
 from tests.remote.ssh_server import has_sshd, serving
 from tests.remote.test_elsewhere import states

@@ -2,11 +2,11 @@
 
 import anyio
 
-from sanderling.acp.connection import AcpConnection
-from sanderling.acp.content import text_block
-from sanderling.acp.outbox import Outbox
-from sanderling.acp.updates import AgentMessageChunk
-from sanderling.acp_agent.client import Client
+from sanderling.acp.agent.client import Client
+from sanderling.acp.wire.connection import AcpConnection
+from sanderling.acp.wire.content import text_block
+from sanderling.acp.wire.outbox import Outbox
+from sanderling.acp.wire.updates import AgentMessageChunk
 from sanderling.serve.broadcast import AHEAD_BYTES, Broadcast, Watcher
 from tests.conftest import happens
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sanderling.acp.proof import Proof, proof_of
+from sanderling.acp.wire.proof import Proof, proof_of
 from sanderling.serve import challenges
 from sanderling.serve.challenges import LIFETIME_S, Challenges
 

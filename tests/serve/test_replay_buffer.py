@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sanderling.acp.content import shown_text, text_block
-from sanderling.acp.updates import (
+from sanderling.acp.wire.content import shown_text, text_block
+from sanderling.acp.wire.updates import (
     AgentMessageChunk,
     AgentThoughtChunk,
     Notice,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sanderling.acp.client_tools import ToolOutput
+from sanderling.acp.wire.client_tools import ToolOutput
 from sanderling.serve.tool_proxy import ShownOutput
 from tests.acp.talk import FULL, AgentError
 from tests.conftest import prove, prove_rest

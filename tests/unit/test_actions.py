@@ -8,10 +8,10 @@ from typing import Any, get_args
 
 import pytest
 
-from sanderling.conversation.clients_tools import ClientConversation
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.external_conversation import ExternalConversation
-from sanderling.conversation.remote_conversation import RemoteConversation
+from sanderling.conversation.external.conversation import ExternalConversation
+from sanderling.conversation.remote.clients_tools import ClientConversation
+from sanderling.conversation.remote.conversation import RemoteConversation
 from sanderling.conversation.views import SessionViews
 from sanderling.protocol.actions import Action
 

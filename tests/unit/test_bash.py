@@ -18,13 +18,13 @@ from tests.conftest import DEADLINE_S, happens, prove, prove_rest, running
 from tests.sandboxes import kept, policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
-from sanderling.commands.jobs import Jobs
-from sanderling.commands.output import MAX_SCREEN_CHARS
-from sanderling.commands.shell import MAX_COMMAND_BYTES, Shell, ShellState, first_line
 from sanderling.errors import ToolError
 from sanderling.sandbox.denials import Denial
 from sanderling.tools.base import Context
 from sanderling.tools.bash import BashInput, bash
+from sanderling.tools.commands.jobs import Jobs
+from sanderling.tools.commands.output import MAX_SCREEN_CHARS
+from sanderling.tools.commands.shell import MAX_COMMAND_BYTES, Shell, ShellState, first_line
 from sanderling.tools.jobs import JobsInput, jobs
 from sanderling.tools.outcome import Outcome
 
@@ -540,7 +540,7 @@ async def test_command_that_began_in_the_sandbox_stays_in_it_when_that_is_switch
 
 @prove
 async def test_shell_without_bash_keeps_the_same(desk, monkeypatch):
-    monkeypatch.setattr("sanderling.commands.shell.BASH", ())
+    monkeypatch.setattr("sanderling.tools.commands.shell.BASH", ())
     monkeypatch.setattr("shutil.which", lambda _: None)
     desk.workspace = workspace_of(desk.project, desk.sandbox, start=desk.jobs._start)
     told = await desk.say("mkdir -p sub; cd sub; export A='x\n=y'; unset USER; exit 3")

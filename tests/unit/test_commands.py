@@ -17,7 +17,6 @@ from tests.conftest import DEADLINE_S, happens, prove, prove_rest, running
 from tests.sandboxes import policy_below
 from tests.talk import BaseTalk, Steps, scripted
 
-from sanderling.commands.output import MAX_SCREEN_CHARS
 from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
     AccessDenied,
@@ -39,6 +38,7 @@ from sanderling.sandbox.disk import DiskWatch
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.session.log import output_dir
 from sanderling.session.session import Session
+from sanderling.tools.commands.output import MAX_SCREEN_CHARS
 
 HELLO = Prompt("p1", "Good morning.")
 ANSWER = [{"text": "Hi."}]

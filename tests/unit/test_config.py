@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import ROOT, examples, little_work, prove
 
+from sanderling.cli.print_mode.arguments import print_parser
+from sanderling.cli.print_mode.inputs import with_flags
 from sanderling.config import (
     DEFAULT_MODEL,
     FIELDS,
@@ -39,8 +41,6 @@ from sanderling.config.lines import key_lines
 from sanderling.config.project import KINDS, PROJECT_FILE, allowed_by, read_project_file
 from sanderling.config.show import as_toml, places, settings_report, shown_tables
 from sanderling.errors import ConfigError
-from sanderling.print_mode.arguments import print_parser
-from sanderling.print_mode.inputs import with_flags
 
 FILE = "config.toml"
 

@@ -20,7 +20,7 @@ from sanderling.config.file import parse, sound
 from sanderling.config.layers import Layers
 from sanderling.config.project import KINDS as PROJECT_KINDS
 from sanderling.config.project import PROJECT_FILE, read_project_file
-from sanderling.conversation.configuration import KINDS, mistakes_in
+from sanderling.conversation.checks.configuration import KINDS, mistakes_in
 from sanderling.project.trust.trust import Trust
 
 GOLDEN = ROOT / "tests" / "golden"

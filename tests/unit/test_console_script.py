@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ROOT
 
 from sanderling.cli import COMMANDS as TABLE
-from sanderling.print_mode.arguments import print_parser
+from sanderling.cli.print_mode.arguments import print_parser
 
 COMMANDS = (["--version"], ["sessions"], ["config", "check"], ["-p", "--model", "demo", "ping"])
 PATHS = {"a dot": ".", "an empty entry": ":/nowhere", "the project": "{project}", "nothing": ""}

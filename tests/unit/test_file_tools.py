@@ -21,7 +21,7 @@ from tests.sandboxes import kept, policy_below, sandbox_of
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
 from tests.workspaces import workspace_of
 
-from sanderling.editing.lines import Hunk, TextDifference, applied, buffer_hunks
+from sanderling.changes.editing.lines import Hunk, TextDifference, applied, buffer_hunks
 from sanderling.errors import ToolError
 from sanderling.protocol.messages import ImageBlock
 from sanderling.sandbox.files import Identity

@@ -143,7 +143,7 @@ async def test_a_defect_in_a_rewrite_fails_it_alone(tmp_path, monkeypatch):
     async def rewrite(*_):
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("sanderling.rewriting.rewriter.Rewriter.rewrite", rewrite)
+    monkeypatch.setattr("sanderling.editor.rewriting.rewriter.Rewriter.rewrite", rewrite)
     async with served(tmp_path) as (host, bridge):
         host.request(
             1,

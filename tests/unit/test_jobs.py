@@ -8,9 +8,9 @@ import pytest
 from tests.conftest import happens, passes, prove, prove_rest, running
 from tests.unit.test_bash import Desk, open_files, opened
 
-from sanderling.commands import jobs as engine
 from sanderling.errors import ToolError
 from sanderling.tools import jobs as module
+from sanderling.tools.commands import jobs as engine
 
 ENDS_ON_FILE = "until [ -e end ]; do sleep 0.01; done"
 PATIENCE_S = 20.0

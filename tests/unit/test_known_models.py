@@ -10,9 +10,16 @@ from tests.conftest import little_work
 
 from sanderling.config import Settings
 from sanderling.errors import ConfigError
-from sanderling.models import known as known_models
-from sanderling.models.known import FREE, UNKNOWN, KnownModels, Price, load_models, load_own
 from sanderling.providers.http.models import MAX_MODELS, decode_models
+from sanderling.providers.models import known as known_models
+from sanderling.providers.models.known import (
+    FREE,
+    UNKNOWN,
+    KnownModels,
+    Price,
+    load_models,
+    load_own,
+)
 from sanderling.providers.ollama.reply import decode_tags
 
 SNAPSHOT = sorted(Path(known_models.__file__).parent.glob("*.toml"))

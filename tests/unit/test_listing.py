@@ -11,11 +11,11 @@ from tests.wires.servers import OllamaServer, told
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
-from sanderling.models.known import KnownModels
 from sanderling.protocol.requests import ListModels
 from sanderling.providers import listing
 from sanderling.providers.choice import at_hand, make_provider
 from sanderling.providers.listing import known_models, listed_models
+from sanderling.providers.models.known import KnownModels
 from sanderling.session.session import Session
 
 

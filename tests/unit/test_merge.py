@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, little_work, prove
 
-from sanderling.editing.merge import Conflict, LineChange, line_changes, merge
+from sanderling.changes.editing.merge import Conflict, LineChange, line_changes, merge
 
 pytestmark = pytest.mark.guard
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import little_work, prove
 
-from sanderling.commands.output import (
+from sanderling.tools.commands.output import (
     CUT_LINE,
     MAX_FILE_BYTES,
     MAX_HEAD_BYTES,

@@ -21,8 +21,9 @@ from tests.conftest import DEADLINE_S, ROOT, is_alive, prove, prove_rest, wait_u
 from tests.homes import Home
 from tests.loopback import LoopbackServer, Reply, Status, message_start, text, tool_use
 
+from sanderling.cli.print_mode.result import DeniedCall, Result, ResultBuilder
+from sanderling.cli.streams import STDIN_WAIT_S, say
 from sanderling.paths import state_directory
-from sanderling.print_mode.result import DeniedCall, Result, ResultBuilder
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.events import (
     AnswerRestarted,
@@ -36,7 +37,6 @@ from sanderling.protocol.messages import Message, TextBlock
 from sanderling.session.records import new_session_id
 from sanderling.session.session import Session
 from sanderling.session.store import list_sessions
-from sanderling.terminal.streams import STDIN_WAIT_S, say
 
 GOLDEN = ROOT / "tests" / "golden"
 FOREVER = {"name": "bash", "input": {"command": "sleep 1000", "timeout_s": 600}, "id": "toolu_1"}
@@ -894,7 +894,7 @@ def test_a_second_signal_ends_at_once_and_leaves_nothing_behind(shell, tmp_path)
 REFUSES = """
 import resource, sys
 from sanderling.__main__ import main
-import sanderling.print_mode.run, threading, {module}
+import sanderling.cli.print_mode.run, threading, {module}
 def refuse(*_, **__):
     raise {error}
 {what} = refuse

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sanderling.conversation.external_turn import blocks_of
+from sanderling.conversation.external.turn import blocks_of
 from sanderling.conversation.prompt import prompt_blocks, prompt_message, system_prompt
 from sanderling.project.facts import SessionFacts, git_head
 from sanderling.project.trust.reading import TrustReader

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, little_work, prove, prove_rest
 
-from sanderling.editing.closest import MAX_SHOWN_LINES
-from sanderling.editing.lines import applied, buffer_hunks
-from sanderling.editing.replace import Replacement, replace
-from sanderling.editing.text import decode
+from sanderling.changes.editing.closest import MAX_SHOWN_LINES
+from sanderling.changes.editing.lines import applied, buffer_hunks
+from sanderling.changes.editing.replace import Replacement, replace
+from sanderling.changes.editing.text import decode
 from sanderling.errors import ToolError
 from sanderling.tools.buffers import bytes_of, text_in
 from sanderling.tools.editor import Buffer

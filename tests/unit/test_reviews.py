@@ -12,7 +12,7 @@ from tests.conftest import examples, prove_rest
 from tests.unit.test_file_tools import Desk, MemoryEditor, Place
 from tests.unit.test_tool_uses import Talk, uses
 
-from sanderling.editing.lines import TextDifference, lines_of
+from sanderling.changes.editing.lines import TextDifference, lines_of
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, ToolEnded
 from sanderling.protocol.reviews import Proposal, Review, ReviewedHunk

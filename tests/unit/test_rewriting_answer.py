@@ -2,7 +2,7 @@
 
 import pytest
 
-from sanderling.rewriting.answer import replacement
+from sanderling.editor.rewriting.answer import replacement
 
 
 def lines(answer, original="x = 1", filetype="python"):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from sanderling.commands.variables import is_decisive
 from sanderling.permissions.shell.grammar import parse
 from sanderling.permissions.shell.programs import (
     all_commands,
@@ -12,6 +11,7 @@ from sanderling.permissions.shell.programs import (
     runs_more,
     runs_unseen,
 )
+from sanderling.tools.commands.variables import is_decisive
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def note(pattern, flags=0):
     return compile_pattern(pattern, flags)
 
 _compiler.compile = note
-import sanderling.print_mode.run, sanderling.acp_agent.frontend, sanderling.editor.host
+import sanderling.cli.print_mode.run, sanderling.acp.agent.frontend, sanderling.editor.host
 print(*found)
 """
 COLLECTIONS = """

@@ -8,10 +8,10 @@ import unicodedata
 import pytest
 from tests.conftest import little_work, prove
 
-from sanderling.commands.shell import first_line
-from sanderling.editing.text import CR, CRLF, LF, decode
+from sanderling.changes.editing.text import CR, CRLF, LF, decode
 from sanderling.json_lines import encoded, for_terminal
 from sanderling.text import CONTROL, visible, visible_prose
+from sanderling.tools.commands.shell import first_line
 
 TEXT = "grün “x” 𝄞\nzwei\n"
 

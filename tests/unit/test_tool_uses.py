@@ -13,7 +13,6 @@ from tests.api_rules.anthropic import refusals
 from tests.conftest import happens, prove
 from tests.talk import BaseTalk, Steps, scripted
 
-from sanderling.commands.shell import ShellState
 from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED, _InOrder
 from sanderling.permissions.rules import rule_from_text
 from sanderling.protocol.actions import AnswerApproval, SetNetwork
@@ -40,6 +39,7 @@ from sanderling.session.history_pager import HistoryPager
 from sanderling.session.session import Session
 from sanderling.tools.base import Arguments, Context, OutsideTool, Tool
 from sanderling.tools.catalog import TOOLS, Catalog, OwnTools, specs_of
+from sanderling.tools.commands.shell import ShellState
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 

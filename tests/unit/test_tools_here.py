@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tests.conftest import policy_of
 
-from sanderling.acp_client.local_turn import LocalTurn
+from sanderling.acp.client.local_turn import LocalTurn
 from sanderling.config import Settings
+from sanderling.conversation.remote.tools_here import LocalTools
 from sanderling.conversation.services import SessionServices
-from sanderling.conversation.tools_here import LocalTools
 from sanderling.project.project import Project
 from sanderling.protocol.actions import RejectChanges, RejectedHunk
 from sanderling.protocol.messages import Prompt

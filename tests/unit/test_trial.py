@@ -16,7 +16,7 @@ from tests.wires import chat, ollama, responses
 from tests.wires.servers import ChatServer, OllamaServer, ResponsesServer, told
 
 from sanderling.config import Settings
-from sanderling.conversation.trial import (
+from sanderling.conversation.checks.trial import (
     FILE,
     FLOAT_COLUMNS,
     HEAD,

@@ -275,7 +275,7 @@ async def test_an_interrupted_undoing_waits_for_a_mode_that_may_write(tmp_path):
 async def test_a_list_comes_to_its_end_however_long_its_lines_take_to_be_counted(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("sanderling.conversation.undoing.MAX_COUNTED_S", 0)
+    monkeypatch.setattr("sanderling.conversation.undo.undoing.MAX_COUNTED_S", 0)
     talk = Talk(tmp_path, *REPLIES[:4], answer="once")
     async with talk.served():
         for count, prompt in enumerate((ONE, TWO), 1):

@@ -15,11 +15,11 @@ from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.usage_report import shown_cost, usage_report
 from sanderling.errors import ConfigError
-from sanderling.models.known import LENGTH_STEP_TOKENS, KnownModels, Price
 from sanderling.protocol.events import UsageUpdated
 from sanderling.protocol.messages import Prompt, Usage
 from sanderling.providers.choice import make_provider
 from sanderling.providers.http.models import decode_models
+from sanderling.providers.models.known import LENGTH_STEP_TOKENS, KnownModels, Price
 from sanderling.session.ledger import MAX_TURNS, Ledger
 from sanderling.session.prices import Cost, Prices, prompt_tokens
 from sanderling.session.session import Session

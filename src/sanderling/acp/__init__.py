@@ -1,1 +1,1 @@
-"""The wire of the Agent Client Protocol: its messages, a connection for both directions, and a log of it."""
+"""The Agent Client Protocol: its messages, Sanderling as an agent, Sanderling as a client, and ways to other machines."""

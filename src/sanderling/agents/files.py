@@ -13,9 +13,9 @@ import anyio
 from anyio import to_thread
 
 from sanderling.agents.permits import Permits
-from sanderling.editing.lines import TextDifference
-from sanderling.editing.merge import merge
-from sanderling.editing.text import decode
+from sanderling.changes.editing.lines import TextDifference
+from sanderling.changes.editing.merge import merge
+from sanderling.changes.editing.text import decode
 from sanderling.errors import ToolError
 from sanderling.paths import is_in_any
 from sanderling.permissions.gate import DeniedError, Permit

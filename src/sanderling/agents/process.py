@@ -19,7 +19,6 @@ from anyio import to_thread
 from sanderling.agents.declared import DeclaredAgent
 from sanderling.agents.home import HomeWatch, problem_of_link
 from sanderling.errors import ConfigError, SandboxError, SanderlingError
-from sanderling.mcp.log import ServerLog, ending
 from sanderling.paths import is_in_any, is_within, real_path
 from sanderling.providers.redaction import is_secret
 from sanderling.sandbox.confinement import SessionSandbox
@@ -27,6 +26,7 @@ from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.execution_environment import RunningServer, end_server
 from sanderling.sandbox.policy import Grant
 from sanderling.sandbox.sandbox import alone
+from sanderling.tools.commands.server_log import ServerLog, ending
 
 PLACE = "_agent_"
 """Prefix of the agent's name in the sandbox. Names of MCP servers never have it (`mcp/names.py`)."""

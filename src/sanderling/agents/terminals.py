@@ -15,15 +15,15 @@ from typing import NamedTuple
 import anyio
 
 from sanderling.agents.permits import Permits
-from sanderling.commands.output import ScreenText
-from sanderling.commands.running import run_to_end
-from sanderling.commands.shell import PRIVATE, ShellState, Started
-from sanderling.commands.shell_report import valid_cwd
-from sanderling.commands.variables import is_decisive
 from sanderling.errors import SandboxError, ToolError
 from sanderling.sandbox.denials import Denial
 from sanderling.text import printable, signal_name
 from sanderling.tools.bash import BashInput, bash
+from sanderling.tools.commands.output import ScreenText
+from sanderling.tools.commands.running import run_to_end
+from sanderling.tools.commands.shell import PRIVATE, ShellState, Started
+from sanderling.tools.commands.shell_report import valid_cwd
+from sanderling.tools.commands.variables import is_decisive
 from sanderling.tools.effects import Effect
 from sanderling.tools.workspace import Workspace
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from sanderling.changes.editing.merge import merge
+from sanderling.changes.editing.text import decode
 from sanderling.changes.states import ABSENT, ANY_MODE, UNREADABLE, FileChange, State
 from sanderling.changes.store import name_of
-from sanderling.editing.merge import merge
-from sanderling.editing.text import decode
 
 SAME_LINES = "the same lines were changed since"
 OTHER_THING = "it was replaced by something else"

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET
 
-from sanderling.acp.wire_log import Logged
+from sanderling.acp.wire.wire_log import Logged
 from sanderling.text import visible
 
 ARROWS = {"in": "→", "out": "←"}

@@ -64,7 +64,7 @@ def check_installation(arguments: argparse.Namespace) -> int:
 
 
 def check_providers(arguments: argparse.Namespace) -> int:
-    from sanderling.conversation.trial import shown, try_all  # slow to import
+    from sanderling.conversation.checks.trial import shown, try_all  # slow to import
 
     try:
         trials = anyio.run(try_all, arguments.providers, arguments.model, own_settings())

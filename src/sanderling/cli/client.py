@@ -20,7 +20,9 @@ import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
+from sanderling.acp.remote.address import is_address, parse_address
 from sanderling.agents.declared import agent_names
+from sanderling.cli.streams import ThreadedStdout, as_said, say
 from sanderling.config import Layer, make_private
 from sanderling.config.layers import Layers, own_layers
 from sanderling.conversation.opening import SessionOptions, open_conversation
@@ -43,9 +45,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.guests import GuestOptionsChanged
 from sanderling.protocol.messages import Prompt
-from sanderling.remote.address import is_address, parse_address
 from sanderling.session.records import new_session_id
-from sanderling.terminal.streams import ThreadedStdout, as_said, say
 from sanderling.text import printable
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130

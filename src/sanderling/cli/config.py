@@ -29,14 +29,14 @@ from sanderling.config.layers import Layers
 from sanderling.config.project import PROJECT_FILE, parse_project_file, project_file_type
 from sanderling.config.schema import json_schema
 from sanderling.config.show import as_toml, places, shown_tables
-from sanderling.conversation.configuration import KINDS, mistakes_in
+from sanderling.conversation.checks.configuration import KINDS, mistakes_in
 from sanderling.errors import SanderlingError
 from sanderling.json_lines import for_terminal
-from sanderling.models.known import FILE as MODELS_FILE
 from sanderling.project.root import project_root
 from sanderling.project.trust.settings import with_project
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.requests import TrustFile
+from sanderling.providers.models.known import FILE as MODELS_FILE
 from sanderling.providers.redaction import hide_secrets
 from sanderling.text import visible
 

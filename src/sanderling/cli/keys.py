@@ -10,11 +10,11 @@ from collections.abc import Callable
 from getpass import getpass
 from typing import Any
 
+from sanderling.acp.remote.address import is_address, parse_address
 from sanderling.config.layers import own_settings
 from sanderling.errors import ConfigError
 from sanderling.providers.choice import credentials
 from sanderling.providers.credentials import Credentials, CredentialsError
-from sanderling.remote.address import is_address, parse_address
 
 EXIT_USAGE = 2
 
@@ -65,7 +65,7 @@ def _credentials(name: str) -> Credentials:
     """Return the keychain entry for a provider's key, or for the token of a server."""
     if not is_address(name):
         return credentials(own_settings(), name)
-    from sanderling.remote.socket import account_of
+    from sanderling.acp.remote.socket import account_of
 
     return Credentials(own_settings().state_dir, account_of(parse_address(name)))
 

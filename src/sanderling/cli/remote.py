@@ -3,10 +3,10 @@
 import argparse
 from typing import Any
 
+from sanderling.acp.remote.address import ssh_address, via_address
 from sanderling.cli.client import EXIT_USAGE, HELP, talk
+from sanderling.cli.streams import say
 from sanderling.errors import ConfigError
-from sanderling.remote.address import ssh_address, via_address
-from sanderling.terminal.streams import say
 from sanderling.text import printable
 
 

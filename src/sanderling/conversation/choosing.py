@@ -6,9 +6,9 @@ from anyio import to_thread
 
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import ProviderError
-from sanderling.models.known import split
 from sanderling.protocol.requests import Models
 from sanderling.providers.listing import ModelListing, known_models, listed_models
+from sanderling.providers.models.known import split
 
 
 async def models(services: SessionServices, scope: Literal["known", "own", "all"]) -> Models:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from sanderling.conversation.reviewing import Reviews
 from sanderling.conversation.services import SessionServices
+from sanderling.conversation.undo.reviewing import Reviews
 from sanderling.errors import ConfigError, ProviderError, SandboxError, ToolError
 from sanderling.protocol.actions import NoteReviewed, NoteUsage, RejectChanges
 from sanderling.protocol.events import ModelChanged, TitleChanged

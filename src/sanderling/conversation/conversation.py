@@ -11,10 +11,10 @@ from anyio import to_thread
 from sanderling.conversation.controls import Controls
 from sanderling.conversation.mentions import mentions_session, with_sessions
 from sanderling.conversation.prompt import check_images, prompt_message
-from sanderling.conversation.reviewing import Reviews
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.turn import Turn
-from sanderling.conversation.undoing import Undoer
+from sanderling.conversation.undo.reviewing import Reviews
+from sanderling.conversation.undo.undoing import Undoer
 from sanderling.conversation.views import SessionViews
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.permissions.mentions import check_mentions

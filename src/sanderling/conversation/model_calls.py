@@ -10,7 +10,6 @@ from sanderling.config import Settings
 from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.reply import Reply
 from sanderling.errors import ProviderError
-from sanderling.models.known import load_models
 from sanderling.permissions.approvals import Approvals
 from sanderling.protocol.events import (
     AnswerRestarted,
@@ -35,6 +34,7 @@ from sanderling.providers import (
     UsageReport,
 )
 from sanderling.providers.idle import keeps_what_came
+from sanderling.providers.models.known import load_models
 from sanderling.providers.retries import Backoff
 from sanderling.session.prices import Prices
 from sanderling.session.records import LoggedUsage

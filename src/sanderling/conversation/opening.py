@@ -33,11 +33,11 @@ from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
-    from sanderling.commands.shell import Elsewhere
-    from sanderling.conversation.clients_tools import ClientTools
+    from sanderling.conversation.remote.clients_tools import ClientTools
     from sanderling.mcp.servers import McpServer
     from sanderling.providers.http.model_proxy import ModelProxy
     from sanderling.tools.code.servers import LanguageServers
+    from sanderling.tools.commands.shell import Elsewhere
 
 NO_KEY_NOTICE = "No API key: this is the demo model, which replays a script.\n{remedy}"
 
@@ -143,7 +143,7 @@ def check_settings(settings: Settings, project: str) -> None:
         ConfigError: names every mistake, with its file and line.
     """
     from sanderling.config.file import refusal
-    from sanderling.conversation.configuration import mistakes_in
+    from sanderling.conversation.checks.configuration import mistakes_in
 
     if mistakes := mistakes_in(settings, project):
         raise refusal(mistakes)
@@ -184,7 +184,7 @@ class _AgentBuilder(NamedTuple):
                 return self._external(project, settings, agent)
             return self._here(project, settings)
         except ConfigError as error:
-            from sanderling.conversation.configuration import (
+            from sanderling.conversation.checks.configuration import (
                 explained,
             )  # only needed after an error
 
@@ -218,7 +218,7 @@ class _AgentBuilder(NamedTuple):
 
     def _for_client(self, tools: "ClientTools") -> Conversation:
         """Start a session whose files and commands are the client's: nothing is read, run or changed here."""
-        from sanderling.conversation.clients_tools import ClientConversation, ClientServices
+        from sanderling.conversation.remote.clients_tools import ClientConversation, ClientServices
 
         settings = self.own
         check_disabled(settings.tools_disabled)
@@ -241,9 +241,9 @@ class _AgentBuilder(NamedTuple):
         self, project: Project, settings: Settings, agent: "DeclaredAgent"
     ) -> Conversation:
         """Start a session in which an external agent answers."""
-        from sanderling.acp_client.provider import ExternalProvider
-        from sanderling.conversation.external_conversation import ExternalConversation
-        from sanderling.conversation.external_servers import with_servers
+        from sanderling.acp.client.provider import ExternalProvider
+        from sanderling.conversation.external.conversation import ExternalConversation
+        from sanderling.conversation.external.servers import with_servers
 
         if agent.servers:
             agent = with_servers(agent, settings)
@@ -256,9 +256,9 @@ class _AgentBuilder(NamedTuple):
 
     def _remote(self, address: str) -> Conversation:
         """Start a remote session: nothing of the project is read, run or changed here."""
-        from sanderling.acp_client.provider import ExternalProvider
-        from sanderling.conversation.remote_conversation import RemoteConversation
-        from sanderling.remote.address import parse_address
+        from sanderling.acp.client.provider import ExternalProvider
+        from sanderling.acp.remote.address import parse_address
+        from sanderling.conversation.remote.conversation import RemoteConversation
 
         there = parse_address(address)
         provider = ExternalProvider(there.title)
@@ -309,7 +309,7 @@ class _AgentBuilder(NamedTuple):
         name = self._agent_name()
         if ":" not in name:
             return ""
-        from sanderling.remote.address import is_address  # only needed for remote sessions
+        from sanderling.acp.remote.address import is_address  # only needed for remote sessions
 
         return name if is_address(name) else ""
 

@@ -1,11 +1,11 @@
 """Reports on a conversation's provider, cost and settings. Rarely used, so the imports they need are loaded on demand."""
 
 from sanderling.config.show import settings_report
+from sanderling.conversation.checks.trial import shown, try_all
 from sanderling.conversation.services import SessionServices
-from sanderling.conversation.trial import shown, try_all
 from sanderling.conversation.usage_report import usage_report
-from sanderling.models.known import split
 from sanderling.protocol.requests import Report, ShowSettings, ShowUsage, TestProvider
+from sanderling.providers.models.known import split
 from sanderling.providers.redaction import hide_secrets
 
 

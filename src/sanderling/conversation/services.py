@@ -9,9 +9,6 @@ import msgspec
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.forking import Origin
 from sanderling.changes.journal import Journal
-from sanderling.commands.jobs import Jobs
-from sanderling.commands.shell import Shell, ShellState
-from sanderling.commands.user_commands import UserCommand, UserCommands
 from sanderling.config import Settings
 from sanderling.conversation.compactor import Compactor
 from sanderling.conversation.memory import Memory, Remembered
@@ -50,6 +47,9 @@ from sanderling.session.log import changes_dir
 from sanderling.session.records import is_session_id
 from sanderling.session.session import Session
 from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
+from sanderling.tools.commands.jobs import Jobs
+from sanderling.tools.commands.shell import Shell, ShellState
+from sanderling.tools.commands.user_commands import UserCommand, UserCommands
 from sanderling.tools.editor import Editor
 from sanderling.tools.read_cache import ReadCache
 from sanderling.tools.todo_list import TodoList

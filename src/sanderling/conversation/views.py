@@ -7,9 +7,9 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from sanderling.conversation.reviewing import Reviews
 from sanderling.conversation.services import SessionServices
-from sanderling.conversation.undoing import Undoer
+from sanderling.conversation.undo.reviewing import Reviews
+from sanderling.conversation.undo.undoing import Undoer
 from sanderling.errors import SanderlingError, SessionError, ToolError
 from sanderling.permissions.mentions import absolute
 from sanderling.protocol.actions import FROM_END, Action, ShowEarlier, WatchJob

@@ -15,7 +15,7 @@ from sanderling.protocol.messages import Usage
 from sanderling.protocol.rewriting import Rewrite, RewritePiece
 
 if TYPE_CHECKING:
-    from sanderling.rewriting.rewriter import Rewriter
+    from sanderling.editor.rewriting.rewriter import Rewriter
 
 STOPPED = {"error": "Stopped."}
 
@@ -76,6 +76,6 @@ class BackgroundRequests:
 
 
 def _load(on_usage: Callable[[str, str, Usage], None]) -> "Rewriter":
-    from sanderling.rewriting.rewriter import Rewriter
+    from sanderling.editor.rewriting.rewriter import Rewriter
 
     return Rewriter(on_usage=on_usage)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from sanderling.editing.lines import Hunk
+from sanderling.changes.editing.lines import Hunk
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.questions import EditorQuestions
 from sanderling.sandbox.files import Identity
@@ -28,7 +28,7 @@ class NeovimBuffers:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._questions = EditorQuestions(bridge, "sanderling.editing")
-        self._diagnostics = EditorQuestions(bridge, "sanderling.editing.diagnostics")
+        self._diagnostics = EditorQuestions(bridge, "sanderling.changes.editing.diagnostics")
 
     async def buffer(self, path: str, identity: Identity) -> Buffer | None:
         value = await self._questions.ask("find", path, *identity)

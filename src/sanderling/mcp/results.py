@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
-from sanderling.commands.output import MAX_TOLD_BYTES, OutputLog
 from sanderling.images import MEDIA_TYPES, ImageError, checked_base64
 from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
 from sanderling.tools.base import Context
+from sanderling.tools.commands.output import MAX_TOLD_BYTES, OutputLog
 from sanderling.tools.outcome import Content, Outcome
 
 if TYPE_CHECKING:

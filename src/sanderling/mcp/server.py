@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from sanderling.mcp import CONNECT_S
 from sanderling.mcp.connection import McpConnection, Question, ServerOffers
-from sanderling.mcp.log import ServerLog
 from sanderling.mcp.problems import LoginNeededError, ServerError, lasting, why
 from sanderling.mcp.remote import RemoteTool
 from sanderling.mcp.sdk import load_sdk
 from sanderling.mcp.servers import McpServer
 from sanderling.protocol.events import ToolServerState
 from sanderling.text import visible_prose
+from sanderling.tools.commands.server_log import ServerLog
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

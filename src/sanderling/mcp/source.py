@@ -10,7 +10,6 @@ import anyio
 
 from sanderling.errors import ConfigError
 from sanderling.mcp import GRACE_S
-from sanderling.mcp.log import ServerLog
 from sanderling.mcp.logins import ServerLogin
 from sanderling.mcp.names import MAX_NUMBER, fitted_server, tool_name
 from sanderling.mcp.remote import MAX_TOOLS, RemoteTool
@@ -24,6 +23,7 @@ from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import Grant
 from sanderling.tools.base import OutsideTool, Tool
+from sanderling.tools.commands.server_log import ServerLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

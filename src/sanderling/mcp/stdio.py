@@ -17,7 +17,6 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from sanderling.errors import SandboxError
 from sanderling.json_lines import LineSplitter, LineTooLongError, ids_in
-from sanderling.mcp.log import ServerLog, ending
 from sanderling.mcp.messages import (
     MAX_MESSAGE_BYTES,
     MAX_UNASKED_BYTES,
@@ -29,6 +28,7 @@ from sanderling.mcp.messages import (
 )
 from sanderling.mcp.problems import ServerError
 from sanderling.sandbox.execution_environment import RunningServer, end_server
+from sanderling.tools.commands.server_log import ServerLog, ending
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 
-from sanderling.commands.variables import is_harmless_setting, is_plain_variable
 from sanderling.permissions.only_reading import inputs, is_read_only, looks_inside
 from sanderling.permissions.patterns import is_host, path_pattern, pattern_of
 from sanderling.permissions.rules import Rule, concerns
@@ -18,6 +17,7 @@ from sanderling.permissions.shell.programs import (
 )
 from sanderling.permissions.use import Use, is_at_home, stays_inside
 from sanderling.sandbox.names import asked_about
+from sanderling.tools.commands.variables import is_harmless_setting, is_plain_variable
 from sanderling.tools.effects import Effect
 
 

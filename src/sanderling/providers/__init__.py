@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sanderling.models.known import Price
 from sanderling.protocol.messages import ContentBlock, Message, StopReason, Usage
+from sanderling.providers.models.known import Price
 
 
 class ToolSpec(msgspec.Struct, frozen=True):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from sanderling.config import DEFAULT_MODEL, Settings
 from sanderling.errors import ConfigError
-from sanderling.models.known import UNKNOWN, load_models
 from sanderling.providers import Delegate, Provider
 from sanderling.providers.credentials import Credentials
 from sanderling.providers.endpoint import (
@@ -23,6 +22,7 @@ from sanderling.providers.endpoint import (
     is_endpoint_name,
     load_endpoint,
 )
+from sanderling.providers.models.known import UNKNOWN, load_models
 from sanderling.text import did_you_mean, nearest
 
 if TYPE_CHECKING:

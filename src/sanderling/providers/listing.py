@@ -7,10 +7,10 @@ import msgspec
 
 from sanderling.config import Settings
 from sanderling.errors import ConfigError, ProviderError
-from sanderling.models.known import KnownModels
 from sanderling.providers import Provider
 from sanderling.providers.choice import at_hand, full_name, make_at
 from sanderling.providers.endpoint import Endpoint, is_local, load_endpoint, presets
+from sanderling.providers.models.known import KnownModels
 from sanderling.text import duration
 
 DEADLINE_S = 10.0

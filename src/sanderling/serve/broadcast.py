@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import anyio
 
-from sanderling.acp.change_signal import ChangeSignal
-from sanderling.acp.connection import AcpConnection
-from sanderling.acp.errors import ClosedError, RpcError
-from sanderling.acp.ours import Position, meta_of
-from sanderling.acp.updates import SessionNotification, SessionUpdate, UserMessageChunk
-from sanderling.acp_agent.audience import UPDATE, Ability, accept
-from sanderling.acp_agent.client import Client
-from sanderling.acp_agent.tasks import TaskStarter
+from sanderling.acp.agent.audience import UPDATE, Ability, accept
+from sanderling.acp.agent.client import Client
+from sanderling.acp.agent.tasks import TaskStarter
+from sanderling.acp.wire.change_signal import ChangeSignal
+from sanderling.acp.wire.connection import AcpConnection
+from sanderling.acp.wire.errors import ClosedError, RpcError
+from sanderling.acp.wire.ours import Position, meta_of
+from sanderling.acp.wire.updates import SessionNotification, SessionUpdate, UserMessageChunk
 from sanderling.serve.compat import FULL, for_client
 from sanderling.serve.replay_buffer import ReplayBuffer
 

@@ -4,7 +4,7 @@ import hmac
 import secrets
 from time import monotonic
 
-from sanderling.acp.proof import Proof, is_proof, proof_of
+from sanderling.acp.wire.proof import Proof, is_proof, proof_of
 
 LIFETIME_S = 30
 

@@ -1,14 +1,14 @@
 """Replaces updates that a client does not support by ones that it does."""
 
-from sanderling.acp.base import EMPTY, PROTOCOL_VERSION
-from sanderling.acp.content import text_block
-from sanderling.acp.setup import (
+from sanderling.acp.agent.client import Client
+from sanderling.acp.wire.base import EMPTY, PROTOCOL_VERSION
+from sanderling.acp.wire.content import text_block
+from sanderling.acp.wire.setup import (
     ClientCapabilities,
     ClientSessionCapabilities,
     InitializeRequest,
 )
-from sanderling.acp.updates import AgentThoughtChunk, CompactionUpdate, Notice, SessionUpdate
-from sanderling.acp_agent.client import Client
+from sanderling.acp.wire.updates import AgentThoughtChunk, CompactionUpdate, Notice, SessionUpdate
 
 FULL = Client(
     InitializeRequest(

@@ -6,9 +6,9 @@ from typing import Any, Literal, NamedTuple
 import anyio
 from anyio.abc import TaskGroup
 
-from sanderling.acp_agent.live import AgentSession
-from sanderling.acp_agent.opening import OpeningRequest, open_live
-from sanderling.acp_agent.tasks import GuardedTasks
+from sanderling.acp.agent.live import AgentSession
+from sanderling.acp.agent.opening import OpeningRequest, open_live
+from sanderling.acp.agent.tasks import GuardedTasks
 from sanderling.config.layers import Layers
 from sanderling.serve.broadcast import Broadcast
 from sanderling.serve.tool_proxy import ClientToolProxy

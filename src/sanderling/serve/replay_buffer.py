@@ -14,8 +14,8 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from sanderling.acp.content import text_block
-from sanderling.acp.updates import (
+from sanderling.acp.wire.content import text_block
+from sanderling.acp.wire.updates import (
     AgentMessageChunk,
     AgentThoughtChunk,
     Notice,

@@ -12,8 +12,8 @@ from pathlib import Path
 import anyio
 
 import sanderling
-from sanderling.acp_agent.options import LEVELS
-from sanderling.acp_agent.run import collect_later, own_layers_with
+from sanderling.acp.agent.options import LEVELS
+from sanderling.cli.streams import say, stopping_signals
 from sanderling.config import make_private, state_dir
 from sanderling.conversation.opening import check_settings
 from sanderling.errors import ConfigError, SanderlingError
@@ -22,8 +22,8 @@ from sanderling.sandbox.sandbox import Sandbox
 from sanderling.serve.listen_address import DEFAULT, ListenAddress, listening, parse_listen_address
 from sanderling.serve.registry import SessionRegistry, ToolsOf
 from sanderling.serve.server import Door, close_server, open_server
+from sanderling.serve.stdio import collect_later, own_layers_with
 from sanderling.serve.token import current_token, own_token
-from sanderling.terminal.streams import say, stopping_signals
 
 EXIT_USAGE, EXIT_SIGNAL = 2, 128
 LAST_WORDS_S = 5.0  # for sessions to close

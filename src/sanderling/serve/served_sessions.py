@@ -8,16 +8,16 @@ import anyio
 import msgspec
 
 import sanderling
-from sanderling.acp.client_tools import OUTPUT, ToolOutput
-from sanderling.acp.connection import AcpConnection
-from sanderling.acp.envelope import decoded
-from sanderling.acp.errors import INVALID_REQUEST, RpcError
-from sanderling.acp.ours import OURS, After, OfAgent, Position, meta_of, ours_in
-from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
-from sanderling.acp_agent.client import Client
-from sanderling.acp_agent.live import AgentSession
-from sanderling.acp_agent.opening import wanted_again, wanted_new
-from sanderling.acp_agent.own_sessions import OpenedSession
+from sanderling.acp.agent.client import Client
+from sanderling.acp.agent.live import AgentSession
+from sanderling.acp.agent.opening import wanted_again, wanted_new
+from sanderling.acp.agent.own_sessions import OpenedSession
+from sanderling.acp.wire.client_tools import OUTPUT, ToolOutput
+from sanderling.acp.wire.connection import AcpConnection
+from sanderling.acp.wire.envelope import decoded
+from sanderling.acp.wire.errors import INVALID_REQUEST, RpcError
+from sanderling.acp.wire.ours import OURS, After, OfAgent, Position, meta_of, ours_in
+from sanderling.acp.wire.sessions import NewSessionRequest, OldSessionRequest
 from sanderling.serve.broadcast import Watcher
 from sanderling.serve.registry import RegisteredSession, SessionRegistry
 from sanderling.serve.tool_proxy import check_client

@@ -17,10 +17,10 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
-from sanderling.acp.connection import AcpConnection
-from sanderling.acp.proof import Proof
-from sanderling.acp.websocket import WebSocketStreams
-from sanderling.acp_agent.frontend import AgentFrontend
+from sanderling.acp.agent.frontend import AgentFrontend
+from sanderling.acp.wire.connection import AcpConnection
+from sanderling.acp.wire.proof import Proof
+from sanderling.acp.wire.websocket import WebSocketStreams
 from sanderling.serve.challenges import Challenges
 from sanderling.serve.registry import SessionRegistry
 from sanderling.serve.served_sessions import ServedSessions

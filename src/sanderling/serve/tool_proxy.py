@@ -11,15 +11,15 @@ from uuid import uuid4
 
 import msgspec
 
-from sanderling.acp.client_tools import RUN, ToolAnswer, ToolOutput, ToolRequest
-from sanderling.acp.errors import INVALID_REQUEST, RpcError
+from sanderling.acp.wire.client_tools import RUN, ToolAnswer, ToolOutput, ToolRequest
+from sanderling.acp.wire.errors import INVALID_REQUEST, RpcError
 from sanderling.errors import ToolError
 from sanderling.tools.base import Context, Tool
 from sanderling.tools.catalog import TOOLS
 from sanderling.tools.outcome import Content, Outcome
 
 if TYPE_CHECKING:
-    from sanderling.acp_agent.client import Client
+    from sanderling.acp.agent.client import Client
     from sanderling.serve.broadcast import Broadcast
 
 OURS_ALONE = frozenset(("todo",))

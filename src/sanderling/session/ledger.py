@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from sanderling.models.known import LENGTH_STEP_TOKENS
 from sanderling.protocol.messages import Usage
+from sanderling.providers.models.known import LENGTH_STEP_TOKENS
 from sanderling.session.prices import Cost, Prices, prompt_tokens
 
 MAX_TURNS = 12  # shown in the report

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from sanderling.models.known import KnownModels, Price
 from sanderling.protocol.messages import Usage
+from sanderling.providers.models.known import KnownModels, Price
 
 
 class Prices:

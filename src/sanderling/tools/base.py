@@ -12,8 +12,8 @@ from sanderling.tools.meant import meant
 from sanderling.tools.outcome import Outcome, Preview
 
 if TYPE_CHECKING:
-    from sanderling.commands.shell import ShellState
     from sanderling.sandbox.execution_environment import ExecutionEnvironment
+    from sanderling.tools.commands.shell import ShellState
     from sanderling.tools.effects import Effect
     from sanderling.tools.reviewed import AcceptedPart
     from sanderling.tools.workspace import Workspace

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import anyio
 import msgspec
 
-from sanderling.commands.jobs import MAX_RUNNING, Job, facts, result_text, status_line, took
-from sanderling.commands.shell import ShellChange, first_line, in_one_line
-from sanderling.commands.variables import is_decisive
 from sanderling.errors import ToolError
 from sanderling.protocol.remedies import remedies
 from sanderling.tools.base import Context, tool
+from sanderling.tools.commands.jobs import MAX_RUNNING, Job, facts, result_text, status_line, took
+from sanderling.tools.commands.shell import ShellChange, first_line, in_one_line
+from sanderling.tools.commands.variables import is_decisive
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.workspace import Workspace

@@ -2,7 +2,7 @@
 
 import codecs
 
-from sanderling.editing.text import character_name
+from sanderling.changes.editing.text import character_name
 from sanderling.errors import ToolError
 from sanderling.paths import is_within
 from sanderling.sandbox.execution_environment import Disk

@@ -16,10 +16,10 @@ from contextlib import AbstractAsyncContextManager, suppress
 import anyio
 from msgspec.structs import replace
 
+from sanderling.changes.editing.lines import Hunk, TextDifference, applied, buffer_hunks
 from sanderling.changes.journal import Edit
 from sanderling.changes.states import ABSENT as NOTHING
 from sanderling.changes.states import FileChange, State
-from sanderling.editing.lines import Hunk, TextDifference, applied, buffer_hunks
 from sanderling.errors import ToolError
 from sanderling.sandbox.files import ABSENT, FileChangedError, Loaded
 from sanderling.sandbox.inside.reading import Stamp

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from sanderling.editing.lines import TextDifference, shown
-from sanderling.editing.replace import Replacement, replace
+from sanderling.changes.editing.lines import TextDifference, shown
+from sanderling.changes.editing.replace import Replacement, replace
 from sanderling.protocol.events import ChangedLines
 from sanderling.tools.base import Context, tool
 from sanderling.tools.change import Change

@@ -4,7 +4,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from sanderling.editing.lines import Hunk
+from sanderling.changes.editing.lines import Hunk
 from sanderling.sandbox.files import Identity
 from sanderling.sandbox.inside.reading import Stamp
 

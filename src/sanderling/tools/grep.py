@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from sanderling.editing.text import utf_16_hint
+from sanderling.changes.editing.text import utf_16_hint
 from sanderling.errors import ToolError
 from sanderling.paths import is_within
 from sanderling.text import CONTROL

@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from sanderling.commands.jobs import Jobs, facts, result_text, status_line, took
-from sanderling.commands.shell import first_line
 from sanderling.tools.base import Context, tool
+from sanderling.tools.commands.jobs import Jobs, facts, result_text, status_line, took
+from sanderling.tools.commands.shell import first_line
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 

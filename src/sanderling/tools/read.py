@@ -10,8 +10,8 @@ from typing import Annotated, NamedTuple
 import anyio.to_thread
 import msgspec
 
-from sanderling.editing.lines import MAX_LINE_CHARS, numbered
-from sanderling.editing.text import FileText, decode, utf_16_hint
+from sanderling.changes.editing.lines import MAX_LINE_CHARS, numbered
+from sanderling.changes.editing.text import FileText, decode, utf_16_hint
 from sanderling.errors import ToolError
 from sanderling.images import MAX_IMAGE_BYTES, ImageError, checked, kind_of
 from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from sanderling.editing.draft import TextDraft
-from sanderling.editing.lines import TextDifference, lines_of, shown
-from sanderling.editing.merge import merge
-from sanderling.editing.text import decode
+from sanderling.changes.editing.draft import TextDraft
+from sanderling.changes.editing.lines import TextDifference, lines_of, shown
+from sanderling.changes.editing.merge import merge
+from sanderling.changes.editing.text import decode
 from sanderling.protocol.reviews import Proposal, ProposedHunk, Review, ReviewedHunk
 from sanderling.tools.buffers import plain
 from sanderling.tools.editor import Buffer

@@ -5,8 +5,8 @@ from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio.to_thread
 
-from sanderling.editing.lines import TextDifference
-from sanderling.editing.text import decode
+from sanderling.changes.editing.lines import TextDifference
+from sanderling.changes.editing.text import decode
 from sanderling.tools.outcome import Preview
 
 MAX_SHOWN_LINES = 1000

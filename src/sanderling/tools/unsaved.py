@@ -1,7 +1,7 @@
 """Merges a change into a buffer with unsaved changes; where they overlap, the user decides."""
 
-from sanderling.editing.lines import MAX_DIFFERENCE_LINES, lines_of, numbered, shown
-from sanderling.editing.merge import Conflict, merge
+from sanderling.changes.editing.lines import MAX_DIFFERENCE_LINES, lines_of, numbered, shown
+from sanderling.changes.editing.merge import Conflict, merge
 from sanderling.errors import ToolError
 from sanderling.tools.buffers import plain
 from sanderling.tools.known import Knowledge

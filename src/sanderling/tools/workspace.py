@@ -14,8 +14,6 @@ from msgspec.structs import replace
 
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
-from sanderling.commands.jobs import Jobs
-from sanderling.commands.shell import Shell
 from sanderling.errors import SandboxError, ToolError
 from sanderling.paths import is_within
 from sanderling.sandbox.confinement import SessionSandbox
@@ -24,6 +22,8 @@ from sanderling.sandbox.execution_environment import Disk, ExecutionEnvironment
 from sanderling.sandbox.files import FileChangedError, Files
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import printable
+from sanderling.tools.commands.jobs import Jobs
+from sanderling.tools.commands.shell import Shell
 from sanderling.tools.editor import Editor
 from sanderling.tools.outcome import AccessRefusedError
 from sanderling.tools.paths import escaped

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from sanderling.editing.lines import TextDifference, lines_of
-from sanderling.editing.text import FileText, character_name, decode
+from sanderling.changes.editing.lines import TextDifference, lines_of
+from sanderling.changes.editing.text import FileText, character_name, decode
 from sanderling.errors import ToolError
 from sanderling.tools.base import Context, tool
 from sanderling.tools.change import Change

@@ -4,7 +4,6 @@ import posixpath
 import re
 from collections.abc import Callable
 
-from sanderling.commands.variables import is_plain_variable
 from sanderling.permissions.shell.git import git_check
 from sanderling.permissions.shell.grammar import Opaque, Word, Words
 from sanderling.permissions.shell.tables import (
@@ -17,6 +16,7 @@ from sanderling.permissions.shell.tables import (
     ProgramOptions,
 )
 from sanderling.text import name_set
+from sanderling.tools.commands.variables import is_plain_variable
 
 
 def does_more(program: str, arguments: Words) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from sanderling.models.known import PER_TOKENS, Price
 from sanderling.providers import ModelLimits
 from sanderling.providers.http.bodies import count, decode, field, first_count, is_list, items
 from sanderling.providers.http.errors import malformed
+from sanderling.providers.models.known import PER_TOKENS, Price
 
 # OpenRouter, LM Studio, Mistral, Groq, vLLM, llama.cpp
 _WINDOW = (

@@ -19,7 +19,6 @@ from anyio.lowlevel import checkpoint
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
-from sanderling.models.known import KnownModels, Model, load_models
 from sanderling.protocol.messages import StopReason
 from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
 from sanderling.providers.endpoint import Endpoint
@@ -43,6 +42,7 @@ from sanderling.providers.http.transport import (
 )
 from sanderling.providers.idle import IdleWatch
 from sanderling.providers.images import Images
+from sanderling.providers.models.known import KnownModels, Model, load_models
 
 if TYPE_CHECKING:
     import httpx2

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
-from sanderling.models.known import FILE
 from sanderling.protocol.remedies import remedies
 from sanderling.providers import ModelLimits, ModelRequest
 from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.bodies import decode_refusal
 from sanderling.providers.http.errors import retry_after_s
 from sanderling.providers.http.provider import HttpProvider, ServerSentEvent
+from sanderling.providers.models.known import FILE
 from sanderling.providers.ollama.errors import MissingModelError, explain
 from sanderling.providers.ollama.reply import (
     LineDecoder,

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sanderling.editing.draft import TextDraft
-from sanderling.editing.lines import line_start
-from sanderling.editing.text import decode
+from sanderling.changes.editing.draft import TextDraft
+from sanderling.changes.editing.lines import line_start
+from sanderling.changes.editing.text import decode
 from sanderling.errors import ToolError
 
 ServerEdit = tuple[int, int, int, int, str]

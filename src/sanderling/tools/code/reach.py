@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import anyio.to_thread
 
-from sanderling.editing.lines import lines_of
+from sanderling.changes.editing.lines import lines_of
 from sanderling.errors import ToolError
 from sanderling.paths import is_in_any
 from sanderling.sandbox.files import Loaded

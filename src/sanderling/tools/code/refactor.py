@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from sanderling.editing.lines import TextDifference, shown
-from sanderling.editing.text import decode
+from sanderling.changes.editing.lines import TextDifference, shown
+from sanderling.changes.editing.text import decode
 from sanderling.errors import ToolError
 from sanderling.protocol.events import ChangedLines
 from sanderling.tools.base import Context

@@ -1,0 +1,159 @@
+"""Session options that a client can show: mode, model, network, sandbox. The mode is also sent as a legacy ACP session mode."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from sanderling.acp.wire.config_options import ConfigChoice, ConfigOption, SessionMode, SessionModes
+from sanderling.acp.wire.errors import RpcError, invalid
+from sanderling.protocol.actions import Action, SetMode, SetModel, SetNetwork, SetSandbox
+from sanderling.protocol.events import Event, ModeChanged, ModelChanged, SandboxChanged
+from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
+
+MODES: dict[Mode, tuple[str, str]] = {
+    "ask": ("Ask", "Reading is free; changes and commands ask"),
+    "auto": ("Auto", "Whatever the sandbox confines runs without asking"),
+    "plan": ("Plan", "Read-only: the project cannot be changed"),
+}
+NETWORKS: dict[NetworkMode, tuple[str, str]] = {
+    "off": ("Off", "Commands have no network access"),
+    "proxy": ("Listed hosts", "Commands can reach the hosts in your settings"),
+    "on": ("On", "Commands can reach whatever this machine can"),
+}
+LEVELS: dict[SandboxLevel, str] = {
+    "": "Sandbox: not started yet",
+    "full": "Sandbox: full",
+    "full-bwrap": "Sandbox: full, with bubblewrap",
+    "namespaces": "Sandbox: namespaces only",
+    "landlock": "Sandbox: Landlock only",
+    "none": "No sandbox: commands are blocked",
+    "off": "Sandbox: off",
+}
+
+
+class ConfigOptions:
+    """The options of a session, kept up to date by events. `has_switch`: the client may switch the sandbox off."""
+
+    def __init__(self, model: str, *, has_switch: bool = False) -> None:
+        self.model = model
+        self._has_switch = has_switch
+        self.mode: Mode = "ask"
+        self.sandbox = SandboxChanged("", "off")
+        self.models: Sequence[str] = (model,)
+        self.title = ""
+        self.has_jobs = False  # whether commands run in the background
+
+    def take(self, event: Event) -> bool:
+        """Update the options; return whether `event` changed one."""
+        match event:
+            case ModeChanged(mode):
+                self.mode = mode
+            case ModelChanged(model):
+                self.model = model
+            case SandboxChanged():
+                self.sandbox = event
+            case _:
+                return False
+        return True
+
+    def action(self, option: str, value: str | bool) -> Action:
+        """
+        Return the action that sets an option.
+
+        Raises:
+            RpcError: unknown option or invalid value.
+        """
+        match option, value:
+            case "mode", _ if value in MODES:
+                return SetMode(msgspec.convert(value, Mode))
+            case "network", _ if value in NETWORKS:
+                return SetNetwork(msgspec.convert(value, NetworkMode))
+            case "model", str() if value:
+                return SetModel(value)
+            case "sandbox", bool() if self._has_switch:
+                return SetSandbox(value)
+            case (("mode" | "network" | "model" | "sandbox"), _):
+                raise invalid(f"the option {option!r} has no value {value!r}")
+            case _:
+                raise invalid(f"there is no option {option!r}")
+
+    def shown_modes(self) -> SessionModes:
+        modes = [
+            SessionMode(id=mode, name=name, description=description)
+            for mode, (name, description) in MODES.items()
+        ]
+        return SessionModes(current_mode_id=self.mode, available_modes=modes)
+
+    def shown(self) -> list[ConfigOption]:
+        names = filter(None, dict.fromkeys((*self.models, self.model)))
+        options = [
+            ConfigOption(
+                id="mode",
+                name="Mode",
+                description="What the agent may do without asking",
+                category="mode",
+                type="select",
+                current_value=self.mode,
+                options=_choices(MODES),
+            ),
+            ConfigOption(
+                id="model",
+                name="Model",
+                description="The model that answers",
+                category="model",
+                type="select",
+                current_value=self.model,
+                options=[ConfigChoice(value=name, name=name) for name in names],
+            ),
+            ConfigOption(
+                id="network",
+                name="Network",
+                description=self.told_sandbox(),
+                type="select",
+                current_value=self.sandbox.network,
+                options=_choices(NETWORKS),
+            ),
+        ]
+        return [*options, self._switch()] if self._has_switch else options
+
+    def _switch(self) -> ConfigOption:
+        return ConfigOption(
+            id="sandbox",
+            name="Sandbox",
+            description="Off: commands run with all of your rights, and each one asks",
+            type="boolean",
+            current_value=self.sandbox.level != "off",
+        )
+
+    def now(self, option: str) -> str | bool:
+        """Return the current value of an option."""
+        return {
+            "mode": self.mode,
+            "model": self.model,
+            "network": self.sandbox.network,
+            "sandbox": self.sandbox.level != "off",
+        }[option]
+
+    def told_sandbox(self) -> str:
+        """Return the sandbox's level in words, and what it does not confine."""
+        return ". ".join((LEVELS[self.sandbox.level], *self.sandbox.missing))
+
+    def check(self, option: str, value: str | bool) -> None:
+        """
+        Check that an option has its new value.
+
+        Raises:
+            RpcError: it has another one. A notice has explained why.
+        """
+        now = self.now(option)
+        # The current model may be a longer name for `value`.
+        if now != value and not (option == "model" and str(value) in str(now)):
+            raise RpcError(-32602, f"the {option} is still {now}")
+
+
+def _choices(table: Mapping[Any, tuple[str, str]]) -> list[ConfigChoice]:
+    return [
+        ConfigChoice(value=value, name=name, description=description)
+        for value, (name, description) in table.items()
+    ]

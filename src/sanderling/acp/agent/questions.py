@@ -1,0 +1,269 @@
+"""
+Questions to the user, sent through the client: permissions, forms and links to open.
+
+If the client cannot answer, for whatever reason, the answer is deny.
+"""
+
+import itertools
+from typing import Any
+
+import msgspec
+
+from sanderling.acp.agent.audience import Audience
+from sanderling.acp.agent.client import Client
+from sanderling.acp.agent.diffs import shown_parts
+from sanderling.acp.agent.event_translator import KINDS
+from sanderling.acp.wire.asking import (
+    ElicitationRequest,
+    ElicitationResponse,
+    PermissionOption,
+    PermissionRequest,
+    PermissionResponse,
+)
+from sanderling.acp.wire.content import Location, ToolContent, shown_text
+from sanderling.acp.wire.errors import ClosedError, RpcError
+from sanderling.acp.wire.updates import ToolCallFields
+from sanderling.protocol.actions import Action, AnswerApproval, CancelTurn
+from sanderling.protocol.events import ApprovalRequested
+from sanderling.protocol.forms import FormField
+from sanderling.text import fence_around
+
+PERMISSION, ELICITATION = "session/request_permission", "elicitation/create"
+GRANT = ":grant"
+NOBODY = "The client cannot ask the user: {problem}. Do what you can without it, then say what was left undone."
+ONCE, SESSION, ALWAYS, WIDER, DENY, ALONE = "once", "session", "always", "wider", "deny", "alone"
+WORDS = {
+    "grant": "Allow this access",
+    "overlap": "Overwrite the unsaved changes",
+    "limit": "Continue",
+    "server": "Start this server",
+    "link": "I have opened the page",
+}
+
+
+class ClientQuestions:
+    """Sends the questions of a session."""
+
+    def __init__(self, session_id: str, audience: Audience) -> None:
+        self._session_id = session_id
+        self._audience = audience
+        self._numbers = itertools.count(1)
+
+    async def ask(self, question: ApprovalRequested) -> Action:
+        """Ask the user; return the action that their answer results in."""
+        try:
+            if question.kind == "form":
+                return await self._fill_in(question)
+            if question.kind == "link" and self._audience.can(_opens_links):
+                return await self._open(question)
+            return await self._permit(question)
+        except ClosedError:
+            return AnswerApproval(question.id, "deny")
+        except RpcError as error:
+            return AnswerApproval(question.id, "deny", NOBODY.format(problem=error))
+
+    async def _permit(self, question: ApprovalRequested) -> Action:
+        asked = PermissionRequest(
+            session_id=self._session_id,
+            tool_call=_call(question),
+            options=_options(question),
+            meta=self._about(question),
+        )
+        response = await self._audience.ask(PERMISSION, asked, PermissionResponse, _permits)
+        if response.outcome.outcome != "selected":
+            return CancelTurn()
+        return _answer(question, response.outcome.option_id or "")
+
+    async def _fill_in(self, question: ApprovalRequested) -> Action:
+        if not self._audience.can(_fills_in_forms):
+            return AnswerApproval(question.id, "cancel")
+        asked = ElicitationRequest(
+            mode="form",
+            session_id=self._session_id,
+            message="\n".join(
+                filter(None, (f"{question.tool} {question.title}:", question.reason))
+            ),
+            requested_schema=_schema(question.fields),
+            meta=self._about(question),
+        )
+        response = await self._audience.ask(
+            ELICITATION, asked, ElicitationResponse, _fills_in_forms
+        )
+        values = {name: _text(value) for name, value in (response.content or {}).items()}
+        return _elicited(question, response, values)
+
+    async def _open(self, question: ApprovalRequested) -> Action:
+        asked = ElicitationRequest(
+            mode="url",
+            session_id=self._session_id,
+            message="\n".join(
+                filter(None, (f"{question.tool} {question.title}.", question.reason))
+            ),
+            url=question.subject,
+            elicitation_id=question.id,
+            meta=self._about(question),
+        )
+        response = await self._audience.ask(ELICITATION, asked, ElicitationResponse, _opens_links)
+        return _elicited(question, response, {})
+
+    def _about(self, question: ApprovalRequested) -> dict[str, Any]:
+        """Return `_meta` for Sanderling's clients. After a reconnect they recognize a repeated question by its `id` and do not ask again."""
+        question_id = f"{question.id}:{next(self._numbers)}"
+        return {"sanderling": {"id": question_id, "kind": question.kind, "reason": question.reason}}
+
+
+def _permits(_: Client) -> bool:
+    return True
+
+
+def _fills_in_forms(client: Client) -> bool:
+    return client.fills_in_forms
+
+
+def _opens_links(client: Client) -> bool:
+    return client.opens_links
+
+
+def _elicited(
+    question: ApprovalRequested, response: ElicitationResponse, values: dict[str, str]
+) -> AnswerApproval:
+    match response.action:
+        case "accept":
+            return AnswerApproval(question.id, "once", values=values)
+        case "decline":
+            return AnswerApproval(question.id, "deny")
+        case _:
+            return AnswerApproval(question.id, "cancel")
+
+
+def call_of(question: ApprovalRequested) -> str:
+    """Return the ID of the tool call that a question is about."""
+    return question.id.removesuffix(GRANT)
+
+
+def _call(question: ApprovalRequested) -> ToolCallFields:
+    is_command = question.filetype == "sh"
+    return ToolCallFields(
+        tool_call_id=call_of(question),
+        title=_title(question),
+        kind=KINDS.get(question.tool, "other"),
+        status="pending",
+        name=question.tool,
+        content=_content(question),
+        locations=[Location(path=question.path)] if question.path else None,
+        raw_input={"command": question.subject, "cwd": question.cwd} if is_command else None,
+    )
+
+
+def _title(question: ApprovalRequested) -> str:
+    if question.kind == "limit":
+        return f"{question.title} {question.reason}"
+    return question.title if question.filetype == "sh" else f"{question.tool} {question.title}"
+
+
+def _content(question: ApprovalRequested) -> list[ToolContent]:
+    parts: list[ToolContent] = []
+    if question.filetype == "diff" and question.path:
+        parts = shown_parts(question.path, question.subject)
+    if not parts and question.subject:
+        fence = fence_around(question.subject)
+        parts = [shown_text(f"{fence}{question.filetype}\n{question.subject}\n{fence}")]
+    return [*parts, shown_text(question.reason)] if question.reason else parts
+
+
+def _options(question: ApprovalRequested) -> list[PermissionOption]:
+    yes = WORDS.get(question.kind, "Allow")
+    options = [PermissionOption(option_id=ONCE, name=yes, kind="allow_once")]
+    if SESSION in question.choices:
+        options.append(_always(SESSION, f"{yes}, for this session"))
+    if ALWAYS in question.choices and question.rule:
+        options.append(_always(ALWAYS, f"Always: {question.rule}"))
+        if question.wider:
+            options.append(_always(WIDER, f"Always: {question.wider}"))
+    options.append(PermissionOption(option_id=DENY, name="Deny", kind="reject_once"))
+    if question.is_of_several:
+        options.append(PermissionOption(option_id=ALONE, name="Deny only this", kind="reject_once"))
+    return options
+
+
+def _always(option_id: str, name: str) -> PermissionOption:
+    return PermissionOption(option_id=option_id, name=name, kind="allow_always")
+
+
+def _answer(question: ApprovalRequested, option: str) -> AnswerApproval:
+    """Return the answer for an option ID; deny if that option was not offered."""
+    if option not in {each.option_id for each in _options(question)}:
+        option = DENY
+    match option:
+        case "once":
+            return AnswerApproval(question.id, "once")
+        case "session":
+            return AnswerApproval(question.id, "session")
+        case "always":
+            return AnswerApproval(question.id, "always", rule=question.rule)
+        case "wider":
+            return AnswerApproval(question.id, "always", rule=question.wider)
+        case _:
+            return AnswerApproval(question.id, "deny", is_alone=option == ALONE)
+
+
+# --- forms -------------------------------------------------------------------------------------------------------------
+
+
+def _schema(fields: tuple[FormField, ...]) -> dict[str, Any]:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {field.name: _property(field) for field in fields},
+    }
+    if required := [field.name for field in fields if field.is_required]:
+        schema["required"] = required
+    return schema
+
+
+def _property(field: FormField) -> dict[str, Any]:
+    titled = [{"const": each.value, "title": each.title or each.value} for each in field.choices]
+    match field.kind:
+        case "choice":
+            asked: dict[str, Any] = {"type": "string", "oneOf": titled}
+        case "choices":
+            asked = {"type": "array", "items": {"anyOf": titled}}
+        case _:
+            asked = {"type": field.kind}
+    asked |= {"title": field.label} if field.label else {}
+    asked |= {"description": field.help} if field.help else {}
+    default = _default(field)
+    return asked if default is None else asked | {"default": default}
+
+
+def _default(field: FormField) -> Any:
+    """Return the default of a field; None if it is empty or does not fit the field's type."""
+    if not field.value:
+        return None
+    match field.kind:
+        case "boolean":
+            return field.value == "true"
+        case "choices":
+            return field.value.splitlines()
+        case "integer" | "number":
+            kind = int if field.kind == "integer" else float
+            try:
+                return kind(field.value)
+            except ValueError:
+                return None
+        case _:
+            return field.value
+
+
+def _text(value: Any) -> str:
+    """Convert a form value to the text that Sanderling's forms use."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return "\n".join(map(str, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        case _:
+            return msgspec.json.encode(value).decode()

@@ -1,0 +1,1 @@
+"""Checks of settings and providers, which need no session."""

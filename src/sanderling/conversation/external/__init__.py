@@ -1,0 +1,1 @@
+"""Conversations that an external agent answers."""

@@ -1,0 +1,1 @@
+"""Conversations whose model and log, or whose tools, are on another machine."""

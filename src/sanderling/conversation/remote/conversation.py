@@ -1,0 +1,132 @@
+"""A conversation with a remote agent: turns and queue work as in any other, and everything else is done remotely."""
+
+from contextlib import AsyncExitStack
+from uuid import uuid4
+
+import anyio
+
+from sanderling.acp.client.provider import ExternalProvider
+from sanderling.acp.remote.address import Address
+from sanderling.agents.declared import DeclaredAgent
+from sanderling.conversation.conversation import OneTurn
+from sanderling.conversation.external.conversation import ExternalConversation
+from sanderling.conversation.remote.agent import RemoteAgent
+from sanderling.conversation.remote.turn import RemoteTurn
+from sanderling.conversation.services import SessionServices
+from sanderling.errors import ConfigError
+from sanderling.protocol.actions import (
+    Action,
+    NoteSaved,
+    RedoTurn,
+    RejectChanges,
+    RetryNow,
+    Rewind,
+    RunCommand,
+    SetMode,
+    SetNetwork,
+    SetSandbox,
+    TrustFiles,
+    UndoTurn,
+)
+from sanderling.protocol.events import CommandEnded, CommandStarted
+from sanderling.protocol.messages import Prompt
+
+NOT_HERE = "Did not start: this session runs on {name}, but your command would run here. Ask the agent to run it, or use a terminal."
+NOT_FROM_HERE = "{what} is not possible from here: this session runs on {name}."
+
+
+class RemoteConversation(ExternalConversation):
+    """The conversation of a session with the agent at `address`."""
+
+    external: RemoteAgent
+
+    def __init__(
+        self,
+        services: SessionServices,
+        address: Address,
+        provider: ExternalProvider,
+        resources: AsyncExitStack,
+        *,
+        is_eager: bool = True,
+    ) -> None:
+        self._address = address
+        self._resumed: list[Prompt] = []
+        declared = DeclaredAgent(address.text, address.title, ())
+        super().__init__(services, declared, provider, resources, is_eager=is_eager)
+        resources.push_async_callback(self.external.aclose)
+
+    def make_external(
+        self, services: SessionServices, declared: DeclaredAgent, provider: ExternalProvider
+    ) -> RemoteAgent:
+        return RemoteAgent(services, self._address, declared, provider, self._resume_left_turn)
+
+    def begin_sandbox(self) -> None:
+        """Start nothing: the sandbox is on the remote side."""
+
+    def act(self, action: Action) -> None:
+        warn, name = self.services.warn, self.external.name
+        match action:
+            case RetryNow():
+                self.external.reconnecting.connect_now()
+                self.services.tasks.start(self._prepare)
+            case _ if self.external.tools.are_wanted:
+                super().act(action)
+            case SetMode(mode):
+                self.services.tasks.start(self._set_option, "mode", mode)
+            case SetNetwork(mode):
+                self.services.tasks.start(self._set_option, "network", mode)
+            case SetSandbox():
+                warn(NOT_FROM_HERE.format(what="Switching the sandbox", name=name))
+            case RunCommand(command_id, command):
+                self.services.emit(CommandStarted(command_id, command))
+                self.services.emit(CommandEnded(command_id, NOT_HERE.format(name=name)))
+            case UndoTurn() | RedoTurn() | TrustFiles():
+                word = {UndoTurn: "/undo", RedoTurn: "/redo", TrustFiles: "/trust"}[type(action)]
+                self.submit(Prompt(uuid4().hex, word))
+            case Rewind():
+                warn(NOT_FROM_HERE.format(what="Rewinding", name=name))
+            case RejectChanges() | NoteSaved():
+                pass  # local files
+            case _:
+                super().act(action)
+        self._arrived.set()
+
+    def close(self) -> None:
+        """Detach: a running turn continues remotely, if possible."""
+        if isinstance(self._turn, RemoteTurn) and self.external.goes_on_alone:
+            self.external.reconnecting.end()
+            self._turn.leave()
+            self._is_closed = True
+            self._arrived.set()
+        else:
+            super().close()
+
+    # --- turns ---------------------------------------------------------------------------------------------------------------
+
+    def next_prompt(self) -> Prompt | None:
+        return self._resumed[0] if self._resumed else super().next_prompt()
+
+    def make_turn(self) -> OneTurn:
+        is_known = bool(self._resumed)
+        self._resumed.clear()
+        return RemoteTurn(self.external, is_known=is_known)
+
+    def _resume_left_turn(self) -> None:
+        """Resume after reconnecting: a turn that was left continues remotely or has ended meanwhile; show it from here on."""
+        external, prompts = self.external, self.services.session.prompts
+        left, external.left_turn = external.left_turn, ""
+        if left and external.goes_on_alone and prompts and prompts[-1].id == left:
+            external.may_show = anyio.Event()
+            self._resumed.append(prompts[-1])
+            self._arrived.set()
+
+    async def expanded(self, prompt: Prompt) -> Prompt:
+        """Expand a slash command of the user's; the remote agent's commands are sent as they are."""
+        if prompt.text.startswith("/") and any(
+            prompt.text.split()[0][1:] == each.name for each in self.external.commands
+        ):
+            return prompt
+        try:
+            return self.services.project.expand(prompt)
+        except ConfigError:
+            return prompt

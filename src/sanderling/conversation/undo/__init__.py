@@ -1,0 +1,1 @@
+"""Undo, redo, rewind and the review of changes."""

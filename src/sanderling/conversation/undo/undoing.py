@@ -1,0 +1,471 @@
+"""Undo, redo and rewind: restores files that the agent changed, and takes the conversation back to before a prompt."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import PurePath
+from typing import Literal
+from uuid import uuid4
+
+from anyio import to_thread
+
+from sanderling.changes.editing.lines import TextDifference
+from sanderling.changes.editing.text import decode
+from sanderling.changes.restoring import RestorePlan, RestoreStep, SkippedPath
+from sanderling.changes.states import TOO_LARGE, FileChange, State
+from sanderling.changes.timeline import Timeline, Undoing
+from sanderling.conversation.compaction import estimated_tokens
+from sanderling.conversation.services import SessionServices
+from sanderling.errors import SandboxError, SessionError, ToolError
+from sanderling.protocol.actions import RedoTurn, Rewind, UndoTurn
+from sanderling.protocol.events import Notice, PromptsReturned
+from sanderling.protocol.requests import (
+    ChangedFile,
+    Changes,
+    FileBefore,
+    FilesBefore,
+    RewindPreview,
+    TurnShown,
+)
+from sanderling.protocol.restoring import (
+    ConversationRewound,
+    FilesRestored,
+    Restoration,
+    RestoredFile,
+)
+from sanderling.session.records import LoggedRestored, LoggedRewind
+from sanderling.session.session import derived_title
+from sanderling.tools.restoring import FileRestorer
+
+Asked = UndoTurn | RedoTurn | Rewind
+MAX_COMPARED_BYTES = 1 << 20
+MAX_COUNTED_BYTES, MAX_COUNTED_S = 64 << 20, 5.0
+"""Limits for counting the added and removed lines of a list of files."""
+NOTHING_TO_UNDO = "Nothing to undo."
+NOTHING_TO_REDO = "Nothing to redo."
+NO_SUCH_TURN = "There is no such turn in this session."
+READ_ONLY = "In plan mode the project is read-only. Switch to another mode first."
+UNSEEN = "Sanderling stopped while a command of this turn ran. Its changes were not recorded and are not undone."
+UNFINISHED = "Undoing was interrupted and cannot be finished now: {reason}"
+FORGOTTEN = "Cannot rewind the conversation to this prompt: it was summarized away. Fork the session there instead."
+
+
+class Undoer:
+    """
+    Undoes, redoes and rewinds in one session. Requests are processed between turns.
+
+    An undo has up to three parts, each recorded: the files (in the journal), the fact that they were restored (in the session's log), and
+    for a rewind the conversation. `finish_interrupted` completes an undo whose process was killed.
+    """
+
+    def __init__(self, services: SessionServices) -> None:
+        self._services = services
+        self._session, self._workspace = services.session, services.workspace
+        self._emit = services.emit
+        self._asked = deque[Asked]()
+
+    @property
+    def is_asked(self) -> bool:
+        return bool(self._asked)
+
+    def ask(self, action: Asked) -> None:
+        self._asked.append(action)
+
+    async def run(self) -> None:
+        """Process the oldest request."""
+        action = self._asked[0]
+        is_possible = await self.finish_interrupted()
+        if not self._asked or self._asked[0] is not action:
+            return  # it asked for the undo that was just finished
+        self._asked.popleft()
+        if not is_possible:
+            return
+        await self._workspace.changes.look_at_jobs(self._workspace.environment)
+        try:
+            match action:
+                case UndoTurn(turn):
+                    await self._undo(turn)
+                case RedoTurn(turn):
+                    await self._redo(turn)
+                case Rewind(prompt_id, what):
+                    await self._rewind(prompt_id, what)
+        except (ToolError, SandboxError, SessionError) as error:
+            self._services.warn(str(error))
+
+    async def finish_interrupted(self) -> bool:
+        """
+        Finish the undo that a killed process has begun; return False if that failed.
+
+        If the oldest request asks for the same, it counts as done. A user who runs `undo` again after it was killed wants it finished,
+        and undoing one more turn would be the opposite.
+        """
+        timeline = await self._timeline()
+        last = timeline.latest
+        if last is None:
+            return True
+        is_reported = not last.kind or last.id == self._session.undoing_id
+        if last.is_finished and is_reported and not self._misses_rewind(last):
+            return True
+        is_asked_again = bool(self._asked) and self._asks_for(self._asked[0], last, timeline)
+        kind = last.kind if is_asked_again and last.kind else "finish"
+        try:
+            if not last.is_finished:
+                self._require_writable()
+                done = await FileRestorer(self._workspace).finish(last)
+                await self._report(kind, last.turns, done, last.id)
+            elif not is_reported:
+                done = await FileRestorer(self._workspace).done(last)
+                await self._report(kind, last.turns, done, last.id)
+        except (ToolError, SandboxError, SessionError) as error:
+            self._services.warn(UNFINISHED.format(reason=error))
+            return False
+        if is_asked_again:
+            self._asked.popleft()
+        if self._misses_rewind(last):
+            self._rewind_conversation(last.prompt_id)
+        return True
+
+    def _misses_rewind(self, undoing: Undoing) -> bool:
+        """Return whether a rewind restored the files but not yet the conversation."""
+        return bool(undoing.prompt_id) and self._session.has_just_restored(undoing.id)
+
+    def _asks_for(self, action: Asked, undoing: Undoing, timeline: Timeline) -> bool:
+        """Return whether `action` asks for exactly this undo."""
+        match action:
+            case UndoTurn(turn) | RedoTurn(turn):
+                kind = "undo" if isinstance(action, UndoTurn) else "redo"
+                return undoing.kind == kind and turn in ("", *undoing.turns)
+            case Rewind(prompt_id, "files"):
+                return (
+                    undoing.kind == "rewind"
+                    and not undoing.prompt_id
+                    and prompt_id in self._session.prompt_history.turn_ids
+                    and undoing.turns == self._turns_from(prompt_id, timeline)
+                )
+            case Rewind(prompt_id, what):
+                return what == "both" and undoing.prompt_id == prompt_id
+
+    # --- requests ----------------------------------------------------------------------------------------------------------
+
+    async def _undo(self, turn: str) -> None:
+        timeline = await self._timeline()
+        self._require_turn(turn)
+        turns = (turn,) if turn else await self._last_turn(timeline)
+        await self._restore("undo", turns, timeline, otherwise=NOTHING_TO_UNDO)
+
+    async def _last_turn(self, timeline: Timeline) -> tuple[str, ...]:
+        """
+        Return the last turn that still has something to undo, or an empty tuple.
+
+        A turn that was undone only in part (the disk was full, a file was immutable) is still the last one while the rest can be tried
+        again. Changes that stay because the user changed the same lines would stay every time and block the way to all earlier turns, so
+        such a turn counts only the first time. The plan, which looks at the current files, tells the two cases apart.
+        """
+        for turn in reversed(timeline.turns):
+            if turn not in timeline.tried_turns:
+                return (turn,)
+            left = timeline.changes_of((turn,))
+            if left and (await FileRestorer(self._workspace).plan(left)).steps:
+                return (turn,)
+        return ()
+
+    async def _redo(self, turn: str) -> None:
+        timeline = await self._timeline()
+        undoing = timeline.last_undoing_of(turn) if turn else timeline.last_undoing
+        self._require_turn(turn)
+        if undoing is None:
+            self._emit(Notice("info", NOTHING_TO_REDO))
+            return
+        self._require_writable()
+        undoing_id = _new_id()
+        done = await FileRestorer(self._workspace).restore(
+            undoing_id, undoing.turns, undoing.changes, undoing.id, kind="redo"
+        )
+        await self._report("redo", undoing.turns, done, undoing_id, undoing.changes)
+
+    async def _rewind(self, prompt_id: str, what: str) -> None:
+        self._require_turn(prompt_id)
+        is_forgotten = self._session.prompt_history.history_before(prompt_id) is None
+        if what != "files" and is_forgotten:
+            raise SessionError(FORGOTTEN)
+        if what != "conversation":
+            timeline = await self._timeline()
+            turns = self._turns_from(prompt_id, timeline)
+            if what == "both":
+                await self._restore("rewind", turns, timeline, prompt_id=prompt_id)
+            else:
+                await self._restore("rewind", turns, timeline, otherwise=NOTHING_TO_UNDO)
+        if what != "files":
+            self._rewind_conversation(prompt_id)
+
+    def _rewind_conversation(self, prompt_id: str) -> None:
+        prompt = self._session.prompt_history.find(prompt_id)
+        messages = self._session.prompt_history.history_before(prompt_id)
+        if prompt is None or messages is None:
+            return
+        title = derived_title(prompt)
+        self._services.notes.forget()
+        self._services.memory.keep()  # first: if the process is killed in between, the model must get its notes again
+        self._session.append(LoggedRewind(prompt_id, title, estimated_tokens(messages)))
+        self._workspace.read_cache.forget_all()
+        self._emit(ConversationRewound(title))
+        self._emit(PromptsReturned((prompt,)))
+        self._services.calls.show_usage()
+
+    async def _restore(
+        self,
+        kind: Literal["undo", "rewind"],
+        turns: tuple[str, ...],
+        timeline: Timeline,
+        *,
+        otherwise: str = "",
+        prompt_id: str = "",
+    ) -> None:
+        """Restore the files of `turns`, or show `otherwise` if there is nothing. With a `prompt_id` a rewind of the conversation follows."""
+        is_interrupted = bool(timeline.interrupted & set(turns))
+        if is_interrupted:
+            self._emit(Notice("warning", UNSEEN))
+        changes, doubtful = timeline.changes_of(turns), timeline.doubtful_of(turns)
+        if not changes and not doubtful and not (is_interrupted and kind == "undo"):
+            if otherwise:
+                self._emit(Notice("info", otherwise))
+            return
+        self._require_writable()
+        undoing_id = _new_id()
+        done = await FileRestorer(self._workspace).restore(
+            undoing_id, turns, changes, kind=kind, prompt_id=prompt_id
+        )
+        await self._report(kind, turns, _with_doubtful(done, doubtful), undoing_id, changes)
+
+    async def _report(
+        self,
+        kind: Restoration,
+        turns: Sequence[str],
+        done: RestorePlan,
+        undoing_id: str,
+        changes: Sequence[FileChange] = (),
+    ) -> None:
+        files = await to_thread.run_sync(self._shown, done)
+        rest = self._rest_of(turns, done, changes)
+        restored = FilesRestored(kind, tuple(turns), files, rest)
+        self._session.append(LoggedRestored(restored, undoing_id))
+        self._emit(restored)
+
+    def _rest_of(
+        self, turns: Sequence[str], done: RestorePlan, changes: Sequence[FileChange]
+    ) -> int:
+        """Return the number of the turn to undo again, if that may restore what was left of its `changes`; else 0."""
+        kept = {
+            change.path
+            for change in changes
+            if not change.before.lost and change.after.lost != TOO_LARGE
+        }
+        ids = self._session.prompt_history.turn_ids
+        has_rest = any(each.path in kept for each in done.left)
+        return ids.index(turns[0]) + 1 if has_rest and turns[0] in ids and len(turns) == 1 else 0
+
+    def _require_turn(self, prompt_id: str) -> None:
+        if prompt_id and prompt_id not in self._session.prompt_history.turn_ids:
+            raise SessionError(NO_SUCH_TURN)
+
+    def _require_writable(self) -> None:
+        if self._services.gate.mode == "plan":
+            raise SessionError(READ_ONLY)
+
+    # --- reports -----------------------------------------------------------------------------------------------------------
+
+    async def changes(self, turn: str) -> Changes:
+        """
+        Return the turns of the session, or only `turn`, with the changes in each.
+
+        Raises:
+            SessionError: there is no such turn.
+        """
+        self._require_turn(turn)
+        timeline = await self._timeline()
+        texts = {
+            prompt.id: derived_title(prompt) for prompt in self._session.prompt_history.prompts
+        }
+        shown: list[TurnShown] = []
+        for number, each in enumerate(self._session.prompt_history.turn_ids, 1):
+            if each != (turn or each) or (each not in texts and each not in timeline.turns):
+                continue
+            made = timeline.turns.get(each)
+            files = await self._changed((*made.changes, *made.doubtful)) if made else ()
+            shown.append(
+                TurnShown(
+                    each,
+                    number,
+                    texts.get(each, ""),
+                    files,
+                    is_undone=bool(files) and each in timeline.undone_turns,
+                    is_interrupted=each in timeline.interrupted,
+                )
+            )
+        return Changes(tuple(shown), self._workspace.journal.problems)
+
+    async def before(self, what: str, path: str = "") -> FilesBefore:
+        """
+        Return the files that the agent changed, or only `path`, as they would be without its changes.
+
+        Raises:
+            ToolError: no sandbox is available, or the editor does not answer.
+        """
+        timeline = await self._timeline()
+        is_all = what == "session"
+        turns = tuple(timeline.turns) if is_all else await self._last_turn(timeline)
+        planned = RestorePlan(())
+        changes = timeline.changes_of(turns)
+        if changes := tuple(each for each in changes if each.path == (path or each.path)):
+            planned = await FileRestorer(self._workspace).plan(changes)
+        return await to_thread.run_sync(files_before, planned)
+
+    async def preview(self, prompt_id: str) -> RewindPreview:
+        """
+        Return what rewinding to before this prompt would do.
+
+        Raises:
+            SessionError: there is no such prompt.
+            ToolError: no sandbox is available, or the editor does not answer.
+        """
+        self._require_turn(prompt_id)
+        timeline = await self._timeline()
+        turns = self._turns_from(prompt_id, timeline)
+        planned = RestorePlan(())
+        if changes := timeline.changes_of(turns):
+            planned = await FileRestorer(self._workspace).plan(changes)
+        planned = _with_doubtful(planned, timeline.doubtful_of(turns))
+        asked, prompt = self._session.prompt_history, self._session.prompt_history.find(prompt_id)
+        text = derived_title(prompt) if prompt else ""
+        count = len(asked.prompts) - asked.prompts.index(prompt) if prompt else 0
+        refusal = "" if asked.history_before(prompt_id) is not None else FORGOTTEN
+        return RewindPreview(text, count, await to_thread.run_sync(self._shown, planned), refusal)
+
+    async def _changed(self, changes: Collection[FileChange]) -> tuple[ChangedFile, ...]:
+        counter, stored = _Counter(), self._workspace.journal.stored
+
+        names = _ShownNames((each.path, each.before, each.after) for each in changes)
+
+        def shown() -> Iterator[ChangedFile]:
+            for each in changes:
+                if name := names.shown(each.path, self._workspace.shown):
+                    counts = counter.counts(each.before, each.after, stored)
+                    yield _changed_file(name, each, counts)
+
+        return await to_thread.run_sync(lambda: tuple(shown()))
+
+    def _shown(self, planned: RestorePlan) -> tuple[RestoredFile, ...]:
+        shown, counter = self._workspace.shown, _Counter()
+        left = [RestoredFile(shown(each.path), "left", each.why) for each in planned.left]
+        names = _ShownNames((each.path, each.now.state, each.then.state) for each in planned.steps)
+        done = (
+            _restored_file(name, each, counter)
+            for each in planned.steps
+            if (name := names.shown(each.path, shown))
+        )
+        return (*sorted(done, key=lambda file: file.path), *left)
+
+    # --- state -------------------------------------------------------------------------------------------------------------
+
+    async def _timeline(self) -> Timeline:
+        records = tuple(await self._workspace.journal.records())
+        return await to_thread.run_sync(Timeline, records)
+
+    def _turns_from(self, prompt_id: str, timeline: Timeline) -> tuple[str, ...]:
+        ids = self._session.prompt_history.turn_ids
+        since = set(ids[ids.index(prompt_id) :])
+        return tuple(turn for turn in timeline.turns if turn in since)
+
+
+def _with_doubtful(planned: RestorePlan, doubtful: Sequence[FileChange]) -> RestorePlan:
+    known = {each.path for each in (*planned.steps, *planned.left)}
+    left = (SkippedPath(each.path, each.doubt) for each in doubtful if each.path not in known)
+    return RestorePlan(planned.steps, (*planned.left, *left))
+
+
+class _ShownNames:
+    """
+    The names to show for a list of changes, each a path with its states before and after.
+
+    A directory that appears or disappears is shown by its contents; an empty one by its own name.
+    """
+
+    def __init__(self, changes: Iterable[tuple[str, State, State]]) -> None:
+        self._hidden: set[str] = set()
+        self._modes: set[str] = set()
+        self._directories: set[str] = set()
+        for path, *states in changes:
+            kinds = {state.kind for state in states}
+            if "directory" in kinds:
+                self._directories.add(path)
+            self._hidden.update(map(str, PurePath(path).parents))
+            if kinds == {"directory"}:
+                self._modes.add(path)
+
+    def shown(self, path: str, shown: Callable[[str], str]) -> str:
+        """Return the name to show for `path`; empty if it is omitted."""
+        if path not in self._directories:
+            return shown(path)
+        return "" if path in self._hidden and path not in self._modes else f"{shown(path)}/"
+
+
+def _restored_file(path: str, step: RestoreStep, counter: "_Counter") -> RestoredFile:
+    data = {step.now.state: step.now.data, step.then.state: step.then.data}
+    added, removed = counter.counts(step.now.state, step.then.state, data.__getitem__)
+    how = "merged" if step.is_merged else "restored"
+    return RestoredFile(path, how, added=added, removed=removed)
+
+
+def _changed_file(path: str, change: FileChange, counts: tuple[int, int]) -> ChangedFile:
+    before, after = change.before, change.after
+    what = "created" if before.kind == "absent" else "changed"
+    what = "removed" if after.kind == "absent" else what
+    return ChangedFile(path, what, *counts, change.doubt or _lost(before) or _lost(after))
+
+
+def _lost(state: State) -> str:
+    return f"not restorable: {state.lost}" if state.lost else ""
+
+
+class _Counter:
+    """Counts changed lines for a list of files, within limits of time and size, so that a list with huge files still completes."""
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + MAX_COUNTED_S
+        self._room = MAX_COUNTED_BYTES
+
+    def counts(
+        self, before: State, after: State, content: Callable[[State], bytes | None]
+    ) -> tuple[int, int]:
+        """Return the numbers of lines added and removed; 0 for binary files."""
+        self._room -= before.size + after.size
+        if self._room < 0 or time.monotonic() > self._end:
+            return 0, 0
+        texts = [decode(content(each) or b"") for each in (before, after)]
+        if any(text.is_binary for text in texts):
+            return 0, 0
+        hunks = TextDifference(texts[0].text, texts[1].text).hunks
+        return sum(len(hunk.lines) for hunk in hunks), sum(hunk.line_count for hunk in hunks)
+
+
+def _new_id() -> str:
+    return uuid4().hex
+
+
+def files_before(planned: RestorePlan) -> FilesBefore:
+    """Return the files that a plan would restore, with their earlier text. Takes a moment."""
+    files = tuple(each for step in planned.steps if (each := _before(step)))
+    left = tuple(RestoredFile(each.path, "left", each.why) for each in planned.left)
+    return FilesBefore(files, left)
+
+
+def _before(step: RestoreStep) -> FileBefore | None:
+    """Return the file that a step would restore; None for links, directories, and files that are too large to compare."""
+    now, then = step.now, step.then
+    if {now.state.kind, then.state.kind} - {"file", "absent"}:
+        return None
+    if max(now.state.size, then.state.size) > MAX_COMPARED_BYTES:
+        return None
+    is_new, is_gone = then.state.kind == "absent", now.state.kind == "absent"
+    text = decode(then.data or b"").text
+    return FileBefore(step.path, "created" if is_new else "removed" if is_gone else "changed", text)

@@ -1,1 +1,0 @@
-"""The standard streams, as every program in a terminal needs them. Depends on text and errors only."""

@@ -1,0 +1,341 @@
+"""The model's commands while they run, in the foreground or background."""
+
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import anyio
+
+from sanderling.errors import SandboxError, ToolError
+from sanderling.protocol.remedies import remedies
+from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.denials import Denial, Rule
+from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.text import printable, signal_name
+from sanderling.tools.commands import shell_report
+from sanderling.tools.commands.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText
+from sanderling.tools.commands.running import run_to_end
+from sanderling.tools.commands.shell import Shell, ShellState, Started, in_one_line
+
+MAX_RUNNING = 32
+MAX_ENDED = 32
+MAX_INTERRUPTED = 16
+MAX_DENIALS = 20
+MAX_LOG_BYTES = 64_000_000
+MAX_LOGS_BYTES = 256_000_000
+DRAIN_S = 0.1  # how long processes outside the shell's group may hold the pipe open
+STOP_STEPS = ((signal.SIGINT, 0.08), (signal.SIGTERM, 0.08))
+SHOWN_DENIALS = 5
+SHOWN_TARGET_CHARS = 200
+EXIT_SIGNALLED = 128
+
+
+class Job:
+    """
+    A command of the model.
+
+    `id` is empty while it runs in the foreground. `outcome` says how it ended, and is empty while it runs; `log` is all of its output.
+    """
+
+    def __init__(
+        self, command: str, started: Started, log: OutputLog, show: Callable[[str], None]
+    ) -> None:
+        self.id = ""
+        self.command = command
+        self.started = started
+        self.log = log
+        self.ended = anyio.Event()
+        self.status: int | None = None
+        self.outcome = ""
+        self.is_told = False  # its end was reported
+        self.denials: dict[Denial, None] = {}
+        self._began = time.monotonic()
+        self._took_s = 0.0
+        self._show: Callable[[str], None] | None = show
+        self._screen = ScreenText()
+        self._news = anyio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        return not self.ended.is_set()
+
+    @property
+    def took_s(self) -> float:
+        """Its running time so far, or in total."""
+        return self._took_s or time.monotonic() - self._began
+
+    @property
+    def has_left_processes(self) -> bool:
+        return self.started.process.has_left_processes
+
+    async def run(self) -> None:
+        """Read the output until the command ends; if cancelled, kill all its processes."""
+        outcome = "ended with the session"
+        try:
+            process = self.started.process
+            self.status = await run_to_end(
+                process, self._screen, self._add, self._draw, linger_s=DRAIN_S
+            )
+            outcome = _in_words(self.status)
+        except SandboxError as error:
+            outcome = f"not run: {printable(str(error))}".rstrip(".")
+        finally:
+            self.outcome = outcome
+            self._took_s = time.monotonic() - self._began
+
+    async def stop(self) -> None:
+        """Interrupt, terminate, then kill it: all within a third of a second."""
+        process = self.started.process
+        for number, patience_s in STOP_STEPS:
+            process.send_signal(number)
+            with anyio.move_on_after(patience_s):
+                await self.ended.wait()
+                return
+        process.kill()
+        await self.ended.wait()
+
+    def detach(self) -> None:
+        """Continue without showing output."""
+        self._show = None
+        self.log.spill()
+
+    def deny(self, denial: Denial) -> None:
+        if len(self.denials) < MAX_DENIALS:
+            self.denials[denial] = None
+
+    async def wait_for_news(self, wait_s: float) -> None:
+        """Wait for new output, or the end."""
+        with anyio.move_on_after(wait_s):
+            while self.is_running and not self.log.has_news:
+                await self._next_bytes()
+            if self.is_running:
+                with anyio.move_on_after(QUIET_S):  # read output that belongs together in one go
+                    await self.ended.wait()
+
+    async def wait_for_bytes(self, offset: int) -> None:
+        """Wait until more than `offset` bytes were written in total, or the end; `log.read` returns them."""
+        while self.is_running and self.log.total_bytes <= offset:
+            await self._next_bytes()
+
+    async def _next_bytes(self) -> None:
+        if self._news.is_set():
+            self._news = anyio.Event()
+        await self._news.wait()
+
+    def end(self) -> None:
+        self.ended.set()
+        self._news.set()
+
+    def _add(self, chunk: bytes) -> None:
+        self.log.add(chunk)
+        self._news.set()
+
+    def _draw(self, text: str) -> None:
+        if not self._show:
+            return
+        self._show(text)
+        if self._screen.is_full:
+            self._show(f"\n[Only the first {MAX_SCREEN_CHARS // 1024} KiB are shown here.]\n")
+            self._show = None
+
+
+class Jobs:
+    """
+    The commands of a session's model.
+
+    `start` starts a task that ends with the session. `on_change` is called when a job begins, ends, or is dropped; `on_denied` with
+    accesses refused to background jobs, whose results are not awaited.
+    """
+
+    def __init__(
+        self,
+        shell: Shell,
+        sandbox: SessionSandbox,
+        start: Callable[[Callable[[Job], Coroutine[Any, Any, None]], Job], None],
+        on_change: Callable[[], None] = lambda: None,
+        on_denied: Callable[[Denial], None] = lambda _: None,
+    ) -> None:
+        self._shell = shell
+        self._sandbox = sandbox
+        self._start = start
+        self._on_change = on_change
+        self._on_denied = on_denied
+        self._running: list[Job] = []  # in the foreground, too
+        self._jobs: dict[str, Job] = {}
+        self._count = 0
+        self._interrupted: dict[str, str] = {}
+        self._logs: deque[OutputLog] = deque()
+
+    @staticmethod
+    def get_ready() -> None:
+        """Compile the output and report parsers before the first command. Blocks."""
+        ScreenText().feed(b"one\ntwo\n")
+        shell_report.get_ready()
+
+    def all(self) -> tuple[Job, ...]:
+        """Return running and recently ended jobs, in the order in which they went to the background."""
+        return tuple(self._jobs.values())
+
+    def find(self, job_id: str) -> Job:
+        """
+        Return the job with this id.
+
+        Raises:
+            ToolError: it does not exist.
+        """
+        if job := self._jobs.get(job_id):
+            return job
+        known = ", ".join(self._jobs) or "none"
+        raise ToolError(f"There is no job '{printable(job_id)}'. Jobs: {known}.")
+
+    async def launch(
+        self,
+        command: str,
+        show: Callable[[str], None],
+        grant: Grant = NO_GRANT,
+        state: ShellState | None = None,
+    ) -> Job:
+        """
+        Start a command in the foreground; `show` gets its output for the screen.
+
+        Raises:
+            ToolError: it could not be started.
+        """
+        started = await self._shell.start(command, grant, state)
+        path, shown_as = self._shell.new_log(started)
+        log = OutputLog(path, shown_as=shown_as, is_new=True, max_file_bytes=MAX_LOG_BYTES)
+        job = Job(command, started, log, show)
+        self._running.append(job)
+        self._start(self._run, job)
+        return job
+
+    @property
+    def are_running(self) -> bool:
+        return any(job.is_running for job in self._jobs.values())
+
+    @property
+    def is_full(self) -> bool:
+        return sum(job.is_running for job in self._jobs.values()) >= MAX_RUNNING
+
+    def to_background(self, job: Job) -> None:
+        self._count += 1
+        job.id = f"j{self._count}"
+        job.detach()
+        self._jobs[job.id] = job
+        self._on_change()
+
+    def denied(self, denial: Denial) -> bool:
+        """
+        Record that the network refused a host to one of the running commands.
+
+        Return whether it may be a foreground command: its result will report it.
+        """
+        if denial.operation not in ("connect", "resolve"):
+            return False
+        for job in self._running:
+            job.deny(denial)
+        return any(not job.id for job in self._running)
+
+    def keep_interrupted(self, tool_use_id: str, text: str) -> None:
+        self._interrupted[tool_use_id] = text
+        while len(self._interrupted) > MAX_INTERRUPTED:
+            del self._interrupted[next(iter(self._interrupted))]
+
+    def take_interrupted(self, tool_use_id: str) -> str:
+        """Return the partial result of a cancelled tool call; empty if it was not a command."""
+        return self._interrupted.pop(tool_use_id, "")
+
+    async def _run(self, job: Job) -> None:
+        try:
+            await job.run()
+        finally:
+            self._running.remove(job)
+            self._look_after(job)
+            job.end()
+            if job.id:
+                self._shell.forget(job.started)
+                self._on_change()
+            self._close_logs(job)
+
+    def _look_after(self, job: Job) -> None:
+        denials = self._sandbox.look_after(
+            job.log.text(),
+            has_failed=job.status != 0,
+            cwd=job.started.begun_with.cwd,
+            status=job.status,
+            command=job.command,
+        )
+        for denial in denials:
+            job.deny(denial)
+            if job.id:
+                self._on_denied(denial)
+
+    def _close_logs(self, ended: Job) -> None:
+        """Drop all ended jobs except the latest, and their files beyond the size limit."""
+        for job in [job for job in self._jobs.values() if not job.is_running][:-MAX_ENDED]:
+            del self._jobs[job.id]
+            job.log.close()
+        if not ended.id:
+            ended.log.close()
+        if ended.log.is_spilled:
+            self._logs.append(ended.log)
+        while sum(min(log.total_bytes, MAX_LOG_BYTES) for log in self._logs) > MAX_LOGS_BYTES:
+            log = self._logs.popleft()
+            log.close()
+            with suppress(OSError):
+                log.path.unlink()
+
+
+def result_text(output: str, facts: str) -> str:
+    """Return the result for the model: the output, then the facts, which output cannot imitate there."""
+    shown = output.rstrip("\n")
+    return f"{shown or '(no output)'}\n{facts}"
+
+
+def facts(job: Job, *lines: str) -> str:
+    """Return `lines`, new refusals, and the file with all output."""
+    return "\n".join(filter(None, (*lines, *_refusals(job), job.log.note())))
+
+
+def status_line(job: Job, *more: str) -> str:
+    return f"[{' · '.join((job.outcome, took(job), *more))}]"
+
+
+def took(job: Job) -> str:
+    return f"{job.took_s:.1f} s" if job.took_s >= 0.1 else f"{job.took_s * 1000:.0f} ms"  # noqa: PLR2004
+
+
+def _refusals(job: Job) -> list[str]:
+    """Return a line for each refusal, with an alternative."""
+    denials, job.denials = list(job.denials), {}
+    lines = [f"[The sandbox refused: {_refusal(denial)}]" for denial in denials[:SHOWN_DENIALS]]
+    if len(denials) > SHOWN_DENIALS:
+        lines.append(f"[{len(denials) - SHOWN_DENIALS} more were refused.]")
+    return lines
+
+
+def _refusal(denial: Denial) -> str:
+    target = in_one_line(denial.target)[:SHOWN_TARGET_CHARS]
+    what = f"{denial.operation} {target}: {denial.reason}."
+    if denial.operation in ("connect", "resolve"):
+        return f"{what} Do without, or ask the user to allow it with {remedies().network}."
+    if denial.operation == "execute":
+        return f"{what} Do without, or ask the user to grant that directory."
+    instead: dict[Rule, str] = {
+        "hidden": "Use files in the project, or ask the user to grant that path.",
+        "read_only": "Write in the project or in $TMPDIR, or ask the user to grant that path.",
+        "plan": "Say what you would change; the user can change the mode.",
+        "protected": "Tell the user what to change there.",
+    }
+    return f"{what} {instead.get(denial.rule, '')}".rstrip()
+
+
+def _in_words(status: int) -> str:
+    if status < 0:
+        return f"ended by {signal_name(-status)}"
+    if status - EXIT_SIGNALLED in list(signal.Signals):
+        return f"exit status {status} ({signal_name(status - EXIT_SIGNALLED)})"
+    return f"exit status {status}"
