@@ -302,7 +302,7 @@ vim.api.nvim_create_autocmd('SessionWritePost', {
     local ok, lines = pcall(vim.fn.readfile, path, 'b')
     local is_changed = false
     for i, line in ipairs(ok and lines or {}) do
-      if line:find('^file \\%[Sanderling') or line:find('^file sanderling://') then
+      if line:find('^file \\%[Sanderling') then
         lines[i], is_changed = 'let w:sanderling_chat = 1', true
       end
     end
@@ -323,7 +323,7 @@ vim.api.nvim_create_autocmd('SessionLoadPost', {
     end
     for _, buf in ipairs(vim.api.nvim_list_bufs()) do
       local name = vim.api.nvim_buf_get_name(buf)
-      local is_ours = name:find('%[Sanderling[^/]*%]$') or name:find('^sanderling://%d+/%a+$')
+      local is_ours = name:find('%[Sanderling[^/]*%]$')
       local filetype = vim.bo[buf].filetype -- stored, too, if 'sessionoptions' has "localoptions"
       local is_chats = filetype == '' or filetype == 'sanderling' or filetype == 'sanderling_prompt'
       if is_ours and is_chats and not vim.b[buf].sanderling_session then

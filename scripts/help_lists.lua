@@ -1,5 +1,6 @@
 -- Generates the lists of doc/sanderling.txt from the tables of verbs, options, keys and highlight groups, for generate_plugin.lua.
 local highlights = require('sanderling.ui.highlights')
+local key_table = require('sanderling.config.keys')
 local keys = require('sanderling.ui.keys')
 local schema = require('sanderling.config.schema')
 local verbs = require('sanderling.verbs')
@@ -181,7 +182,7 @@ local function keys_list()
   local lines = {}
   for _, place in ipairs(PLACES) do
     lines[#lines + 1] = place[2] .. ' ~'
-    for _, row in ipairs(keys.rows) do
+    for _, row in ipairs(key_table.rows) do
       if row.places[place[1]] and not (COMMON[row.option] and WITHOUT_COMMON[place[1]]) then
         local modes = row.places[place[1]]:gsub('.', '%0, '):sub(1, -3)
         local key = table.concat(keys.list(row.default or 'none'), ', ')

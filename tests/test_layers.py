@@ -267,8 +267,8 @@ def test_an_import_downwards_is_none(tmp_path: Path, name, source):
 
 # A file may require those of its own folder and of the folders before it; one that stands in no folder, all of them.
 FOLDERS = [
-    *("ui", "config", "host", "session", "transcript", "editing", "code", "approval", "review"),
-    *("prompt", "rewrite", "status", "screens", "chat", "asking"),
+    *("ui", "access", "config", "host", "session", "transcript", "editing", "code", "approval"),
+    *("review", "proposals", "prompt", "status", "chat", "screens", "inline"),
 ]
 
 
@@ -330,9 +330,9 @@ def openings(text: str) -> list[str]:
 
 
 def test_one_file_in_lua_opens_files():
-    """Nothing of a project may run because the agent looks at a file: ui/loading.lua sees to it, and all others ask it."""
+    """Nothing of a project may run because the agent looks at a file: access/loading.lua sees to it, and all others ask it."""
     found = {name: openings(path.read_text()) for name, path in LUA_FILES.items()}
-    assert "bufload" in found.pop("ui.loading")
+    assert "bufload" in found.pop("access.loading")
     assert {name: words for name, words in found.items() if words} == OPENS
 
 

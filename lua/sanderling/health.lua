@@ -2,7 +2,6 @@
 local config = require('sanderling.config')
 local host = require('sanderling.host')
 local log = require('sanderling.host.log')
-local schema = require('sanderling.config.schema')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
@@ -212,69 +211,14 @@ end
 local RUN_WITHOUT =
   ':Agent sandbox off runs commands without a sandbox in one session, after you confirm'
 
---- Advice for a layer that does not work.
----@type table<string, string>
-local layer_advice = {
-  namespaces = 'Allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` (Debian), `sysctl kernel.apparmor_restrict_unprivileged_userns=0` or an AppArmor profile with `userns,` for the Python of the plugin (Ubuntu); in Docker `--security-opt` with each of `seccomp=unconfined`, `apparmor=unconfined` and `systempaths=unconfined`',
-  bubblewrap = 'Install bubblewrap, which may create namespaces where users may not',
-  landlock = 'Landlock needs Linux 5.13 or newer with `landlock` among the security modules in /sys/kernel/security/lsm (boot parameter `lsm=`)',
-  seccomp = 'seccomp needs x86_64 or aarch64 and a kernel with CONFIG_SECCOMP_FILTER',
-}
-
---- Return the advice for the state of the layers. Bubblewrap and our own namespaces are alternatives.
----@param layers table<string, { works: boolean, reason: string }>
----@return string[]
-local function sandbox_advice(layers)
-  local advice = {}
-  local function help(name)
-    if not layers[name].works then
-      advice[#advice + 1] = layer_advice[name]
-    end
-  end
-  if not (layers.namespaces.works or layers.bubblewrap.works) then
-    help('namespaces')
-    help('bubblewrap')
-  end
-  help('landlock')
-  help('seccomp')
-  return advice
-end
-
---- Levels, strongest first.
-local LEVELS = vim.list_extend(vim.list_slice(schema.choices('sandbox.min_level')), { 'none' })
-
----@param level string
-local function rank(level)
-  for i, name in ipairs(LEVELS) do
-    if name == level then
-      return i
-    end
-  end
-end
-
 ---@param report table
----@param min_level string
-local function describe_sandbox(report, min_level)
-  local level = report.level
-  local advice = sandbox_advice(report.layers)
-  if level == 'none' then
-    table.insert(advice, RUN_WITHOUT)
-    vim.health.error('level none: commands are blocked here', advice)
-  elseif rank(level) > rank(min_level) then
-    local text = "level %s, but the option sandbox.min_level is '%s': commands are blocked here"
-    vim.health.error(text:format(level, min_level), advice)
-  elseif rank(level) > rank('full-bwrap') then
-    vim.health.warn(('level %s, weaker than full'):format(level), advice)
-  else
-    vim.health.ok('level ' .. level)
-  end
-  local tell = rank(level) > rank('full-bwrap') and vim.health.warn or vim.health.info
-  for _, gap in ipairs(report.missing) do
-    tell(('missing: %s (%s)'):format(gap.what:gsub('%.$', ''), gap.reason))
-  end
-  for name, layer in vim.spairs(report.layers) do
-    local version = name == 'landlock' and layer.works and ', ABI ' .. report.landlock_abi or ''
-    vim.health.info(name .. (layer.works and ' works' .. version or ': ' .. layer.reason))
+local function describe_sandbox(report)
+  for _, finding in ipairs(report.findings) do
+    local advice = finding.advice
+    if report.level == 'none' and finding.level == 'error' then
+      table.insert(advice, RUN_WITHOUT)
+    end
+    vim.health[finding.level](finding.text, #advice > 0 and advice or nil)
   end
   vim.health.info(
     'network ' .. report.network .. ' at the start of a session; :AgentNet changes it'
@@ -289,9 +233,10 @@ local function check_sandbox(python, min_level)
     local text = 'the sandbox needs Linux: commands are blocked here'
     vim.health.error(text, RUN_WITHOUT)
   elseif python then
-    local report, err = ask_python(python, { 'sandbox', 'status', '--json' }, CHECK_TIMEOUT_MS)
+    local arguments = { 'sandbox', 'status', '--json', '--min-level', min_level }
+    local report, err = ask_python(python, arguments, CHECK_TIMEOUT_MS)
     if report then
-      describe_sandbox(report, min_level)
+      describe_sandbox(report)
     else
       vim.health.error('state unknown: ' .. err)
     end

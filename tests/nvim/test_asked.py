@@ -284,7 +284,7 @@ def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
                 decide(child, path, choice)
     child.wait_for_turns()
     wait_until(
-        lambda: child.lua("return next(require('sanderling.review.proposals').by_buf) == nil")
+        lambda: child.lua("return next(require('sanderling.proposals.store').by_buf) == nil")
     )
     final = "".join(f"{line}\n" for line in child.lines(path))
     accepted = {line for line in final.splitlines() if "LINE" in line}

@@ -171,7 +171,7 @@ HARMLESS = {
 def test_no_key_of_ours_that_allows_has_an_escape(screen):
     found = screen.lua("""
       local keys, found = require('sanderling.ui.keys'), {}
-      for _, row in ipairs(keys.rows) do
+      for _, row in ipairs(require('sanderling.config.keys').rows) do
         if vim.iter(keys.list(row.default)):any(keys.has_escape) then
           found[#found + 1] = row.option
         end

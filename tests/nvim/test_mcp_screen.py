@@ -177,7 +177,7 @@ def test_the_list_fits_the_screen(screen, columns):
 
 def test_a_report_that_comes_while_a_prompt_is_written_is_read_in_normal_mode(screen):
     screen.feed("i")
-    screen.lua("require('sanderling.ui.float').view('A', { 'text' }, 'report')")
+    screen.lua("require('sanderling.access.page').view('A', { 'text' }, 'report')")
     wait_until(lambda: screen.lua("return vim.api.nvim_get_mode().mode") == "n")
 
 

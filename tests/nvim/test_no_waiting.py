@@ -94,7 +94,7 @@ def test_a_prompt_whose_session_is_closed_meanwhile_is_in_the_history(slow_git):
 
 def test_what_fails_while_it_is_looked_up_is_said_and_the_prompt_comes_back(screen):
     screen.lua("""
-      local sources, process = require('sanderling.prompt.sources'), require('sanderling.ui.process')
+      local sources, process = require('sanderling.prompt.sources'), require('sanderling.access.process')
       sources.BY_WORD.diff = function()
         process.await(function(settle)
           settle()

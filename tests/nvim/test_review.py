@@ -277,8 +277,8 @@ def test_the_commands_say_what_is_missing(opened):
 
 OFFER = """
 local line, text = ...
-local region = require('sanderling.rewrite.region').lines(vim.fn.bufnr(), line, line)
-require('sanderling.rewrite').offer(region, text, 'offered')
+local region = require('sanderling.inline.region').lines(vim.fn.bufnr(), line, line)
+require('sanderling.inline.edits').offer(region, text, 'offered')
 """
 
 
@@ -314,7 +314,7 @@ def test_with_a_bang_all_edits_are_meant_and_nothing_else(opened):
     child.lua(OFFER, 1, "y")
     child.lua(OFFER, 3, "y")
     child.command("AgentReject!")
-    assert child.lua("return require('sanderling.rewrite').here() == nil")
+    assert child.lua("return require('sanderling.inline.edits').here() == nil")
     assert text(child) == "x B xxx d xxxxx f"
     child.command("AgentReject")
     assert text(child) == "x b xxx d xxxxx f"

@@ -31,7 +31,7 @@ WATCH = """
 )
 def test_a_link_is_opened_when_its_whole_address_was_confirmed(screen, line, col, url):
     screen.lua(WATCH)
-    screen.lua("require('sanderling.ui.links').confirm(...)", line, col)
+    screen.lua("require('sanderling.access.links').confirm(...)", line, col)
     assert screen.lua("return _G.prompt") == url
     assert screen.lua("return _G.opened") == url
 

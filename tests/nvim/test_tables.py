@@ -134,11 +134,10 @@ def test_a_chat_loads_neither_questions_nor_pages_before_they_are_needed(child, 
     if keys:
         child.wait_for_turns()
     loaded = child.lua("return vim.tbl_keys(package.loaded)")
-    later = ("review", "screens", "editing", "chat.sessions", "commands", "health")
+    later = ("review", "proposals", "screens", "editing", "chat.waiting", "health")
     found = {name for name in loaded if name.startswith(tuple(f"sanderling.{x}" for x in later))}
-    assert found <= {
-        "sanderling.changes.editing.kinds"
-    }  # looks at files before a command can replace them
+    # The first looks at files before a command can replace them, the second knows which agent answers.
+    assert found <= {"sanderling.changes.editing.kinds", "sanderling.screens.agents"}
 
 
 # --- Keys --------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from tests.nvim.test_approval import asked
 from tests.nvim.test_form import form
 from tests.nvim.test_highlight import captures, says, wait_for_capture
 
-MAX_BYTES = 8192  # of ui/parsing.lua
+MAX_BYTES = 8192  # of access/parsing.lua
 HOSTILE = {
     "emphasis": "*a **b " * 4570,
     "emphasis in lines": ("*a **b " * 100 + "\n") * 40,
@@ -107,7 +107,8 @@ def test_usual_prose_is_parsed(child):
 
 def is_too_much(child, text):
     return child.lua(
-        "return require('sanderling.ui.parsing').is_too_much(vim.split(..., '\\n'))", text[:8000]
+        "return require('sanderling.access.parsing').is_too_much(vim.split(..., '\\n'))",
+        text[:8000],
     )
 
 
@@ -116,7 +117,7 @@ def set_clock(screen, seconds):
     screen.lua(
         """
         local step, now = ..., 0
-        require('sanderling.ui.budget').clock = function()
+        require('sanderling.ui.time').clock = function()
           now = now + step
           return now
         end
@@ -212,7 +213,7 @@ def test_a_page_with_too_much_in_a_paragraph_is_plain(screen):
         for _, text in ipairs({ ... }) do
           local buf = vim.api.nvim_create_buf(false, true)
           vim.api.nvim_buf_set_lines(buf, 0, -1, false, vim.split(text, '\\n'))
-          require('sanderling.ui.parsing').start(buf)
+          require('sanderling.access.parsing').start(buf)
           _G.active = _G.active or {}
           table.insert(_G.active, vim.treesitter.highlighter.active[buf] ~= nil)
         end

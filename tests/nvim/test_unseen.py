@@ -121,7 +121,7 @@ def test_what_a_tool_does_unasked_hides_nothing(screen):
 def test_the_preview_of_an_edit_shows_it(child):
     lines = child.lua(
         """
-        local preview = require('sanderling.rewrite.preview')
+        local preview = require('sanderling.inline.preview')
         local difference = preview.difference({ 'a' }, { ... }, true)
         preview.draw(0, 0, nil, { title = 't', difference = difference, is_whole = true, status = { { '' } } })
         local mark = vim.api.nvim_buf_get_extmarks(0, -1, 0, -1, { details = true })[1]

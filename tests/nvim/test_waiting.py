@@ -19,7 +19,7 @@ def waiting(steering=(), queued=(), is_held=False):
 
 def show(screen):
     screen.lua(
-        "require('sanderling.screens.waiting').show(require('sanderling.session.live').current_id())"
+        "require('sanderling.chat.waiting').show(require('sanderling.session.live').current_id())"
     )
 
 

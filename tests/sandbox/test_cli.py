@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from sanderling.cli.sandbox import LAYER_ADVICE, findings
 from sanderling.sandbox.policy import LEVELS
+from sanderling.sandbox.report import LayerReport
 from tests.conftest import ROOT, prove, prove_rest, running, wait_until
 
 GOLDEN = ROOT / "tests/golden/sandbox_status.json"
@@ -165,7 +167,10 @@ def test_status_has_the_keys_that_scripts_rely_on(caller):
     golden = json.loads(GOLDEN.read_text())
     for gap in status["missing"] or golden["missing"]:
         assert [shape(gap)] == golden["missing"] or gap == golden["missing"][0]
-    assert shape(status | {"missing": []}) == golden | {"missing": []}
+    for finding in status["findings"]:
+        assert [shape(finding | {"advice": []})] == golden["findings"]
+    lists = {"missing": [], "findings": []}
+    assert shape(status | lists) == golden | lists
     assert list(status) == list(golden)
 
 
@@ -184,7 +189,43 @@ def test_status_for_people_names_the_level_and_each_gap(me):
     status = json.loads(me.call("status", "--json").stdout)
     first, *others = me.call("status").stdout.splitlines()
     assert first == f"level: {status['level']}"
-    assert others == [f"- {gap['what']} ({gap['reason']})" for gap in status["missing"]]
+    advice = [f"* {each}" for finding in status["findings"] for each in finding["advice"]]
+    assert others == [f"- {gap['what']} ({gap['reason']})" for gap in status["missing"]] + advice
+
+
+@pytest.mark.parametrize(
+    "failing, min_level, level, text, advised",
+    [
+        ("", "full", "ok", "level full", []),
+        ("bubblewrap", "full", "ok", "level full", []),
+        ("landlock", "none", "warn", "level namespaces, weaker than full", ["landlock"]),
+        (
+            "landlock",
+            "full",
+            "error",
+            "level namespaces, but the option sandbox.min_level is 'full': commands are blocked here",
+            ["landlock"],
+        ),
+        (
+            "namespaces bubblewrap landlock",
+            "none",
+            "error",
+            "level none: commands are blocked here",
+            ["namespaces", "bubblewrap", "landlock"],
+        ),
+    ],
+)
+def test_status_advises_on_the_layers_that_would_make_it_stronger(
+    failing, min_level, level, text, advised
+):
+    layers = ("namespaces", "bubblewrap", "landlock", "seccomp")
+    reasons = {layer: "It fails." if layer in failing.split() else "" for layer in layers}
+    first, *_ = findings(LayerReport(reasons, 0 if reasons["landlock"] else 9), min_level)
+    assert first == {
+        "level": level,
+        "text": text,
+        "advice": [LAYER_ADVICE[layer] for layer in advised],
+    }
 
 
 @prove

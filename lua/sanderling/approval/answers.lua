@@ -4,7 +4,7 @@ local M = {}
 local float = require('sanderling.approval.float')
 local form = require('sanderling.approval.form')
 local lazy = require('sanderling.ui.lazy')
-local links = require('sanderling.ui.links')
+local links = require('sanderling.access.links')
 local listeners = lazy('sanderling.editing.listeners')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
@@ -20,10 +20,6 @@ end
 local function tell(text)
   message.tell(text, vim.log.levels.WARN)
 end
-
---- Returns the user's review of a proposal in its file. Set by the review of changes, which is in a higher layer.
----@type fun(q: sanderling.session.state.Question): sanderling.Review?
-M.review_of = nil
 
 ---@param q sanderling.session.state.Question
 ---@param answer { answer: 'once'|'session'|'always'|'deny'|'cancel'|'again', reason?: string, rule?: string, is_alone?: boolean, values?: table<string, string>, review?: sanderling.Review, option?: string }
@@ -45,7 +41,7 @@ function M.send(q, answer)
     is_alone = answer.is_alone,
     option = answer.option or '',
     values = answer.values,
-    review = answer.review or is_yes and M.review_of and M.review_of(q) or nil,
+    review = answer.review or is_yes and queue.review.answer_of(q) or nil,
   }, { type = 'local_answered', id = q.event.id, answer = answer.answer })
 end
 
@@ -82,7 +78,7 @@ function M.allow_one(q, choice)
   if not vim.list_contains(q.event.choices, choice) then
     tell(refusals[choice])
   elseif kind == 'form' then
-    form.open(q)
+    form.open(q, M.send)
   elseif kind == 'link' then
     links.open(q.event.subject)
     M.send(q, { answer = choice })

@@ -13,7 +13,12 @@ local given = {}
 ---@field run fun()
 
 ---@type sanderling.approval.anywhere.Action[]
-M.actions = {}
+local actions = {}
+
+---@param list sanderling.approval.anywhere.Action[]
+function M.register(list)
+  actions = list
+end
 
 local function take_away()
   for _, map in ipairs(given) do
@@ -32,7 +37,7 @@ local function modes_of(option)
 end
 
 local function give()
-  for _, action in ipairs(M.actions) do
+  for _, action in ipairs(actions) do
     for _, lhs in ipairs(ui_keys.of(action.option)) do
       for _, mode in ipairs(modes_of(action.option)) do
         if vim.fn.mapcheck(lhs, mode) == '' then
@@ -58,7 +63,7 @@ end
 ---@return string
 function M.describe()
   local parts = {}
-  for _, action in ipairs(M.actions) do
+  for _, action in ipairs(actions) do
     local lhs = ui_keys.of(action.option)[1]
     local count = #vim.tbl_filter(function(map)
       return map[2] == lhs

@@ -10,6 +10,7 @@ local geometry = require('sanderling.approval.place')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
+local page = require('sanderling.access.page')
 local queue = require('sanderling.approval.queue')
 local scratch = require('sanderling.ui.scratch')
 local ui_float = require('sanderling.ui.float')
@@ -30,7 +31,12 @@ M.is_left = false -- by the user: the float stays closed until it is requested, 
 local is_waiting = false
 
 ---@type fun(buf: integer) sets the keys of the float
-M.on_open = nil
+local set_keys
+
+---@param fn fun(buf: integer) sets the keys of the float
+function M.register(fn)
+  set_keys = fn
+end
 
 ---@return boolean in this tab page
 function M.is_open()
@@ -108,7 +114,7 @@ local watch
 
 ---@param config_ vim.api.keyset.win_config
 local function open(config_)
-  local buf = ui_float.new_buffer('question', {})
+  local buf = page.new_buffer('question', {})
   local win = api.nvim_open_win(
     buf,
     false,
@@ -127,7 +133,7 @@ local function open(config_)
     winfixbuf = true,
     winhighlight = 'NormalFloat:AgentApproval,FloatBorder:AgentApprovalBorder',
   })
-  M.on_open(buf)
+  set_keys(buf)
   watch(buf)
 end
 

@@ -6,6 +6,7 @@ local api = vim.api
 local attention = require('sanderling.ui.attention')
 local icons = require('sanderling.ui.icons')
 local message = require('sanderling.ui.message')
+local page = require('sanderling.access.page')
 local scratch = require('sanderling.ui.scratch')
 local ui_float = require('sanderling.ui.float')
 local words = require('sanderling.ui.words')
@@ -24,8 +25,11 @@ local NAMED = {
 }
 local ns = api.nvim_create_namespace('sanderling_form')
 
+---@alias sanderling.approval.form.OnAnswer fun(q: sanderling.session.state.Question, answer: table)
+
 ---@class (exact) sanderling.approval.form.Form
 ---@field q sanderling.session.state.Question
+---@field on_answer sanderling.approval.form.OnAnswer
 ---@field values table<string, string>
 ---@field rows table<integer, sanderling.FormField> by lnum
 ---@field buf? integer
@@ -34,10 +38,6 @@ local ns = api.nvim_create_namespace('sanderling_form')
 ---@type table<string, sanderling.approval.form.Form> by the id of the question
 local forms = {}
 
----@type fun(q: sanderling.session.state.Question, answer: table) sends an answer
-M.on_answer = nil
-
---- Return the beginning of a server's text.
 ---@param text string
 ---@return string
 local function said(text)
@@ -231,7 +231,7 @@ end
 local function send(form, answer)
   close(form)
   form.is_here = attention.watch()
-  M.on_answer(form.q, answer)
+  form.on_answer(form.q, answer)
 end
 
 --- Return the first required field that is empty, if any.
@@ -258,9 +258,10 @@ end
 
 --- Show and focus the form of `q`.
 ---@param q sanderling.session.state.Question
-function M.open(q)
+---@param on_answer sanderling.approval.form.OnAnswer
+function M.open(q, on_answer)
   local known = forms[q.event.id] or { values = {} }
-  local form = { q = q, values = known.values, rows = {} }
+  local form = { q = q, on_answer = on_answer, values = known.values, rows = {} }
   for _, field in ipairs(q.event.fields) do
     form.values[field.name] = form.values[field.name] or field.value or ''
   end
@@ -268,7 +269,7 @@ function M.open(q)
   vim.cmd.stopinsert()
   local lines = text_of(form)
   local win
-  form.buf, win = ui_float.view('For ' .. q.event.tool, lines, 'form', {
+  form.buf, win = page.view('For ' .. q.event.tool, lines, 'form', {
     place = 'form',
     footer = ui_float.naming(NAMED),
     actions = {
@@ -299,7 +300,7 @@ end
 function M.ask_again(q)
   local form = forms[q.event.id]
   if form and form.is_here and form.is_here() then
-    M.open(q)
+    M.open(q, form.on_answer)
   end
 end
 

@@ -65,8 +65,8 @@ for _, type in ipairs({ 'approval_settled', 'local_answered', 'local_failed', 'l
 end
 
 bus.subscribe('local_drawn', float.keep_ends_in_sight)
-float.on_open = keys.set
-anywhere.actions = {
+float.register(keys.set)
+anywhere.register({
   { option = 'answer_focus', word = 'answer', run = answers.focus },
   {
     option = 'answer_once',
@@ -82,8 +82,7 @@ anywhere.actions = {
       answers.deny()
     end,
   },
-}
-form.on_answer = answers.send
+})
 M.choices, M.allow, M.deny, M.focus = answers.choices, answers.allow, answers.deny, answers.focus
 
 return M

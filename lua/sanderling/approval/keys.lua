@@ -5,11 +5,11 @@ local api = vim.api
 local answers = require('sanderling.approval.answers')
 local config = require('sanderling.config')
 local diff = require('sanderling.transcript.diff')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local float = require('sanderling.approval.float')
 local message = require('sanderling.ui.message')
 local queue = require('sanderling.approval.queue')
-local ui_float = require('sanderling.ui.float')
+local page = require('sanderling.access.page')
 local words = require('sanderling.ui.words')
 
 --- Close the float without an answer. The question stays pending.
@@ -33,11 +33,11 @@ local function open_whole()
   if filetype ~= 'diff' and files.open_in_tab(path) then
     return
   end
-  local buf = ui_float.new_buffer('question', words.lines_of(event.subject))
+  local buf = page.new_buffer('question', words.lines_of(event.subject))
   vim.b[buf].sanderling_subject_of = event.id
   vim.cmd(('tab sbuffer %d'):format(buf))
   diff.set_syntax(buf, filetype, 1)
-  ui_float.set_keys(buf, 'whole', {
+  page.set_keys(buf, 'whole', {
     close = function()
       api.nvim_buf_delete(buf, { force = true }) -- also if no other window is left
       if queue.question() == q then
@@ -116,7 +116,7 @@ function M.set(buf)
       disable('<LocalLeader>' .. lhs, 'no key of the chat answers a question')
     end
   end
-  ui_float.set_keys(buf, 'question', actions)
+  page.set_keys(buf, 'question', actions)
 end
 
 return M

@@ -3,6 +3,19 @@ local live = require('sanderling.session.live')
 
 local M = {}
 
+---@class (exact) sanderling.approval.queue.Review of a question's change, in the file itself
+---@field answer_of fun(q: sanderling.session.state.Question): sanderling.Review? for the answer to the question
+---@field progress_of fun(q: sanderling.session.state.Question): sanderling.approval.Progress?
+
+--- The review of proposals, which is in a higher layer and registers here.
+---@type sanderling.approval.queue.Review
+M.review = { answer_of = function() end, progress_of = function() end }
+
+---@param review sanderling.approval.queue.Review
+function M.register(review)
+  M.review = review
+end
+
 ---@type sanderling.session.state.Question?
 local shown
 local index = 1 -- its last index
@@ -48,7 +61,6 @@ function M.question()
   return shown, index, #list
 end
 
---- Show the question at `new_index`, wrapping around.
 ---@param new_index integer
 function M.show(new_index)
   local list = M.list()

@@ -47,7 +47,6 @@ local function heading_of(q)
   return words.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
 end
 
---- Return how many rows `line` takes when wrapped.
 ---@param line string
 ---@param width integer
 ---@return integer
@@ -215,10 +214,6 @@ end
 ---@field is_shown boolean in this tab page
 ---@field unseen integer invisible characters in undecided hunks
 
---- Returns the progress of a review in the file itself. Set by the review of changes, which is in a higher layer.
----@type fun(q: sanderling.session.state.Question): sanderling.approval.Progress?
-M.progress_of = nil
-
 local GLUE = '\194\160' -- a blank without a line break
 
 --- Return the lines on the progress of the review in the file, and its keys.
@@ -277,10 +272,9 @@ end
 ---@param q sanderling.session.state.Question
 ---@return sanderling.approval.Progress?
 local function progress_of(q)
-  return q.event.proposal and M.progress_of and M.progress_of(q) or nil
+  return q.event.proposal and queue.review.progress_of(q)
 end
 
---- Does a window show the subject of the question?
 ---@param q sanderling.session.state.Question
 ---@return boolean
 function M.is_shown_in_file(q)
@@ -288,7 +282,6 @@ function M.is_shown_in_file(q)
   return progress ~= nil and progress.is_shown
 end
 
---- Does a window of this tab page show the whole subject?
 ---@param q sanderling.session.state.Question
 ---@return boolean
 local function is_shown_whole(q)

@@ -1,6 +1,6 @@
 --- Navigation within a transcript, and from it to files.
 local api = vim.api
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local message = require('sanderling.ui.message')
 local tools = require('sanderling.transcript.blocks.tool')
 local words = require('sanderling.ui.words')
@@ -125,7 +125,7 @@ function M.select_code(session, is_inner)
 end
 
 ---@param session sanderling.chat.session.Session
----@return sanderling.ui.files.Place?
+---@return sanderling.access.files.Place?
 local function place_in_transcript(session)
   local lnum, col = unpack(api.nvim_win_get_cursor(0))
   local closed = vim.fn.foldclosed(lnum)
@@ -135,7 +135,7 @@ end
 
 --- Return the file named on the line under the cursor, in the transcript or the prompt. If there is none, say so.
 ---@param session sanderling.chat.session.Session
----@return sanderling.ui.files.Place?
+---@return sanderling.access.files.Place?
 function M.place_here(session)
   local place
   if api.nvim_get_current_buf() == session.transcript_buf then

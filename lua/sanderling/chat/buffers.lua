@@ -18,8 +18,7 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@class (exact) sanderling.chat.buffers.Buffers
 ---@field id string of the session
 ---@field state sanderling.session.state.State the state after its events
----@field transcript sanderling.transcript.Transcript the view shown in the chat's windows
----@field views sanderling.transcript.views.Views
+---@field transcript sanderling.transcript.Transcript shown in the chat's windows
 ---@field transcript_buf integer
 ---@field prompt? sanderling.prompt.Prompt nil: a hidden session, which no chat shows
 ---@field todo sanderling.prompt.todo.Todo
@@ -166,16 +165,6 @@ end
 ---@return boolean a window of this tab page shows the transcript
 function Buffers:is_on_screen()
   return vim.list_contains(vim.fn.tabpagebuflist(), self.transcript_buf)
-end
-
---- Show the session in another buffer as well, replacing its text. Raises an error while text is locked.
----@param session sanderling.chat.session.Session
----@param buf integer
----@return sanderling.transcript.Transcript view
-function M.open_view(session, buf)
-  local view = session.views:open(session.transcript, buf)
-  api.nvim_buf_clear_namespace(buf, hint_ns, 0, -1) -- only the chat's windows show the hint
-  return view
 end
 
 --- Remove the hint before text arrives. Otherwise a window would keep empty rows in place of its lines.

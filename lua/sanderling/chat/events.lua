@@ -6,7 +6,6 @@ local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
-local redraws = require('sanderling.status.redraws')
 local states = require('sanderling.session.state')
 local status = require('sanderling.status')
 local tabs = require('sanderling.chat.tabs')
@@ -31,7 +30,7 @@ local function take_in(self, events)
     end
   end
   if befores[1] then
-    redraws.redraw(befores[1], self.state)
+    clock.redraw(befores[1], self.state)
   end
   return befores, drawn
 end
@@ -53,20 +52,20 @@ local function announce_status(self)
   end
 end
 
-function bus.deliver(session_id, events, seq)
+bus.register(function(session_id, events, seq)
   local self = live.find(session_id)
   if not self then
     return
   end
   local befores, drawn = take_in(self, events)
   self:clear_hint()
-  self.views:apply(drawn, function()
+  self.transcript:apply(drawn, function()
     for i, event in ipairs(events) do
       bus.tell(session_id, event, befores[i])
     end
     -- More text of an answer does not change the status.
     local is_text = #events == 1 and events[1].type == 'text_delta'
-    if not is_text or redraws.differ(befores[1], self.state) then
+    if not is_text or clock.differ(befores[1], self.state) then
       announce_status(self)
     end
     if self.is_fresh then
@@ -77,7 +76,7 @@ function bus.deliver(session_id, events, seq)
       host.drawn(session_id, seq)
     end
   end)
-end
+end)
 
 -- handlers ------------------------------------------------------------------------------------------------------------
 
@@ -86,7 +85,6 @@ end
 ---@type table<string, sanderling.chat.events.Handler>
 local handlers = {}
 
---- Redraw the todo list, and give it as many rows as there are.
 ---@param self sanderling.chat.session.Session
 local function show_todo(self)
   self.todo:draw()
@@ -254,9 +252,7 @@ bus.load_at('tool_started', 'sanderling.editing.saves')
 bus.load_at('turn_started', 'sanderling.editing.kinds')
 bus.load_at('approval_requested', 'sanderling.approval')
 bus.load_at('tool_started', 'sanderling.review.follow')
-bus.load_at('local_changing', 'sanderling.review')
-bus.load_at('changes_unreviewed', 'sanderling.review')
-bus.load_at('trust_needed', 'sanderling.screens.trust')
-bus.load_at('link_offered', 'sanderling.screens.mcp')
+bus.load_at('local_changing', 'sanderling.proposals')
+bus.load_at('changes_unreviewed', 'sanderling.proposals')
 
 return M

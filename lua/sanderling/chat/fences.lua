@@ -3,12 +3,10 @@ local M = {}
 
 local api = vim.api
 local browse = require('sanderling.chat.browse')
-local files = require('sanderling.ui.files')
-local lazy = require('sanderling.ui.lazy')
-local loading = require('sanderling.ui.loading')
+local bus = require('sanderling.host.bus')
+local files = require('sanderling.access.files')
+local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
-local regions = lazy('sanderling.rewrite.region')
-local rewrite = lazy('sanderling.rewrite')
 local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.chat.fences.Block
@@ -90,7 +88,7 @@ local function asked_about(session)
   end
 end
 
---- Offer an edit that replaces lines of a buffer by a text.
+--- Offer an edit that replaces lines of a buffer by a text; inline/edits.lua makes it.
 ---@param buf integer
 ---@param first integer line
 ---@param last integer
@@ -104,7 +102,7 @@ local function offer(buf, first, last, text)
     loading.enter(buf)
   end
   api.nvim_win_set_cursor(0, { first, 0 })
-  rewrite.offer(regions.lines(buf, first, last), text, 'From the answer')
+  bus.tell('', { type = 'local_offered', buf = buf, first = first, last = last, text = text })
 end
 
 --- Offer the block under the cursor as an edit: of the lines in question, else below the cursor in the code window.

@@ -7,7 +7,7 @@ local browse = lazy('sanderling.chat.browse')
 local config = require('sanderling.config')
 local context = lazy('sanderling.prompt.context')
 local fences = lazy('sanderling.chat.fences')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local install = require('sanderling.host.install')
 local layout = require('sanderling.chat.layout')
 local live = require('sanderling.session.live')
@@ -17,7 +17,7 @@ local sandbox = require('sanderling.session.sandbox')
 local session_events = require('sanderling.chat.events')
 local states = require('sanderling.session.state')
 local tabs = require('sanderling.chat.tabs')
-local waiting = lazy('sanderling.screens.waiting')
+local waiting = lazy('sanderling.chat.waiting')
 local words = require('sanderling.ui.words')
 
 -- Includes the functions that show and close sessions.
@@ -195,7 +195,6 @@ function M.todo()
   end
 end
 
---- Report the state of the sandbox in the transcript.
 local function tell_sandbox()
   M.show({ focus = false })
   local session = open.current_session()
@@ -328,8 +327,7 @@ local function switch(_, direction)
   M.switch(direction * vim.v.count1)
 end
 
----@type table<string, sanderling.chat.Action> by key option
-local ACTIONS = {
+open.register({
   next_session = with(switch, 1),
   previous_session = with(switch, -1),
   waiting = M.queue,
@@ -364,17 +362,9 @@ local ACTIONS = {
   mention_pasted = function(session)
     session.prompt:mention_pasted()
   end,
-}
+})
 
-function open.actions_of(session)
-  return vim.tbl_map(function(action)
-    return function(lhs)
-      action(session, lhs)
-    end
-  end, ACTIONS)
-end
-
-install.on_ready = M.reopen
+install.register(M.reopen)
 -- The winbars use this module, which subscribes to events itself.
 require('sanderling.status')
 

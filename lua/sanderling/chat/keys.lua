@@ -1,7 +1,7 @@
 --- The keys of the chat's windows, and additional words of their command line. They are local to these buffers.
 local api = vim.api
-local files = require('sanderling.ui.files')
-local float = require('sanderling.ui.float')
+local files = require('sanderling.access.files')
+local page = require('sanderling.access.page')
 local message = require('sanderling.ui.message')
 
 local M = {}
@@ -84,7 +84,7 @@ function M.set(transcript, prompt, actions)
   vim.on_key(run_in_spite_of_drawing, ns)
   for place, buf in pairs({ transcript = transcript, prompt = prompt }) do
     files.guard(buf, actions.go_to_file)
-    float.set_keys(buf, place, actions)
+    page.set_keys(buf, place, actions)
   end
 end
 
@@ -98,7 +98,6 @@ end
 ---@type sanderling.chat.keys.Word[]
 local command_words = {}
 
---- Set the words that the command line accepts in the chat's windows.
 ---@param list sanderling.chat.keys.Word[]
 function M.register_words(list)
   command_words = list

@@ -73,16 +73,25 @@ local function watch(session)
   end)
 end
 
----@type fun(session: sanderling.chat.session.Session): table<string, fun(lhs?: string)> by key option
-M.actions_of = nil
+---@type table<string, sanderling.chat.Action> by key option
+local actions
+
+---@param by_option table<string, sanderling.chat.Action>
+function M.register(by_option)
+  actions = by_option
+end
 
 --- Set up keys and autocommands of a session's buffers. A hidden session, which has no prompt, gets only the keys of a
 --- transcript.
 ---@param session sanderling.chat.session.Session
 local function set_up(session)
-  local actions = M.actions_of(session)
   local prompt = session.prompt
-  keys.set(session.transcript_buf, prompt and prompt.buf, actions)
+  local mine = vim.tbl_map(function(action)
+    return function(lhs)
+      action(session, lhs)
+    end
+  end, actions)
+  keys.set(session.transcript_buf, prompt and prompt.buf, mine)
   watch(session)
   if prompt then
     keys.set_words(session)

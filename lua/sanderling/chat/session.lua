@@ -14,12 +14,11 @@ local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local mentions = lazy('sanderling.prompt.mentions')
 local message = require('sanderling.ui.message')
-local processes = require('sanderling.ui.process')
+local processes = require('sanderling.access.process')
 local prompt_history = lazy('sanderling.prompt.history')
 local slash = require('sanderling.prompt.slash')
 local states = require('sanderling.session.state')
 local transcripts = require('sanderling.transcript')
-local views = require('sanderling.transcript.views')
 local words = require('sanderling.ui.words')
 
 local M = {}
@@ -76,8 +75,6 @@ function Session:begin(id, project, agent)
   self.is_open, self.is_fresh, self.view, self.hint = false, true, nil, nil
   self.todo:draw()
   self.transcript = transcripts.new(self.transcript_buf, log.note_defect)
-  self.views = views.new()
-  self.views:add(self.transcript)
   self:draw_hint()
   for _, buf in ipairs(self:buffers()) do
     vim.b[buf].sanderling_session = id
@@ -111,7 +108,6 @@ function Session:close()
   bus.announce('AgentSessionClosed', { session_id = self.id })
 end
 
---- Return the session's title, or its start time.
 ---@return string
 function Session:name()
   local title = self.state.title
@@ -172,7 +168,6 @@ function Session:put_back_prompts(prompts)
   end, prompts))
 end
 
---- Publish a local event of this session.
 ---@param event table its type begins with `local_`
 function Session:note(event)
   bus.publish(self.id, { event })
@@ -360,7 +355,6 @@ function Session:send_prompt(is_steering)
   end)
 end
 
---- Stop the turn, or the latest command.
 function Session:stop()
   if states.is_busy(self.state) then
     self:act({ type = 'cancel_turn' }, { type = 'local_stop_sent' })

@@ -65,7 +65,6 @@ function M.restore_view(session, win)
   end)
 end
 
---- Return whether the cursor is in the last line or in a closed fold at the end.
 ---@return boolean
 local function is_at_end_here()
   return math.max(vim.fn.line('.'), vim.fn.foldclosedend('.')) == vim.fn.line('$')
@@ -80,7 +79,6 @@ local function is_selecting(win)
   return is_selecting_here and win == api.nvim_get_current_win()
 end
 
---- Show the end of the transcript and follow new text.
 ---@param session sanderling.chat.session.Session
 function M.go_to_end(session)
   local windows, shown = M.shown_in()

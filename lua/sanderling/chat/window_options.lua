@@ -33,7 +33,6 @@ M.transcript = vim.tbl_extend('error', shared_options, {
   winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
 })
 
---- Return 'fillchars' of a transcript's window, with a guide next to open folds.
 ---@return string
 local function fill_characters()
   local open, bar = icons.narrow('open'), icons.narrow('bar')
@@ -90,7 +89,6 @@ function M.get(win, names)
   return options
 end
 
---- Return the current options of a transcript's window, including the user's changes.
 ---@param win integer
 ---@return table<string, any>
 function M.get_transcript(win)

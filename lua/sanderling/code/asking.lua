@@ -3,7 +3,7 @@
 --- Every wait ends: a dead server is noticed, and a silent one has the time limit of the request.
 local M = {}
 
-local now_ms = require('sanderling.ui.now_ms')
+local time = require('sanderling.ui.time')
 
 local LIMIT_MS = 7000 -- for all server requests of one call; Python waits for 10 s
 local LOOK_MS = 50 -- between two checks, e.g. whether the server still runs
@@ -33,7 +33,7 @@ function M.run(reply, fn)
       reply({ error = type(value) == 'table' and value.words or tostring(value) })
     end
   end)
-  ends[co] = now_ms() + LIMIT_MS
+  ends[co] = time.now_ms() + LIMIT_MS
   assert(coroutine.resume(co))
 end
 
@@ -83,8 +83,8 @@ end
 ---@param limit_ms number
 ---@param is_done fun(): boolean
 function M.wait_until(limit_ms, is_done)
-  local limit = now_ms() + limit_ms
-  while not is_done() and now_ms() < limit do
+  local limit = time.now_ms() + limit_ms
+  while not is_done() and time.now_ms() < limit do
     await(function(settle)
       vim.defer_fn(settle, LOOK_MS)
     end)
@@ -110,7 +110,7 @@ function M.ask(client, method, params, buf)
   end, function()
     if client:is_stopped() or not vim.lsp.get_client_by_id(client.id) then
       return ('The language server %s exited during the request. Use grep.'):format(client.name)
-    elseif now_ms() > ends_at then
+    elseif time.now_ms() > ends_at then
       pcall(client.cancel_request, client, id)
       local words = 'The language server %s did not answer within %d s. Use grep.'
       return words:format(client.name, LIMIT_MS / 1000)

@@ -12,7 +12,7 @@ local door = require('sanderling.host.door')
 local find = require('sanderling.editing.find')
 local hidden = require('sanderling.editing.hidden')
 local lazy = require('sanderling.ui.lazy')
-local loading = require('sanderling.ui.loading')
+local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
 local servers = require('sanderling.editing.servers')
 

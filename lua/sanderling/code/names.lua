@@ -2,7 +2,7 @@
 local M = {}
 
 local api = vim.api
-local parsing = require('sanderling.ui.parsing')
+local parsing = require('sanderling.access.parsing')
 
 local NAME = '[%w_$@!?~\128-\255-]+' -- `-` occurs in names of shells, Lisp and style sheets
 local WORD = '[%w_$\128-\255]'
@@ -21,7 +21,6 @@ function M.parts(symbol)
   return parts
 end
 
---- Return the last part of a symbol's name.
 ---@param symbol string
 ---@return string
 function M.last(symbol)

@@ -32,7 +32,6 @@ function M.params(client, buf, row, col)
   }
 end
 
---- Return the byte of a server's position.
 ---@param client vim.lsp.Client
 ---@param buf integer
 ---@param row integer

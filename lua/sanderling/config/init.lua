@@ -5,6 +5,8 @@ local icons = require('sanderling.ui.icons')
 local key_table = require('sanderling.ui.keys')
 local schema = require('sanderling.config.schema')
 
+key_table.register(require('sanderling.config.keys'))
+
 M.POSITIONS = schema.choices('chat.position')
 M.MODES = { 'ask', 'auto', 'plan' }
 M.FILES = { 'user', 'project' }
@@ -180,7 +182,6 @@ local global, given = vim.g.sanderling, nil
 ---@type fun()[]
 local subscribers = {}
 
---- Call `fn` when options have changed.
 ---@param fn fun()
 function M.subscribe(fn)
   subscribers[#subscribers + 1] = fn

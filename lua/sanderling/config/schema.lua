@@ -315,7 +315,7 @@ M.rows = {
   },
 }
 
-local keys = require('sanderling.ui.keys')
+local keys = require('sanderling.config.keys')
 for _, key in ipairs(keys.rows) do
   M.rows[#M.rows + 1] = {
     name = 'keys.' .. key.option,

@@ -5,8 +5,6 @@ local api = vim.api
 local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
 
-local RETRY_MS = 50
-
 ---@class (exact) sanderling.editing.Wait
 ---@field modes string pattern
 ---@field is_for string what it waits for
@@ -48,20 +46,20 @@ end
 ---@param fn fun(buf: integer)
 ---@param is_possible? fun(): boolean
 function M.when_possible(buf, fn, is_possible)
-  if not api.nvim_buf_is_loaded(buf) then
-    return
+  local function is_gone()
+    return not api.nvim_buf_is_loaded(buf)
   end
-  local ok, err = false, nil
-  if not M.what_is_awaited(buf) and (not is_possible or is_possible()) then
-    ok, err = pcall(fn, buf)
-  end
-  if not ok and (not err or locked.reason(tostring(err))) then
-    vim.defer_fn(function()
-      M.when_possible(buf, fn, is_possible)
-    end, RETRY_MS)
-  elseif not ok then
-    M.notify(tostring(err))
-  end
+  locked.retry(
+    function()
+      if not is_gone() then
+        fn(buf)
+      end
+    end,
+    M.notify,
+    function()
+      return is_gone() or not M.what_is_awaited(buf) and (not is_possible or is_possible())
+    end
+  )
 end
 
 return M

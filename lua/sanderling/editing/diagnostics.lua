@@ -16,9 +16,9 @@ local api = vim.api
 local config = require('sanderling.config')
 local door = require('sanderling.host.door')
 local known = require('sanderling.editing.known')
-local now_ms = require('sanderling.ui.now_ms')
 local reported = require('sanderling.editing.reported')
 local reviews = require('sanderling.editing.reviews')
+local time = require('sanderling.ui.time')
 local undo = require('sanderling.editing.undo')
 
 local METHOD = 'textDocument/diagnostic'
@@ -90,7 +90,6 @@ local function expected(buf)
   return count, silent
 end
 
---- Is it reading or checking the project?
 ---@param client vim.lsp.Client
 ---@return boolean
 local function is_indexing(client)
@@ -102,7 +101,7 @@ end
 ---@param since number
 ---@return boolean
 local function is_cold(client, since)
-  return is_indexing(client) or now_ms() - since < COLD_MS
+  return is_indexing(client) or time.now_ms() - since < COLD_MS
 end
 
 ---@param client vim.lsp.Client
@@ -152,14 +151,14 @@ on({ 'DiagnosticChanged' }, function(event)
   for _, watch in pairs(watches) do
     local edit = watch.edits[buf]
     if edit then
-      edit.reports, edit.last = edit.reports + 1, now_ms()
+      edit.reports, edit.last = edit.reports + 1, time.now_ms()
     end
   end
 end)
 
 on({ 'LspAttach' }, function(event)
   attached[event.buf] = attached[event.buf] or {}
-  attached[event.buf][event.data.client_id] = now_ms()
+  attached[event.buf][event.data.client_id] = time.now_ms()
 end)
 
 on({ 'BufWipeout' }, function(event)
@@ -173,7 +172,7 @@ on({ 'TextChanged', 'TextChangedI', 'TextChangedP' }, function(event)
   local buf = event.buf
   local is_typed = not undo.untouched_change(buf) and not reviews.now.is_as_proposed(buf)
   if is_typed and next(clients_of(buf)) then
-    typed_at[buf] = now_ms()
+    typed_at[buf] = time.now_ms()
     for _, watch in pairs(watches) do
       watch.typed[buf] = true
     end
@@ -202,20 +201,20 @@ local function begin_watch(buf, id)
     return false
   end
   for each, watch in pairs(watches) do
-    if each ~= id and now_ms() - watch.began > EXPIRES_MS then
+    if each ~= id and time.now_ms() - watch.began > EXPIRES_MS then
       known.forget(watch.known)
       watches[each] = nil
     end
   end
   local watch = watches[id]
   if not watch then
-    watch = { began = now_ms(), known = {}, edits = {}, typed = {} }
+    watch = { began = time.now_ms(), known = {}, edits = {}, typed = {} }
     known.add(watch.known, said())
     watches[id] = watch
   end
-  watch.began = now_ms()
+  watch.began = time.now_ms()
   for each, at in pairs(typed_at) do
-    if now_ms() - at < TYPED_MS then
+    if time.now_ms() - at < TYPED_MS then
       watch.typed[each] = true
     end
   end
@@ -237,7 +236,7 @@ local function pull(watch)
           identifier = type(provider) == 'table' and provider.identifier or nil,
         }
         local is_sent = client:request(METHOD, params, function(...)
-          edit.pulling, edit.last = edit.pulling - 1, now_ms()
+          edit.pulling, edit.last = edit.pulling - 1, time.now_ms()
           return (client.handlers[METHOD] or vim.lsp.handlers[METHOD])(...)
         end, buf)
         edit.pulling = edit.pulling + (is_sent and 1 or 0)
@@ -251,7 +250,7 @@ end
 ---@param asked_ms number
 ---@return boolean
 local function is_settled(watch, asked_ms)
-  local now = now_ms()
+  local now = time.now_ms()
   for buf, edit in pairs(watch.edits) do
     local count, silent = expected(buf)
     local least = math.max(count, math.min(#silent, 1))
@@ -327,14 +326,14 @@ end
 ---@param ids string[] of watches
 ---@param waits boolean
 local function begin_telling(reply, _, ids, waits)
-  local asked_ms, watch = now_ms(), watches[ids[#ids]]
+  local asked_ms, watch = time.now_ms(), watches[ids[#ids]]
   local function tell()
-    if watch and waits and now_ms() < asked_ms + FIRST_MS + SETTLE_MS then
+    if watch and waits and time.now_ms() < asked_ms + FIRST_MS + SETTLE_MS then
       if not is_settled(watch, asked_ms) then
         return vim.defer_fn(tell, POLL_MS)
       end
     end
-    local is_heard = now_ms() < asked_ms + FIRST_MS + SETTLE_MS + LATE_MS
+    local is_heard = time.now_ms() < asked_ms + FIRST_MS + SETTLE_MS + LATE_MS
     local ok, found = pcall(take_new, is_heard and ids or {})
     reply(ok and { value = found } or { error = tostring(found) })
   end

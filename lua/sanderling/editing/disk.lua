@@ -3,10 +3,11 @@ local M = {}
 
 local api = vim.api
 local busy = require('sanderling.editing.busy')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local find = require('sanderling.editing.find')
 local kinds = require('sanderling.editing.kinds')
-local loading = require('sanderling.ui.loading')
+local loading = require('sanderling.access.loading')
+local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
 local undo = require('sanderling.editing.undo')
 local views = require('sanderling.editing.views')
@@ -264,7 +265,7 @@ local function write_by_hand(args)
     leave_alone(buf, why)
   end
   if not ok then
-    busy.notify((tostring(err):gsub('^.-(E%d+:)', '%1')))
+    busy.notify(message.without_place(err))
   end
 end
 
@@ -321,7 +322,6 @@ local function is_left_alone(buf)
   return is_so
 end
 
---- Is the buffer's file left alone, or should it be? The tools find no buffer of a file then.
 ---@param buf integer
 ---@return boolean
 function M.may_be_left_alone(buf)

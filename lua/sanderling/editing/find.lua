@@ -5,7 +5,7 @@ local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
 local diagnostics = lazy('sanderling.editing.diagnostics')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local reviews = require('sanderling.editing.reviews')
 
 local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- fetching it freezes the screen: for 0.3 s, at 250,000 lines
@@ -62,7 +62,7 @@ function M.is_plugins(event, buf)
     return files.is_read_otherwise(names, buf)
   end
   return files.is_handled(event, names, buf, function(autocmd)
-    return autocmd.group_name ~= 'sanderling_proposals' -- review/writing.lua: Neovim writes these
+    return autocmd.group_name ~= 'sanderling_proposals' -- proposals/write.lua: Neovim writes these
   end)
 end
 
@@ -125,7 +125,6 @@ function M.buffer_of(path, device, inode, place)
   return found
 end
 
---- Is the buffer without text? It shows one line, like that of a file with one empty line.
 ---@param buf integer
 ---@return boolean
 function M.is_empty(buf)

@@ -1,15 +1,15 @@
 --- Hidden buffers: files that are loaded for a request to a language server, and never shown.
 ---
---- Loading one runs nothing (ui/loading.lua), so no language server starts; running ones are sent its text by the
+--- Loading one runs nothing (access/loading.lua), so no language server starts; running ones are sent its text by the
 --- caller (code/clients.lua). The file tools ignore these buffers: they change the file on disk, and the buffer is
 --- dropped. One that the user enters becomes an ordinary buffer.
 local M = {}
 
 local api = vim.api
-local files = require('sanderling.ui.files')
-local loading = require('sanderling.ui.loading')
-local now_ms = require('sanderling.ui.now_ms')
+local files = require('sanderling.access.files')
+local loading = require('sanderling.access.loading')
 local scratch = require('sanderling.ui.scratch')
+local time = require('sanderling.ui.time')
 
 local MAX_BYTES = 2 * 1024 * 1024
 local MAX_BUFFERS = 16
@@ -82,7 +82,7 @@ local function drop_old()
     return loaded[a].used > loaded[b].used
   end)
   for i, buf in ipairs(bufs) do
-    if i > MAX_BUFFERS or now_ms() - loaded[buf].used >= LINGER_MS then
+    if i > MAX_BUFFERS or time.now_ms() - loaded[buf].used >= LINGER_MS then
       M.drop(buf)
     end
   end
@@ -110,7 +110,7 @@ local function read(path)
   if not buf or not loading.is_quiet(buf) then -- a plugin's, or found before
     return nil
   end
-  loaded[buf] = { used = now_ms(), stamp = stamp_of(path) }
+  loaded[buf] = { used = time.now_ms(), stamp = stamp_of(path) }
   vim.b[buf].sanderling_hidden = true
   loading.set_filetype(buf)
   return buf
@@ -152,7 +152,7 @@ function M.load(path)
       return nil, ('Cannot load %s in the editor.'):format(name)
     end
   end
-  loaded[buf].used = now_ms()
+  loaded[buf].used = time.now_ms()
   drop_old()
   vim.defer_fn(drop_old, LINGER_MS + 100)
   return buf

@@ -161,7 +161,6 @@ M.answer = door.serve({
 
 ---@alias sanderling.editing.Written [integer, integer, integer, integer] mtime in seconds and nanoseconds, size, inode
 
---- Is the buffer's file still as Python wrote it?
 ---@param buf integer
 ---@param written sanderling.editing.Written
 ---@return boolean

@@ -3,12 +3,11 @@
 local M = {}
 
 local api = vim.api
-local loading = require('sanderling.ui.loading')
+local loading = require('sanderling.access.loading')
 
 ---@type table<integer, string> from `vim.uv.fs_lstat()`, by buffer; nil for a file that did not exist
 local kinds = {}
 
---- Record the current type of a buffer's file.
 ---@param buf integer
 function M.note(buf)
   local name = api.nvim_buf_is_valid(buf) and api.nvim_buf_get_name(buf) or ''

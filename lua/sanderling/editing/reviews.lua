@@ -1,5 +1,5 @@
---- The interface to the review of changes, for buffers of files. The review is in a higher layer: it is loaded at the first change and
---- registers here. Until then nothing is proposed, and no changes are recorded.
+--- The interface to the review of changes and to proposals, for buffers of files. Both are in higher layers: they are
+--- loaded at the first change and register here. Until then nothing is proposed, and no changes are recorded.
 local M = {}
 
 local bus = require('sanderling.host.bus')
@@ -19,6 +19,8 @@ local bus = require('sanderling.host.bus')
 ---
 --- `aside`: Run `fn` on the user's own text, without proposals in the buffer.
 ---
+--- `writing`: Run `fn`, which writes the buffer's file, on the user's own text.
+---
 --- `reading`: Run `fn`, which reloads a buffer's file if it has changed, and check proposals against the new text.
 ---
 --- `changing`, `restoring`: Run `fn`, and record what it changes in the buffer for a tool use, or reverts.
@@ -28,6 +30,7 @@ local bus = require('sanderling.host.bus')
 ---@field is_as_proposed fun(buf: integer): boolean
 ---@field accepted sanderling.editing.reviews.Accepted
 ---@field aside fun(buf: integer, fn: fun(): any): any
+---@field writing fun(buf: integer, fn: fun(): any): any
 ---@field reading fun(buf: integer, fn: fun(buf: integer))
 ---@field changing fun(buf: integer, tool_use_id: string, fn: fun())
 ---@field restoring fun(buf: integer, fn: fun())
@@ -45,6 +48,9 @@ local none = {
   aside = function(_, fn)
     return fn()
   end,
+  writing = function(_, fn)
+    return fn()
+  end,
   reading = function(buf, fn)
     fn(buf)
   end,
@@ -56,18 +62,18 @@ local none = {
   end,
 }
 
---- The review, if it is loaded.
+--- What is loaded of it.
 M.now = none
 
----@param review sanderling.editing.reviews.Review
-function M.register(review)
-  M.now = review
+---@param part table<string, function> some fields of a review
+function M.register(part)
+  M.now = vim.tbl_extend('force', M.now, part)
 end
 
---- Return the review, loading it if needed.
+--- Return the review with proposals, loading them if needed.
 ---@return sanderling.editing.reviews.Review
 function M.loaded()
-  if M.now == none then
+  if M.now.open == none.open then
     bus.tell('', { type = 'local_changing' })
   end
   return M.now

@@ -10,7 +10,6 @@ local TYPING = '^[iR]'
 local last_changes = {}
 local ns = api.nvim_create_namespace('sanderling_buffers')
 
---- Is the user typing or selecting in this buffer?
 ---@param buf integer
 ---@param modes string pattern of the modes that count
 ---@return boolean

@@ -18,9 +18,15 @@ local M = {}
 ---@type table<string, sanderling.host.bus.Subscriber[]> by event type
 local subscribers = {}
 
---- Delivers events to their session, and calls `M.tell` for each; set by the chat.
----@type fun(session_id: string, events: table[], seq?: integer)
-M.deliver = nil
+---@alias sanderling.host.bus.Deliver fun(session_id: string, events: table[], seq?: integer)
+
+---@type sanderling.host.bus.Deliver?
+local deliver
+
+---@param fn sanderling.host.bus.Deliver delivers events to their session, and calls `M.tell` for each
+function M.register(fn)
+  deliver = fn
+end
 
 ---@param type string
 ---@param fn sanderling.host.bus.Subscriber
@@ -42,8 +48,8 @@ end
 ---@param events table[]
 ---@param seq? integer of the host's frame
 function M.publish(session_id, events, seq)
-  if M.deliver then
-    log.guarded(M.deliver, session_id, events, seq)
+  if deliver then
+    log.guarded(deliver, session_id, events, seq)
   end
 end
 

@@ -3,7 +3,7 @@
 local M = {}
 
 local locked = require('sanderling.ui.locked')
-local now_ms = require('sanderling.ui.now_ms')
+local time = require('sanderling.ui.time')
 
 local IS_TWICE = 'The question is already answered.'
 
@@ -40,7 +40,7 @@ end
 ---@return fun(call: sanderling.host.door.Call, name: string, ...: any): sanderling.host.door.Answer
 function M.serve(questions)
   return function(call, name, ...)
-    if now_ms() > call.deadline_ms then
+    if time.now_ms() > call.deadline_ms then
       return { is_late = true }
     end
     local question = questions[name]

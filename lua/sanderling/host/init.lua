@@ -91,7 +91,6 @@ local START = table.concat({
   "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)",
 }, '; ')
 
---- Return the command that runs a module of Sanderling's.
 ---@param python string
 ---@param module string
 ---@return string[] argv without the module's arguments
@@ -115,7 +114,6 @@ function M.tell_open_sessions(action)
   end
 end
 
---- Close the session in the host.
 ---@param session_id string
 local function forget(session_id)
   if channel and opened[session_id] then
@@ -185,7 +183,6 @@ function M.refused(message)
   M.stop('Invalid settings: ' .. message)
 end
 
---- Inform the host that frame `seq` is on the screen.
 ---@param session_id string
 ---@param seq integer
 function M.drawn(session_id, seq)
@@ -346,7 +343,6 @@ function M.request(request, on_answer, on_piece)
   return last_request
 end
 
---- Stop a streaming request and ignore its answer.
 ---@param request_id integer
 function M.stop_request(request_id)
   if requests[request_id] then
@@ -385,9 +381,9 @@ function M.open_log()
   if not vim.uv.fs_stat(path) then
     error('Sanderling has no log yet: the agent process has not run.', 0)
   end
-  require('sanderling.ui.loading').edit(path, 'split')
+  require('sanderling.access.loading').edit(path, 'split')
   vim.bo.readonly = true
-  require('sanderling.ui.files').guard(vim.api.nvim_get_current_buf())
+  require('sanderling.access.files').guard(vim.api.nvim_get_current_buf())
   vim.cmd.normal({ 'G', bang = true })
 end
 

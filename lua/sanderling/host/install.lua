@@ -1,13 +1,20 @@
 --- :AgentInstall: builds the Python environment and shows the progress in a terminal.
 local config = require('sanderling.config')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local host = require('sanderling.host')
 local message = require('sanderling.ui.message')
 
 local M = {}
 
----@type fun(is_wanted: boolean): boolean? reopens the chat, if there is one; is_wanted: enter its prompt
-M.on_ready = nil
+---@alias sanderling.host.install.Reopen fun(is_wanted: boolean): boolean?
+
+---@type sanderling.host.install.Reopen?
+local reopen
+
+---@param fn sanderling.host.install.Reopen reopens the chat, if there is one; is_wanted: enter its prompt
+function M.register(fn)
+  reopen = fn
+end
 
 local CANDIDATES = { 'python3', 'python3.14', 'python3.13', 'python3.12', 'python3.11', 'python' }
 
@@ -44,7 +51,7 @@ local function finish(buf)
     pcall(vim.api.nvim_win_close, win, true) -- fails for the last window
   end
   make_help_tags()
-  local is_shown = M.on_ready and M.on_ready(was_here)
+  local is_shown = reopen and reopen(was_here)
   message.tell('Sanderling is ready.' .. (is_shown and '' or ' :AgentChat opens the chat.'))
 end
 

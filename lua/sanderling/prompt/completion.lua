@@ -69,7 +69,6 @@ local function files(mention, project)
   end, tracked.search(project, (mention:sub(2):gsub('\\ ', ' ')), MAX_ITEMS))
 end
 
---- Return the mentions of editor content, such as `@buffer`.
 ---@return sanderling.prompt.completion.Item[]
 local function mentioned_words()
   return vim.tbl_map(function(word)
@@ -115,7 +114,6 @@ local function mentionable(mention, session_id)
   return items
 end
 
---- Return the mention at the end of `line`, and where it starts.
 ---@param line string
 ---@return integer? col 0-based
 ---@return string? mention

@@ -3,6 +3,15 @@ local M = {}
 
 local MAX_BYTES = 16 * 1024 * 1024 -- the API accepts 32 MB per request, including the conversation
 
+--- Return the path of a buffer's file as the model reads it.
+---@param buf integer
+---@param project string root of the project; paths below it are relative
+---@return string
+function M.path_of(buf, project)
+  local name = vim.api.nvim_buf_get_name(buf)
+  return name == '' and '[No Name]' or vim.fs.relpath(project, name) or name
+end
+
 local utf8
 ---@param text string
 ---@return boolean
@@ -83,8 +92,7 @@ end
 ---@return sanderling.Selection? selection
 ---@return string? error
 function M.selection(buf, first_lnum, last_lnum, project)
-  local name = vim.api.nvim_buf_get_name(buf)
-  local path = name == '' and '[No Name]' or vim.fs.relpath(project, name) or name
+  local path = M.path_of(buf, project)
   local lines = vim.api.nvim_buf_get_lines(buf, first_lnum - 1, last_lnum, false)
   local text, err = M.text(lines, path, first_lnum)
   if not text then

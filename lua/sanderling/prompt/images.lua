@@ -1,7 +1,7 @@
 --- Images in prompts, from files or the clipboard.
 local M = {}
 
-local processes = require('sanderling.ui.process')
+local processes = require('sanderling.access.process')
 local words = require('sanderling.ui.words')
 
 local MAX_BYTES = 5 * 1024 * 1024 * 3 / 4 -- APIs accept 5 MB of base64

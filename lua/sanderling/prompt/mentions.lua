@@ -8,7 +8,7 @@ local M = {}
 local lazy = require('sanderling.ui.lazy')
 
 local context = require('sanderling.prompt.context')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local find = lazy('sanderling.editing.find')
 local images = lazy('sanderling.prompt.images')
 local live = require('sanderling.session.live')
@@ -220,7 +220,6 @@ function M.is_looked_up_late(mention)
   end
 end
 
---- Return whether only the host can resolve a mention.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@return boolean
 function M.is_hosts(mention)

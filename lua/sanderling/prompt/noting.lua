@@ -7,7 +7,7 @@ local host = require('sanderling.host')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local mentions = require('sanderling.prompt.mentions')
-local processes = require('sanderling.ui.process')
+local processes = require('sanderling.access.process')
 local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_mentions')

@@ -27,7 +27,6 @@ local commands = {}
 ---@type table<string, sanderling.prompt.slash.Command>
 local by_name = {}
 
---- Register the built-in commands.
 ---@param list sanderling.prompt.slash.Command[]
 function M.register(list)
   commands = list
@@ -69,7 +68,6 @@ function M.find(name)
   return by_name[name]
 end
 
---- Return the known values for the argument of the command `name`.
 ---@param name string
 ---@param session_id string
 ---@return string[]

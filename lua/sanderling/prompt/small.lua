@@ -3,8 +3,9 @@
 local M = {}
 
 local api = vim.api
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local float = require('sanderling.ui.float')
+local page = require('sanderling.access.page')
 local prompts = require('sanderling.prompt')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
@@ -111,7 +112,7 @@ local function set_keys(prompt, win, from, opts)
       prompt:recall_or_move(step)
     end
   end
-  float.set_keys(prompt.buf, 'ask', {
+  page.set_keys(prompt.buf, 'ask', {
     send_normal = send,
     send_insert = send,
     close = close,

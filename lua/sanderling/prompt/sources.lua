@@ -2,9 +2,10 @@
 local M = {}
 
 local api = vim.api
-local files = require('sanderling.ui.files')
-local git = require('sanderling.ui.git')
-local process = require('sanderling.ui.process')
+local context = require('sanderling.prompt.context')
+local files = require('sanderling.access.files')
+local git = require('sanderling.access.git')
+local process = require('sanderling.access.process')
 local words = require('sanderling.ui.words')
 
 local MAX_LISTED = 300 -- places per list
@@ -19,19 +20,10 @@ local SYMBOL_LINES = 30 -- if a server does not report the end of a symbol
 ---@field filetype? string
 ---@field media_type? string of an image, whose base64 text is the only line
 
---- Return the buffer of the last code window.
 ---@return integer? buf
 local function code_buffer()
   local win = files.code_window('')
   return win and api.nvim_win_get_buf(win)
-end
-
----@param buf integer
----@param project string
----@return string
-local function path_of(buf, project)
-  local name = api.nvim_buf_get_name(buf)
-  return name == '' and '[No Name]' or vim.fs.relpath(project, name) or name
 end
 
 ---@param buf integer
@@ -41,7 +33,7 @@ end
 ---@return sanderling.prompt.sources.Found
 local function of_buffer(buf, project, first, last)
   return {
-    path = path_of(buf, project),
+    path = context.path_of(buf, project),
     lines = api.nvim_buf_get_lines(buf, (first or 1) - 1, last or -1, false),
     first = first or 1,
     origin = 'current editor text',
@@ -92,7 +84,7 @@ local function of_reports(list, project)
     'diagnostics of language servers and linters',
     vim.tbl_map(function(each)
       local text = ('%s: %s'):format(SEVERITIES[each.severity], each.message)
-      return { path = path_of(each.bufnr, project), lnum = each.lnum + 1, text = text }
+      return { path = context.path_of(each.bufnr, project), lnum = each.lnum + 1, text = text }
     end, list)
   )
 end
@@ -138,7 +130,7 @@ local function of_quickfix(project)
   local items = {}
   for _, each in ipairs(vim.fn.getqflist()) do
     if each.valid == 1 and each.bufnr > 0 then
-      local path = path_of(each.bufnr, project)
+      local path = context.path_of(each.bufnr, project)
       items[#items + 1] = { path = path, lnum = each.lnum, text = each.text }
     end
   end

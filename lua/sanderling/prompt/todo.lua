@@ -5,7 +5,7 @@
 local M = {}
 
 local api = vim.api
-local float = require('sanderling.ui.float')
+local page = require('sanderling.access.page')
 local icons = require('sanderling.ui.icons')
 local words = require('sanderling.ui.words')
 
@@ -89,7 +89,6 @@ function Todo:virtual_lines()
   return lines
 end
 
---- Return the rows that the list needs below the prompt.
 ---@return integer
 function Todo:wanted_rows()
   local state = self.state()
@@ -126,7 +125,7 @@ function Todo:show()
   for i, item in ipairs(items) do
     lines[i], line_hls[i] = line_of(item)
   end
-  local buf, win = float.view('Todo', lines, 'todo')
+  local buf, win = page.view('Todo', lines, 'todo')
   for i, hl in ipairs(line_hls) do
     api.nvim_buf_set_extmark(buf, ns, i - 1, 0, { end_row = i, hl_group = hl, strict = false })
   end

@@ -6,8 +6,8 @@
 local M = {}
 
 local bit = require('bit')
-local git = require('sanderling.ui.git')
-local now_ms = require('sanderling.ui.now_ms')
+local git = require('sanderling.access.git')
+local time = require('sanderling.ui.time')
 
 local SLICE_MS, PAUSE_MS = 3, 1 -- of indexing
 local BUDGET_MS = 4 -- per search
@@ -82,7 +82,7 @@ local function take_in(project, source)
     end
   end
   local function slice()
-    local till = now_ms() + SLICE_MS
+    local till = time.now_ms() + SLICE_MS
     while at <= #source and #index.paths < MAX_FILES do
       local behind = source:find('\0', at, true) or #source + 1
       local path = source:sub(at, behind - 1)
@@ -91,11 +91,11 @@ local function take_in(project, source)
         add(index, path)
         directories_of(path)
       end
-      if #index.paths % 50 == 0 and now_ms() > till then
+      if #index.paths % 50 == 0 and time.now_ms() > till then
         return vim.defer_fn(slice, PAUSE_MS)
       end
     end
-    index.listed_ms = now_ms()
+    index.listed_ms = time.now_ms()
     indexes[project] = index
   end
   slice()
@@ -132,13 +132,13 @@ end
 function M.refresh(project)
   local index = indexes[project] or empty()
   indexes[project] = index
-  local is_fresh = index.listed_ms and now_ms() - index.listed_ms < FRESH_MS
+  local is_fresh = index.listed_ms and time.now_ms() - index.listed_ms < FRESH_MS
   if index.is_listing or is_fresh then
     return
   end
   index.is_listing = true
   list(project, function(source)
-    index.is_listing, index.listed_ms = false, now_ms()
+    index.is_listing, index.listed_ms = false, time.now_ms()
     if source and source ~= index.source then
       take_in(project, source)
     end
@@ -184,7 +184,7 @@ end
 ---@param query string
 ---@return integer[][]
 local function ranked(index, query)
-  local mask, till = mask_of(query), now_ms() + BUDGET_MS
+  local mask, till = mask_of(query), time.now_ms() + BUDGET_MS
   local ranks, compared = { {}, {}, {}, {}, {} }, 0
   for i = 1, #index.paths do
     if bit.band(index.masks[i], mask) == mask then
@@ -195,7 +195,7 @@ local function ranked(index, query)
         break
       end
       compared = compared + 1
-      if compared % 64 == 0 and now_ms() > till then
+      if compared % 64 == 0 and time.now_ms() > till then
         break
       end
     end

@@ -2,20 +2,20 @@
 local M = {}
 
 local api = vim.api
-local closed = require('sanderling.review.closed')
+local closed_files = require('sanderling.review.closed_files')
 local disk = require('sanderling.editing.disk')
 local draw = require('sanderling.review.draw')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local find = require('sanderling.editing.find')
 local hunks = require('sanderling.review.hunks')
 local icons = require('sanderling.ui.icons')
 local keys = require('sanderling.ui.keys')
-local loading = require('sanderling.ui.loading')
+local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
+local reviews = require('sanderling.editing.reviews')
 local saving = require('sanderling.editing.saving')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
-local writing = require('sanderling.review.writing')
 
 M.SCOPES = { 'hunk', 'file', 'turn', 'all' }
 
@@ -50,7 +50,6 @@ local function hunk_here(buf)
   return hunks.at(buf, api.nvim_win_get_cursor(0)[1] - 1)
 end
 
---- Is there a hunk at the cursor?
 ---@return boolean
 function M.is_at_cursor()
   return hunk_here(api.nvim_get_current_buf()) ~= nil
@@ -68,7 +67,7 @@ local function of_turn()
       last = (not last or hunk.id > last.id) and hunk or last
     end
   end
-  local source = last and last.source or closed.last_source()
+  local source = last and last.source or closed_files.last_source()
   return function(change)
     local is_same = source and change.source.turn == source.turn
     return is_same and change.source.session_id == source.session_id or false
@@ -137,7 +136,7 @@ local function meant(scope, is_meant, range, count)
   else
     list, where = from_here(buf, count or 1), ' here'
   end
-  local has_others = next(problems) or is_meant and hunks.count_closed(is_meant) > 0
+  local has_others = next(problems) or is_meant and closed_files.counts(is_meant) > 0
   if #list == 0 and not has_others then
     tell(NOTHING .. where .. (is_meant and '' or way_on(buf)) .. '.')
   end
@@ -186,7 +185,7 @@ function M.accept(scope, range, count)
       loading.open(buf)
     end
   end
-  report('Accepted', #list + (is_meant and closed.accept(is_meant) or 0), problems)
+  report('Accepted', #list + (is_meant and closed_files.accept(is_meant) or 0), problems)
 end
 
 --- Return a sentence that says why hunks of the buffer cannot be rejected, or nil.
@@ -211,12 +210,10 @@ end
 local function write(buf, made_file)
   if made_file and find.is_empty(buf) and #hunks.list(buf) == 0 then
     return saving.remove(buf)
-  elseif vim.b[buf].sanderling_proposed then
-    return writing.aside(buf, function()
-      return saving.write(buf)
-    end)
   end
-  return saving.write(buf)
+  return reviews.now.writing(buf, function()
+    return saving.write(buf)
+  end)
 end
 
 --- Reject hunks of one buffer, and write the file unless it had unsaved changes. A file that changed on disk is read
@@ -278,7 +275,7 @@ function M.reject(args, range, count)
     report('Rejected', done, vim.list_extend(vim.list_extend(problems, missing), more))
   end
   if is_meant then
-    closed.open(is_meant, reject)
+    closed_files.open(is_meant, reject)
   else
     reject({})
   end
@@ -329,7 +326,7 @@ end
 ---@return { path: string, lnum: integer }?
 local function closed_beside(hunk, buf, direction)
   local is_wrapped = not hunk or direction > 0 and hunk.buf < buf
-  return is_wrapped and closed.list()[1] or nil
+  return is_wrapped and closed_files.list()[1] or nil
 end
 
 ---@param file { path: string, lnum: integer }
@@ -400,7 +397,7 @@ local function open_entry()
     ok, err = pcall(vim.cmd.normal, { '\r', bang = true })
   end
   if not ok then
-    tell((tostring(err):gsub('^.-(E%d+:)', '%1')))
+    tell(message.without_place(err))
   end
 end
 
@@ -438,7 +435,7 @@ end
 
 function M.show_all()
   local list, problems = all()
-  local more = closed.entries()
+  local more = closed_files.entries()
   for name, problem in vim.spairs(problems) do
     more[#more + 1] = { filename = name, text = problem }
   end

@@ -4,14 +4,14 @@ local M = {}
 
 local api = vim.api
 local ask = require('sanderling.host.ask')
-local closed = require('sanderling.review.closed')
+local closed_files = require('sanderling.review.closed_files')
 local commands = require('sanderling.review.commands')
 local edits = require('sanderling.editing.hunks')
 local hunks = require('sanderling.review.hunks')
 local live = require('sanderling.session.live')
-local loading = require('sanderling.ui.loading')
+local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
-local reading = require('sanderling.ui.reading')
+local reading = require('sanderling.access.reading')
 local scratch = require('sanderling.ui.scratch')
 
 require('sanderling.review') -- it draws the hunks
@@ -26,7 +26,7 @@ local MAX_TABS = 10
 ---@return vim.quickfix.entry[]
 local function reviewed_in(buf, file)
   local lines, entries = api.nvim_buf_get_lines(buf, 0, -1, true), {}
-  for _, part in ipairs(edits.differences(closed.lines_of(file.text or ''), lines)) do
+  for _, part in ipairs(edits.differences(closed_files.lines_of(file.text or ''), lines)) do
     local _, gone, row, count = unpack(part)
     local is_open = vim.iter(hunks.list(buf)):any(function(hunk)
       return row - 1 <= hunk.row + hunk.count and hunk.row <= row - 1 + count
@@ -49,11 +49,11 @@ local function show_inline(result, source)
     if not buf then
       items[#items + 1] = { filename = file.path, text = problem }
     else
-      closed.forget(file.path)
+      closed_files.forget(file.path)
       if file.reviewed ~= 'all' then
         local is_new = file.what == 'created' and not file.reviewed
         local before = file.reviewed and file.baseline or file.text
-        hunks.add(buf, closed.lines_of(before or ''), source, is_new)
+        hunks.add(buf, closed_files.lines_of(before or ''), source, is_new)
       end
       vim.list_extend(list, hunks.list(buf))
       vim.list_extend(items, file.reviewed and reviewed_in(buf, file) or {})
@@ -88,7 +88,7 @@ local function show_side_by_side(result)
     end
     vim.cmd('diffthis | leftabove vnew')
     local buf = api.nvim_get_current_buf()
-    api.nvim_buf_set_lines(buf, 0, -1, true, closed.lines_of(file.text or ''))
+    api.nvim_buf_set_lines(buf, 0, -1, true, closed_files.lines_of(file.text or ''))
     loading.color(buf, file.path)
     scratch.set_buf_options(buf, { buftype = 'nofile', bufhidden = 'wipe', modifiable = false })
     local name = vim.fn.fnamemodify(file.path, ':~:.'):gsub('%%', '%%%%')

@@ -5,7 +5,7 @@ local M = {}
 local api = vim.api
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local listeners = require('sanderling.editing.listeners')
 local live = require('sanderling.session.live')
 
@@ -18,7 +18,7 @@ local function is_free(win)
     or config.options.follow == 'jump' and api.nvim_get_mode().mode == 'n'
 end
 
----@param place sanderling.ui.files.Place
+---@param place sanderling.access.files.Place
 local function show(place)
   local win = files.code_window(place.path)
   if win and is_free(win) then

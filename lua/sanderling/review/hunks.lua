@@ -7,7 +7,7 @@ local M = {}
 local api = vim.api
 local changes = require('sanderling.editing.changes')
 local edits = require('sanderling.editing.hunks')
-local following = require('sanderling.review.following')
+local tracker = require('sanderling.review.tracker')
 local log = require('sanderling.host.log')
 local regions = require('sanderling.review.regions')
 local undo = require('sanderling.editing.undo')
@@ -15,7 +15,7 @@ local undo = require('sanderling.editing.undo')
 ---@type fun(hunks: sanderling.review.Hunk[], is_kept: boolean, reason: string)[]
 local on_decision = {}
 
-M.on_change = following.on_change
+M.on_change = tracker.on_change
 
 --- Call `fn` when the user accepts or rejects hunks of one buffer, before anything is changed: the buffer still
 --- contains the lines in question.
@@ -27,19 +27,19 @@ end
 -- changes by the agent ------------------------------------------------------------------------------------------------
 
 --- Report that hunks of a buffer have come or gone.
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 local function finish(self)
-  following.stop_unless_needed(self)
-  following.tell(self.buf)
+  tracker.stop_unless_needed(self)
+  tracker.tell(self.buf)
 end
 
 --- Run `fn`, then call `settle` if the buffer is still tracked.
----@param self? sanderling.review.following.Followed
+---@param self? sanderling.review.tracker.Followed
 ---@param fn fun() its errors are passed on
----@param settle fun(self: sanderling.review.following.Followed)
+---@param settle fun(self: sanderling.review.tracker.Followed)
 local function run(self, fn, settle)
   local ok, err = pcall(fn)
-  if self and following.by_buf[self.buf] == self and api.nvim_buf_is_loaded(self.buf) then
+  if self and tracker.by_buf[self.buf] == self and api.nvim_buf_is_loaded(self.buf) then
     settle(self)
     finish(self)
   end
@@ -53,11 +53,11 @@ end
 ---@param source sanderling.review.Source
 ---@param fn fun() its errors are passed on
 function M.changing(buf, source, fn)
-  local self = following.follow(buf)
-  following.settle(self)
+  local self = tracker.follow(buf)
+  tracker.settle(self)
   local had_end, was_empty = vim.bo[buf].endofline, #self.lines == 0
   run(self, fn, function()
-    following.settle(self, source)
+    tracker.settle(self, source)
     local count = #self.lines
     if vim.bo[buf].endofline ~= had_end and count > 0 and not was_empty then
       local last = self.hunks[#self.hunks]
@@ -66,7 +66,7 @@ function M.changing(buf, source, fn)
         table.insert(self.hunks, last)
       end
       last.had_end = had_end
-      following.drop_undone(self)
+      tracker.drop_undone(self)
       self.states[self.nr] = regions.copy(self.hunks)
     end
   end)
@@ -76,8 +76,8 @@ end
 ---@param buf integer loaded
 ---@param fn fun() its errors are passed on
 function M.restoring(buf, fn)
-  run(following.settled(buf), fn, function(self)
-    following.settle(self, nil, true)
+  run(tracker.settled(buf), fn, function(self)
+    tracker.settle(self, nil, true)
   end)
 end
 
@@ -87,8 +87,8 @@ end
 ---@param source sanderling.review.Source
 ---@param is_new? boolean the agent created the file
 function M.add(buf, old, source, is_new)
-  local self = following.follow(buf)
-  following.settle(self)
+  local self = tracker.follow(buf)
+  tracker.settle(self)
   if #self.hunks == 0 then
     for _, part in ipairs(edits.differences(old, self.lines)) do
       local from, count, new_from, new_count = unpack(part)
@@ -116,7 +116,7 @@ end
 ---@param buf integer
 ---@return sanderling.review.Hunk[]
 function M.list(buf)
-  local self = following.settled(buf)
+  local self = tracker.settled(buf)
   return self and undecided(self.hunks) or {}
 end
 
@@ -139,7 +139,7 @@ end
 ---@param hunk sanderling.review.Hunk
 ---@return string[]
 function M.text_of(hunk)
-  local self = following.settled(hunk.buf)
+  local self = tracker.settled(hunk.buf)
   return self and vim.list_slice(self.lines, hunk.row + 1, hunk.row + hunk.count) or {}
 end
 
@@ -147,7 +147,7 @@ end
 ---@return integer[]
 function M.buffers()
   local bufs = {}
-  for buf, self in pairs(following.by_buf) do
+  for buf, self in pairs(tracker.by_buf) do
     if #self.hunks > 0 then
       bufs[#bufs + 1] = buf
     end
@@ -156,18 +156,23 @@ function M.buffers()
   return bufs
 end
 
---- Return the names of unloaded files with hunks, and the number of hunks.
 ---@return table<string, integer>
 function M.unloaded()
   return vim.tbl_map(function(kept)
     return #kept.hunks
-  end, following.unloaded)
+  end, tracker.unloaded)
 end
 
---- Count the changes of files that have not been opened since. The module closed.lua replaces this function.
----@type fun(is_meant?: fun(file: { source: sanderling.review.Source }): boolean): integer, integer
-function M.count_closed()
+---@alias sanderling.review.hunks.Count fun(is_meant?: fun(changed: { source: sanderling.review.Source }): boolean): integer, integer
+
+---@type sanderling.review.hunks.Count
+local function count_closed()
   return 0, 0
+end
+
+---@param count sanderling.review.hunks.Count of the changes in files that have not been opened since
+function M.register(count)
+  count_closed = count
 end
 
 --- Count the hunks, and the files that have hunks.
@@ -175,16 +180,16 @@ end
 ---@return integer hunks
 ---@return integer files
 function M.counts(is_meant)
-  local hunk_count, file_count = M.count_closed(is_meant)
+  local hunk_count, file_count = count_closed(is_meant)
   local function count(hunks)
     hunks = undecided(hunks)
     local here = is_meant and #vim.tbl_filter(is_meant, hunks) or #hunks
     hunk_count, file_count = hunk_count + here, file_count + (here > 0 and 1 or 0)
   end
-  for _, self in pairs(following.by_buf) do
+  for _, self in pairs(tracker.by_buf) do
     count(self.hunks)
   end
-  for _, kept in pairs(following.unloaded) do
+  for _, kept in pairs(tracker.unloaded) do
     count(kept.hunks)
   end
   return hunk_count, file_count
@@ -231,7 +236,7 @@ end
 ---@param hunks sanderling.review.Hunk[]
 function M.accept(hunks)
   for buf, list in pairs(M.by_buffer(hunks)) do
-    local self = following.by_buf[buf]
+    local self = tracker.by_buf[buf]
     if self and #list > 0 then
       tell_decision(list, true, '')
       local ids = {}
@@ -256,9 +261,9 @@ function M.settle(session_id, path)
   local function is_other(hunk)
     return hunk.source.is_proposed or hunk.source.session_id ~= session_id
   end
-  for name in pairs(following.unloaded) do
+  for name in pairs(tracker.unloaded) do
     if vim.fn.resolve(name) == path then
-      following.filter_unloaded(name, is_other)
+      tracker.filter_unloaded(name, is_other)
     end
   end
   for _, buf in ipairs(M.buffers()) do
@@ -285,7 +290,7 @@ function M.write(buf, joins, list)
 end
 
 --- Restore the lines that hunks replaced, in one undo block.
----@param self sanderling.review.following.Followed
+---@param self sanderling.review.tracker.Followed
 ---@param hunks sanderling.review.Hunk[]
 local function put_back(self, hunks)
   local buf, list, ids = self.buf, {}, {}
@@ -300,7 +305,7 @@ local function put_back(self, hunks)
     end
   end
   self.hunks = without(self.hunks, ids) -- the restored lines belong to the baseline
-  following.settle(self)
+  tracker.settle(self)
 end
 
 --- Reject hunks: restore the lines they replaced, in one undo block per buffer. Undo restores the hunks, too.
@@ -308,7 +313,7 @@ end
 ---@param reason? string
 function M.reject(hunks, reason)
   for buf, list in pairs(M.by_buffer(hunks)) do
-    local self = following.by_buf[buf]
+    local self = tracker.by_buf[buf]
     if self and #list > 0 then
       if not vim.bo[buf].modifiable then
         local name = vim.fs.basename(api.nvim_buf_get_name(buf))
@@ -316,7 +321,7 @@ function M.reject(hunks, reason)
       end
       tell_decision(list, false, reason or '')
       put_back(self, list)
-      following.tell(buf)
+      tracker.tell(buf)
     end
   end
 end

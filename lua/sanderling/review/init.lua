@@ -2,19 +2,17 @@
 --- there.
 local M = {}
 
-local asked = require('sanderling.review.asked')
 local bars = require('sanderling.ui.bars')
 local bus = require('sanderling.host.bus')
-local closed = require('sanderling.review.closed')
+local closed_files = require('sanderling.review.closed_files')
 local draw = require('sanderling.review.draw')
 local hunks = require('sanderling.review.hunks')
 local keys = require('sanderling.review.keys')
 local listeners = require('sanderling.editing.listeners')
 local live = require('sanderling.session.live')
-local proposals = require('sanderling.review.proposals')
 local reviews = require('sanderling.editing.reviews')
 
-require('sanderling.review.noting')
+require('sanderling.review.report')
 
 --- Return the state of the session that uses a tool, or one in a turn if the frame with the tool use has not arrived
 --- yet.
@@ -43,7 +41,7 @@ end
 listeners.on_change(function(changed)
   if not changed.buf and not listeners.is_allowed(changed.tool_use_id) then
     local source = source_of(changed.tool_use_id)
-    closed.add(changed.path, changed.hunks[1].first_line, source, #changed.hunks)
+    closed_files.add(changed.path, changed.hunks[1].first_line, source, #changed.hunks)
   end
 end)
 
@@ -90,23 +88,17 @@ local function recount()
 end
 
 hunks.on_change(recount)
-closed.on_change(recount)
+closed_files.on_change(recount)
 
 bus.subscribe('changes_unreviewed', function(session_id, event)
   for _, path in ipairs(event.settled or {}) do
-    closed.settle(session_id, path)
+    closed_files.settle(session_id, path)
     hunks.settle(session_id, path)
   end
-  closed.take_over(session_id, event.files)
+  closed_files.take_over(session_id, event.files)
 end)
 
 reviews.register({
-  open = asked.open,
-  own_text = asked.own_text,
-  is_as_proposed = proposals.is_as_proposed,
-  accepted = asked.accepted,
-  aside = asked.aside,
-  reading = asked.reading,
   changing = function(buf, tool_use_id, fn)
     local source = source_of(tool_use_id)
     draw.keeping_views(buf, function()

@@ -4,29 +4,7 @@ local M = {}
 local commands = require('sanderling.review.commands')
 local hunks = require('sanderling.review.hunks')
 local keys = require('sanderling.ui.keys')
-local message = require('sanderling.ui.message')
-
----@type fun() the action of the last key, repeated by `.`
-local last
-
---- Repeat the last key: the operator function behind `.`.
-function M.act()
-  local ok, err = pcall(last)
-  if not ok then
-    message.tell_error('', err)
-  end
-end
-
---- Make `fn` repeatable with `.`.
----@param fn fun()
----@return fun(): string keys
-local function repeatable(fn)
-  return function()
-    last = fn
-    vim.go.operatorfunc = "v:lua.require'sanderling.review.keys'.act"
-    return 'g@l'
-  end
-end
+local operator = require('sanderling.ui.operator')
 
 ---@type table<string, fun(): string?>
 local actions = {
@@ -36,16 +14,16 @@ local actions = {
   previous_hunk = function()
     commands.go(-1)
   end,
-  accept_hunk = repeatable(function()
+  accept_hunk = operator.repeatable(function()
     commands.accept('hunk', nil, vim.v.count1)
   end),
-  reject_hunk = repeatable(function()
+  reject_hunk = operator.repeatable(function()
     commands.reject('hunk', nil, vim.v.count1)
   end),
-  accept_file = repeatable(function()
+  accept_file = operator.repeatable(function()
     commands.accept('file')
   end),
-  reject_file = repeatable(function()
+  reject_file = operator.repeatable(function()
     commands.reject('file')
   end),
 }

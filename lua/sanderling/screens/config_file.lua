@@ -3,7 +3,7 @@ local M = {}
 
 local api = vim.api
 local config = require('sanderling.config')
-local files = require('sanderling.ui.files')
+local files = require('sanderling.access.files')
 local host = require('sanderling.host')
 local message = require('sanderling.ui.message')
 local stored = require('sanderling.session.stored')

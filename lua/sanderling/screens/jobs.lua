@@ -3,8 +3,8 @@ local M = {}
 
 local api = vim.api
 local bus = require('sanderling.host.bus')
-local files = require('sanderling.ui.files')
-local float = require('sanderling.ui.float')
+local files = require('sanderling.access.files')
+local page = require('sanderling.access.page')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
@@ -236,7 +236,7 @@ local function set_keys(buf, job, session_id)
     local session = live.find(session_id)
     files.go_to_name_here(session and session.project or vim.fn.getcwd())
   end)
-  float.set_keys(buf, 'job', {
+  page.set_keys(buf, 'job', {
     stop = function()
       stop(job, session_id)
     end,

@@ -26,7 +26,6 @@ function M.is_provider(text)
   return is_name ~= nil and is_name and not looks_like_key
 end
 
---- Return `before` and the name, or nothing without a name.
 ---@param before string
 ---@param provider string
 ---@return string

@@ -5,10 +5,11 @@ local api = vim.api
 local bus = require('sanderling.host.bus')
 local float = require('sanderling.ui.float')
 local icons = require('sanderling.ui.icons')
-local links = require('sanderling.ui.links')
+local links = require('sanderling.access.links')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
-local parsing = require('sanderling.ui.parsing')
+local page = require('sanderling.access.page')
+local parsing = require('sanderling.access.parsing')
 local scratch = require('sanderling.ui.scratch')
 local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
@@ -39,7 +40,7 @@ local highlights = {
 ---@field names table<integer, string> of the servers, by lnum
 
 ---@type sanderling.screens.mcp.Page?
-local page
+local shown
 
 -- text ----------------------------------------------------------------------------------------------------------------
 
@@ -112,7 +113,7 @@ end
 
 --- Draw the current list; the cursor stays on its server.
 local function fill()
-  local self = assert(page)
+  local self = assert(shown)
   local here = self.names[vim.fn.line('.', self.win)]
   local lines, names, marks = text_of(live.state_of(self.session_id).tool_servers)
   scratch.set_buf_options(self.buf, { modifiable = true })
@@ -140,7 +141,7 @@ end
 ---@return fun()
 local function with_server(fn)
   return function()
-    local self = assert(page)
+    local self = assert(shown)
     local name = self.names[vim.fn.line('.')]
     for _, server in ipairs(live.state_of(self.session_id).tool_servers) do
       if server.name == name then
@@ -155,19 +156,19 @@ end
 local function controlling(what)
   return with_server(function(server)
     live.act(
-      assert(page).session_id,
+      assert(shown).session_id,
       { type = 'control_tool_server', name = server.name, what = what }
     )
   end)
 end
 
 local show = with_server(function(server)
-  local session = live.find(assert(page).session_id)
+  local session = live.find(assert(shown).session_id)
   if session then
     session:ask({ type = 'show_tool_server', name = server.name }, function(found, is_here)
       if is_here then
         local lines = words.lines_of(unseen.visible(found.text))
-        local buf, win = float.view(found.title, lines, 'tool server')
+        local buf, win = page.view(found.title, lines, 'tool server')
         scratch.set_win_options(win, { conceallevel = 2 })
         parsing.start(buf)
       end
@@ -179,7 +180,7 @@ end)
 ---@param servers sanderling.ToolServer[]
 local function open(session_id, servers)
   local lines, names = text_of(servers)
-  local buf, win = float.view('Tool servers', lines, 'tool servers', {
+  local buf, win = page.view('Tool servers', lines, 'tool servers', {
     place = 'mcp',
     footer = float.naming(NAMED),
     actions = {
@@ -189,13 +190,13 @@ local function open(session_id, servers)
       mcp_login = controlling('login'),
     },
   })
-  page = { buf = buf, win = win, session_id = session_id, names = names }
+  shown = { buf = buf, win = win, session_id = session_id, names = names }
   api.nvim_create_autocmd('BufWipeout', {
     buffer = buf,
     once = true,
     desc = 'Agent: forget the list',
     callback = function()
-      page = nil
+      shown = nil
     end,
   })
   fill()
@@ -209,8 +210,8 @@ function M.show(session)
       message.tell('No tool servers configured, see :help sanderling-mcp.')
     elseif not is_here then
       message.tell('Tool servers loaded. Run :Agent mcp again to show them.')
-    elseif page then
-      api.nvim_set_current_win(page.win)
+    elseif shown then
+      api.nvim_set_current_win(shown.win)
     else
       open(session.id, found.servers)
     end
@@ -218,7 +219,7 @@ function M.show(session)
 end
 
 bus.subscribe('tool_servers_changed', function(session_id)
-  if page and page.session_id == session_id then
+  if shown and shown.session_id == session_id then
     fill()
   end
 end)
@@ -232,8 +233,8 @@ bus.subscribe('link_offered', function(session_id, event)
 end)
 
 bus.subscribe('local_closed', function(session_id)
-  if page and page.session_id == session_id then
-    api.nvim_buf_delete(page.buf, { force = true })
+  if shown and shown.session_id == session_id then
+    api.nvim_buf_delete(shown.buf, { force = true })
   end
 end)
 

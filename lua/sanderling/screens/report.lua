@@ -5,7 +5,8 @@ local api = vim.api
 local float = require('sanderling.ui.float')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
-local parsing = require('sanderling.ui.parsing')
+local page = require('sanderling.access.page')
+local parsing = require('sanderling.access.parsing')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
@@ -53,7 +54,7 @@ local function show(session_id, report)
   end
   local buf
   local lines = words.lines_of(report.text)
-  buf, win = float.view(report.title, lines, 'report', { stays_out = true, footer = FOOTER })
+  buf, win = page.view(report.title, lines, 'report', { stays_out = true, footer = FOOTER })
   scratch.set_win_options(win, { conceallevel = 2 })
   parsing.start(buf)
   close_when_left()

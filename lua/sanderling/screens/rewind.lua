@@ -7,6 +7,7 @@ local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
+local page = require('sanderling.access.page')
 local refresh = require('sanderling.host.refresh')
 local words = require('sanderling.ui.words')
 
@@ -24,7 +25,6 @@ local function name_of(turn)
   return ('%d %s'):format(turn.number, words.plain(turn.text))
 end
 
---- Request the turns of a session, newest first.
 ---@param session sanderling.chat.session.Session
 ---@param on_answer fun(turns: sanderling.TurnShown[], is_here: boolean)
 local function ask_turns(session, on_answer)
@@ -106,7 +106,7 @@ local function show(session, prompt_id, preview)
       session:act({ type = 'rewind', prompt_id = prompt_id, what = what })
     end
   end
-  buf = float.view('Rewind', lines_of(preview), 'rewind', {
+  buf = page.view('Rewind', lines_of(preview), 'rewind', {
     place = 'rewind',
     footer = float.naming(NAMED),
     actions = {
@@ -166,7 +166,6 @@ end
 ---@type table<sanderling.chat.session.Session, string[]> turns for completion, as of the last list
 local known = setmetatable({}, { __mode = 'k' })
 
---- Request the turns of a session for the next completion.
 ---@param session sanderling.chat.session.Session
 local function refresh_turns(session)
   refresh({ type = 'list_changes', session_id = session.id }, function(changes)

@@ -5,12 +5,12 @@ local M = {}
 local api = vim.api
 local attention = require('sanderling.ui.attention')
 local bus = require('sanderling.host.bus')
-local files = require('sanderling.ui.files')
-local float = require('sanderling.ui.float')
+local files = require('sanderling.access.files')
+local page = require('sanderling.access.page')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
-local page = require('sanderling.screens.trust_page')
+local trust_page = require('sanderling.screens.trust_page')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
@@ -77,14 +77,14 @@ end
 
 ---@param self sanderling.screens.trust.View
 local function toggle(self)
-  local i = page.index_at_cursor(self)
+  local i = trust_page.index_at_cursor(self)
   if not i then
     message.tell('No file under the cursor.')
     return
   end
   local path = self.files[i].path
   self.is_marked[path] = not self.is_marked[path]
-  page.redraw_box(self, i)
+  trust_page.redraw_box(self, i)
 end
 
 --- Ask with vim.ui.select() whether to trust all files, the marked ones, or none.
@@ -105,7 +105,7 @@ local function ask_answer(self)
     })
   end
   vim.ui.select(choices, {
-    prompt = page.question(self),
+    prompt = trust_page.question(self),
     kind = 'sanderling_trust',
     format_item = function(choice)
       return choice.text
@@ -130,7 +130,7 @@ local function when_meant(self, act, is_last_word)
   end
 end
 
---- Record when keys are typed on the page.
+--- Record when keys are typed on the trust_page.
 ---@param self sanderling.screens.trust.View
 local function watch_keys(self)
   vim.on_key(function(_, typed)
@@ -150,7 +150,7 @@ local function set_keys(self)
     actions.trust_mark = when_meant(self, toggle)
     actions.trust_choose = when_meant(self, ask_answer)
   end
-  float.set_keys(self.buf, 'trust', actions)
+  page.set_keys(self.buf, 'trust', actions)
 end
 
 local window_options = {
@@ -191,7 +191,7 @@ local function open(session, found)
   vim.cmd.stopinsert()
   vim.cmd(('tab sbuffer %d'):format(view.buf))
   scratch.set_buf_options(view.buf, { bufhidden = 'wipe' })
-  local before = page.bar() .. icons.narrow('continued') .. ' '
+  local before = trust_page.bar() .. icons.narrow('continued') .. ' '
   scratch.set_win_options(0, vim.tbl_extend('error', window_options, { showbreak = before }))
   if not view.refusal then -- visible at any position in a long file
     scratch.set_win_options(0, { winbar = KEYS })
@@ -205,7 +205,7 @@ local function open(session, found)
       vim.on_key(nil, ns)
     end,
   })
-  page.draw(view)
+  trust_page.draw(view)
   set_keys(view)
   watch_keys(view)
   api.nvim_win_set_cursor(0, { view.first_row + 1, 0 })

@@ -50,7 +50,6 @@ function M.state_of(session_id)
   return session and session.state or states.new('')
 end
 
---- Send an action to a session, if it is open.
 ---@param session_id string
 ---@param action sanderling.Action
 ---@return boolean is_sent if false, the session reports why
@@ -59,7 +58,6 @@ function M.act(session_id, action)
   return session ~= nil and session:act(action)
 end
 
---- Return the session that `buf` is the transcript or prompt of.
 ---@param buf integer
 ---@return sanderling.chat.session.Session?
 function M.of_buffer(buf)

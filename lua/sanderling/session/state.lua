@@ -176,7 +176,6 @@ local function stream(state, activity, text, now_ns)
   state.stream_bytes = state.stream_bytes + #text
 end
 
---- A compaction has ended, successfully or not.
 ---@param state sanderling.session.state.State
 local function end_compaction(state)
   if state.activity == 'summarizing' then

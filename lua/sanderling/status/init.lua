@@ -1,7 +1,6 @@
 --- The winbars and the statusline: mode, model, session, activity, tokens and cost, sandbox.
 local api = vim.api
 local clock = require('sanderling.status.clock')
-local connections = require('sanderling.status.connection')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local sandbox = require('sanderling.session.sandbox')
@@ -38,7 +37,7 @@ end
 ---@return string
 local function describe(state, is_short)
   local is_stopping = state.activity == 'stopping'
-  local connection = connections.describe(state, is_short)
+  local connection = clock.describe_connection(state, is_short)
   if connection then
     return connection
   elseif #state.questions > 0 then
@@ -195,7 +194,7 @@ end
 ---@param state sanderling.session.state.State
 ---@return string
 local function state_hl(state)
-  local _, connection_hl = connections.describe(state)
+  local _, connection_hl = clock.describe_connection(state)
   if connection_hl then
     return connection_hl
   elseif #state.questions > 0 or state.retry then

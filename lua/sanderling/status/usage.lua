@@ -44,7 +44,6 @@ local function cost(usage)
   return usd > 0 and dollars(usd) .. '+?' or '$?'
 end
 
---- Return the cost of the turn, nil if there is none.
 ---@param usage? sanderling.UsageUpdated
 ---@return string?
 function M.turn_cost(usage)

@@ -2,8 +2,8 @@
 local M = {}
 
 local api = vim.api
-local budget = require('sanderling.ui.budget')
 local scratch = require('sanderling.ui.scratch')
+local time = require('sanderling.ui.time')
 
 local MAX_COLUMNS = 200 -- of a line are highlighted, because the cost of some patterns grows at least quadratically
 local FENCE_MS = 20 -- a fence that takes longer stays plain
@@ -123,7 +123,7 @@ end
 ---@param lines string[]
 ---@return sanderling.transcript.code.Run[]
 local function runs_of(buf, filetype, lines)
-  local runs, is_spent = {}, budget.new(FENCE_MS)
+  local runs, is_spent = {}, time.budget(FENCE_MS)
   lines = vim.tbl_map(function(line)
     return line:sub(1, MAX_COLUMNS)
   end, lines)

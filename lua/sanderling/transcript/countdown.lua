@@ -68,12 +68,6 @@ function Countdown:resume()
   end
 end
 
---- Start counting in a copy of another transcript's countdown.
-function Countdown:go_on()
-  self.is_ticking = false
-  self:tick()
-end
-
 function Countdown:stop()
   self.is_over = true
   if api.nvim_buf_is_loaded(self.footer.buf) then

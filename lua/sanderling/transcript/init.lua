@@ -23,6 +23,7 @@ local pages = lazy('sanderling.transcript.pages')
 local queue = require('sanderling.transcript.queue')
 local tools = require('sanderling.transcript.blocks.tool')
 local waiting = require('sanderling.transcript.blocks.waiting')
+local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.transcript.OpenBlock
 ---@field id integer|string
@@ -217,7 +218,6 @@ function Transcript:end_answer()
   end
 end
 
---- Close the open block of any kind.
 function Transcript:end_block()
   self:end_answer()
   self:close_block()
@@ -313,6 +313,17 @@ function Transcript:end_countdown()
   end
 end
 
+function draw.connection_changed(self, event)
+  if event.state == 'waiting' then
+    local text = ('Cannot connect to %s: %s'):format(event.name, (event.why or ''):gsub('%.$', ''))
+    local lines = self.footer:wrapped(words.plain(text .. '.'), 'AgentWarning')
+    local remedy = self.footer:wrapped('Retrying. :Agent retry retries now.', 'AgentRemedy')
+    self.footer:set('connection', vim.list_extend(lines, remedy))
+  elseif event.state ~= 'connecting' then
+    self.footer:set('connection', nil)
+  end
+end
+
 function draw.retry_scheduled(self, event)
   self:end_countdown()
   self.countdown = countdown.begin(event, self.footer)
@@ -368,7 +379,6 @@ function Transcript:when_drawn(fn)
 end
 
 require('sanderling.transcript.blocks.command')
-require('sanderling.transcript.blocks.connection')
 require('sanderling.transcript.blocks.turn')
 blocks.register({
   draw = draw,

@@ -10,7 +10,7 @@ local M = {}
 local api, uv = vim.api, vim.uv
 local lazy = require('sanderling.ui.lazy')
 local paint = lazy('sanderling.transcript.paint')
-local parsing = require('sanderling.ui.parsing')
+local parsing = require('sanderling.access.parsing')
 local words = require('sanderling.ui.words')
 
 local LIVE_MS = 120

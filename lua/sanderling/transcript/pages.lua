@@ -119,7 +119,6 @@ local function insert(transcript, page)
   blocks.prepend(transcript, page)
 end
 
---- Add the folds of `page` to all windows.
 ---@param transcript sanderling.transcript.Transcript
 ---@param page sanderling.transcript.Transcript
 local function fold(transcript, page)

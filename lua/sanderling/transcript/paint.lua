@@ -5,13 +5,13 @@
 local M = {}
 
 local api = vim.api
-local budget = require('sanderling.ui.budget')
 local icons = require('sanderling.ui.icons')
 local lazy = require('sanderling.ui.lazy')
-local parsing = require('sanderling.ui.parsing')
+local parsing = require('sanderling.access.parsing')
 
 local code = lazy('sanderling.transcript.code')
 local tables = lazy('sanderling.transcript.tables')
+local time = require('sanderling.ui.time')
 
 local PAINT_MS = 25 -- after parsing; a piece that takes longer is not highlighted
 local CHECKED = 16 -- captures between two checks of the time
@@ -205,7 +205,7 @@ function M.paint(buf, ns, block)
     rows = {},
   }, Piece)
   parser:parse(true)
-  local is_spent, is_done = budget.new(PAINT_MS), true
+  local is_spent, is_done = time.budget(PAINT_MS), true
   parser:for_each_tree(function(tree, language_tree)
     is_done = is_done and paint_tree(piece, tree, language_tree:lang(), is_spent)
   end)

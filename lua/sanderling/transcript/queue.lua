@@ -31,15 +31,6 @@ function Queue:add(events, on_drawn)
   self:drain()
 end
 
----@return table[] events that are not drawn yet
-function Queue:undrawn()
-  local events = {}
-  for _, job in ipairs(self.jobs) do
-    vim.list_extend(events, job.events, job.next)
-  end
-  return events
-end
-
 function Queue:clear()
   self.jobs = {}
 end

@@ -6,7 +6,7 @@ local M = {}
 
 local api = vim.api
 local paint = require('sanderling.transcript.paint')
-local parsing = require('sanderling.ui.parsing')
+local parsing = require('sanderling.access.parsing')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 

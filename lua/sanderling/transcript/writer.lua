@@ -27,7 +27,6 @@ function Writer:modify(change)
   end)
 end
 
---- Return whether `lnum` of `win` is in a closed fold at the end of the buffer.
 local function is_in_last_fold(win, lnum, last_lnum)
   return api.nvim_win_call(win, function()
     return vim.fn.foldclosedend(lnum) == last_lnum
@@ -215,7 +214,6 @@ function Writer:append_output(open, text)
   })
 end
 
---- Append Sanderling's own lines to the last block.
 ---@param text string
 ---@param hl string
 ---@return integer first row of the lines

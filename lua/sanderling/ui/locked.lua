@@ -24,14 +24,15 @@ end
 --- Call `fn` now, or as soon as Neovim allows it.
 ---@param fn fun()
 ---@param on_error fun(err: string) it failed for another reason
-function M.retry(fn, on_error)
+---@param is_possible? fun(): boolean default: text can be changed
+function M.retry(fn, on_error, is_possible)
   local ok, err = false, nil
-  if not M.text_waits_for() then
+  if is_possible and is_possible() or not is_possible and not M.text_waits_for() then
     ok, err = pcall(fn)
   end
   if not ok and (not err or M.reason(tostring(err))) then
     vim.defer_fn(function()
-      M.retry(fn, on_error)
+      M.retry(fn, on_error, is_possible)
     end, RETRY_MS)
   elseif not ok then
     on_error(tostring(err))

@@ -133,4 +133,11 @@ function M.tell_error(command, err)
   M.tell(line, vim.log.levels.ERROR)
 end
 
+--- Return an error of a command without the place in the code that ran it.
+---@param err any
+---@return string
+function M.without_place(err)
+  return (tostring(err):gsub('^.-(E%d+:)', '%1'))
+end
+
 return M

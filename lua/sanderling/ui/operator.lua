@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local message = require('sanderling.ui.message')
 
 ---@alias sanderling.ui.operator.Run fun(type: 'line'|'char'|'block')
 
@@ -35,6 +36,22 @@ function M.start(run)
   arming = nil
   local count = vim.v.count > 0 and tostring(vim.v.count) or ''
   api.nvim_feedkeys(count .. 'g@', 'ni', false) -- ahead of typed keys
+end
+
+--- Return a function for a key that runs `fn` and can be repeated with `.`.
+---@param fn fun()
+---@return fun(): string keys
+function M.repeatable(fn)
+  return function()
+    choose(function()
+      local ok, err = pcall(fn)
+      if not ok then
+        message.tell_error('', err)
+      end
+    end)
+    arming = nil
+    return 'g@l'
+  end
 end
 
 --- Make `.` call `run` on as many lines as `first` to `last`.

@@ -1,7 +1,6 @@
 --- Scrolling in the current window.
 local M = {}
 
---- Make the cursor's line the last visible one.
 function M.put_last()
   -- Begin the window at that line: if it began within it, `zb` alone would scroll to the line's beginning and move the
   -- cursor.

@@ -5,10 +5,10 @@ local api = vim.api
 local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
 local config = require('sanderling.config')
-local float = require('sanderling.ui.float')
+local page = require('sanderling.access.page')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
-local loading = require('sanderling.ui.loading')
+local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
 local refresh = require('sanderling.host.refresh')
 local report = require('sanderling.screens.report')
@@ -125,9 +125,7 @@ function M.complete_provider(lead)
   end
   names = vim.tbl_keys(names)
   table.sort(names)
-  return vim.tbl_filter(function(name)
-    return vim.startswith(name, lead)
-  end, names)
+  return words.beginning_with(names, lead)
 end
 
 --- Test a provider and show the result when it arrives.
@@ -167,7 +165,7 @@ function M.show_help(session_id)
     lines,
     { '', 'Type a space before the slash to send it as text. More in :help sanderling.' }
   )
-  local buf = float.view('Commands', lines, 'commands', { has_columns = true })
+  local buf = page.view('Commands', lines, 'commands', { has_columns = true })
   for i, row in ipairs(rows) do
     api.nvim_buf_set_extmark(buf, ns, i - 1, 0, {
       end_col = #row.name + 1,
@@ -186,7 +184,7 @@ function M.open_help(topic)
       loading.edit(vim.fs.joinpath(host.root(), 'doc', 'sanderling.txt'), 'split')
       vim.bo.filetype, vim.bo.readonly, vim.bo.modifiable = 'help', true, false
     elseif not ok then
-      message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
+      message.tell(message.without_place(err), vim.log.levels.ERROR)
     end
   end
 end

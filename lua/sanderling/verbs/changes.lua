@@ -3,10 +3,10 @@ local calls = require('sanderling.verbs.calls')
 local lazy = require('sanderling.ui.lazy')
 local message = require('sanderling.ui.message')
 
-local below = lazy('sanderling.asking.below')
+local below = lazy('sanderling.inline.below')
 local difference = lazy('sanderling.review.difference')
 local review = lazy('sanderling.review.commands')
-local rewrite = lazy('sanderling.rewrite')
+local edits = lazy('sanderling.inline.edits')
 
 local always = calls.always
 
@@ -31,11 +31,11 @@ local function decide_below(call, decision)
     end
     return false
   end
-  local has_answers = decision == 'reject' and package.loaded['sanderling.asking.below'] ~= nil
+  local has_answers = decision == 'reject' and package.loaded['sanderling.inline.below'] ~= nil
   local at_cursor = review.is_at_cursor() and { 'cursor' } or { 'cursor', 'only' }
   for _, which in ipairs(call.bang and { 'all' } or at_cursor) do
     local is_answer = has_answers and below.reject(which)
-    local is_edit = rewrite[decision](which)
+    local is_edit = edits[decision](which)
     if is_answer or is_edit then
       return true
     end

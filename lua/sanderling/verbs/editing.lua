@@ -1,15 +1,15 @@
 --- Verbs for code in its own buffer. See table.lua for the other verbs.
 local lazy = require('sanderling.ui.lazy')
 
-local asking = lazy('sanderling.asking')
-local operator = lazy('sanderling.rewrite.operator')
-local templates = lazy('sanderling.asking.templates')
+local questions = lazy('sanderling.inline.questions')
+local operator = lazy('sanderling.inline.operator')
+local templates = lazy('sanderling.inline.templates')
 
 --- Start an operator that applies `template` to the lines of its motion.
 ---@param template 'explain'|'test'
 local function operating(template)
   return function()
-    asking.operate(function(range)
+    questions.operate(function(range)
       templates[template]('', range)
     end)
   end
@@ -26,11 +26,11 @@ return {
     args = '* question',
     range = true,
     run = function(call)
-      asking.ask(call.args, call.range)
+      questions.ask(call.args, call.range)
     end,
     operator = function()
-      asking.operate(function(range)
-        asking.ask('', range)
+      questions.operate(function(range)
+        questions.ask('', range)
       end)
     end,
   },

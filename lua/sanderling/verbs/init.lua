@@ -13,13 +13,16 @@ local chat = require('sanderling.chat')
 local guess = lazy('sanderling.config.guess')
 local keys = require('sanderling.chat.keys')
 local live = require('sanderling.session.live')
-local sessions = lazy('sanderling.chat.sessions')
+local sessions = lazy('sanderling.screens.sessions')
 local slash = require('sanderling.prompt.slash')
 local words = require('sanderling.ui.words')
 
 M.chat, M.sessions = chat, sessions
-bus.load_at('local_in_use', 'sanderling.chat.sessions')
-bus.load_at('turn_started', 'sanderling.asking.findings')
+bus.load_at('local_in_use', 'sanderling.screens.sessions')
+bus.load_at('local_offered', 'sanderling.inline.edits')
+bus.load_at('trust_needed', 'sanderling.screens.trust')
+bus.load_at('link_offered', 'sanderling.screens.mcp')
+bus.load_at('turn_started', 'sanderling.inline.findings')
 
 --- A call of a verb.
 ---@class (exact) sanderling.verbs.Call

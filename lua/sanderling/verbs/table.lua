@@ -19,12 +19,11 @@ local mcp = lazy('sanderling.screens.mcp')
 local approval = lazy('sanderling.approval')
 local rewind = lazy('sanderling.screens.rewind')
 local sandbox = require('sanderling.session.sandbox')
-local sessions = lazy('sanderling.chat.sessions')
+local sessions = lazy('sanderling.screens.sessions')
 local stored = require('sanderling.session.stored')
 local trust = lazy('sanderling.screens.trust')
 
-local agents = lazy('sanderling.chat.agents')
-local guests = require('sanderling.verbs.guests')
+local agents = lazy('sanderling.screens.agents')
 
 local always, unless_empty = calls.always, calls.unless_empty
 local with_args, with_session = calls.with_args, calls.with_session
@@ -43,7 +42,6 @@ local function allowing(choice)
   end
 end
 
---- Switch by as many sessions as the count says.
 ---@param direction -1|1
 local function switching(direction)
   return function()
@@ -156,7 +154,15 @@ return {
     on_session = true,
     run = actions.set_or_choose_model,
   },
-  guests.option,
+  {
+    name = 'option',
+    desc = "set an external agent's option",
+    forms = 'ex slash',
+    args = '* option and value',
+    complete = agents.complete_option,
+    on_session = true,
+    run = agents.set_or_choose_option,
+  },
   {
     name = 'provider_test',
     desc = 'test a provider',

@@ -9,7 +9,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import anyio
@@ -17,6 +17,7 @@ import anyio
 from sanderling.errors import SandboxError
 from sanderling.json_lines import for_terminal
 from sanderling.paths import state_directory
+from sanderling.protocol.modes import Level
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.gaps import missing_at
@@ -25,6 +26,12 @@ from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent, LayerReport
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, alone
 
+LAYER_ADVICE = {
+    "namespaces": "Allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` (Debian), `sysctl kernel.apparmor_restrict_unprivileged_userns=0` or an AppArmor profile with `userns,` for the Python of the plugin (Ubuntu); in Docker `--security-opt` with each of `seccomp=unconfined`, `apparmor=unconfined` and `systempaths=unconfined`",
+    "bubblewrap": "Install bubblewrap, which may create namespaces where users may not",
+    "landlock": "Landlock needs Linux 5.13 or newer with `landlock` among the security modules in /sys/kernel/security/lsm (boot parameter `lsm=`)",
+    "seccomp": "seccomp needs x86_64 or aarch64 and a kernel with CONFIG_SECCOMP_FILTER",
+}
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -35,6 +42,9 @@ def add(commands: Any) -> None:
         "status", help="show the level that this machine reaches, and what it lacks"
     )
     status.add_argument("--json", action="store_true", help="print one JSON object")
+    status.add_argument(
+        "--min-level", default="none", choices=LEVELS, help="the option sandbox.min_level"
+    )
     status.set_defaults(run=print_status)
 
     run = actions.add_parser("exec", help="run COMMAND in the sandbox", usage=EXEC_USAGE)
@@ -76,15 +86,16 @@ def print_status(arguments: argparse.Namespace) -> int:
     except SandboxError as error:
         return _refuse(error)
     if arguments.json:
-        text = for_terminal(describe(report), has_lines=True)
+        text = for_terminal(describe(report, arguments.min_level), has_lines=True)
     else:
         missing = (f"- {gap['what']} ({gap['reason']})" for gap in missing_at(report, report.level))
-        text = "\n".join((f"level: {report.level}", *missing))
+        advice = (f"* {each}" for each in advice_on(report))
+        text = "\n".join((f"level: {report.level}", *missing, *advice))
     sys.stdout.write(text + "\n")
     return 0
 
 
-def describe(report: LayerReport) -> dict[str, Any]:
+def describe(report: LayerReport, min_level: Level) -> dict[str, Any]:
     """Return the report for `status --json`. Only sessions open the network, so it is off here."""
     return {
         "level": report.level,
@@ -95,7 +106,43 @@ def describe(report: LayerReport) -> dict[str, Any]:
         "landlock_abi": report.landlock_abi,
         "missing": missing_at(report, report.level),
         "network": "off",
+        "findings": findings(report, min_level),
     }
+
+
+def findings(report: LayerReport, min_level: Level) -> list[dict[str, Any]]:
+    """Return what `:checkhealth` says about the report. A finding's level is "ok", "info", "warn" or "error"."""
+    found: list[dict[str, Any]] = []
+
+    def add(level: str, text: str, advice: Iterable[str] = ()) -> None:
+        found.append({"level": level, "text": text, "advice": list(advice)})
+
+    level, advice = report.level, advice_on(report)
+    is_full = LEVELS.index(level) <= LEVELS.index("full-bwrap")
+    if level == "none":
+        add("error", "level none: commands are blocked here", advice)
+    elif LEVELS.index(level) > LEVELS.index(min_level):
+        option = f"the option sandbox.min_level is '{min_level}'"
+        add("error", f"level {level}, but {option}: commands are blocked here", advice)
+    elif not is_full:
+        add("warn", f"level {level}, weaker than full", advice)
+    else:
+        add("ok", f"level {level}")
+    for gap in missing_at(report, level):
+        what = gap["what"].removesuffix(".")
+        add("info" if is_full else "warn", f"missing: {what} ({gap['reason']})")
+    for layer, reason in sorted(report.reasons.items()):
+        version = f", ABI {report.landlock_abi}" if layer == "landlock" else ""
+        add("info", f"{layer}: {reason}" if reason else f"{layer} works{version}")
+    return found
+
+
+def advice_on(report: LayerReport) -> list[str]:
+    """Return the advice on layers that do not work. Bubblewrap and our own namespaces are alternatives."""
+    failed = [layer for layer in LAYER_ADVICE if report.reasons[layer]]
+    if not {"namespaces", "bubblewrap"} <= set(failed):
+        failed = [layer for layer in failed if layer in ("landlock", "seccomp")]
+    return [LAYER_ADVICE[layer] for layer in failed]
 
 
 def _refuse(error: SandboxError) -> int:

@@ -20,7 +20,6 @@ local function command_label(command)
   return '$ ' .. line .. (rest ~= '' and ' ' .. icons.more or '')
 end
 
---- Start a block of a command.
 ---@param self sanderling.transcript.Transcript
 ---@param id string
 ---@param label string

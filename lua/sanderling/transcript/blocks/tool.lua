@@ -10,8 +10,8 @@ local lazy = require('sanderling.ui.lazy')
 
 local blocks = require('sanderling.transcript.blocks')
 local diff = lazy('sanderling.transcript.diff')
-local files = require('sanderling.ui.files')
-local float = require('sanderling.ui.float')
+local files = require('sanderling.access.files')
+local page = require('sanderling.access.page')
 local folds = require('sanderling.transcript.folds')
 local icons = require('sanderling.ui.icons')
 local unseen = require('sanderling.ui.unseen')
@@ -237,7 +237,7 @@ end
 ---@param row integer
 ---@param col integer
 ---@param project string
----@return sanderling.ui.files.Place?
+---@return sanderling.access.files.Place?
 function M.place_at(self, row, col, project)
   local block = M.block_at(self, row)
   if block and block.diff and row >= block.diff then
@@ -269,7 +269,7 @@ function M.show(use)
   local input_count = #lines
   lines[#lines + 1] = ''
   vim.list_extend(lines, words.broken_lines_of(unseen.visible(use.result)))
-  diff.set_syntax(float.view(use.tool, lines, 'tool use'), 'json', 1, input_count)
+  diff.set_syntax(page.view(use.tool, lines, 'tool use'), 'json', 1, input_count)
 end
 
 blocks.register({

@@ -146,7 +146,6 @@ local function draw_prompt(self, prompt, name)
   return row, answer
 end
 
---- Show the duration and cost of the last turn below the text.
 function draw.local_turn_took(self, event)
   self.took = event.text
   self.footer:set('took', self.footer:wrapped(event.text, 'AgentStatus'))

@@ -1,0 +1,157 @@
+--- The context of an edit: the lines around it, and an outline of the rest of the file.
+local M = {}
+
+local api = vim.api
+local context = require('sanderling.prompt.context')
+
+local AROUND_LINES, AROUND_BYTES = 100, 32 * 1024 -- before it, and after it
+local MAX_BYTES = 200 * 1024 -- of the text to replace: models do not write more in one answer
+local OUTLINE_LINES, OUTLINE_ENTRIES, OUTLINE_BYTES = 20000, 150, 200
+
+-- Words that begin a definition in common languages, possibly after words such as `export` and `static`.
+local DEFINING = {}
+for word in
+  ([[class def defmodule defp enum fn fun func function impl interface macro mod module namespace package
+    procedure protocol record sub struct trait type union]]):gmatch('%l+')
+do
+  DEFINING[word] = true
+end
+local BEFORE = {}
+for word in
+  ([[abstract async const declare default export extern final inline internal local open override private protected
+    pub public sealed static unsafe virtual]]):gmatch('%l+')
+do
+  BEFORE[word] = true
+end
+
+--- Does the line begin a definition or a section?
+---@param line string
+---@param is_markdown boolean
+---@return boolean
+local function is_definition(line, is_markdown)
+  if is_markdown then
+    return line:find('^#+ ') ~= nil
+  end
+  if not line:find('^%s*[%a_]') then
+    return false
+  end
+  for word in line:sub(1, OUTLINE_BYTES):gmatch('[%a_]+') do
+    if not BEFORE[word] then
+      return DEFINING[word] == true and line:find('[%w_]', line:find(word, 1, true) + #word) ~= nil
+    end
+  end
+  return false
+end
+
+--- List the definitions before and after the lines that are sent in full.
+---@param buf integer
+---@param first integer row of those lines
+---@param last integer
+---@return string
+function M.outline(buf, first, last)
+  local is_markdown = vim.bo[buf].filetype == 'markdown'
+  local found = {}
+  for i, line in ipairs(api.nvim_buf_get_lines(buf, 0, OUTLINE_LINES, false)) do
+    local is_outside = i - 1 < first or i - 1 > last
+    if is_outside and #found < OUTLINE_ENTRIES and is_definition(line, is_markdown) then
+      found[#found + 1] = ('%d: %s'):format(i, (line:sub(1, OUTLINE_BYTES):gsub('\r$', '')))
+    end
+  end
+  return table.concat(found, '\n')
+end
+
+--- Return as many lines as can be sent, from the end of `lines` next to the region.
+---@param lines string[]
+---@param is_before boolean
+---@return string
+local function near(lines, is_before)
+  local bytes, kept = 0, {}
+  local from, to, step = 1, #lines, 1
+  if is_before then
+    from, to, step = #lines, 1, -1
+  end
+  for i = from, to, step do
+    bytes = bytes + #lines[i] + 1
+    if bytes > AROUND_BYTES then
+      break
+    end
+    table.insert(kept, is_before and 1 or #kept + 1, lines[i])
+  end
+  return (table.concat(kept, '\n'):gsub('\r', ''))
+end
+
+---@param lines string[]
+---@return boolean each ends in a carriage return, which is part of Neovim's line
+function M.has_returns(lines)
+  return #lines > 0 and vim.iter(lines):all(function(line)
+    return line:sub(-1) == '\r'
+  end)
+end
+
+--- Join lines, without carriage returns if all of them end in one.
+---@param lines string[]
+---@return string
+function M.joined(lines)
+  local text = table.concat(lines, '\n')
+  return M.has_returns(lines) and text:gsub('\r\n', '\n'):sub(1, -2) or text
+end
+
+--- Return the parts of the first and last line outside the region.
+---@param region sanderling.inline.region.Region
+---@return string head
+---@return string tail
+local function edges(region)
+  if region.kind ~= 'characters' then
+    return '', ''
+  end
+  local row, col, end_row, end_col = unpack(assert(region:spans())[1])
+  local head = api.nvim_buf_get_text(region.buf, row, 0, row, col, {})[1]
+  return head, api.nvim_buf_get_text(region.buf, end_row, end_col, end_row, -1, {})[1]
+end
+
+--- Return the fields of a request about a region.
+---@param region sanderling.inline.region.Region
+---@param project string
+---@return table? request nil: cannot be sent
+---@return string? error why not
+function M.of(region, project)
+  local buf = region.buf
+  local first, last = region:rows()
+  if not first then
+    return nil, 'The buffer was closed; nothing was sent.'
+  end
+  local name, shown_as = api.nvim_buf_get_name(buf), context.path_of(buf, project)
+  local from = math.max(0, first - AROUND_LINES)
+  local before = api.nvim_buf_get_lines(buf, from, first, false)
+  local after = api.nvim_buf_get_lines(buf, last + 1, last + 1 + AROUND_LINES, false)
+  local head, tail = edges(region)
+  before[#before + 1] = head ~= '' and head or nil
+  if tail ~= '' then
+    table.insert(after, 1, tail)
+  end
+  local around = api.nvim_buf_get_lines(buf, from, last + 1 + AROUND_LINES, false)
+  local _, err = context.text(around, shown_as, from + 1)
+  local text = M.joined(region.text)
+  if err then
+    return nil, err
+  elseif #text > MAX_BYTES then
+    local problem = '%s: %d KB is too much for one answer (at most %d KB); nothing was sent.'
+    return nil, problem:format(shown_as, #text / 1024, MAX_BYTES / 1024)
+  end
+  local whole = region.kind == 'block' and api.nvim_buf_get_lines(buf, first, last + 1, false) or {}
+  return {
+    project = project,
+    path = vim.bo[buf].buftype == '' and name or '',
+    shown_as = shown_as,
+    filetype = vim.bo[buf].filetype,
+    first_line = first + 1,
+    kind = region.kind,
+    text = text,
+    before = near(before, true),
+    after = near(after, false),
+    lines = near(whole, false),
+    outline = M.outline(buf, from, last + AROUND_LINES),
+  }
+end
+
+return M

@@ -1,0 +1,305 @@
+--- Stored sessions: choose, resume, rename, fork, export and delete them. All questions go through vim.ui, so any
+--- picker works.
+local api = vim.api
+local bus = require('sanderling.host.bus')
+local chat = require('sanderling.chat')
+local icons = require('sanderling.ui.icons')
+local live = require('sanderling.session.live')
+local message = require('sanderling.ui.message')
+local stored = require('sanderling.session.stored')
+local words = require('sanderling.ui.words')
+
+local M = {}
+
+local MAX_NAME_CHARS = 60 -- of an exported file
+
+-- words ---------------------------------------------------------------------------------------------------------------
+
+---@param bytes integer
+---@return string
+local function size(bytes)
+  if bytes < 1e6 then
+    return ('%d kB'):format(math.ceil(bytes / 1000))
+  end
+  return ('%.1f MB'):format(bytes / 1e6)
+end
+
+---@param info sanderling.SessionInfo
+---@param is_everywhere boolean
+---@return string
+local function line_of(info, is_everywhere)
+  local is_open = info.is_open or live.find(info.id)
+  local parts =
+    { stored.name_of(info), stored.age(os.time() - info.changed_at), size(info.size_bytes) }
+  if is_open then
+    parts[#parts + 1] = 'open'
+  end
+  if is_everywhere then
+    parts[#parts + 1] = words.plain(vim.fn.fnamemodify(info.project, ':~'))
+  end
+  if (info.excerpt or '') ~= '' then
+    parts[#parts + 1] = icons.quoted(words.plain(info.excerpt))
+  end
+  return table.concat(parts, icons.separator)
+end
+
+-- actions -------------------------------------------------------------------------------------------------------------
+
+--- Show a session. Enter its prompt unless the user has moved on meanwhile.
+---@param info { id: string, project: string }
+---@param is_here? boolean default true
+---@return sanderling.chat.session.Session
+local function resume(info, is_here)
+  return chat.open(info.id, info.project, { focus = is_here ~= false })
+end
+
+--- Copy a session, optionally only up to a prompt, and show the copy.
+---@param info { id: string, project: string }
+---@param at? { prompt_id: string, is_prompt: boolean } is_prompt: exclude the prompt itself and put its text into the new session's prompt
+---@param show? fun(new_id: string): sanderling.chat.session.Session
+local function fork(info, at, show)
+  local request = {
+    type = 'fork_session',
+    session_id = info.id,
+    new_id = stored.new_id(),
+    prompt_id = at and at.prompt_id or '',
+    is_before = at ~= nil and at.is_prompt,
+  }
+  stored.ask(request, function(result, is_here)
+    local new = { id = request.new_id, project = info.project }
+    local session = show and show(new.id) or resume(new, is_here)
+    if (result.prompt or '') ~= '' then
+      session.prompt:put_back({ result.prompt })
+    end
+  end)
+end
+
+---@param info { id: string, title: string }
+---@param title string
+local function set_title(info, title)
+  local session = live.find(info.id)
+  if session then
+    session:act({ type = 'set_title', title = title })
+  else
+    stored.ask({ type = 'rename_session', session_id = info.id, title = title }, function()
+      message.tell(('Session renamed to %s.'):format(icons.quoted(title)))
+    end)
+  end
+end
+
+---@param info { id: string, title: string }
+---@param title string empty: ask for it
+local function rename(info, title)
+  if title ~= '' then
+    return set_title(info, title)
+  end
+  message.ask({ prompt = 'Title: ', default = info.title }, function(answer)
+    answer = words.trimmed(answer or '')
+    if answer ~= '' then
+      set_title(info, answer)
+    end
+  end)
+end
+
+---@param info { id: string, project: string, title: string }
+---@return string suggested path
+local function export_path(info)
+  local stem = words.trimmed((info.title:gsub('[%s%c/\\:*?"<>|$~]+', ' ')))
+  stem = stem ~= '' and vim.fn.strcharpart(stem, 0, MAX_NAME_CHARS) or info.id
+  return vim.fs.joinpath(info.project, stem .. '.md')
+end
+
+---@param info { id: string, project: string, title: string }
+---@param path string empty: ask for it
+local function export(info, path)
+  local function write(answer)
+    answer = words.trimmed(answer or '')
+    if answer ~= '' then
+      local absolute = vim.fn.fnamemodify(vim.fs.normalize(answer), ':p')
+      local request = { type = 'export_session', session_id = info.id, path = absolute }
+      stored.ask(request, function(result)
+        message.tell('Exported to ' .. vim.fn.fnamemodify(result.path, ':~:.'))
+      end)
+    end
+  end
+  if path ~= '' then
+    return write(path)
+  end
+  message.ask({
+    prompt = 'Export to: ',
+    default = vim.fn.fnamemodify(export_path(info), ':~:.'),
+    completion = 'file',
+  }, write)
+end
+
+---@param info sanderling.SessionInfo
+local function delete(info)
+  local choices = { 'Delete it', 'Keep it' }
+  vim.ui.select(choices, {
+    prompt = ('Permanently delete %s and the output of its commands:'):format(
+      icons.quoted(stored.name_of(info))
+    ),
+    kind = 'sanderling_confirm',
+  }, function(choice)
+    if choice == choices[1] then
+      stored.ask({ type = 'delete_session', session_id = info.id }, function()
+        message.tell(('Deleted %s.'):format(icons.quoted(stored.name_of(info))))
+      end)
+    end
+  end)
+end
+
+---@param info sanderling.SessionInfo
+local function offer_actions(info)
+  local is_open = live.find(info.id) ~= nil
+  local actions = {
+    { name = is_open and 'Show' or 'Resume', run = resume },
+    { name = 'Rename', run = rename, argument = '' },
+    { name = 'Fork', run = fork },
+    { name = 'Export as Markdown', run = export, argument = '' },
+    not is_open and { name = 'Delete', run = delete } or nil,
+  }
+  vim.ui.select(actions, {
+    prompt = stored.name_of(info) .. ':',
+    kind = 'sanderling_action',
+    format_item = function(action)
+      return action.name
+    end,
+  }, function(action)
+    if action then
+      action.run(info, action.argument)
+    end
+  end)
+end
+
+-- choosing a session --------------------------------------------------------------------------------------------------
+
+--- Let the user choose one of the sessions, newest first, and what to do with it.
+---@param text string only sessions that contain it; empty: all
+---@param is_everywhere boolean sessions of all projects
+function M.pick(text, is_everywhere)
+  local project = is_everywhere and '' or stored.project_here()
+  stored.ask({ type = 'list_sessions', project = project, text = text }, function(result, is_here)
+    local infos = result.sessions
+    if #infos == 0 then
+      local where = is_everywhere and 'session' or 'session of this project'
+      local what = text ~= '' and ('No %s contains %s.'):format(where, icons.quoted(text))
+        or ('No %s yet.'):format(where)
+      message.tell(what)
+      return
+    end
+    stored.known = infos
+    if not is_here then
+      message.tell('Sessions loaded. Run :AgentSessions again to choose one.')
+      return
+    end
+    vim.ui.select(infos, {
+      prompt = 'Sessions:',
+      kind = 'sanderling_session',
+      format_item = function(info)
+        return line_of(info, is_everywhere)
+      end,
+    }, function(info)
+      if info then
+        offer_actions(info)
+      end
+    end)
+  end)
+end
+
+--- Resume the session `id` of any project, or the newest one of this project that is not open.
+---@param id string empty: the newest
+function M.resume(id)
+  local project = id == '' and stored.project_here() or ''
+  local request = { type = 'list_sessions', project = project, has_printed = id ~= '' }
+  stored.ask(request, function(result, is_here)
+    stored.known = result.sessions
+    if id == '' then
+      local info = stored.newest_closed(stored.known)
+      if info then
+        return resume(info, is_here)
+      end
+      return message.tell('This project has no other session to resume.')
+    end
+    for _, info in ipairs(stored.known) do
+      if info.id == id then
+        return resume(info, is_here)
+      end
+    end
+    message.tell(('There is no session %s. :AgentSessions lists them.'):format(id))
+  end)
+end
+
+---@param session sanderling.chat.session.Session
+---@return { id: string, project: string, title: string }
+local function info_of(session)
+  return { id = session.id, project = session.project, title = session.state.title }
+end
+
+--- Return the current session. If there is none, or it is empty, say so.
+---@return sanderling.chat.session.Session?
+local function session_with_words()
+  local session = live.current()
+  if session and not session.is_fresh then
+    return session
+  end
+  message.tell(session and 'This session is empty.' or 'No session is open.')
+end
+
+--- Fork the current session. In its transcript, the copy ends at the message under the cursor.
+function M.fork()
+  local session = session_with_words()
+  if not session then
+    return
+  end
+  local transcript, at = session.transcript, nil
+  if api.nvim_get_current_buf() == session.transcript_buf then
+    at = transcript:message_at(vim.fn.line('.') - 1)
+    if not at and transcript.has_earlier then
+      return message.tell('Scroll up to load the start of this turn first.')
+    end
+  end
+  fork(session, at)
+end
+
+---@param title string empty: ask for it
+function M.rename(title)
+  local session = session_with_words()
+  if session then
+    rename(info_of(session), words.trimmed(title))
+  end
+end
+
+---@param path string empty: ask for it
+function M.export(path)
+  local session = session_with_words()
+  if session then
+    export(info_of(session), path)
+  end
+end
+
+--- Another process has the session open, and only one may write its log: offer to fork it.
+---@param session sanderling.chat.session.Session
+local function offer_fork(session)
+  local choices = { 'Fork it: continue in a copy', 'Leave it' }
+  vim.ui.select(choices, {
+    prompt = 'Another Neovim has this session open:',
+    kind = 'sanderling_confirm',
+  }, function(choice)
+    local is_empty = session.is_fresh and live.find(session.id) == session
+    local function take_its_place(id)
+      return chat.replace(session, id, session.project)
+    end
+    if choice == choices[1] then
+      fork(session, nil, is_empty and take_its_place or nil)
+    elseif is_empty then
+      take_its_place(stored.new_id())
+    end
+  end)
+end
+
+bus.subscribe('local_in_use', function(session_id)
+  vim.schedule_wrap(offer_fork)(assert(live.find(session_id)))
+end)
+
+return M
