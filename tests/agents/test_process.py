@@ -19,9 +19,10 @@ from tests.conftest import DEADLINE_S, ROOT, happens, prove, prove_rest
 from tests.conftest import running as running_now
 from tests.sandbox.child import STRANGER, open_directory
 from tests.sandbox.test_cli import SYSTEM_PATH, stranger
+from tests.sandbox.test_files import session_of
 from tests.sandbox.test_network import server_for
 from tests.sandbox.test_sandbox import MOUNTED, Place, names_in
-from tests.sandbox.test_servers import SHELL, said_by, server_in, session_at
+from tests.sandbox.test_servers import SHELL, said_by, server_in
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ async def test_agent_has_the_project_and_its_login_and_nothing_else_of_home(
     monkeypatch.setenv("LET_IN", "k1")
     monkeypatch.setenv("OWN", "k2")
     async with (
-        session_at(place, level, env_pass=("LET_IN",)) as session,
+        session_of(place, level=level, env_pass=("LET_IN",)) as session,
         shell_in(
             session, place, home=["~/.it/login.json"], env={"MINE": "a"}, inherits=["OWN"]
         ) as it,
@@ -101,12 +102,12 @@ async def test_agent_has_the_project_and_its_login_and_nothing_else_of_home(
 async def test_where_there_are_no_mounts_a_login_is_missed_and_that_is_said(place):
     login_of(place)
     async with (
-        session_at(place, "landlock") as session,
+        session_of(place, level="landlock") as session,
         shell_in(session, place, home=["~/.it/login.json"]) as it,
     ):
         assert "Its login is not available" in it.agent.warnings[0]
         assert "No such file" in await it.said("cat ~/.it/login.json")
-    async with session_at(place, "landlock") as session:
+    async with session_of(place, level="landlock") as session:
         with pytest.raises(AgentError, match="proxy"):
             async with shell_in(session, place, hosts=["example.org"]):
                 pass
@@ -115,7 +116,7 @@ async def test_where_there_are_no_mounts_a_login_is_missed_and_that_is_said(plac
 async def test_a_login_that_was_renewed_outside_is_noticed(place):
     login = login_of(place)
     async with (
-        session_at(place, "full") as session,
+        session_of(place, level="full") as session,
         shell_in(session, place, home=["~/.it/login.json"]) as it,
     ):
         await it.said("echo renewed >~/.it/login.json")
@@ -131,14 +132,14 @@ async def test_a_login_that_was_renewed_outside_is_noticed(place):
 @prove
 async def test_what_an_agent_keeps_in_its_private_home_is_there_again(place):
     for said in ("echo 1 >~/.state; cat ~/.state", "cat ~/.state"):
-        async with session_at(place, "full") as session, shell_in(session, place) as it:
+        async with session_of(place, level="full") as session, shell_in(session, place) as it:
             assert await it.said(said) == "1\n"
 
 
 @prove
 async def test_an_agent_shares_no_place_with_commands_or_a_server_of_its_name(place):
     async with (
-        session_at(place, "full") as session,
+        session_of(place, level="full") as session,
         shell_in(session, place) as it,
         server_in(session, A="b") as server,
     ):
@@ -172,7 +173,7 @@ async def test_hostile_agent_does_not_get_out(place, how):
     (place.home / ".ssh/id").write_text("key\n")
     line = ESCAPES[how].format(pid=os.getpid(), home=place.home)
     async with (
-        session_at(place, "full") as session,
+        session_of(place, level="full") as session,
         shell_in(session, place, home=["~/.it/login.json"]) as it,
     ):
         done = await it.said(f"({line}) >/dev/null && echo done")
@@ -200,11 +201,11 @@ async def test_what_an_agent_leaves_in_its_home_leads_its_next_start_nowhere(pla
     (place.home / ".ssh").mkdir()
     (place.home / ".ssh/id").write_text("key\n")
     line = PLANTED[how].format(project=place.project, home=place.home)
-    async with session_at(place, "full") as session, shell_in(session, place) as it:
+    async with session_of(place, level="full") as session, shell_in(session, place) as it:
         await it.said(line)
     login = login_of(place)
     async with (
-        session_at(place, "full") as session,
+        session_of(place, level="full") as session,
         shell_in(session, place, home=["~/.it/login.json"]) as it,
     ):
         assert await it.said("cat ~/.it/login.json; echo new >~/.it/login.json") == "token\n"
@@ -219,7 +220,7 @@ async def test_links_and_rights_in_a_granted_directory_are_taken_back(place):
     (place.home / ".it/credentials").mkdir(parents=True)
     (place.home / ".it/credentials/token").write_text("old\n")
     async with (
-        session_at(place, "full") as session,
+        session_of(place, level="full") as session,
         shell_in(session, place, home=["~/.it/credentials"]) as it,
     ):
         await it.said(
@@ -243,7 +244,7 @@ async def test_agent_reaches_its_hosts_and_no_others(place, level):
     async with (
         server_for(answer) as port,
         server_for(answer) as other,
-        session_at(place, level) as session,
+        session_of(place, level=level) as session,
         shell_in(session, place, hosts=[f"127.0.0.1:{port}"]) as it,
     ):
         assert await it.said(ask % port) == "hi\n"
@@ -254,7 +255,7 @@ async def test_agent_reaches_its_hosts_and_no_others(place, level):
 
 
 async def test_nothing_is_left_of_an_agent(place, marker):
-    async with session_at(place, "full") as session:
+    async with session_of(place, level="full") as session:
         async with shell_in(session, place) as it:
             await it.said(f"setsid {marker} & (trap '' TERM HUP; {marker}) &")
             await happens(lambda: len(running_now(marker)) == 2)
@@ -264,7 +265,7 @@ async def test_nothing_is_left_of_an_agent(place, marker):
 @prove
 async def test_an_agent_that_does_not_end_by_itself_is_killed(place):
     agent = declared(command=["sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
-    async with session_at(place, "full") as session:
+    async with session_of(place, level="full") as session:
         with anyio.fail_after(DEADLINE_S):
             async with running(agent, session, str(place.project)) as process:
                 assert process.is_running
@@ -288,7 +289,7 @@ async def test_an_agent_that_does_not_end_by_itself_is_killed(place):
 async def test_end_of_an_agent_is_told_with_its_last_words(place, command, words):
     agent = declared(command=["sh", "-c", command])
     async with (
-        session_at(place, "full") as session,
+        session_of(place, level="full") as session,
         running(agent, session, str(place.project)) as process,
     ):
         ending = await process.wait()
@@ -300,7 +301,7 @@ async def test_end_of_an_agent_is_told_with_its_last_words(place, command, words
 
 async def test_an_agent_that_is_not_installed_says_how_it_is(place):
     agent = declared(command=["no-such-agent"], install="npm install -g it")
-    async with session_at(place, "full") as session:
+    async with session_of(place, level="full") as session:
         with pytest.raises(
             AgentError, match=r"no program 'no-such-agent'\. To install it: npm install"
         ):
@@ -314,7 +315,7 @@ async def test_stderr_of_an_agent_is_kept_in_bounds_and_without_its_key(place, m
     line = "(echo begin; yes line | head -c 3000000; echo $OWN) >&2; exec cat"
     agent = declared(command=["sh", "-c", line], inherits=["OWN"])
     async with (
-        session_at(place, "full") as session,
+        session_of(place, level="full") as session,
         running(agent, session, str(place.project)) as process,
     ):
         await happens(lambda: "[hidden]" in process.log.text())
@@ -323,7 +324,7 @@ async def test_stderr_of_an_agent_is_kept_in_bounds_and_without_its_key(place, m
 
 
 async def test_an_agent_is_ended_when_its_terms_change(place):
-    async with session_at(place, "full") as session:
+    async with session_of(place, level="full") as session:
         async with shell_in(session, place) as it:
             assert not it.agent.is_outdated
             session.set_mode("ro")
@@ -338,7 +339,7 @@ async def test_an_agent_whose_entry_says_so_runs_outside_and_has_no_key_of_other
 ):
     monkeypatch.setenv("OTHER_API_KEY", "k0")
     async with (
-        session_at(place, "full") as session,
+        session_of(place, level="full") as session,
         shell_in(
             session, place, sandbox=False, env={"MINE": "a"}, sandboxed_env={"FREE": "1"}
         ) as it,
@@ -358,7 +359,7 @@ async def test_an_agent_whose_entry_says_so_runs_outside_and_has_no_key_of_other
 
 @prove
 async def test_an_agent_runs_outside_while_the_sandbox_is_off_and_that_is_said(place):
-    async with session_at(place, "full") as session:
+    async with session_of(place, level="full") as session:
         session.switch(is_on=False)
         async with shell_in(session, place) as it:
             assert "you switched the sandbox off" in it.agent.notice
@@ -383,7 +384,7 @@ async def test_what_links_of_the_persons_lead_to_is_where_the_agent_looks_for_it
     home = ["~/.claude/.credentials.json", "~/.it/login.json", "~/.it/none"]
     for _ in range(2):
         async with (
-            session_at(place, "full") as session,
+            session_of(place, level="full") as session,
             shell_in(
                 session, place, home=home, paths=["~/.claude/settings.json", "~/project/link"]
             ) as it,
@@ -436,7 +437,7 @@ async def _as_stranger(base: Path) -> None:
     login = login_of(place)
     (place.home / ".other").write_text("other\n")
     async with (
-        session_at(place, "full") as session,
+        session_of(place, level="full") as session,
         shell_in(session, place, home=["~/.it/login.json"]) as it,
     ):
         line = "id -u; cat ~/.it/login.json ~/.other; echo new >~/.it/login.json; echo x >made"
