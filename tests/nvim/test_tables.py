@@ -221,7 +221,7 @@ def test_an_option_of_the_host_is_a_key_of_a_file_in_the_same_words(child):
     rows = child.lua("""
       return vim.tbl_map(function(row)
         return { name = row.name, doc = row.doc, is_hosts = row.host or false }
-      end, require('sanderling.config.file').rows)
+      end, require('sanderling.config.schema').rows)
     """)
     kinds = get_type_hints(Settings, include_extras=True)
     described = {
