@@ -137,7 +137,7 @@ def test_a_chat_loads_neither_questions_nor_pages_before_they_are_needed(child, 
     later = ("review", "proposals", "screens", "editing", "chat.waiting", "health")
     found = {name for name in loaded if name.startswith(tuple(f"sanderling.{x}" for x in later))}
     # The first looks at files before a command can replace them, the second knows which agent answers.
-    assert found <= {"sanderling.changes.editing.kinds", "sanderling.screens.agents"}
+    assert found <= {"sanderling.editing.kinds", "sanderling.screens.agents"}
 
 
 # --- Keys --------------------------------------------------------------------------------------------------------------
