@@ -181,7 +181,7 @@ async def test_structured_content_is_told_beside_other_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("texts", "structured"),
+    "texts, structured",
     [
         (["a\nb"], {"result": "a\nb"}),  # as FastMCP wraps a text
         (["a\nb\n"], {"content": "a\nb"}),  # as server-filesystem does

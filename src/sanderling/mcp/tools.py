@@ -139,18 +139,18 @@ def _repeats(structured: Mapping[str, Any], texts: Sequence[str]) -> bool:
     return any(_is_said(value, texts) for value in values)
 
 
-def _is_said(value: object, texts: Sequence[str]) -> bool:
+def _is_said(value: Any, texts: Sequence[str]) -> bool:
     if isinstance(value, str) and value.strip() == "\n".join(texts).strip():
         return True
     if sum(map(len, texts)) > MAX_COMPARED_CHARS:
         return False
-    items = cast("list[object]", value) if isinstance(value, list) else []
+    items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else []
     if len(items) == len(texts) and all(map(_is_same, texts, items)):
         return True
     return value is None or any(_is_same(text, value) for text in texts)
 
 
-def _is_same(text: str, value: object) -> bool:
+def _is_same(text: str, value: Any) -> bool:
     """Compare a text with a part of the structured content. A long text counts as equal to anything but a string."""
     if isinstance(value, str):
         return text.strip() == value.strip()
