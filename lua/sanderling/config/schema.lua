@@ -39,6 +39,8 @@ local RULE = {
 
 local M = {}
 
+M.EFFORTS = { 'default', 'low', 'medium', 'high', 'xhigh', 'max' }
+
 ---@type sanderling.config.Row[]
 M.rows = {
   {
@@ -84,6 +86,13 @@ M.rows = {
     name = 'thinking',
     default = true,
     doc = 'request thinking, and summaries of it',
+    host = true,
+  },
+  {
+    name = 'effort',
+    default = 'default',
+    choices = M.EFFORTS,
+    doc = 'how much the model thinks and writes, of the levels that it takes',
     host = true,
   },
   {

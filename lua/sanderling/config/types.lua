@@ -121,6 +121,7 @@
 ---@field max_tokens integer per answer; 0: 32,000, or the model's own limit if lower
 ---@field base_url string of Claude's API; empty: $ANTHROPIC_BASE_URL or the default
 ---@field thinking boolean request thinking, and summaries of it
+---@field effort 'default'|'low'|'medium'|'high'|'xhigh'|'max' how much the model thinks and writes, of the levels that it takes
 ---@field idle_timeout_s number seconds without a byte before a request fails
 ---@field max_calls integer model calls per turn before you are asked; 0: no limit
 ---@field budget_usd number dollars per session before you are asked; 0: no limit

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from sanderling.errors import ConfigError
-from sanderling.protocol.modes import ConfiningLevel
+from sanderling.protocol.modes import ConfiningLevel, Effort
 from sanderling.text import name_set
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
@@ -76,6 +76,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, Meta(description="of Claude's API; empty: $ANTHROPIC_BASE_URL or the default")
     ] = ""
     thinking: Annotated[bool, Meta(description="request thinking, and summaries of it")] = True
+    effort: Annotated[
+        Effort,
+        Meta(description="how much the model thinks and writes, of the levels that it takes"),
+    ] = "default"
     idle_timeout_s: Annotated[
         float, Meta(gt=0, description="seconds without a byte before a request fails")
     ] = 120.0

@@ -69,6 +69,12 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Directory of the log, if it differs from that of the other sessions."""
     face: str = ""
     """The frontend's name, recorded in a new session."""
+    max_cost_usd: float = 0
+    """Dollars after which no more requests are made, without a question; 0: no limit."""
+    fallback_model: str = ""
+    """The model to continue with if the session's is unavailable."""
+    answer_note: str = ""
+    """A note to the model about the form of its answers."""
     patience_s: float = GRACE_S
     """How long the first request waits, at most, for tool servers that have an allow rule."""
     agent: str = ""
@@ -302,6 +308,8 @@ class _AgentBuilder(NamedTuple):
             elsewhere=options.elsewhere,
         )
         self.resources.callback(services.workspace.journal.close)
+        services.answer_note = options.answer_note
+        services.calls.bound(options.max_cost_usd, options.fallback_model)
         return services
 
     def _address(self) -> str:

@@ -93,6 +93,7 @@ class SessionServices:
         self.settings = settings
         self.project = project or Project(settings, session.project)
         self.agent_commands: tuple[events.SlashCommand, ...] = ()  # of an external agent
+        self.answer_note = ""  # to the model, with each prompt
         self.tasks = BackgroundTasks()
         self.memory = Memory(session, emit)
         self.waiting = Waiting(self.memory.keep)
@@ -182,6 +183,7 @@ class SessionServices:
             ),
             Remembered("told", self.notes.state, self.notes.restore),
             Remembered("mode", lambda: self.gate.mode, self.gate.restore_mode),
+            Remembered("effort", self.calls.effort.state, self.calls.effort.restore),
             Remembered("grants", self.gate.state, self.gate.restore),
         )
 

@@ -66,9 +66,11 @@ class Turn:
     def _begin(self, prompt: Prompt) -> None:
         services = self._services
         services.emit(TurnStarted(prompt))
-        services.calls.begin_turn()
+        services.calls.begin_turn(prompt.effort)
         services.workspace.journal.begin_turn(prompt.id)
         notes = services.notes.with_prompt(prompt)
+        if services.answer_note:
+            notes.append(services.answer_note)
         message = prompt_message(prompt, services.commands.records(), notes)
         services.memory.begin_turn(message, prompt)
 

@@ -18,11 +18,12 @@ import msgspec
 from sanderling.errors import ConfigError
 from sanderling.project.trust.trust import InstructionFiles, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
+from sanderling.protocol.modes import Effort
 from sanderling.text import name_set
 
 BUILT_IN = name_set(
     """
-    help new clear resume sessions fork rename export compact undo redo rewind config model option mode net sandbox
+    help new clear resume sessions fork rename export compact undo redo rewind config model effort option mode net sandbox
     todo usage cost settings trust mcp login logout close exit
     """
 )
@@ -42,6 +43,7 @@ _PLACEHOLDER = r"\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d)|(\$))"
 class _Front(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
     description: str = ""
     argument_hint: str = ""
+    effort: Effort | None = None
 
 
 class _Template(msgspec.Struct, frozen=True):
@@ -50,6 +52,7 @@ class _Template(msgspec.Struct, frozen=True):
     shown: SlashCommand
     text: str = ""
     problem: str = ""
+    effort: Effort | None = None
 
 
 class SlashCommands:
@@ -86,6 +89,12 @@ class SlashCommands:
         if Path(f"/{name}").exists():
             return text
         raise ConfigError(_unknown(name, BUILT_IN | templates.keys()))
+
+    def effort_of(self, text: str) -> Effort | None:
+        """Return the effort that the command at the beginning of `text` sets for its turn."""
+        typed = re.match(_TYPED, text)
+        template = self._templates().get(typed[1]) if typed else None
+        return template.effort if template else None
 
     def _templates(self) -> Mapping[str, _Template]:
         """Return the bundled commands, overridden by the user's, and these by the project's trusted ones."""
@@ -127,7 +136,7 @@ def _template(name: str, source: Source, path: str, text: str) -> _Template:
     description = front.description or text.lstrip("# \n").partition("\n")[0]
     texts = (description[:MAX_DESCRIPTION_CHARS], front.argument_hint[:MAX_DESCRIPTION_CHARS])
     shown = SlashCommand(name, *texts, source)
-    return _Template(shown, text)
+    return _Template(shown, text, effort=front.effort)
 
 
 def _broken(name: str, source: Source, problem: str) -> _Template:
@@ -158,7 +167,7 @@ def _front(header: str) -> _Front:
         return msgspec.convert(fields, _Front)
     except msgspec.ValidationError as error:
         raise ConfigError(
-            f"its header may only have `description` and `argument-hint`: {error}"
+            f"its header may only have `description`, `argument-hint` and `effort`: {error}"
         ) from error
 
 

@@ -29,6 +29,7 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
+from sanderling.protocol.modes import Effort
 from sanderling.providers import (
     BlockDone,
     ModelLimits,
@@ -154,6 +155,7 @@ def copy_sample(resources: AsyncExitStack) -> str:
 
 class ScriptedProvider:
     is_ready = True
+    efforts: tuple[Effort, ...] = ()  # a script's answers do not depend on it
 
     def __init__(self, script: Script, model: str = "scripted") -> None:
         self.model = model

@@ -28,7 +28,7 @@ from sanderling.protocol.messages import (
 )
 from sanderling.providers import ModelRequest
 from sanderling.providers.encoding import EncodedHistory, encoded, previous_end, with_mark
-from sanderling.providers.endpoint import ANTHROPIC, Quirks
+from sanderling.providers.endpoint import ANTHROPIC, Quirks, with_fields
 from sanderling.text import printable
 
 LOOK_BACK_BLOCKS = 18  # of 20: the documentation does not say whether the marked block counts
@@ -52,7 +52,9 @@ class RequestEncoder:
         body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True}
         if self._is_marked:
             body["cache_control"] = _MARK
-        body |= self.quirks.effort.get("on" if thinking else "off", {}) | self.quirks.body
+        body |= with_fields(
+            self.quirks.reasoning(thinking=thinking, effort=request.effort), self.quirks.body
+        )
         if request.tools:
             body["tools"] = request.tools
         if request.system:

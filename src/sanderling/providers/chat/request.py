@@ -36,7 +36,7 @@ from sanderling.providers.encoding import (
     replays_thoughts,
     with_mark,
 )
-from sanderling.providers.endpoint import Quirks
+from sanderling.providers.endpoint import Quirks, with_fields
 
 _MARKS: dict[str, tuple[str, dict[str, str]]] = {
     "anthropic": ("cache_control", {"type": "ephemeral"}),
@@ -75,7 +75,7 @@ class ChatEncoder:
             body["tools"] = self._tools.of(request.tools)
             if quirks.parallel_tools is not None:
                 body["parallel_tool_calls"] = quirks.parallel_tools
-        body |= quirks.effort.get("on" if thinking else "off", {}) | quirks.body
+        body |= with_fields(quirks.reasoning(thinking=thinking, effort=request.effort), quirks.body)
         body["messages"] = self._all_messages(request)
         return msgspec.json.encode(body)
 

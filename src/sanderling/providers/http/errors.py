@@ -107,7 +107,10 @@ def explain_status(
         remedy = " ".join(filter(None, (_in_a_while(retry_after_s), remedy)))
     elif kind == "auth":
         remedy = remedy or key_remedy
-    return ProviderError(kind, f"{message}: {what}.", remedy, retry_after_s=retry_after_s)
+    is_missing = error_type in _NOT_FOUND or status == HTTPStatus.NOT_FOUND
+    return ProviderError(
+        kind, f"{message}: {what}.", remedy, retry_after_s=retry_after_s, lacks_model=is_missing
+    )
 
 
 def _in_words(kind: ErrorKind, error_type: str, status: int) -> tuple[str, str]:

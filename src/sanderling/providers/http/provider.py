@@ -19,6 +19,7 @@ from anyio.lowlevel import checkpoint
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
+from sanderling.protocol.modes import Effort
 from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
 from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.bodies import Decoder, decode_refusal
@@ -98,6 +99,11 @@ class HttpProvider(ApiConnection, ABC):
         self._watch = IdleWatch(settings.idle_timeout_s)
         self._images = Images()
 
+    @property
+    def efforts(self) -> tuple[Effort, ...]:
+        reported = self.limits.efforts if self.limits else None
+        return self.endpoint.quirks_of(self.model).efforts if reported is None else reported
+
     async def _look_at(self, model: str) -> None:
         """Load what a request to `model` depends on; nothing for most wires."""
 
@@ -143,6 +149,7 @@ class HttpProvider(ApiConnection, ABC):
                 limits.context_window_tokens or known.window_tokens,
                 limits.max_output_tokens or known.max_output_tokens,
                 limits.price,
+                limits.efforts,
             )
 
     def _known(self, model: str) -> Model:

@@ -20,6 +20,7 @@ from sanderling.protocol.messages import (
     ToolResult,
     ToolUse,
 )
+from sanderling.protocol.modes import Effort
 from sanderling.providers import ModelRequest
 from sanderling.providers.encoding import (
     EncodedHistory,
@@ -96,7 +97,7 @@ class OllamaEncoder:
         body: dict[str, Any] = {
             "model": ask.model,
             "stream": True,
-            **self._effort(ask.think),
+            **self._effort(ask.think, request.effort),
             "truncate": False,
             "shift": False,
             **own,
@@ -111,10 +112,11 @@ class OllamaEncoder:
         body["messages"] = [*system, *chain.from_iterable(self._history.of(request.history))]
         return msgspec.json.encode(body)
 
-    def _effort(self, think: bool | None) -> dict[str, Any]:
+    def _effort(self, think: bool | None, effort: Effort) -> dict[str, Any]:
         if think is None:
             return {}
-        return self.quirks.effort.get("on" if think else "off") or {"think": think}
+        fields = self.quirks.reasoning(thinking=think, effort=effort if think else "default")
+        return fields or {"think": think}
 
     def _encode_message(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
         if message.role == "assistant":

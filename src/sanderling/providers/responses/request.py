@@ -38,7 +38,7 @@ from sanderling.providers.encoding import (
     replays_thoughts,
     with_mark,
 )
-from sanderling.providers.endpoint import Quirks
+from sanderling.providers.endpoint import Quirks, with_fields
 from sanderling.text import printable
 
 MIN_OUTPUT_TOKENS = 16
@@ -143,7 +143,7 @@ class ResponsesEncoder:
             body["parallel_tool_calls"] = quirks.parallel_tools
         if key := cache_key(request, quirks):
             body["prompt_cache_key"] = key
-        body |= quirks.effort.get("on" if thinking else "off", {}) | quirks.body
+        body |= with_fields(quirks.reasoning(thinking=thinking, effort=request.effort), quirks.body)
         if request.tools:
             body["tools"] = self._tools.of(request.tools)
         return msgspec.json.encode(body | {"input": self._items(request)})
