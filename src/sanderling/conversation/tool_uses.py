@@ -108,7 +108,21 @@ class ToolUses:
         self._repeated = ""
         self._paths: set[str] = set()
         self._uses: list[_Use] = []
+        self._notes: dict[str, str] = {}  # by call id: ignored fields of its input
         self._asking = Asking()
+
+    def repaired(self, use: ToolUse) -> ToolUse:
+        """Return the call as it will run, and remember a note on what is ignored; unchanged if its input is invalid."""
+        name = use.name if use.name in self._tools else use.name.lower()
+        if not (tool := self._tools.get(name)):
+            return use
+        try:
+            repaired = msgspec.structs.replace(use, name=name, input=tool.repaired(use.input))
+        except ToolError:
+            return use
+        if note := tool.note_on(use.input):
+            self._notes[use.id] = note
+        return repaired
 
     async def run(
         self, uses: Sequence[ToolUse], problems: Mapping[str, str], asking: Asking | None = None
@@ -139,6 +153,7 @@ class ToolUses:
         return Outcome(content=so_far or INTERRUPTED, summary="stopped", is_error=True)
 
     def _prepare(self, requested: ToolUse, problem: str) -> _Use:
+        requested = self.repaired(requested)
         tool = self._tools.get(requested.name)
         if tool is None:
             names = ", ".join(sorted(self._tools))
@@ -153,9 +168,8 @@ class ToolUses:
             title = _one_line(tool.title(args, self._workspace))
         except ToolError as error:
             return _Use(requested, problem=str(error))
-        return _Use(
-            requested, tool, args, effect=effect, title=title, note=tool.note_on(requested.input)
-        )
+        note = self._notes.pop(requested.id, "")
+        return _Use(requested, tool, args, effect=effect, title=title, note=note)
 
     async def _run_one(self, use: _Use, before: list[_Use], screen: "_InOrder") -> None:
         show = partial(screen.show, use.requested.id)

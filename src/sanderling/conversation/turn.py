@@ -107,7 +107,7 @@ class Turn:
             await services.compactor.make_room()
             stop_reason = await self._call_model()
             problems = self._reply.problems
-            if uses := self._reply.keep(services.provider.model):
+            if uses := self._reply.keep(services.provider.model, tool_uses.repaired):
                 try:
                     await tool_uses.run(uses, problems)
                 finally:
