@@ -95,7 +95,6 @@ SAME: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("read", {"path": "f", "limit": 5}, {"input": {"path": "f", "limit": "5"}}),
     ("read", {"path": "f"}, {"arguments": '{"file_path": "f"}'}),
     ("bash", {"command": "ls", "timeout_s": 600}, {"command": "ls", "timeout_s": "700"}),
-    ("ls", {"depth": 1}, {"depth": 0}),
     (
         "web_fetch",
         {"url": "https://a.example", "offset": 0},

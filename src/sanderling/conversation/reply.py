@@ -31,6 +31,10 @@ class Reply:
         return bool(self._blocks or self._open_pieces)
 
     @property
+    def last_block(self) -> ContentBlock | None:
+        return self._blocks[-1] if self._blocks else None
+
+    @property
     def has_open_block(self) -> bool:
         return bool(self._open_pieces)
 

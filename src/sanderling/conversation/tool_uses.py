@@ -35,6 +35,12 @@ MAX_TITLE_CHARS = 200
 INTERRUPTED = "Interrupted by the user."
 DENIED_WITH_ANOTHER = "Not run: the user denied another tool call of the same message."
 NOTHING = Effect("", "none")
+CUT_INPUT = "Your answer reached its limit{limit} inside this input, so {name} did not run and nothing was changed. {remedy}"
+_REMEDIES = {
+    "write": "Write the file in parts: `write` the first part, then add the others with `edit` and insert_at_line.",
+    "edit": "Send fewer or smaller edits per call.",
+    "bash": "Use a shorter command; put long text into a file, in parts, with `write` and `edit`.",
+}
 
 
 class _Use(msgspec.Struct):
@@ -395,6 +401,13 @@ def _depends(use: _Use, earlier: _Use) -> bool:
 def _kind(use: _Use) -> str:
     """Return the kind of effect; third-party tools count as commands, because they may read and write anything."""
     return "run" if use.effect.kind == "call" else use.effect.kind
+
+
+def cut_input(use: ToolUse, tokens: int) -> str:
+    """Describe an input that ends where the answer reached its limit of `tokens`; 0: the context window is full."""
+    limit = f" of {tokens:,} tokens" if tokens else ": the context window is full"
+    remedy = _REMEDIES.get(use.name, "Send a shorter input, in several calls if needed.")
+    return CUT_INPUT.format(limit=limit, name=use.name, remedy=remedy)
 
 
 def _failure(message: str, *, is_denied: bool = False) -> Outcome:

@@ -84,6 +84,11 @@ class Provider(Protocol):
         ...
 
     @property
+    def answer_limit(self) -> int:
+        """The most tokens of an answer; 0 if only the server knows."""
+        ...
+
+    @property
     def is_ready(self) -> bool:
         """True once `prepare` has nothing left to do."""
         ...
@@ -154,6 +159,10 @@ class Delegate:
     @property
     def limits(self) -> ModelLimits | None:
         return self._provider.limits
+
+    @property
+    def answer_limit(self) -> int:
+        return self._provider.answer_limit
 
     @property
     def is_ready(self) -> bool:

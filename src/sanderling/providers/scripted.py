@@ -154,6 +154,7 @@ def copy_sample(resources: AsyncExitStack) -> str:
 
 class ScriptedProvider:
     is_ready = True
+    answer_limit = 0
 
     def __init__(self, script: Script, model: str = "scripted") -> None:
         self.model = model

@@ -63,7 +63,7 @@ _WORDS = frozenset(
 )
 """Fields in which models explain their call, or ask for what the tool does anyway."""
 _WRAPPERS = frozenset(("input", "arguments", "args", "parameters", "params"))
-_FROM_ONE = frozenset(("offset", "depth"))
+_FROM_ONE = frozenset(("offset",))
 """Fields that count from 1, and that models count from 0."""
 _TEXTS = frozenset(("pattern", "symbol", "id", "old", "new"))
 """Fields that a number fits as text."""

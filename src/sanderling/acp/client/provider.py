@@ -13,6 +13,7 @@ class ExternalProvider:
         self.model = name
         self.limits: ModelLimits | None = ModelLimits()
         self.is_ready = True
+        self.answer_limit = 0
 
     async def prepare(self) -> None: ...
 
