@@ -223,7 +223,9 @@ async def test_an_input_cut_off_at_the_limit_says_so_with_the_limit_and_a_remedy
     await talk.say("Good morning.")
     [result] = talk.results
     limits = {"anthropic": "32,000", "chat": "5", "responses": "5"}
-    words = f"reached its limit of {f'{limit:,}' if limit else limits[wire]} tokens inside this input"
+    words = (
+        f"reached its limit of {f'{limit:,}' if limit else limits[wire]} tokens inside this input"
+    )
     assert words in result.content
     assert "`write` the first part" in result.content
     assert "aaaa" not in result.content
