@@ -30,7 +30,7 @@ from sanderling.protocol.events import (
     TurnEnded,
 )
 from sanderling.protocol.in_line import InLine
-from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult
+from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult, ToolUse
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import InspectToolUse, WholeToolUse
 from sanderling.providers import ModelRequest
@@ -252,7 +252,11 @@ async def test_what_only_reads_runs_at_once_and_the_model_sees_the_result(tmp_pa
     [
         ("teleport", {}, "There is no tool 'teleport'"),
         ("read", {}, "missing required field `path`"),
-        ("read", {"colour": "red"}, "read takes `path`, `offset`, `limit`. Ignored: `colour`."),
+        (
+            "read",
+            {"colour": "red"},
+            "read has no `colour`. It takes: path (required), offset, limit.",
+        ),
         ("read", {"path": None}, "Expected `str`, got `null` - at `$.path`"),
         ("read", {"path": 5}, "Expected `str`, got `int` - at `$.path`"),
     ],
@@ -743,6 +747,31 @@ async def test_tool_use_is_shown_in_full_when_it_is_asked_for(tmp_path):
     assert shown.tool == "read"
     assert '"path": "app.py"' in shown.input
     assert "return 1" in shown.result
+
+
+async def test_a_repaired_input_is_what_is_asked_run_shown_logged_and_sent_again(tmp_path):
+    call = ("Bash", {"cmd": "echo $((6*7)) > out", "timeout": 700_000, "cwd": "/", "reason": "x"})
+    talk = Talk(tmp_path, uses(call))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert question.subject == "echo $((6*7)) > out"
+        talk.answer(question, "once")
+        await talk.until(TurnEnded)
+        shown = await talk.conversation.answer(InspectToolUse(talk.session.id, "t1"))
+        assert isinstance(shown, WholeToolUse)
+    assert (talk.project / "out").read_text() == "42\n"
+    repaired = {"command": "echo $((6*7)) > out", "timeout_s": 600}
+    assert msgspec.json.decode(shown.input) == repaired
+    [use] = (block for block in talk.session.history[1].content if isinstance(block, ToolUse))
+    assert (use.name, use.input) == ("bash", repaired)
+    assert "bash has no `cwd`. It takes: command (required)" in talk.told()
+
+
+async def test_an_invalid_input_stays_in_the_history_as_the_model_wrote_it(tmp_path):
+    talk = await Talk(tmp_path, uses(("bash", {"cmd": ["ls"], "cwd": "/"}))).run()
+    [use] = (block for block in talk.session.history[1].content if isinstance(block, ToolUse))
+    assert use.input == {"cmd": ["ls"], "cwd": "/"}
+    assert "bash has no `cwd`. It takes: command (required), timeout_s, background." in talk.told()
 
 
 # --- what is asked is what happens -------------------------------------------------------------------------------------

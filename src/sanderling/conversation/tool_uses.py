@@ -36,6 +36,12 @@ MAX_TITLE_CHARS = 200
 INTERRUPTED = "Interrupted by the user."
 DENIED_WITH_ANOTHER = "Not run: the user denied another tool call of the same message."
 NOTHING = Effect("", "none")
+CUT_INPUT = "Your answer reached its limit{limit} inside this input, so {name} did not run and nothing was changed. {remedy}"
+_REMEDIES = {
+    "write": "Write the file in parts: `write` the first part, then add the others with `edit` and insert_at_line.",
+    "edit": "Send fewer or smaller edits per call.",
+    "bash": "Use a shorter command; put long text into a file, in parts, with `write` and `edit`.",
+}
 
 
 class _Use(msgspec.Struct):
@@ -109,7 +115,21 @@ class ToolUses:
         self._repeated = ""
         self._paths: set[str] = set()
         self._uses: list[_Use] = []
+        self._notes: dict[str, str] = {}  # by call id: ignored fields of its input
         self._asking = Asking()
+
+    def repaired(self, use: ToolUse) -> ToolUse:
+        """Return the call as it will run, and remember a note on what is ignored; unchanged if its input is invalid."""
+        name = use.name if use.name in self._tools else use.name.lower()
+        if not (tool := self._tools.get(name)):
+            return use
+        try:
+            repaired = msgspec.structs.replace(use, name=name, input=tool.repaired(use.input))
+        except ToolError:
+            return use
+        if note := tool.note_on(use.input):
+            self._notes[use.id] = note
+        return repaired
 
     async def run(
         self, uses: Sequence[ToolUse], problems: Mapping[str, str], asking: Asking | None = None
@@ -140,6 +160,7 @@ class ToolUses:
         return Outcome(content=so_far or INTERRUPTED, summary="stopped", is_error=True)
 
     def _prepare(self, requested: ToolUse, problem: str) -> _Use:
+        requested = self.repaired(requested)
         tool = self._tools.get(requested.name)
         if tool is None:
             names = ", ".join(sorted(self._tools))
@@ -152,9 +173,8 @@ class ToolUses:
             title = _one_line(tool.title(args, self._workspace))
         except ToolError as error:
             return _Use(requested, problem=str(error))
-        return _Use(
-            requested, tool, args, effect=effect, title=title, note=tool.note_on(requested.input)
-        )
+        note = self._notes.pop(requested.id, "")
+        return _Use(requested, tool, args, effect=effect, title=title, note=note)
 
     async def _run_one(self, use: _Use, before: list[_Use], screen: InLine) -> None:
         screen.show(ToolStarted(use.requested.id, use.requested.name, use.title))
@@ -350,6 +370,13 @@ def _depends(use: _Use, earlier: _Use) -> bool:
 def _kind(use: _Use) -> str:
     """Return the kind of effect; third-party tools count as commands, because they may read and write anything."""
     return "run" if use.effect.kind == "call" else use.effect.kind
+
+
+def cut_input(use: ToolUse, tokens: int) -> str:
+    """Describe an input that ends where the answer reached its limit of `tokens`; 0: the context window is full."""
+    limit = f" of {tokens:,} tokens" if tokens else ": the context window is full"
+    remedy = _REMEDIES.get(use.name, "Send a shorter input, in several calls if needed.")
+    return CUT_INPUT.format(limit=limit, name=use.name, remedy=remedy)
 
 
 def _failure(message: str, *, is_denied: bool = False) -> Outcome:

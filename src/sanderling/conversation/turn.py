@@ -10,10 +10,10 @@ from anyio.abc import TaskGroup
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.reply import Reply
 from sanderling.conversation.services import SessionServices
-from sanderling.conversation.tool_uses import INTERRUPTED, ToolUses
+from sanderling.conversation.tool_uses import INTERRUPTED, ToolUses, cut_input
 from sanderling.errors import ProviderError
 from sanderling.protocol.events import ErrorOccurred, PromptSteered, TurnStarted
-from sanderling.protocol.messages import Message, Prompt, StopReason, TextBlock, ToolResult
+from sanderling.protocol.messages import Message, Prompt, StopReason, TextBlock, ToolResult, ToolUse
 from sanderling.session.history import NOT_RUN
 from sanderling.session.records import LoggedTurnEnd
 
@@ -96,8 +96,8 @@ class Turn:
                 return limit
             await services.compactor.make_room()
             stop_reason = await self._call_model()
-            problems = self._reply.problems
-            if uses := self._reply.keep(services.provider.model):
+            problems = self._problems(stop_reason)
+            if uses := self._reply.keep(services.provider.model, tool_uses.repaired):
                 try:
                     await tool_uses.run(uses, problems)
                 finally:
@@ -110,6 +110,17 @@ class Turn:
                     return "end_turn"
             elif not await self._continues_after(stop_reason):
                 return stop_reason
+
+    def _problems(self, stop_reason: StopReason) -> dict[str, str]:
+        """Return the inputs that could not be parsed, by call. The last one of an answer that was cut off is incomplete."""
+        problems, last = self._reply.problems, self._reply.last_block
+        limit = self._services.provider.answer_limit
+        count = self._services.session.last_usage.output_tokens
+        is_cut = stop_reason in ("max_tokens", "context_full") or 0 < limit <= count
+        if is_cut and isinstance(last, ToolUse) and last.id in problems:
+            tokens = 0 if stop_reason == "context_full" else limit or count
+            problems = {**problems, last.id: cut_input(last, tokens)}
+        return problems
 
     async def _call_model(self) -> StopReason:
         """Call the model once. If the context is full, shrink it and try again until it cannot shrink further."""

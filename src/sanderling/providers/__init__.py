@@ -92,6 +92,11 @@ class Provider(Protocol):
         ...
 
     @property
+    def answer_limit(self) -> int:
+        """The most tokens of an answer; 0 if only the server knows."""
+        ...
+
+    @property
     def is_ready(self) -> bool:
         """True once `prepare` has nothing left to do."""
         ...
@@ -164,6 +169,10 @@ class Delegate:
     @property
     def efforts(self) -> tuple[Effort, ...]:
         return self._provider.efforts
+
+    @property
+    def answer_limit(self) -> int:
+        return self._provider.answer_limit
 
     @property
     def is_ready(self) -> bool:

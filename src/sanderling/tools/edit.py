@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from sanderling.changes.editing.lines import TextDifference, shown
+from sanderling.changes.editing.lines import TextDifference, lines_of, shown
 from sanderling.changes.editing.replace import Replacement, replace
 from sanderling.protocol.events import ChangedLines
 from sanderling.tools.base import Context, on_path, path_shown, tool
@@ -47,16 +47,23 @@ async def edit(args: EditInput, context: Context) -> Outcome:
 
     Copy `old` exactly as `read` shows it, without line numbers, with enough context to occur once; `replace_all` replaces every
     occurrence. To insert, give `insert_at_line` and no `old`. Everything else stays byte for byte: encoding, line endings, mode, links.
-    The result shows the changed lines: do not read the file again. If the user has unsaved changes in the editor, yours are merged with
+    The result says which lines are new: do not read the file again. If the user has unsaved changes in the editor, yours are merged with
     them there.
     """
-    changed = await _change(args, context).make()
+    change = _change(args, context)
+    changed = await change.make()
     what = await difference(changed.old or "", changed.new)
     where = "" if changed.is_written else " in the editor"
     name = path_shown(args, context.workspace)
-    headline = f"Changed {name}{where}: {what.summary}."
-    regions = shown(what.regions(), MAX_REGION_LINES).text
-    return described(name, changed, what, *filter(None, (headline, regions)))
+    headline = f"Changed {name}{where}: {what.summary}"
+    if not (change.counts_lines or changed.notes):  # exactly what the model wrote
+        places = f", {what.places}" if what.places else ""
+        return described(name, changed, what, f"{headline}{places}.")
+    regions = shown(what.regions(), MAX_REGION_LINES)
+    shown_lines = [line for line in regions.text.split("\n") if line != "…"]
+    if regions.is_whole and len(shown_lines) == len(lines_of(changed.new)):
+        change.know(changed.new)
+    return described(name, changed, what, *filter(None, (f"{headline}.", regions.text)))
 
 
 def described(name: str, changed: CompletedChange, what: TextDifference, *words: str) -> Outcome:

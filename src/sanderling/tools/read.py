@@ -176,7 +176,7 @@ async def _page_of_large(
     if not page.lines:
         raise ToolError(_not_reached(args.offset, page.line_count, is_all=page.is_counted))
     shown = (
-        f"{number:>6}\t{_shown_bytes(data, length, head.encoding)}"
+        f"{number}\t{_shown_bytes(data, length, head.encoding)}"
         for number, (data, length) in enumerate(page.lines, args.offset)
     )
     lines = fitting(shown, MAX_PAGE_BYTES)

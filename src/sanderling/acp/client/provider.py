@@ -18,6 +18,7 @@ class ExternalProvider:
         self.limits: ModelLimits | None = ModelLimits()
         self.efforts: tuple[Effort, ...] = ()
         self.is_ready = True
+        self.answer_limit = 0
 
     async def prepare(self) -> None: ...
 

@@ -33,6 +33,7 @@ MAX_PAGES = 100
 
 class AnthropicProvider(HttpProvider):
     path = "/v1/messages"
+    _always_limits = True
     is_strict = True
 
     def __init__(self, settings: Settings, endpoint: Endpoint = ANTHROPIC, model: str = "") -> None:

@@ -89,6 +89,8 @@ class HttpProvider(ApiConnection, ABC):
 
     path: ClassVar[str]
     """The path that generates answers, relative to the endpoint's address."""
+    _always_limits: ClassVar[bool] = False
+    """Every request has a token limit, not only if the user sets one."""
     last_words_s: ClassVar[float] = DRAIN_S
     """The time to wait for usage after the stop reason."""
 
@@ -158,6 +160,13 @@ class HttpProvider(ApiConnection, ABC):
     @cached_property
     def _known_models(self) -> KnownModels:
         return load_models(self._settings)
+
+    @property
+    def answer_limit(self) -> int:
+        """The most tokens of an answer: those that a request asks for, or else the model's limit if known."""
+        if self._settings.max_tokens or self._always_limits:
+            return self._max_tokens()
+        return self.limits.max_output_tokens if self.limits else 0
 
     def _max_tokens(self) -> int:
         wanted = self._settings.max_tokens or DEFAULT_MAX_TOKENS

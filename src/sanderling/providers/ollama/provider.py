@@ -44,6 +44,7 @@ class _StreamLine:
 
 class OllamaProvider(HttpProvider):
     path = "/api/chat"
+    _always_limits = True
     content_type = "application/x-ndjson"
     start_it = "Start it with `ollama serve`, or check base_url."
 
