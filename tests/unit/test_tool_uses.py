@@ -15,6 +15,7 @@ from tests.talk import BaseTalk, Steps, scripted
 
 from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.permissions.rules import rule_from_text
+from sanderling.permissions.store import RuleStore
 from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
     ApprovalRequested,
@@ -276,15 +277,97 @@ async def test_input_that_is_no_json_is_told_and_the_turn_goes_on(tmp_path):
     assert talk.results == [ToolResult("t1", "The input is not the JSON object …", is_error=True)]
 
 
-async def test_uses_of_one_message_run_at_the_same_time_and_are_told_and_shown_in_order(tmp_path):
-    calls = [
-        bash(f"touch {n}; while [ ! -e {3 - n} ]; do sleep 0.01; done; echo {n}") for n in (1, 2)
-    ]
-    talk = await Talk(tmp_path, uses(*calls), mode="auto").run()
-    assert [result.tool_use_id for result in talk.results] == ["t1", "t2"]
-    assert [talk.told(n).splitlines()[0] for n in (0, 1)] == ["1", "2"]
+def has_begun(talk: Talk, *ids: str) -> bool:
+    lines = talk.session.log.path.read_text().splitlines()
+    started = [line for line in lines if '"tool_started"' in line]
+    return all(any(f'"{use_id}"' in line for line in started) for use_id in ids)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "until [ -e go ]; do sleep 0.01; done; echo {}",
+        "until grep -q . go; do sleep 0.01; done | cat; echo {}",
+    ],
+)
+async def test_commands_that_only_read_run_at_the_same_time_and_are_told_and_shown_in_order(
+    tmp_path, command
+):
+    calls = [bash(command.format(n)) for n in (1, 2)]
+    async with Talk(tmp_path, uses(*calls, ("read", {"path": "app.py"}))).asked() as talk:
+        await happens(lambda: has_begun(talk, "t1", "t2", "t3"))
+        (talk.project / "go").write_text("go")
+    assert [result.tool_use_id for result in talk.results] == ["t1", "t2", "t3"]
+    assert [talk.told(n).splitlines()[-2] for n in (0, 1)] == ["1", "2"]
     shown = [event.id for event in talk.of(ToolStarted, ToolOutput, ToolEnded)]
     assert shown == sorted(shown)
+
+
+async def test_commands_of_one_message_run_in_order(tmp_path):
+    calls = (
+        "sleep 0.3; mkdir -p build && echo one > build/a.txt",
+        "cat build/a.txt",
+        "git init -q . && git add -A",
+        "git -c user.name=a -c user.email=a@example.org commit -qm all && git show --stat",
+        "cd build && pwd",
+        "pwd",
+        "export PLACE=here",
+        "echo $PLACE",
+    )
+    talk = await Talk(tmp_path, uses(*map(bash, calls)), mode="auto").run()
+    assert not any(result.is_error for result in talk.results), talk.results
+    told = [talk.told(n) for n in range(len(calls))]
+    assert told[1].startswith("one\n")
+    assert "build/a.txt" in told[3]
+    assert "cwd" not in "".join(told[:4])
+    assert told[5].startswith(f"{talk.project}/build\n")
+    assert told[7].startswith("here\n")
+
+
+async def test_commands_of_one_message_are_asked_about_together_and_run_in_order(tmp_path):
+    calls = [bash("until [ -e go ]; do sleep 0.01; done; touch made"), bash("rm made && echo gone")]
+    async with Talk(tmp_path, uses(*calls)).asked() as talk:
+        await talk.until(ApprovalRequested, 2)
+        talk.answer(talk.questions[1], "once")
+        talk.answer(talk.questions[0], "once")
+        await happens(lambda: has_begun(talk, "t1"))
+        assert not has_begun(talk, "t2")
+        (talk.project / "go").touch()
+    assert talk.told(1).startswith("gone\n")
+    assert len(talk.questions) == 2
+
+
+async def test_command_is_asked_about_where_the_one_before_it_has_gone(tmp_path):
+    (tmp_path / "home/project/sub").mkdir(parents=True)
+    calls = [bash("cd sub"), bash("touch made")]
+    talk = await Talk(tmp_path, uses(*calls)).run("once")
+    assert [question.cwd for question in talk.questions] == [str(talk.project / "sub")]
+    assert (talk.project / "sub/made").exists()
+
+
+async def test_command_that_a_rule_denies_by_its_turn_does_not_run(tmp_path):
+    calls = [bash("until [ -e go ]; do sleep 0.01; done; touch first"), bash("touch second")]
+    async with Talk(tmp_path, uses(*calls)).asked() as talk:
+        await talk.until(ApprovalRequested, 2)
+        for question in talk.questions:
+            talk.answer(question, "once")
+        store = RuleStore(talk.services.settings.state_dir, str(talk.project))
+        store.add(rule_from_text("deny bash touch second"))
+        (talk.project / "go").touch()
+    assert not (talk.project / "second").exists()
+    assert "A rule forbids this" in talk.told(1)
+
+
+async def test_stop_of_a_job_and_commands_keep_their_order(tmp_path):
+    stop = ("jobs", {"action": "stop", "id": "j1"})
+    calls = (
+        bash("until [ -e end ]; do sleep 0.01; done; sleep 60", background=True),
+        bash("sleep 0.2; touch end"),
+        stop,
+    )
+    talk = await Talk(tmp_path, uses(*calls), mode="auto").run()
+    assert "ended by" in talk.told(2) or "exit status" in talk.told(2)
+    assert (talk.project / "end").exists()
 
 
 async def test_edits_of_one_file_and_a_command_after_them_keep_their_order(tmp_path):
@@ -792,16 +875,6 @@ async def test_offer_names_the_directory_where_only_that_can_be_granted(tmp_path
 
 
 @prove
-async def test_command_runs_in_the_directory_that_was_asked_about(tmp_path):
-    talk = Talk(tmp_path, uses(bash("cd sub"), bash("touch here")))
-    (talk.project / "sub").mkdir(parents=True)
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert (question.subject, question.cwd) == ("touch here", str(talk.project))
-        talk.answer(question, "once")
-    assert (talk.project / "here").exists()
-
-
 @prove
 async def test_command_that_is_granted_something_runs_again_where_it_ran_first(tmp_path, outside):
     talk = Talk(tmp_path, bash(f"cd sub && pwd && cat {outside}"), mode="auto")

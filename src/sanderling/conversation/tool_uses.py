@@ -1,10 +1,15 @@
 """
 The tool calls of one message: checked against permissions, run in parallel, answered in order.
 
-A call that depends on an earlier call of the same message waits for it: a command for the edits before it, an edit for the command before
-it, an edit for another edit of the same file. All others run at the same time. The screen shows them one after the other.
+A call that depends on an earlier call of the same message waits for it: a command for the edits and commands before it, an edit for the
+command before it, an edit for another edit of the same file. All others run at the same time, among them commands that only read. The
+screen shows them one after the other.
+
+A command does not wait with its question, so that the user can answer all questions of a message at once. When its turn has come, it is
+judged again: earlier commands may have changed the directory, variables or files.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
@@ -14,6 +19,7 @@ import anyio
 import msgspec
 
 from sanderling.errors import SandboxError, ToolError
+from sanderling.hosts import is_loopback, split_authority
 from sanderling.paths import is_within
 from sanderling.permissions.approvals import Permit
 from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAskedError
@@ -52,6 +58,7 @@ class _Use(msgspec.Struct):
     args: msgspec.Struct | None = None
     problem: str = ""
     effect: Effect = NOTHING
+    only_reads: bool = False  # a command that changes neither files nor the shell
     title: str = ""
     note: str = ""  # about its input, for the model
     outcome: Outcome | None = None
@@ -142,6 +149,7 @@ class ToolUses:
         self._asking = asking or Asking()
         self._uses = [_Use(use) for use in uses]  # each gets its result, whatever happens
         self._uses = [self._prepare(use, problems.get(use.id, "")) for use in uses]
+        self._find_what_only_reads()
         screen = InLine(self._emit)
         async with anyio.create_task_group() as tasks:
             for index, use in enumerate(self._uses):
@@ -176,12 +184,22 @@ class ToolUses:
         note = self._notes.pop(requested.id, "")
         return _Use(requested, tool, args, effect=effect, title=title, note=note)
 
+    def _find_what_only_reads(self) -> None:
+        """Find the commands of the message that may run at the same time; one alone need not be looked at."""
+        commands = [use for use in self._uses if use.effect.kind == "run"]
+        if len(self._uses) == 1 or not commands:
+            return
+        for use in commands:
+            use.only_reads = self._gate.only_reads(use.effect)
+
     async def _run_one(self, use: _Use, before: list[_Use], screen: InLine) -> None:
         screen.show(ToolStarted(use.requested.id, use.requested.name, use.title))
+        is_run = _is_command(use)
+        in_order = [earlier for earlier in before if is_run and _is_command(earlier)]
         try:
-            for earlier in before:
-                await earlier.ended.wait()
-            use.outcome = self._note_repeats(use, await self._outcome(use, screen))
+            await _all_ended([earlier for earlier in before if earlier not in in_order])
+            outcome = await self._outcome(use, in_order, screen)
+            use.outcome = self._note_repeats(use, outcome)
             use.outcome = await self._with_diagnostics(use, use.outcome)
             if use.note:
                 content = _with_text(use.outcome.content, use.note)
@@ -197,12 +215,11 @@ class ToolUses:
         if not is_last:  # then it may be long before the message is logged
             await self._session.log.synced()
 
-    async def _outcome(self, use: _Use, screen: InLine) -> Outcome:
+    async def _outcome(self, use: _Use, in_order: Sequence[_Use], screen: InLine) -> Outcome:
         if use.problem or use.tool is None:
             return _failure(use.problem)
         try:
-            request = await self._request(use, use.tool)
-            permit = await self._ask(request)
+            request, permit = await self._permitted(use, use.tool, in_order)
         except DeniedError as denied:
             return _denial(denied)
         except (ToolError, SandboxError) as error:
@@ -261,6 +278,32 @@ class ToolUses:
             is_of_several=self._asking.is_shared
             or any(other is not use and not other.ended.is_set() for other in self._uses),
         )
+
+    async def _permitted(
+        self, use: _Use, tool: Tool, in_order: Sequence[_Use]
+    ) -> tuple[UseRequest, Permit]:
+        """
+        Return the request and its permit when all commands `in_order` have ended.
+
+        Raises:
+            DeniedError, ToolError, SandboxError: it may not run.
+        """
+        if tool.is_elsewhere or any(map(_may_turn_the_shell, in_order)):
+            await _all_ended(in_order)
+        waits = any(not earlier.ended.is_set() for earlier in in_order)
+        request = await self._request(use, tool)
+        permit = await self._ask(request)
+        if not waits:
+            return request, permit
+        await _all_ended(in_order)
+        now = await self._request(use, tool)
+        if self._asking.is_denied and not permit.is_seen:
+            raise NotAskedError(DENIED_WITH_ANOTHER)
+        is_same = now.effect == request.effect and now.environment is request.environment
+        if not (is_same and permit.is_seen):
+            return now, await self._ask(now)
+        self._gate.judge(now)  # a rule or mode may deny it by now
+        return now, permit
 
     async def _run_reviewed(
         self, request: UseRequest, permit: Permit, screen: InLine
@@ -355,21 +398,51 @@ class ToolUses:
         return repeated
 
 
+_WAITING = {
+    "write": ("run", "look", "call"),
+    "read": ("run", "call"),
+    "run": ("write", "read", "run", "look", "call", "jobs", "stop"),
+    "look": ("write", "run", "call", "stop"),
+    "call": ("write", "read", "run", "look", "stop"),
+    "stop": ("run", "look", "call"),
+}
+"""For each kind of call, the kinds that wait for it if they come later in the message."""
+
+
 def _depends(use: _Use, earlier: _Use) -> bool:
     """Return whether `use` may see or undo the effects of `earlier`."""
     match _kind(earlier), _kind(use):
         case ("write", "write") | ("write", "read") | ("read", "write"):
             paths = earlier.effect.path, use.effect.path  # searches include everything below
             return is_within(*paths) or is_within(*reversed(paths))
-        case ("write", "run") | ("run", "write") | ("run", "read") | ("read", "run"):
-            return True
-        case _:
-            return False
+        case "run", "fetch":  # from a server that the command starts or stops
+            return is_loopback(split_authority(use.effect.host)[0])
+        case before, now:
+            return now in _WAITING.get(before, ())
 
 
 def _kind(use: _Use) -> str:
-    """Return the kind of effect; third-party tools count as commands, because they may read and write anything."""
-    return "run" if use.effect.kind == "call" else use.effect.kind
+    """Return the kind of effect. A third-party tool may read and write anything; a command may "look" only."""
+    if use.requested.name == "jobs":
+        return "stop" if getattr(use.args, "action", "") == "stop" else "jobs"
+    return "look" if use.only_reads else use.effect.kind
+
+
+def _is_command(use: _Use) -> bool:
+    return use.effect.kind in ("run", "call")
+
+
+def _may_turn_the_shell(use: _Use) -> bool:
+    """Return whether a command may change the directory or variables of those after it, and so the question about them."""
+    return (
+        re.search(r"\b(cd|pushd|popd|export|declare|unset|source)\b", use.effect.command)
+        is not None
+    )
+
+
+async def _all_ended(uses: Sequence[_Use]) -> None:
+    for use in uses:
+        await use.ended.wait()
 
 
 def cut_input(use: ToolUse, tokens: int) -> str:

@@ -171,6 +171,20 @@ def only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confi
     return bool(found) and looks and not use.parsed.problem
 
 
+def only_reads(effect: Effect, *, project: str, is_confined: bool, disk: Disk = LOCAL_DISK) -> bool:
+    """Return True if a command line visibly changes nothing, not even the shell: it may run beside others of its kind."""
+    use = Use(effect, project, disk)
+    commands = use.parsed.commands
+    changes_shell = any(
+        not command.words or command.words[0] in _CHANGING_THE_SHELL for command in commands
+    )
+    return not changes_shell and not uncovered(use, (), is_confined=is_confined)[0]
+
+
+_CHANGING_THE_SHELL = ("cd", "read", "printf")
+"""Programs that only read files, but can change the directory or variables of the shell."""
+
+
 def applies(rule: Rule, effect: Effect, *, project: str) -> bool:
     """Return True if `rule` alone applies to `effect`: to all of it if it allows, else to any of it. Rules' examples are checked with it."""
     use = Use(effect, project)

@@ -191,6 +191,16 @@ class Gate:
         conditions = Conditions(self.mode, not is_confined)
         return self._decide(effect, self._rules(self._store.load(), conditions), conditions)
 
+    def only_reads(self, effect: Effect) -> bool:
+        """Return whether a command visibly changes nothing, not even the shell: it may run beside others of its kind."""
+        from sanderling.permissions.decide import only_reads
+
+        workspace = self._workspace
+        is_confined = workspace.sandbox.environment.is_confined
+        return only_reads(
+            effect, project=workspace.project, is_confined=is_confined, disk=workspace.disk
+        )
+
     def _rules(self, stored: StoredRules, conditions: Conditions) -> tuple[Rule, ...]:
         return (*self._own_rules, *stored.rules, *self._session_rules.get(conditions, ()))
 
