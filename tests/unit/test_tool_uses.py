@@ -1,5 +1,6 @@
 """The turn's loop with real tools: what runs, what asks, what the model is told, what is shown; in the real sandbox."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from tests.api_rules.anthropic import refusals
 from tests.conftest import happens, prove
 from tests.talk import BaseTalk, Steps, scripted
 
+from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.permissions.rules import rule_from_text
 from sanderling.protocol.actions import AnswerApproval, SetNetwork
@@ -117,9 +119,18 @@ class Talk(BaseTalk):
 
 
 def test_schemas_descriptions_and_system_prompt_together_stay_small():
-    prompt = Path(__file__).parents[2] / "src/sanderling/conversation/system_prompt.md"
     tools = msgspec.json.encode(specs_of(TOOLS.values()))
-    assert len(tools) + prompt.stat().st_size <= 16_384, len(tools)
+    assert len(tools) + len(system_prompt().encode()) <= 15_500, len(tools)
+
+
+def test_without_an_editor_tools_and_system_prompt_are_smaller_and_name_none():
+    specs = specs_of(asyncio.run(OwnTools(has_editor=False).tools()))
+    assert {*TOOLS} - {spec.name for spec in specs} == {"code_nav", "code_refactor", "diagnostics"}
+    tools = msgspec.json.encode(specs).decode()
+    prompt = system_prompt(has_editor=False, has_user=False)
+    assert len((tools + prompt).encode()) <= 11_000, len(tools)
+    for word in ("editor", "Neovim", "code_nav", "code_refactor", "diagnostics"):
+        assert word not in prompt + tools
 
 
 def test_every_tool_says_what_it_is_for_and_allows_no_unknown_field():

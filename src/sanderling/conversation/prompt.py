@@ -24,9 +24,18 @@ MAX_MENTIONS = 10
 _MENTION = r"(?<![\w@])@session:([\w-]+)"
 
 
-def system_prompt() -> str:
-    """Return the system prompt. It has the same bytes in every request of every session, or the API's cache of the prefix would be lost."""
-    return Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8")
+_VARIANT = r"\{(\w+):([^{}]*)\}"
+
+
+def system_prompt(*, has_editor: bool = True, has_user: bool = True) -> str:
+    """
+    Return the system prompt, without what needs an editor, or a user who can answer.
+
+    It has the same bytes in every request of a session, or the API's cache of the prefix would be lost.
+    """
+    kept = {"editor": has_editor, "user": has_user, "script": not has_user}
+    text = Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8")
+    return re.sub(_VARIANT, lambda found: found[2] if kept[found[1]] else "", text)
 
 
 def prompt_message(

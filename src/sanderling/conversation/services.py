@@ -14,7 +14,7 @@ from sanderling.conversation.compactor import Compactor
 from sanderling.conversation.memory import Memory, Remembered
 from sanderling.conversation.model_calls import ModelCalls
 from sanderling.conversation.notes import Notes
-from sanderling.conversation.prompt import prompt_message
+from sanderling.conversation.prompt import prompt_message, system_prompt
 from sanderling.conversation.servers import NoServers, ServerLoader
 from sanderling.conversation.tasks import BackgroundTasks
 from sanderling.conversation.waiting import Waiting
@@ -67,6 +67,8 @@ class SessionServices:
     Args:
         elsewhere: where unconfined commands run, if not on this machine.
         client: runs the session's tools, if they are not those of this machine.
+        sources: replace the built-in tools.
+        has_user: a user can answer questions.
     """
 
     def __init__(
@@ -81,11 +83,12 @@ class SessionServices:
         rules: tuple[Rule, ...] = (),
         editor: Editor | None = None,
         code: "LanguageServers | None" = None,
-        sources: Sequence[ToolSource] = (OwnTools(),),
+        sources: Sequence[ToolSource] = (),
         servers: "Mapping[str, McpServer] | None" = None,
         patience_s: float = GRACE_S,
         elsewhere: Elsewhere | None = None,
         client: ClientTools | None = None,
+        has_user: bool = True,
     ) -> None:
         self.session = session
         self.provider = provider
@@ -107,11 +110,16 @@ class SessionServices:
             running=self.workspace.changes.of_person,
         )
         self.gate = self._make_gate(rules)
-        catalog = Catalog(*((client,) if client else sources), disabled=settings.tools_disabled)
+        has_editor = code is not None or client is not None
+        own = sources or (OwnTools(has_editor=has_editor),)
+        catalog = Catalog(*((client,) if client else own), disabled=settings.tools_disabled)
         self._loader = ServerLoader(settings, catalog, self._server_context, patience_s=patience_s)
         if servers:
             self._loader.load(servers)
-        self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
+        system = system_prompt(has_editor=has_editor, has_user=has_user)
+        self.calls = ModelCalls(
+            session, provider, settings, self.approvals, emit, catalog=catalog, system=system
+        )
         self.notes = Notes(session, self.workspace, self.gate, self.project, client)
         self.compactor = Compactor(
             session,

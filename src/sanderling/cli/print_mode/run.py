@@ -125,6 +125,7 @@ class _PrintRun:
             wrap=self._wrap,
             log_dir=self._log_dir(),
             face="print",
+            has_user=False,
             waiting="dropped" if arguments.drop_waiting else "aside",
             patience_s=math.inf,  # wait for tool servers: a late tool is of no use, nor is one that would ask
         )
