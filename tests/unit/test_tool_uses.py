@@ -704,7 +704,7 @@ async def test_in_plan_mode_the_kernel_keeps_commands_from_writing_and_the_model
     assert "plan mode" in talk.told(1)
     assert sorted(path.name for path in talk.project.iterdir()) == ["app.py"]
     assert (talk.project / "app.py").read_text() == "def f():\n    return 1\n"
-    assert "plan mode" in notes(talk.history[0])
+    assert "Plan mode" in notes(talk.history[0])
     assert talk.of(ModeChanged) == [ModeChanged("plan")]
 
 
@@ -714,7 +714,7 @@ async def test_mode_that_changes_in_the_middle_of_a_turn_is_told_with_the_next_r
         question = await talk.until(ApprovalRequested)
         talk.conversation.controls.set_mode("plan")
         talk.answer(question, "once")
-    assert "plan mode" in notes(talk.history[2])
+    assert "Plan mode" in notes(talk.history[2])
     assert not (talk.project / "made").exists()
 
 
@@ -1132,3 +1132,69 @@ def test_thousands_of_uses_that_wait_for_one_are_shown_once_it_has_ended():
     assert len(shown) == 1
     line.show(ToolEnded("first", ""))
     assert len(shown) == 10_002
+
+
+# --- the project's own programs ---------------------------------------------------------------------------------------------
+
+
+def programs_in(project: Path, *places: str) -> None:
+    for place in places:
+        (project / place).mkdir(parents=True)
+        program = project / place / "mytool"
+        program.write_text(f"#!/bin/sh\necho {place}\n")
+        program.chmod(0o755)
+
+
+def trust(talk: Talk, *names: str) -> None:
+    """Trust these files of the project, and no others."""
+    given = talk.services.project.trust
+    given.trust({name: file.sha256 for name in names if (file := given.look(name))})
+
+
+async def test_programs_of_a_project_come_first_on_path_while_it_is_trusted(tmp_path):
+    talk = Talk(
+        tmp_path,
+        *[bash("mytool || echo none; PATH=$PATH:/opt/x; export PATH; printf %s $PATH >path")] * 2,
+    )
+    (talk.project / "AGENTS.md").write_text("Be kind.\n")
+    programs_in(talk.project, "node_modules/.bin", ".venv/bin", "sub/.venv/bin")
+    own = f"{talk.project}/.venv/bin:{talk.project}/node_modules/.bin:"
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "once")
+        second = await talk.until(ApprovalRequested, 2)
+        trust(talk, "AGENTS.md")  # before the second command starts
+        talk.answer(second, "once")
+    assert "none" in talk.told(0)
+    assert ".venv/bin\n" in talk.told(1)
+    path = (talk.project / "path").read_text()
+    assert path.startswith(own)
+    assert "sub/.venv" not in path
+    kept = talk.services.workspace.shell.now.variables["PATH"]
+    assert kept is not None
+    assert str(talk.project) not in kept
+    assert kept.count("/opt/x") == 2
+
+
+async def test_without_trust_and_outside_the_project_no_programs_come_first(tmp_path):
+    talk = Talk(tmp_path)
+    services = talk.services
+    (talk.project / "AGENTS.md").write_text("Be kind.\n")
+    programs_in(talk.project, "venv/bin")
+    programs_in(tmp_path, "elsewhere/bin")
+    (talk.project / ".venv").symlink_to(tmp_path / "elsewhere")
+    assert services.sandbox.own_programs() == ()
+    trust(talk, "AGENTS.md")
+    assert services.sandbox.own_programs() == (f"{talk.project}/venv/bin",)
+    (talk.project / "AGENTS.md").write_text("Be evil.\n")
+    assert services.sandbox.own_programs() == ()
+    trust(talk)
+    assert services.sandbox.own_programs() == ()
+    talk.session.close()
+
+
+async def test_command_asks_where_the_project_has_a_program_of_its_name(tmp_path):
+    talk = Talk(tmp_path, bash("mytool"), bash("ls"))
+    programs_in(talk.project, ".venv/bin")
+    (talk.project / ".venv/bin/mytool").rename(talk.project / ".venv/bin/ls")
+    await talk.run("deny", "deny")
+    assert len(talk.questions) == 2

@@ -92,7 +92,7 @@ def _command_text(record: CommandRecord) -> str:
 
 def _selection_text(selection: Selection) -> str:
     fence = fence_around(selection.text)
-    source = "piped into the prompt" if selection.is_piped else "as it stands in the editor"
+    source = "piped into the prompt" if selection.is_piped else "as the editor showed it then"
     return (
         f"{visible_name(selection.path)}:{selection.first_line}-{selection.last_line}, {selection.origin or source}:\n"
         f"{fence}{selection.filetype}\n{selection.text}\n{fence}"

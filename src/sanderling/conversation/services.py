@@ -24,6 +24,7 @@ from sanderling.permissions.approvals import Approvals
 from sanderling.permissions.gate import Gate
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import RuleStore
+from sanderling.project.programs import own_programs
 from sanderling.project.project import Project
 from sanderling.protocol import events
 from sanderling.protocol.messages import Prompt
@@ -201,6 +202,7 @@ class SessionServices:
         elsewhere: Elsewhere | None,
     ) -> Workspace:
         sandbox = SessionSandbox(policy, self._note_sandbox_event, self._emit_sandbox)
+        sandbox.own_programs = self._own_programs
         shell = Shell(policy.project, sandbox, _only_reads_with, elsewhere)
         jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
         todo = TodoList(self.memory.keep)
@@ -219,6 +221,9 @@ class SessionServices:
             todo,
             code=code,
         )
+
+    def _own_programs(self) -> tuple[str, ...]:
+        return own_programs(self.project.trust)
 
     def _make_journal(self) -> Journal:
         """Return the journal of the agent's changes. A log outside the session directory has it in its own directory."""
