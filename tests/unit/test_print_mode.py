@@ -322,6 +322,19 @@ def test_stream_is_one_event_per_line_and_the_result(shell):
     assert events == list(map(json.loads, golden.read_text().splitlines()))
 
 
+def test_first_request_is_small_and_mentions_no_editor_and_nobody_who_could_answer(shell, api):
+    api.answer(Reply(message_start(), text("Done."), loopback.done()))
+    assert shell.run("-p", "Look.", "--model", "claude-sonnet-5-5").returncode == 0
+    [request] = api.prompts
+    sent = request.body.decode()
+    assert len(sent) <= 11 * 1024
+    names = {tool["name"] for tool in json.loads(sent)["tools"]}
+    assert not names & {"code_nav", "code_refactor", "diagnostics", "ask_user"}
+    for words in ("editor", "Neovim", "may deny", "stop and ask"):
+        assert words not in sent
+    assert "nobody can answer a question" in " ".join(json.loads(sent)["system"][0]["text"].split())
+
+
 @prove
 def test_calls_tokens_and_dollars_are_told(shell, api):
     api.answer(

@@ -1,5 +1,6 @@
 """The turn's loop with real tools: what runs, what asks, what the model is told, what is shown; in the real sandbox."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from tests.api_rules.anthropic import refusals
 from tests.conftest import happens, prove
 from tests.talk import BaseTalk, Steps, scripted
 
+from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.permissions.rules import rule_from_text
 from sanderling.permissions.store import RuleStore
@@ -118,9 +120,18 @@ class Talk(BaseTalk):
 
 
 def test_schemas_descriptions_and_system_prompt_together_stay_small():
-    prompt = Path(__file__).parents[2] / "src/sanderling/conversation/system_prompt.md"
     tools = msgspec.json.encode(specs_of(TOOLS.values()))
-    assert len(tools) + prompt.stat().st_size <= 16_384, len(tools)
+    assert len(tools) + len(system_prompt().encode()) <= 15_500, len(tools)
+
+
+def test_without_an_editor_tools_and_system_prompt_are_smaller_and_name_none():
+    specs = specs_of(asyncio.run(OwnTools(has_editor=False).tools()))
+    assert {*TOOLS} - {spec.name for spec in specs} == {"code_nav", "code_refactor", "diagnostics"}
+    tools = msgspec.json.encode(specs).decode()
+    prompt = system_prompt(has_editor=False, has_user=False)
+    assert len((tools + prompt).encode()) <= 11_000, len(tools)
+    for word in ("editor", "Neovim", "code_nav", "code_refactor", "diagnostics"):
+        assert word not in prompt + tools
 
 
 def test_every_tool_says_what_it_is_for_and_allows_no_unknown_field():
@@ -780,7 +791,7 @@ async def test_in_plan_mode_the_kernel_keeps_commands_from_writing_and_the_model
     assert "plan mode" in talk.told(1)
     assert sorted(path.name for path in talk.project.iterdir()) == ["app.py"]
     assert (talk.project / "app.py").read_text() == "def f():\n    return 1\n"
-    assert "plan mode" in notes(talk.history[0])
+    assert "Plan mode" in notes(talk.history[0])
     assert talk.of(ModeChanged) == [ModeChanged("plan")]
 
 
@@ -790,7 +801,7 @@ async def test_mode_that_changes_in_the_middle_of_a_turn_is_told_with_the_next_r
         question = await talk.until(ApprovalRequested)
         talk.conversation.controls.set_mode("plan")
         talk.answer(question, "once")
-    assert "plan mode" in notes(talk.history[2])
+    assert "Plan mode" in notes(talk.history[2])
     assert not (talk.project / "made").exists()
 
 
@@ -1223,3 +1234,69 @@ def test_thousands_of_uses_that_wait_for_one_are_shown_once_it_has_ended():
     assert len(shown) == 1
     line.show(ToolEnded("first", ""))
     assert len(shown) == 10_002
+
+
+# --- the project's own programs ---------------------------------------------------------------------------------------------
+
+
+def programs_in(project: Path, *places: str) -> None:
+    for place in places:
+        (project / place).mkdir(parents=True)
+        program = project / place / "mytool"
+        program.write_text(f"#!/bin/sh\necho {place}\n")
+        program.chmod(0o755)
+
+
+def trust(talk: Talk, *names: str) -> None:
+    """Trust these files of the project, and no others."""
+    given = talk.services.project.trust
+    given.trust({name: file.sha256 for name in names if (file := given.look(name))})
+
+
+async def test_programs_of_a_project_come_first_on_path_while_it_is_trusted(tmp_path):
+    talk = Talk(
+        tmp_path,
+        *[bash("mytool || echo none; PATH=$PATH:/opt/x; export PATH; printf %s $PATH >path")] * 2,
+    )
+    (talk.project / "AGENTS.md").write_text("Be kind.\n")
+    programs_in(talk.project, "node_modules/.bin", ".venv/bin", "sub/.venv/bin")
+    own = f"{talk.project}/.venv/bin:{talk.project}/node_modules/.bin:"
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "once")
+        second = await talk.until(ApprovalRequested, 2)
+        trust(talk, "AGENTS.md")  # before the second command starts
+        talk.answer(second, "once")
+    assert "none" in talk.told(0)
+    assert ".venv/bin\n" in talk.told(1)
+    path = (talk.project / "path").read_text()
+    assert path.startswith(own)
+    assert "sub/.venv" not in path
+    kept = talk.services.workspace.shell.now.variables["PATH"]
+    assert kept is not None
+    assert str(talk.project) not in kept
+    assert kept.count("/opt/x") == 2
+
+
+async def test_without_trust_and_outside_the_project_no_programs_come_first(tmp_path):
+    talk = Talk(tmp_path)
+    services = talk.services
+    (talk.project / "AGENTS.md").write_text("Be kind.\n")
+    programs_in(talk.project, "venv/bin")
+    programs_in(tmp_path, "elsewhere/bin")
+    (talk.project / ".venv").symlink_to(tmp_path / "elsewhere")
+    assert services.sandbox.own_programs() == ()
+    trust(talk, "AGENTS.md")
+    assert services.sandbox.own_programs() == (f"{talk.project}/venv/bin",)
+    (talk.project / "AGENTS.md").write_text("Be evil.\n")
+    assert services.sandbox.own_programs() == ()
+    trust(talk)
+    assert services.sandbox.own_programs() == ()
+    talk.session.close()
+
+
+async def test_command_asks_where_the_project_has_a_program_of_its_name(tmp_path):
+    talk = Talk(tmp_path, bash("mytool"), bash("ls"))
+    programs_in(talk.project, ".venv/bin")
+    (talk.project / ".venv/bin/mytool").rename(talk.project / ".venv/bin/ls")
+    await talk.run("deny", "deny")
+    assert len(talk.questions) == 2

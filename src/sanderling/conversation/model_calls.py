@@ -9,7 +9,6 @@ import anyio
 
 from sanderling.config import Settings
 from sanderling.conversation.effort import ChosenEffort
-from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.reply import Reply
 from sanderling.errors import ProviderError
 from sanderling.permissions.approvals import Approvals
@@ -53,6 +52,7 @@ class ModelCalls:
         emit: Callable[[events.Event], None],
         *,
         catalog: Catalog,
+        system: str,
     ) -> None:
         self.models = load_models(settings)
         self.prices = Prices(self.models)
@@ -64,7 +64,7 @@ class ModelCalls:
         self._emit = emit
         self.effort = ChosenEffort(provider, settings.effort, emit)
         self.backoff = Backoff()
-        self._system = system_prompt()
+        self._system = system
         self._block_id = 0
         self._left = 0  # calls left in this turn
         self.budget_usd = settings.budget_usd

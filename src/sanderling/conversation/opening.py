@@ -57,6 +57,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     code: "LanguageServers | None" = None
     is_eager: bool = True
     """Prepare early what is needed soon."""
+    has_user: bool = True
+    """A user can answer questions."""
     is_shown: bool = False
     """Emit the session's initial state while it opens, and give the demo model a project of its own."""
     waiting: Literal["held", "aside", "dropped"] = "held"
@@ -306,6 +308,7 @@ class _AgentBuilder(NamedTuple):
             servers=servers,
             patience_s=options.patience_s,
             elsewhere=options.elsewhere,
+            has_user=options.has_user,
         )
         self.resources.callback(services.workspace.journal.close)
         services.answer_note = options.answer_note

@@ -3,8 +3,7 @@ Slash commands from Markdown files: the user's, the project's if it is trusted, 
 
 A file `fix.md` is `/fix`, `git/pr.md` is `/git:pr`. Names consist of lowercase letters, digits, `-` and `_`; other files are ignored. The
 text of the file is the prompt. `$ARGUMENTS` is replaced by everything typed after the name, `$1` to `$9` by single words, split as in a
-shell, and `$$` by a dollar sign. Without the first two, the arguments are appended to the text. Nothing in the file is ever run: it is
-only text for the model.
+shell, and `$$` by a dollar sign. Without the first two, the arguments are appended to the text. Nothing in the file is ever run: it is only text for the model.
 """
 
 import re
@@ -37,6 +36,8 @@ _FILE_NAME = r"((?:[a-z][a-z0-9_-]*/)*[a-z][a-z0-9_-]*)\.md"
 _FRONT_MATTER = r"(?s)---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|$)"
 _FIELD = r"([a-z-]+):(?:[ \t]+(.*))?"
 _BLOCK = r"[|>][-+]?"
+_ASIDE = r"[ \t]*[A-Z][^.:?!\n]*: \$ARGUMENTS(?!\w)"
+"""In a bundled command, a sentence only for the arguments, such as "Also: $ARGUMENTS"; it is left out without them."""
 _PLACEHOLDER = r"\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d)|(\$))"
 
 
@@ -196,7 +197,9 @@ def _expanded(template: _Template, arguments: str) -> str:
             return words[int(found[2]) - 1] if int(found[2]) <= len(words) else ""
         return arguments if found[1] else "$"
 
-    text = re.sub(_PLACEHOLDER, value, template.text)
+    is_without = not arguments and template.shown.source == "sanderling"
+    text = re.sub(_ASIDE, "", template.text) if is_without else template.text
+    text = re.sub(_PLACEHOLDER, value, text)
     return text if takes_all or numbers or not arguments else f"{text}\n\n{arguments}"
 
 

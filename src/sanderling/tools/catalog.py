@@ -22,11 +22,14 @@ from sanderling.tools.todo import todo
 from sanderling.tools.web_fetch import web_fetch
 from sanderling.tools.write import write
 
+EDITOR_TOOLS = (code_nav, code_refactor, diagnostics)
+"""They query the language servers of the user's editor."""
+
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
         *(read, edit, write, bash, jobs, grep, glob, ls, todo, web_fetch),
-        *(code_nav, code_refactor, diagnostics),
+        *EDITOR_TOOLS,
     )
 }
 
@@ -38,10 +41,15 @@ class ToolSource(Protocol):
 
 
 class OwnTools:
-    """The built-in tools."""
+    """The built-in tools; without an editor, only those that need none."""
+
+    def __init__(self, *, has_editor: bool = True) -> None:
+        self._tools = tuple(
+            tool for tool in TOOLS.values() if has_editor or tool not in EDITOR_TOOLS
+        )
 
     async def tools(self) -> Sequence[Tool]:
-        return tuple(TOOLS.values())
+        return self._tools
 
 
 class Toolset(NamedTuple):

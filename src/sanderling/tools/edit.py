@@ -47,8 +47,7 @@ async def edit(args: EditInput, context: Context) -> Outcome:
 
     Copy `old` exactly as `read` shows it, without line numbers, with enough context to occur once; `replace_all` replaces every
     occurrence. To insert, give `insert_at_line` and no `old`. Everything else stays byte for byte: encoding, line endings, mode, links.
-    The result says which lines are new: do not read the file again. If the user has unsaved changes in the editor, yours are merged with
-    them there.
+    The result says which lines are new: do not read the file again. Yours are merged with the user's unsaved changes.
     """
     change = _change(args, context)
     changed = await change.make()

@@ -54,7 +54,7 @@ def _title(args: ReadInput, workspace: Workspace) -> str:
 @tool(ReadInput, effect=on_path("read", "read"), title=_title)
 async def read(args: ReadInput, context: Context) -> Outcome:
     """
-    Read a file as the user sees it, including unsaved text in the editor.
+    Read a file as the user sees it, including unsaved text.
 
     Each line is prefixed by its number and a tab, which are not part of the text. At most 2000 lines or 50 KB per call; the last line, in
     parentheses, gives the range, the total, and anything unusual (encoding, line endings). Continue with `offset`. Lines are cut after

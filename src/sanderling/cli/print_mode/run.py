@@ -127,6 +127,7 @@ class _PrintRun:
             wrap=self._wrap,
             log_dir=self._log_dir(),
             face="print",
+            has_user=False,
             waiting="dropped" if arguments.drop_waiting else "aside",
             max_cost_usd=arguments.max_cost,
             fallback_model=arguments.fallback_model,
