@@ -13,7 +13,15 @@ from sanderling.conversation.services import SessionServices
 from sanderling.conversation.tool_uses import INTERRUPTED, ToolUses, cut_input
 from sanderling.errors import ProviderError
 from sanderling.protocol.events import ErrorOccurred, PromptSteered, TurnStarted
-from sanderling.protocol.messages import Message, Prompt, StopReason, TextBlock, ToolResult, ToolUse
+from sanderling.protocol.messages import (
+    Message,
+    NoteBlock,
+    Prompt,
+    StopReason,
+    TextBlock,
+    ToolResult,
+    ToolUse,
+)
 from sanderling.session.history import NOT_RUN
 from sanderling.session.records import LoggedTurnEnd
 
@@ -136,7 +144,7 @@ class Turn:
         services = self._services
         waiting = () if self._scope.cancel_called else services.waiting.take_steering()
         steered = tuple(services.project.expand_or_keep(prompt) for prompt in waiting)
-        notes = map(TextBlock, services.notes.with_results(tool_uses.take_paths()))
+        notes = map(NoteBlock, services.notes.with_results(tool_uses.take_paths()))
         said = (block for prompt in steered for block in prompt_message(prompt).content)
         message = Message("user", (*tool_uses.results(), *notes, *said))
         services.session.append_message(message, steered)

@@ -21,6 +21,10 @@ class TextBlock(msgspec.Struct, tag="text", frozen=True, omit_defaults=True):
     extra: dict[str, Any] = {}
 
 
+class NoteBlock(TextBlock, tag="text", frozen=True, omit_defaults=True):
+    """Sanderling's words after tool results, not the user's. As JSON it is a `TextBlock`."""
+
+
 class ThinkingBlock(msgspec.Struct, tag="thinking", frozen=True, omit_defaults=True):
     """
     `signature` proves to the API that the model wrote `thinking`.

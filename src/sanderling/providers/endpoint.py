@@ -52,7 +52,9 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     stand_in: dict[str, Any] = {}
     """Required fields of a message's first tool use, added if another model wrote it."""
     takes_turns: bool = False
-    """The server rejects a user message after a tool message, and two assistant messages in a row."""
+    """User and assistant must alternate, also around tool messages. An error that says so sets it."""
+    one_call: bool = False
+    """A message may have one tool call: parallel calls are sent one after the other. An error that says so sets it."""
     system_role: Literal["system", "developer"] = "system"
     max_tokens_name: Literal["", "max_tokens", "max_completion_tokens", "max_output_tokens"] = (
         "max_tokens"

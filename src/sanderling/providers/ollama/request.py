@@ -30,6 +30,7 @@ from sanderling.providers.encoding import (
     replays_thoughts,
 )
 from sanderling.providers.endpoint import Quirks
+from sanderling.providers.turns import Turns
 
 NO_IMAGE = "[an image, which this model cannot see]"
 
@@ -86,6 +87,7 @@ class OllamaEncoder:
     def __init__(self, quirks: Quirks) -> None:
         self.quirks = quirks
         self._has_images = True
+        self._turns = Turns(quirks, is_joining=True)
         self._history = EncodedHistory(self._encode_message)
         self._tools = EncodedTools(function_tool)
 
@@ -109,7 +111,8 @@ class OllamaEncoder:
         if ask.has_images != self._has_images:
             self._has_images = ask.has_images
             self._history = EncodedHistory(self._encode_message)
-        body["messages"] = [*system, *chain.from_iterable(self._history.of(request.history))]
+        history = self._history.of(self._turns.of(request.history))
+        body["messages"] = [*system, *chain.from_iterable(history)]
         return msgspec.json.encode(body)
 
     def _effort(self, think: bool | None, effort: Effort) -> dict[str, Any]:
