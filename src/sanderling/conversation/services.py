@@ -45,6 +45,7 @@ from sanderling.tools.commands.shell import Elsewhere, Shell, ShellState
 from sanderling.tools.commands.user_commands import UserCommand, UserCommands
 from sanderling.tools.editor import Editor
 from sanderling.tools.read_cache import ReadCache
+from sanderling.tools.searching import search_sources
 from sanderling.tools.todo_list import TodoList
 from sanderling.tools.workspace import Workspace
 
@@ -107,7 +108,8 @@ class SessionServices:
             running=self.workspace.changes.of_person,
         )
         self.gate = self._make_gate(rules)
-        catalog = Catalog(*((client,) if client else sources), disabled=settings.tools_disabled)
+        own = (client,) if client else (*sources, *search_sources(settings))
+        catalog = Catalog(*own, disabled=settings.tools_disabled)
         self._loader = ServerLoader(settings, catalog, self._server_context, patience_s=patience_s)
         if servers:
             self._loader.load(servers)
