@@ -103,6 +103,10 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         action = "deny"
         [tools]
         disabled = ["bash"]
+        [web_search]
+        provider = "kagi"
+        url = "https://k"
+        api_key = "$K"
         [mcp.servers.git]
         command = ["g"]
         [agents.claude]

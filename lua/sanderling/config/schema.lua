@@ -207,6 +207,25 @@ M.rows = {
     host = true,
   },
   {
+    name = 'web_search.provider',
+    default = 'off',
+    choices = { 'off', 'api', 'searxng', 'brave', 'kagi' },
+    doc = "where the model searches the web; 'api': the model's API does it itself",
+    host = true,
+  },
+  {
+    name = 'web_search.url',
+    default = '',
+    doc = "the search endpoint's address; SearXNG requires it",
+    host = true,
+  },
+  {
+    name = 'web_search.api_key',
+    default = '',
+    doc = "the variable with the search endpoint's key, as in $BRAVE_API_KEY",
+    host = true,
+  },
+  {
     name = 'mcp.servers',
     default = {},
     class = 'table<string, table>',
@@ -340,8 +359,8 @@ end
 M.checks = {
   ['permissions[].action'] = checks.one_of({ 'allow', 'ask', 'deny' }),
   ['permissions[].tool'] = function(value)
-    local is_known, words =
-      checks.one_of({ 'bash', 'read', 'edit', 'write', 'code_refactor', 'web_fetch', '*' })(value)
+    local tools = 'bash read edit write code_refactor web_fetch web_search *'
+    local is_known, words = checks.one_of(vim.split(tools, ' '))(value)
     local is_outside = type(value) == 'string' and value:find('__', 1, true) ~= nil
     return is_known or is_outside, words .. ", or like 'mcp__server__*'"
   end,

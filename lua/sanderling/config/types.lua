@@ -19,6 +19,11 @@
 ---@class (exact) sanderling.config.Tools
 ---@field disabled string[] tools that the model is not offered; * matches any text
 
+---@class (exact) sanderling.config.Web_search
+---@field provider 'off'|'api'|'searxng'|'brave'|'kagi' where the model searches the web; 'api': the model's API does it itself
+---@field url string the search endpoint's address; SearXNG requires it
+---@field api_key string the variable with the search endpoint's key, as in $BRAVE_API_KEY
+
 ---@class (exact) sanderling.config.Mcp
 ---@field servers table<string, table> tool servers (Model Context Protocol), by name
 
@@ -134,6 +139,7 @@
 ---@field diagnostics 'errors'|'warnings'|'off' diagnostics after an edit that are reported to the model
 ---@field permissions table[] rules that allow, ask or deny
 ---@field tools sanderling.config.Tools
+---@field web_search sanderling.config.Web_search
 ---@field mcp sanderling.config.Mcp
 ---@field agents table<string, table> external agents (Agent Client Protocol), by name
 ---@field acp_terminals 'sandbox'|'editor' where commands of another editor's session run; 'editor' is outside any sandbox

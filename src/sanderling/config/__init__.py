@@ -21,7 +21,7 @@ KeyPath = tuple[str | int, ...]
 Table = dict[str, Any]
 LEVELS: tuple[ConfiningLevel, ...] = get_args(ConfiningLevel)  # the strongest first
 
-GROUPS = ("sandbox", "mcp", "tools")
+GROUPS = ("sandbox", "mcp", "tools", "web_search")
 """The tables of a file whose keys are fields of `Settings`, with the table's name as prefix."""
 
 NEOVIM_KEYS = name_set("answer approval chat diagnostics follow icons keys python review ui")
@@ -34,6 +34,9 @@ HostText = Annotated[
     Meta(pattern=r"^[^\s/@]+$", title="a host, like pypi.org, *.example.com or example.com:8080"),
 ]
 VariableText = Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*$", title="the name of a variable")]
+
+
+SearchProvider = Literal["off", "api", "searxng", "brave", "kagi"]
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -106,6 +109,21 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools_disabled: Annotated[
         tuple[str, ...], Meta(description="tools that the model is not offered; * matches any text")
     ] = ()
+    web_search_provider: Annotated[
+        SearchProvider,
+        Meta(description="where the model searches the web; 'api': the model's API does it itself"),
+    ] = "off"
+    web_search_url: Annotated[
+        str,
+        Meta(
+            pattern=r"^(https?://[^\s/@]+.*)?$",
+            title="an address that begins with http:// or https://, without a password",
+            description="the search endpoint's address; SearXNG requires it",
+        ),
+    ] = ""
+    web_search_api_key: Annotated[
+        str, Meta(description="the variable with the search endpoint's key, as in $BRAVE_API_KEY")
+    ] = ""
     mcp_servers: Annotated[
         dict[str, Table], Meta(description="tool servers (Model Context Protocol), by name")
     ] = {}
@@ -153,8 +171,10 @@ FIELDS = Settings.__struct_fields__[Settings.__struct_fields__.index("provider")
 
 def key_of(field: str) -> tuple[str, ...]:
     """Return the keys of a field in a settings file: `("sandbox", "hosts")` for `sandbox_hosts`."""
-    group, _, name = field.partition("_")
-    return (group, name) if group in GROUPS else (field,)
+    for group in GROUPS:
+        if field.startswith(f"{group}_"):
+            return group, field.removeprefix(f"{group}_")
+    return (field,)
 
 
 def dotted(path: KeyPath) -> str:

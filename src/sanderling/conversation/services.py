@@ -46,6 +46,7 @@ from sanderling.tools.commands.shell import Elsewhere, Shell, ShellState
 from sanderling.tools.commands.user_commands import UserCommand, UserCommands
 from sanderling.tools.editor import Editor
 from sanderling.tools.read_cache import ReadCache
+from sanderling.tools.searching import search_sources
 from sanderling.tools.todo_list import TodoList
 from sanderling.tools.workspace import Workspace
 
@@ -114,7 +115,8 @@ class SessionServices:
         self.gate = self._make_gate(rules)
         has_editor = code is not None or client is not None
         own = sources or (OwnTools(has_editor=has_editor),)
-        catalog = Catalog(*((client,) if client else own), disabled=settings.tools_disabled)
+        own = (client,) if client else (*own, *search_sources(settings))
+        catalog = Catalog(*own, disabled=settings.tools_disabled)
         self._loader = ServerLoader(settings, catalog, self._server_context, patience_s=patience_s)
         if servers:
             self._loader.load(servers)

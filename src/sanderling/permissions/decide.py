@@ -107,7 +107,12 @@ def _at_once(use: Use, mode: Mode, *, is_confined: bool, write_paths: Sequence[s
             return "" if use.protected else "The sandbox confines it."
         case "run" if mode != "ask" and is_confined and not use.effect.leaves_sandbox:
             return "The sandbox confines it."
-        case "fetch" if mode == "auto" and is_confined and _is_own_loopback(use.effect.host):
+        case "fetch" if (
+            mode == "auto"
+            and is_confined
+            and use.effect.tool == "web_fetch"  # a search is not made from the session's network
+            and _is_own_loopback(use.effect.host)
+        ):
             return "It stays on the session's own loopback."
         case _:
             return ""

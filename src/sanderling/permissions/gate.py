@@ -25,7 +25,7 @@ from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.tools.base import UseRequest
-from sanderling.tools.effects import Effect
+from sanderling.tools.effects import SEARCH_TOOL, Effect
 from sanderling.tools.outcome import Preview, UnsavedConflictError
 from sanderling.tools.reviewed import AcceptedPart
 from sanderling.tools.workspace import Workspace
@@ -362,7 +362,10 @@ def _needed(request: UseRequest) -> Grant:
     """Return the grant that the use needs beyond what the sandbox already allows."""
     effect, environment = request.effect, request.environment
     match effect.kind:
-        case "fetch" if not environment.leads_to(effect.host):
+        case "fetch" if not environment.leads_to(effect.host) or (
+            # A search endpoint on loopback is on the user's machine, not in the session's network.
+            effect.tool == SEARCH_TOOL and environment.network == "off"
+        ):
             return Grant(hosts=(effect.host,))
         case "write":
             return environment.needed_to_write(effect.path)

@@ -36,7 +36,7 @@ KINDS = {
     "run": Kind("command", ("bash",)),
     "write": Kind("path", ("edit", "write", "code_refactor")),
     "read": Kind("path", ("read",)),
-    "fetch": Kind("host", ("web_fetch",)),
+    "fetch": Kind("host", ("web_fetch", "web_search")),
     "call": Kind(""),
 }
 KIND_OF_TOOL = {tool: name for name, kind in KINDS.items() for tool in kind.tools}

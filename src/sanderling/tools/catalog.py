@@ -12,7 +12,7 @@ from sanderling.tools.base import OutsideTool, Tool
 from sanderling.tools.bash import bash
 from sanderling.tools.code.tools import code_nav, code_refactor, diagnostics
 from sanderling.tools.edit import edit
-from sanderling.tools.effects import OUTSIDE, is_outside_name
+from sanderling.tools.effects import OUTSIDE, SEARCH_TOOL, is_outside_name
 from sanderling.tools.glob import glob
 from sanderling.tools.grep import grep
 from sanderling.tools.jobs import jobs
@@ -32,6 +32,9 @@ TOOLS: dict[str, Tool] = {
         *EDITOR_TOOLS,
     )
 }
+
+NAMES = (*TOOLS, SEARCH_TOOL)
+"""The names of all tools, including those that need a setting."""
 
 
 class ToolSource(Protocol):
@@ -108,8 +111,8 @@ def check_disabled(names: Sequence[str]) -> None:
         ConfigError: naming the first one.
     """
     for number, name in enumerate(names):
-        if OUTSIDE not in name and not any(fnmatchcase(tool, name) for tool in TOOLS):
-            known = ", ".join(TOOLS)
+        if OUTSIDE not in name and not any(fnmatchcase(tool, name) for tool in NAMES):
+            known = ", ".join(NAMES)
             path = ("tools", "disabled", number)
             raise ConfigError(f"there is no tool '{name}'; tools: {known}, or mcp__server__*", path)
 

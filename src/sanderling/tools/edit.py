@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from sanderling.changes.editing.lines import TextDifference, lines_of, shown
-from sanderling.changes.editing.replace import Replacement, replace
+from sanderling.changes.editing.replace import NOTEBOOK_SUFFIX, Edited, Replacement, replace
 from sanderling.protocol.events import ChangedLines
 from sanderling.tools.base import Context, on_path, path_shown, tool
 from sanderling.tools.change import Change, CompletedChange
@@ -29,11 +29,20 @@ def _change(args: EditInput, context: Context) -> Change:
     path = context.workspace.path(args.path)
 
     def propose(old: bytes | None) -> ProposedContent:
-        edited = replace(old or b"", args.edits, path=context.workspace.shown(path))
+        edited = _edited(old or b"", args.edits, context.workspace.shown(path))
         return ProposedContent(edited.data, edited.notes)
 
-    counts_lines = any(replacement.insert_at_line is not None for replacement in args.edits)
+    counts_lines = any(each.insert_at_line is not None and not each.cell for each in args.edits)
     return Change(context, path, propose, counts_lines=counts_lines)
+
+
+def _edited(data: bytes, edits: list[Replacement], name: str) -> Edited:
+    if name.endswith(NOTEBOOK_SUFFIX):
+        from sanderling.changes.editing.notebook import replace_in_notebook  # only for notebooks
+
+        if edited := replace_in_notebook(data, edits, path=name):
+            return edited
+    return replace(data, edits, path=name)
 
 
 async def _preview(args: EditInput, context: Context) -> Preview:

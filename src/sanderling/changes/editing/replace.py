@@ -7,7 +7,7 @@ Replacements match the file's text as a model reads it. Text without an exact ma
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -24,6 +24,7 @@ from sanderling.changes.editing.text import (
 )
 from sanderling.errors import ToolError
 
+NOTEBOOK_SUFFIX = ".ipynb"
 MAX_PLACES = 100_000
 MAX_CHARS = 64 << 20  # the limit for a file that grows by `replace_all`
 
@@ -40,6 +41,10 @@ class Replacement(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
         int | None,
         msgspec.Meta(description="Instead of `old`: insert after this line as read; 0: start"),
     ] = None
+    cell: Annotated[int, msgspec.Meta(description="Notebook cell, whole without `old`")] = 0
+    new_cell: Annotated[
+        Literal["", "code", "markdown"], msgspec.Meta(description="Insert before `cell`")
+    ] = ""
 
 
 class Edited(msgspec.Struct, frozen=True):
@@ -58,6 +63,8 @@ def replace(data: bytes, replacements: Sequence[Replacement], *, path: str) -> E
     Raises:
         ToolError: one is impossible; none was made.
     """
+    if any(each.cell or each.new_cell for each in replacements):
+        raise ToolError(f"{path} is not a notebook: omit `cell` and `new_cell`.")
     file = decode(data)
     if file.is_binary:
         raise ToolError(
