@@ -208,7 +208,7 @@ async def test_an_input_cut_off_at_the_limit_says_so_with_the_limit_and_a_remedy
     assert "`write` the first part" in result.content
     assert "aaaa" not in result.content
     assert result.is_error
-    assert is_hello(talk)
+    assert await says_hello(talk)
     await talk.aclose()
 
 

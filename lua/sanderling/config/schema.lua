@@ -209,8 +209,8 @@ M.rows = {
   {
     name = 'web_search.provider',
     default = 'off',
-    choices = { 'off', 'api', 'searxng', 'brave', 'kagi' },
-    doc = "where the model searches the web; 'api': the model's API does it itself",
+    choices = { 'off', 'searxng', 'brave', 'kagi' },
+    doc = 'the endpoint with which the model searches the web',
     host = true,
   },
   {

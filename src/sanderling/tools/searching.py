@@ -23,7 +23,7 @@ def search_sources(settings: Settings) -> tuple[SearchTools, ...]:
     Raises:
         ConfigError: the table `[web_search]` is incomplete or invalid.
     """
-    if settings.web_search_provider in ("off", "api"):
+    if settings.web_search_provider == "off":
         return ()
     from sanderling.providers.web_search import load_search  # only needed if configured
     from sanderling.tools.web_search import make_web_search

@@ -39,7 +39,7 @@ class Replacement(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     replace_all: Annotated[bool, msgspec.Meta(description="Replace every occurrence")] = False
     insert_at_line: Annotated[
         int | None,
-        msgspec.Meta(description="Instead of `old`: insert after this line as read; 0: start"),
+        msgspec.Meta(description="Instead of `old`: insert after this line as read; 0: top"),
     ] = None
     cell: Annotated[int, msgspec.Meta(description="Notebook cell, whole without `old`")] = 0
     new_cell: Annotated[
