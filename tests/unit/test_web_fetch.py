@@ -875,9 +875,12 @@ async def test_through_the_proxy_only_listed_hosts_are_fetched(in_sandbox, serve
             assert isinstance(error, NetworkDeniedError), error
             assert error.host == host
             assert "does not list it" in str(error)
-        # Whoever was listed by address is so for commands; the person's machine and its network are not for `web_fetch`.
-        assert "Connection refused" in str(await place.refusal(server.url(host="127.0.0.1")))
-        assert len(server.requests) == 1
+        # A listed loopback port is on the sandbox's loopback, for every program in it; no other port of this machine is.
+        assert "from *outside*" in str((await place.fetch(server.url(host="127.0.0.1"))).content)
+        assert len(server.requests) == 2
+        with socket.create_server(("127.0.0.1", 0)) as unlisted:
+            url = f"http://127.0.0.1:{unlisted.getsockname()[1]}/"
+            assert "Connection refused" in str(await place.refusal(url))
         async with place.dev_server() as port:
             assert "# Hello" in str((await place.fetch(f"http://localhost:{port}/")).content)
 
