@@ -132,7 +132,7 @@ def _outside_names(rule: Rule, tool: str) -> tuple[str, ...]:
 
 
 def may_allow(rule: Rule, beginning: str, server: str) -> bool:
-    """Return True if the rule can allow a tool of the server with this mark, whose tools' names have this beginning."""
+    """Return True if the rule can allow a tool of a server, given the server's mark and the prefix of its tools' names."""
     literal = re.split(r"[*?[]", rule.tool, maxsplit=1)[0]
     is_of_it = literal.startswith(beginning) or beginning.startswith(literal)
     return rule.action == "allow" and is_of_it and rule.server in ("", server)

@@ -40,7 +40,7 @@ from sanderling.session.records import (
 
 class _Quote(msgspec.Struct, tag="quote", frozen=True, omit_defaults=True):
     """
-    A text block that contains a prompt's text or, if `selection` is set, that selection's (counted from 1).
+    A text block that quotes a prompt: its text or, if `selection` is set, the selection with that number, from 1.
 
     A selection that is an image is quoted without `before` and `after`.
     """
