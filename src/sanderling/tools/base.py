@@ -78,9 +78,10 @@ class Tool(msgspec.Struct, frozen=True):
             [self.input_type], ref_template="#/$defs/{name}"
         )
         top = components.pop(schema["$ref"].rpartition("/")[2])
-        top.pop("title", None)
-        for component in components.values():
+        for component in (top, *components.values()):
             component.pop("title", None)
+            for field in component.get("properties", {}).values():
+                _add_type(field)
         return top | ({"$defs": components} if components else {})
 
     def repaired(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -153,6 +154,12 @@ class OutsideTool(Tool, frozen=True, kw_only=True):
     def note_on(self, data: dict[str, Any]) -> str:
         del data
         return ""
+
+
+def _add_type(field: dict[str, Any]) -> None:
+    """Add the type of an enum of strings, without which some models' chat templates cannot be rendered."""
+    if all(isinstance(value, str) for value in field.get("enum", (0,))):
+        field["type"] = "string"
 
 
 def on_path(tool: str, kind: Literal["read", "write"]) -> "Callable[[Any, Workspace], Effect]":
