@@ -60,7 +60,10 @@ def test_what_is_declared_is_listed(shell):
     )
     (shell.project / ".mcp.json").write_text('{"mcpServers": {"docs": {"command": "docs"}}}')
     listed = shell.run("list")
-    assert "ignored until trusted with :Agent trust in Neovim: .mcp.json" in listed.stderr
+    assert (
+        "ignored until trusted with `sanderling trust`, or :Agent trust in Neovim: .mcp.json"
+        in listed.stderr
+    )
     assert listed.stdout.splitlines() == [
         "git      mcp-server-git --repository .",
         "tracker  https://mcp.example/mcp",

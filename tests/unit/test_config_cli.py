@@ -138,7 +138,7 @@ def test_files_without_mistakes_are_named(run, user, project):
     assert status == 0
     assert out.splitlines() == [
         "~/.config/sanderling/config.toml: read",
-        ".sanderling.toml: not trusted, so ignored: run :Agent trust in Neovim",
+        ".sanderling.toml: not trusted, so ignored: run `sanderling trust`, or :Agent trust in Neovim",
     ]
 
 

@@ -178,7 +178,11 @@ def test_empty_home_is_that_of_the_account(shell):
     [
         ("settings", 2, "config.toml: cannot be read: it is not a regular file"),
         ("rules", 3, "cannot be read: it is not a regular file. Until it is repaired"),
-        ("trust", 0, "ignored until trusted with :Agent trust in Neovim: AGENTS.md"),
+        (
+            "trust",
+            0,
+            "ignored until trusted with `sanderling trust`, or :Agent trust in Neovim: AGENTS.md",
+        ),
         ("session", 0, ""),
     ],
 )

@@ -43,8 +43,8 @@ from sanderling.text import visible
 EXIT_WRONG = 2
 _STATES = {
     "trusted": "trusted",
-    "new": "not trusted, so ignored: run :Agent trust in Neovim",
-    "changed": "changed since you trusted it, so ignored: run :Agent trust in Neovim",
+    "new": "not trusted, so ignored: run `sanderling trust`, or :Agent trust in Neovim",
+    "changed": "changed since you trusted it, so ignored: run `sanderling trust`, or :Agent trust in Neovim",
 }
 
 

@@ -155,7 +155,9 @@ def _declared(arguments: argparse.Namespace) -> _DeclaredServers:
     project = project_root(arguments.project)
     trust = Trust(layers.state_dir, project)
     for path in trust.untrusted((MCP_FILE, PROJECT_FILE)):
-        sys.stderr.write(f"sanderling: ignored until trusted with :Agent trust in Neovim: {path}\n")
+        sys.stderr.write(
+            f"sanderling: ignored until trusted with `sanderling trust`, or :Agent trust in Neovim: {path}\n"
+        )
     settings = with_project(layers, trust).settings()
     own = load_servers(settings.mcp_servers)
     proposed, problem = proposals(trust, settings)

@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
+from anyio import to_thread
 
 from sanderling.errors import ConfigError, ToolError
 from sanderling.permissions.approvals import (
@@ -130,8 +132,15 @@ class Gate:
         """
         judged = self.judge(request)
         if isinstance(judged, Permit):
+            await self._note_use(judged.rule)
             return judged
         return judged.permit if is_answered else await self.ask(judged)
+
+    async def _note_use(self, rule: Rule | None) -> None:
+        """Remember the day of a stored rule's last use, which helps the user to decide which rules to remove."""
+        if rule and rule in self._store.load().rules:
+            with suppress(ConfigError):  # the day of the last use is not worth an error
+                await to_thread.run_sync(self._store.note_use, rule)
 
     def judge(self, request: UseRequest) -> Permit | Question:
         """
@@ -154,7 +163,9 @@ class Gate:
         workspace.sandbox.confined.check_grant(grant)
         permit = Permit(grant, unguarded(rules, workspace.project, workspace.disk))
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
-        if is_allowed or (conditions, effect, grant) in self._session_effects:
+        if is_allowed:
+            return permit._replace(rule=decision.rule)
+        if (conditions, effect, grant) in self._session_effects:
             return permit
         return Question(request, permit, conditions, unseen, decision.reason, stored.problem)
 
