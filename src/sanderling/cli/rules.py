@@ -1,4 +1,4 @@
-"""`sanderling rules`: what is allowed and denied in a project, and by what; removing what "always" has stored."""
+"""`sanderling rules`: the permission rules in effect in a project with their origins; removing those stored by "always"."""
 
 import argparse
 import sys
@@ -77,7 +77,7 @@ def remove_rule(arguments: argparse.Namespace) -> int:
 
 
 def _listed(directory: str) -> tuple[list[ListedRule], RuleStore]:
-    """Return the rules in effect in a project: those of the settings, then the stored ones."""
+    """Return the rules in effect in a project: from the settings, then the stored ones."""
     project = project_root(directory)
     layers = own_layers()
     settings = with_project(layers, Trust(layers.state_dir, project)).settings()

@@ -1,4 +1,4 @@
-"""`sanderling trust`: what a project's files would tell the agent, and trusting them, on a machine without a screen."""
+"""`sanderling trust`: show the files that would instruct or configure the agent, and trust them, on a machine without a screen."""
 
 import argparse
 import sys

@@ -24,7 +24,7 @@ PROMPTS = {"r": "the hit-enter prompt", "rm": "the more-prompt", "r?": "a questi
 
 
 class EditorAnswer(msgspec.Struct, frozen=True):
-    """Neovim's answer: a value, an error sentence for the model, what must come first, or that Neovim began too late."""
+    """Neovim's answer: a value, an error sentence for the model, the step that must come first, or that Neovim began too late."""
 
     value: Any = None
     error: str = ""

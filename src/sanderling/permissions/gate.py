@@ -203,7 +203,7 @@ class Gate:
         return self._decide(effect, self._rules(self._store.load(), conditions), conditions)
 
     def only_reads(self, effect: Effect) -> bool:
-        """Return whether a command visibly changes nothing, not even the shell: it may run beside others of its kind."""
+        """Return whether a command visibly changes nothing, not even the shell: it may run at the same time as others of its kind."""
         from sanderling.permissions.decide import only_reads
 
         workspace = self._workspace
