@@ -21,17 +21,17 @@ FILES, LINES = 10, 270
 WROTE, READ, ANSWERED = 1.25, 0.1, 5
 PROMPT = "Read the ten files of src, part_0.py to part_9.py, and say in one sentence what they do."
 ANSWER = "Each of them sums up the rows of one table and leaves out those that are not valid."
-FUNCTION = '''\
-def total_{n}(rows: list[Row], *, floor: float = {n}.0) -> float:
-    """Return the total of `rows`, without those below `floor`."""
-    total = 0.0
+FUNCTION = """\
+def total_{n}(rows):
+    total = 0
     for row in rows:
-        if row.amount is None or row.amount < floor:
+        if not row.amount:
             continue
-        total += row.amount * rate_of(row.currency, {n})
+        price = rate(row)
+        total += price * {n}
     return round(total, 2)
 
-'''
+"""
 
 
 def write_files(folder: Path) -> None:

@@ -78,11 +78,12 @@ class Tool(msgspec.Struct, frozen=True):
             [self.input_type], ref_template="#/$defs/{name}"
         )
         top = components.pop(schema["$ref"].rpartition("/")[2])
-        for component in (top, *components.values()):
+        for component in (*components.values(), top):
             component.pop("title", None)
             for field in component.get("properties", {}).values():
                 _add_type(field)
-        return top | ({"$defs": components} if components else {})
+                _shorten(field, components)
+        return top
 
     def repaired(self, data: dict[str, Any]) -> dict[str, Any]:
         """
@@ -160,6 +161,17 @@ def _add_type(field: dict[str, Any]) -> None:
     """Add the type of an enum of strings, without which some models' chat templates cannot be rendered."""
     if all(isinstance(value, str) for value in field.get("enum", (0,))):
         field["type"] = "string"
+
+
+def _shorten(field: dict[str, Any], components: dict[str, Any]) -> None:
+    """Remove empty defaults, null next to a type, and references: they tell a model nothing, and every request has them."""
+    if not field.get("default", True):
+        del field["default"]
+    types = [each for each in field.pop("anyOf", ()) if each != {"type": "null"}]
+    field |= types[0] if len(types) == 1 else {"anyOf": types} if types else {}
+    if "$ref" in (items := field.get("items", {})):
+        field["items"] = dict(components[items["$ref"].rpartition("/")[2]])
+        field["items"].pop("description", None)
 
 
 def on_path(tool: str, kind: Literal["read", "write"]) -> "Callable[[Any, Workspace], Effect]":
