@@ -57,13 +57,21 @@ class UsageReport(msgspec.Struct, frozen=True):
     usage: Usage
 
 
+class CacheMissed(msgspec.Struct, frozen=True):
+    """Why the API's cache did not have the beginning of the request, in the API's word."""
+
+    reason: str
+
+
 class ReplyDone(msgspec.Struct, frozen=True):
     """The end of a complete reply. A stream that ends without one was cut off."""
 
     stop_reason: StopReason
 
 
-StreamItem = TextPiece | ThinkingPiece | ToolUseBegun | BlockDone | UsageReport | ReplyDone
+StreamItem = (
+    TextPiece | ThinkingPiece | ToolUseBegun | BlockDone | UsageReport | CacheMissed | ReplyDone
+)
 
 
 class ModelLimits(msgspec.Struct, frozen=True):

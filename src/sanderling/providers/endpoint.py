@@ -76,6 +76,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Additional fields of every request."""
     cache: Literal["none", "automatic", "anthropic", "openai_explicit", "key"] = "automatic"
     """How a prefix is cached: not at all, automatically, at Anthropic's or OpenAI's breakpoints, or by the session's key."""
+    cache_diagnosis: bool = False
+    """Ask why the cache did not have the beginning of a request; Claude's API, at its own address, is always asked."""
     images: Literal["none", "user", "tool"] = "user"
     """Where images are allowed: nowhere, in user messages, or in tool results too."""
     max_images: Annotated[int, msgspec.Meta(ge=0)] = 100

@@ -13,7 +13,7 @@ from sanderling.providers.anthropic.profile import (
 )
 from sanderling.providers.anthropic.reply import ReplyDecoder, decode_limits, decode_page
 from sanderling.providers.anthropic.request import RequestEncoder
-from sanderling.providers.endpoint import ANTHROPIC, Endpoint
+from sanderling.providers.endpoint import ANTHROPIC, Endpoint, Quirks
 from sanderling.providers.http.bodies import Decoder
 from sanderling.providers.http.errors import no_key
 from sanderling.providers.http.models import is_name
@@ -40,6 +40,7 @@ class AnthropicProvider(HttpProvider):
         super().__init__(settings, endpoint, model or settings.model)
         self._encoder = RequestEncoder(endpoint.quirks_of(self.model))
         self._profile: Profile | None = None
+        self._answered = ("", "")  # the last session, and the id of the answer to it
 
     @property
     def _is_claude(self) -> bool:
@@ -101,11 +102,29 @@ class AnthropicProvider(HttpProvider):
             model=model,
             max_tokens=self._max_tokens(),
             thinking=self._settings.thinking,
+            diagnosed=self._diagnosed(request.session_id, quirks),
         )
+
+    def _diagnosed(self, session_id: str, quirks: Quirks) -> str | None:
+        """Return the id of the session's last answer, or None if the API may not know the field."""
+        is_at_home = self._is_claude and not self._user_url
+        if not session_id or not (is_at_home or quirks.cache_diagnosis):
+            return None
+        if session_id != self._answered[0]:
+            self._answered = (session_id, "")
+        return self._answered[1]
+
+    def _note_id(self, message_id: str) -> None:
+        self._answered = (self._answered[0], message_id)
 
     def _decoder(self, model: str) -> Decoder:
         keeps_unsigned = self.quirks_of(model).replay_reasoning != "never"
-        return ReplyDecoder(self._without_key, self._key_remedy, keeps_unsigned=keeps_unsigned)
+        return ReplyDecoder(
+            self._without_key,
+            self._key_remedy,
+            keeps_unsigned=keeps_unsigned,
+            note_id=self._note_id,
+        )
 
     async def fetch_limits(self) -> ModelLimits:
         return decode_limits(await self._get(f"/v1/models/{quote(self.model, safe='')}"))

@@ -49,11 +49,20 @@ class RequestEncoder:
         self._history = EncodedHistory(self._encode_message)
 
     def encode(
-        self, request: ModelRequest, *, model: str, max_tokens: int, thinking: bool
+        self,
+        request: ModelRequest,
+        *,
+        model: str,
+        max_tokens: int,
+        thinking: bool,
+        diagnosed: str | None = None,
     ) -> bytes:
+        """Encode a request; the API says what its cache missed since the answer with the id `diagnosed`, "" before the first."""
         body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True}
         if self._is_marked:
             body["cache_control"] = _MARK
+        if diagnosed is not None:
+            body["diagnostics"] = {"previous_message_id": diagnosed or None}
         body |= with_fields(
             self.quirks.reasoning(thinking=thinking, effort=request.effort), self.quirks.body
         )
