@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from tests.cached_api import CachedApi, text
+from tests.cached_api import TTL_S, CachedApi, text
 from tests.conftest import policy_of
 from tests.loopback import LoopbackServer, Reply, done, message_start
 from tests.loopback import text as text_events
@@ -125,7 +125,7 @@ def test_a_failed_request_is_not_compared():
 
 
 class Talk:
-    def __init__(self, tmp_path, api, **more) -> None:
+    def __init__(self, tmp_path, **more) -> None:
         self.settings = Settings(state_dir=str(tmp_path / "state"), **more)
         self.session = Session.open(self.settings.session_dir, "s1", str(tmp_path))
         self.provider = make_provider(self.settings)
@@ -137,7 +137,7 @@ class Talk:
     async def say(self, *prompts: str) -> str:
         for number, words in enumerate(prompts, len(self.session.prompts)):
             await self.conversation.run_turn(Prompt(f"p{number}", words))
-        return (await answer(self.services, ShowUsage())).text
+        return (await answer(self.services, ShowUsage("s1"))).text
 
     async def end(self) -> None:
         await self.provider.aclose()
@@ -146,14 +146,15 @@ class Talk:
 
 async def test_usage_shows_the_misses_also_after_a_restart(tmp_path):
     with CachedApi(lambda _body: [text("Done.")]) as api:
-        talk = Talk(tmp_path, api, **api.options)
+        talk = Talk(tmp_path, **api.options)
         assert "did not have it" not in await talk.say("One.", "Two.")
         talk.conversation.controls.set_model("claude-opus-5-5")
+        api.cache.now += TTL_S  # so that its cache, which does not tell models apart, is empty
         shown = await talk.say("Three.")
         assert "Sent again because the API's cache did not have it:" in shown
         assert "| the model was claude-sonnet-5-5 |    3 | " in shown
         await talk.end()
-        again = Talk(tmp_path, api, **api.options)
+        again = Talk(tmp_path, **api.options)
         assert "the model was claude-sonnet-5-5" in await again.say()
         await again.end()
 
@@ -184,7 +185,7 @@ async def test_the_api_is_asked_with_the_id_of_its_last_answer_where_it_knows_th
     with DiagnosingApi() as api:
         own = {"wire": "anthropic", "base_url": api.url, "api_key": "$K"}
         own |= {"quirks": {"cache": "anthropic", "cache_diagnosis": is_asked}}
-        talk = Talk(tmp_path, api, model="mine:m", providers={"mine": own})
+        talk = Talk(tmp_path, model="mine:m", providers={"mine": own})
         shown = await talk.say("One.", "Two.")
         await talk.end()
     asked = [{"previous_message_id": None}, {"previous_message_id": "msg_1"}]

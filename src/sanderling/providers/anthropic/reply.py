@@ -33,7 +33,7 @@ from sanderling.providers import (
 )
 from sanderling.providers.http.bodies import Decoder, count, decode, field, tool_input
 from sanderling.providers.http.errors import explain_status, malformed
-from sanderling.text import printable, shortened
+from sanderling.text import shortened, visible
 
 # The `type` of an object is decoded first, and only then the rest, so that an object of a later API is skipped whatever it contains.
 
@@ -255,7 +255,7 @@ class ReplyDecoder(Decoder):
                     self._note_id(message_id)
                 missed = field(field(field(message, "diagnostics"), "cache_miss_reason"), "type")
                 if isinstance(missed, str):
-                    yield CacheMissed(shortened(printable(missed), MAX_REASON_CHARS))
+                    yield CacheMissed(shortened(visible(missed), MAX_REASON_CHARS))
             case _BlockStart(raw_block):
                 yield from self._start_block(_decode_if_known(_block_decoders, raw_block))
             case _BlockDelta(raw_delta):
