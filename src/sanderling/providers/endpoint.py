@@ -78,6 +78,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How a prefix is cached: not at all, automatically, at Anthropic's or OpenAI's breakpoints, or by the session's key."""
     cache_diagnosis: bool = False
     """Ask why the cache did not have the beginning of a request; Claude's API, at its own address, is always asked."""
+    model_suffix: str = ""
+    """Removed from the model's name in requests: `NAME-fast` is `NAME`, requested with another `body` at another price."""
     images: Literal["none", "user", "tool"] = "user"
     """Where images are allowed: nowhere, in user messages, or in tool results too."""
     max_images: Annotated[int, msgspec.Meta(ge=0)] = 100
@@ -89,6 +91,9 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     many_images_side: Annotated[int, msgspec.Meta(ge=1)] = 2000
     max_request_bytes: Annotated[int, msgspec.Meta(ge=1)] = 32_000_000
     """Largest request in bytes; images may take three quarters of it."""
+
+    def sent_name(self, model: str) -> str:
+        return model.removesuffix(self.model_suffix)
 
     def reasoning(self, *, thinking: bool, effort: Effort = "default") -> dict[str, Any]:
         """Return the request fields for reasoning and its effort."""
@@ -169,6 +174,7 @@ _ANTHROPIC: dict[str, Any] = {
         "effort_field": "output_config.effort",
     },
     "models": {  # the API reports the efforts, but only after the first request
+        "claude-*-fast": {"model_suffix": "-fast", "body": {"speed": "fast"}},
         "claude-opus-4-[78]*": {},
         "claude-*-4-6*": {"efforts": ["low", "medium", "high", "max"]},
         "claude-opus-4-5*": {"efforts": ["low", "medium", "high"]},

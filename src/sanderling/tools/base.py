@@ -78,12 +78,14 @@ class Tool(msgspec.Struct, frozen=True):
             [self.input_type], ref_template="#/$defs/{name}"
         )
         top = components.pop(schema["$ref"].rpartition("/")[2])
-        for component in (*components.values(), top):
+        for component in components.values():
+            component.pop("description", None)  # of a class
+        for component in (top, *components.values()):
             component.pop("title", None)
             for field in component.get("properties", {}).values():
                 _add_type(field)
-                _shorten(field, components)
-        return top
+                _shorten(field)
+        return top | ({"$defs": components} if components else {})
 
     def repaired(self, data: dict[str, Any]) -> dict[str, Any]:
         """
@@ -163,15 +165,12 @@ def _add_type(field: dict[str, Any]) -> None:
         field["type"] = "string"
 
 
-def _shorten(field: dict[str, Any], components: dict[str, Any]) -> None:
-    """Remove empty defaults, null next to a type, and references: they tell a model nothing, and every request has them."""
+def _shorten(field: dict[str, Any]) -> None:
+    """Remove empty defaults, and null next to a type: they tell a model nothing, and every request has them."""
     if not field.get("default", True):
         del field["default"]
     types = [each for each in field.pop("anyOf", ()) if each != {"type": "null"}]
     field |= types[0] if len(types) == 1 else {"anyOf": types} if types else {}
-    if "$ref" in (items := field.get("items", {})):
-        field["items"] = dict(components[items["$ref"].rpartition("/")[2]])
-        field["items"].pop("description", None)
 
 
 def on_path(tool: str, kind: Literal["read", "write"]) -> "Callable[[Any, Workspace], Effect]":

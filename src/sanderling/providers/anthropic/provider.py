@@ -127,7 +127,8 @@ class AnthropicProvider(HttpProvider):
         )
 
     async def fetch_limits(self) -> ModelLimits:
-        return decode_limits(await self._get(f"/v1/models/{quote(self.model, safe='')}"))
+        name = self.quirks_of(self.model).sent_name(self.model)
+        return decode_limits(await self._get(f"/v1/models/{quote(name, safe='')}"))
 
     async def list_models(self) -> tuple[str, ...]:
         models: dict[str, None] = {}

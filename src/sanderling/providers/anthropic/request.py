@@ -58,7 +58,8 @@ class RequestEncoder:
         diagnosed: str | None = None,
     ) -> bytes:
         """Encode a request; the API says what its cache missed since the answer with the id `diagnosed`, "" before the first."""
-        body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True}
+        name = self.quirks.sent_name(model)
+        body: dict[str, Any] = {"model": name, "max_tokens": max_tokens, "stream": True}
         if self._is_marked:
             body["cache_control"] = _MARK
         if diagnosed is not None:

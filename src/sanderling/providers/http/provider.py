@@ -136,7 +136,7 @@ class HttpProvider(ApiConnection, ABC):
         return await client.get(path, params={name: str(value) for name, value in query.items()})
 
     async def fetch_limits(self) -> ModelLimits:
-        model = self.model
+        model = self.quirks_of(self.model).sent_name(self.model)
         return (await self._models()).get(model, ModelLimits())
 
     async def list_models(self) -> tuple[str, ...]:

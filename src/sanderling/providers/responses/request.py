@@ -138,7 +138,8 @@ class ResponsesEncoder:
     def encode(self, request: ModelRequest, *, max_tokens: int = 0, thinking: bool = True) -> bytes:
         """Encode a request. With `max_tokens` 0 the server decides."""
         quirks = self.quirks
-        body: dict[str, Any] = {"model": self.model, "stream": True, "store": False}
+        model = quirks.sent_name(self.model)
+        body: dict[str, Any] = {"model": model, "stream": True, "store": False}
         if max_tokens and quirks.max_tokens_name:
             body["max_output_tokens"] = max(MIN_OUTPUT_TOKENS, max_tokens)
         if quirks.parallel_tools is not None:
