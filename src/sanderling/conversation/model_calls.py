@@ -1,5 +1,6 @@
 """Requests to the model: retries them, counts their tokens and enforces the user's limits."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
@@ -37,6 +38,8 @@ from sanderling.text import duration, name_set
 from sanderling.tools.catalog import Catalog
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 FALLBACK_AFTER = 3  # failed attempts
 UNAVAILABLE = name_set("overloaded server rate_limited network stalled")
@@ -174,6 +177,19 @@ class ModelCalls:
             raise cut_off()
 
         return await self._insist(stream)
+
+    async def prewarm(self) -> None:
+        """Have the API cache what the session's first request begins with, if the user wants that."""
+        if not self._settings.prewarm or self._session.history:
+            return
+        model = self._provider.model
+        try:
+            usage = await self._provider.prewarm(await self._request())
+        except ProviderError as error:
+            log.info("the API's cache could not be filled: %s", error)
+            return
+        if usage != Usage():
+            self.note_aside(model, usage)
 
     async def _request(self, start: int = 0, *more: Message) -> ModelRequest:
         tools = await self.catalog.so_far()

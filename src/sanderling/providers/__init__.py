@@ -151,6 +151,15 @@ class Provider(Protocol):
         """
         ...
 
+    async def prewarm(self, request: ModelRequest) -> Usage:
+        """
+        Have the API cache the request's tools and system prompt, without an answer. Return what it used, nothing if the API cannot.
+
+        Raises:
+            ProviderError: with what happened.
+        """
+        ...
+
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         """
         Call the model. The last item is `ReplyDone`.
@@ -203,6 +212,9 @@ class Delegate:
 
     async def list_models(self) -> tuple[str, ...]:
         return await self._provider.list_models()
+
+    async def prewarm(self, request: ModelRequest) -> Usage:
+        return await self._provider.prewarm(request)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         return self._provider.stream(request)

@@ -5,13 +5,19 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sanderling.config import Settings
+from sanderling.protocol.messages import Usage
 from sanderling.providers import ModelLimits, ModelRequest
 from sanderling.providers.anthropic.profile import (
     LOG_IN,
     Profile,
     use_profile,
 )
-from sanderling.providers.anthropic.reply import ReplyDecoder, decode_limits, decode_page
+from sanderling.providers.anthropic.reply import (
+    ReplyDecoder,
+    decode_limits,
+    decode_page,
+    decode_usage,
+)
 from sanderling.providers.anthropic.request import RequestEncoder
 from sanderling.providers.endpoint import ANTHROPIC, Endpoint, Quirks
 from sanderling.providers.http.bodies import Decoder
@@ -104,6 +110,12 @@ class AnthropicProvider(HttpProvider):
             thinking=self._settings.thinking,
             diagnosed=self._diagnosed(request.session_id, quirks),
         )
+
+    def _encode_prewarm(self, request: ModelRequest, model: str) -> bytes:
+        return RequestEncoder(self.quirks_of(model)).encode_prewarm(request, model)
+
+    def _usage_of(self, answer: bytes) -> Usage:
+        return decode_usage(answer)
 
     def _diagnosed(self, session_id: str, quirks: Quirks) -> str | None:
         """Return the id of the session's last answer, or None if the API may not know the field."""

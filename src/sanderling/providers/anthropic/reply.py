@@ -210,6 +210,15 @@ def decode_page(data: bytes) -> ModelPage:
     return decode(_page_decoder, data)
 
 
+def decode_usage(data: bytes) -> Usage:
+    """Return the usage of an answer that was not streamed; what cannot be read counts as zero."""
+    try:
+        usage = field(json.loads(data), "usage")
+    except (ValueError, RecursionError):
+        return Usage()
+    return Usage(*(count(field(usage, name)) or 0 for name in Usage.__struct_fields__))
+
+
 class ReplyDecoder(Decoder):
     """Turns the events of one reply into stream items. Additions of later APIs are skipped; what breaks the format is an error."""
 

@@ -75,6 +75,22 @@ class RequestEncoder:
         body["messages"] = self._messages(request.history)
         return msgspec.json.encode(body)
 
+    def encode_prewarm(self, request: ModelRequest, model: str) -> bytes:
+        """
+        Encode a request that has no answer and caches the tools and the system prompt; empty without marks.
+
+        The API takes it only without streaming and thinking, on which this part of the cache does not depend.
+        """
+        if not (self._is_marked and request.system):
+            return b""
+        body: dict[str, Any] = {"model": self.quirks.sent_name(model), "max_tokens": 0}
+        body |= self.quirks.body
+        if request.tools:
+            body["tools"] = request.tools
+        system = {"type": "text", "text": printable(request.system), "cache_control": _MARK}
+        body |= {"system": [system], "messages": [Message("user", (TextBlock("."),))]}
+        return msgspec.json.encode(body)
+
     def _messages(self, history: Sequence[Message]) -> list[msgspec.Raw]:
         history = self._turns.of(history)
         messages = list(chain.from_iterable(self._history.of(history)))

@@ -151,6 +151,14 @@ class ResponsesEncoder:
             body["tools"] = self._tools.of(request.tools)
         return msgspec.json.encode(body | {"input": self._items(request)})
 
+    def encode_prewarm(self, request: ModelRequest) -> bytes:
+        """Encode a request that has no answer and caches the tools and the system prompt; empty without breakpoints."""
+        if self.quirks.cache != "openai_explicit" or not request.system:
+            return b""
+        body = msgspec.json.decode(self.encode(request), type=dict[str, msgspec.Raw | Any])
+        body |= {"stream": False, "prompt_cache_options": {"mode": "explicit", "prewarm": True}}
+        return msgspec.json.encode(body)
+
     def drop_thoughts(self, history: Sequence[Message]) -> bool:
         """Stop sending the reasoning of `history`, which the API cannot decrypt. Return True if there was any."""
         thoughts = [
