@@ -78,6 +78,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How a prefix is cached: not at all, automatically, at Anthropic's or OpenAI's breakpoints, or by the session's key."""
     cache_diagnosis: bool = False
     """Ask why the cache did not have the beginning of a request; Claude's API, at its own address, is always asked."""
+    late_tools: bool = False
+    """Tools can be added by a system message in the conversation, so that the cache of what is before it stays valid."""
     model_suffix: str = ""
     """Removed from the model's name in requests: `NAME-fast` is `NAME`, requested with another `body` at another price."""
     images: Literal["none", "user", "tool"] = "user"
@@ -174,7 +176,10 @@ _ANTHROPIC: dict[str, Any] = {
         "effort_field": "output_config.effort",
     },
     "models": {  # the API reports the efforts, but only after the first request
-        "claude-*-fast": {"model_suffix": "-fast", "body": {"speed": "fast"}},
+        "claude-*-fast": {"model_suffix": "-fast", "body": {"speed": "fast"}, "late_tools": True},
+        "claude-opus-5-5*": {"late_tools": True},
+        "claude-fable-5*": {"late_tools": True},
+        "claude-mythos-5*": {"late_tools": True},
         "claude-opus-4-[78]*": {},
         "claude-*-4-6*": {"efforts": ["low", "medium", "high", "max"]},
         "claude-opus-4-5*": {"efforts": ["low", "medium", "high"]},
