@@ -1,6 +1,7 @@
 """The turn's loop with real tools: what runs, what asks, what the model is told, what is shown; in the real sandbox."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -132,6 +133,16 @@ def test_without_an_editor_tools_and_system_prompt_are_smaller_and_name_none():
     assert len((tools + prompt).encode()) <= 11_000, len(tools)
     for word in ("editor", "Neovim", "code_nav", "code_refactor", "diagnostics"):
         assert word not in prompt + tools
+
+
+def test_no_schema_has_what_says_nothing_to_a_model():
+    for spec in specs_of(TOOLS.values()):
+        schema = json.dumps(spec.input_schema)
+        for empty in (
+            *('"default": ""', '"default": false', '"default": 0', '"default": null'),
+            *('"null"', '"title"'),
+        ):
+            assert empty not in schema, spec.name
 
 
 def test_every_tool_says_what_it_is_for_and_allows_no_unknown_field():

@@ -18,7 +18,7 @@ MAX_REGION_LINES = 60
 
 
 class EditInput(msgspec.Struct, forbid_unknown_fields=True):
-    path: Annotated[str, msgspec.Meta(description="Absolute, below ~, or relative to the project")]
+    path: str
     edits: Annotated[
         list[Replacement],
         msgspec.Meta(min_length=1, max_length=MAX_EDITS, description="Made in this order"),
