@@ -709,6 +709,60 @@ async def test_network_that_is_off_is_told(confined):
     assert "[The network is off: do without, or ask the user" in told
 
 
+LOOKUP = "import socket; socket.getaddrinfo('example.org', 80)"
+UNMARKED = (
+    "import os, socket; os.environ.clear(); s = socket.socket(type=socket.SOCK_DGRAM);"
+    r" s.sendto(b'\0\7\1\0\0\1' + bytes(6) + b'\7example\3org\0\0\1\0\1', ('127.0.0.1', 53));"
+    " s.recv(512); raise SystemExit(1)"
+)
+"""Asks as a program that is linked with musl does."""
+
+
+async def both(desk: Desk, asks: str) -> tuple[Outcome, Outcome]:
+    """The outcomes of a command that asks for a host, and of one that fails meanwhile without the network."""
+    outcomes: dict[str, Outcome] = {}
+
+    async def run(name: str, command: str) -> None:
+        outcomes[name] = await desk.run(command)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(
+            run, "innocent", "touch began; until [ -e asked ]; do sleep 0.01; done; exit 3"
+        )
+        await happens((desk.project / "began").exists)
+        tasks.start_soon(run, "asks", f'python3 -c "{asks}"; touch asked; exit 4')
+    return outcomes["asks"], outcomes["innocent"]
+
+
+async def test_a_refusal_is_charged_to_the_command_that_caused_it_only(confined):
+    asks, innocent = await both(confined, LOOKUP)
+    assert [denial.target for denial in asks.denials] == ["example.org"]
+    assert "[The sandbox refused: resolve example.org: the network is off." in asks.content
+    assert innocent.denials == ()
+    assert "example.org" not in innocent.content
+
+
+async def test_a_refusal_without_a_mark_is_named_to_all_and_charged_to_none(confined):
+    for outcome in await both(confined, UNMARKED):
+        assert outcome.denials == ()
+        assert (
+            "[The sandbox refused, to this command or to another one that ran at the same time:"
+            " resolve example.org: the network is off." in outcome.content
+        )
+    alone = await confined.run(f'python3 -c "{UNMARKED.replace("example", "another")}"')
+    assert [denial.target for denial in alone.denials] == ["another.org"]
+
+
+async def test_a_refusal_of_a_job_is_not_charged_to_a_later_command(confined):
+    job = f'until [ -e go ]; do sleep 0.01; done; python3 -c "{LOOKUP}"; touch asked; sleep 1000'
+    await confined.run(job, background=True)
+    outcome = await confined.run("touch go; until [ -e asked ]; do sleep 0.01; done; exit 3")
+    assert outcome.denials == ()
+    assert "example.org" not in outcome.content
+    assert "[The sandbox refused: resolve example.org" in await confined.ask(action="read", id="j1")
+    await confined.ask(action="stop", id="j1")
+
+
 @pytest.mark.parametrize(
     "words, is_hinted",
     [

@@ -21,6 +21,7 @@ from sanderling.protocol.modes import Mode
 from sanderling.session.records import LoggedRestored, LoggedRewind
 from sanderling.session.session import Session
 from sanderling.tools.client_tools import ClientTools
+from sanderling.tools.commands.jobs import ending_line
 from sanderling.tools.workspace import Workspace
 
 MAX_CHANGED_FILES = 100
@@ -176,6 +177,7 @@ class Notes:
             self._news_of_surroundings(paths),
             self._news_of_mode(),
             *self._rejected,
+            *map(ending_line, self._workspace.jobs.take_ended()),
             reminder,
         ]
         self._rejected = []

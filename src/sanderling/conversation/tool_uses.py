@@ -26,7 +26,7 @@ from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAs
 from sanderling.protocol.events import Event, ToolEnded, ToolOutput, ToolStarted
 from sanderling.protocol.in_line import InLine
 from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse
-from sanderling.sandbox.policy import NO_GRANT
+from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session.records import LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
 from sanderling.text import printable, shortened
@@ -235,6 +235,8 @@ class ToolUses:
         if more != NO_GRANT:
             permit = permit._replace(grant=permit.grant.and_also(more))
             outcome, _ = await self._run_reviewed(request, permit, screen)
+            if request.effect.kind in ("run", "call"):
+                outcome = _run_again(outcome, more)
         return _with_reasons(outcome, reasons)
 
     async def _with_diagnostics(self, use: _Use, outcome: Outcome) -> Outcome:
@@ -499,6 +501,14 @@ def _logged_ending(use: _Use, outcome: Outcome, *, has_result: bool) -> LoggedTo
 
 def _result(use: _Use, outcome: Outcome) -> ToolResult:
     return ToolResult(use.requested.id, outcome.content, outcome.is_error)
+
+
+def _run_again(outcome: Outcome, grant: Grant) -> Outcome:
+    allowed = ", ".join((*grant.read_paths, *grant.write_paths, *grant.hosts))
+    note = (
+        f"[Run again with {printable(allowed)} allowed; the output of the first run is left out.]"
+    )
+    return msgspec.structs.replace(outcome, content=_with_text(outcome.content, note))
 
 
 def _with_reasons(outcome: Outcome, reasons: Sequence[str]) -> Outcome:

@@ -98,7 +98,9 @@ def _started(job: Job, context: Context) -> Outcome:
     context.show(output)
     if job.is_running:
         state = f"[{job.id} runs in the background. {_how_to_read(job)}]"
-        return _outcome(output, _lines(state, more), more, summary=f"→ {job.id}", job=job.id)
+        told = _lines(state, more)
+        outcome = _outcome(output, told, more, summary=f"→ {job.id}", job=job.id)
+        return outcome if output else msgspec.structs.replace(outcome, content=told)
     job.is_told = True
     state = status_line(job, "started in the background")
     is_error = job.status != 0
@@ -107,12 +109,13 @@ def _started(job: Job, context: Context) -> Outcome:
 
 def _timed_out(job: Job, args: BashInput, context: Context) -> Outcome:
     context.workspace.jobs.to_background(job)
+    output = job.log.take()
     state = facts(
         job,
         f"[Still running after {args.timeout_s:g} s, now in the background as {job.id}. {_how_to_read(job)}"
         " It will not change the shell's directory or variables.]",
     )
-    return _outcome(job.log.take(), state, state, summary=f"→ {job.id}", job=job.id)
+    return _outcome(output, state, state, summary=f"→ {job.id}", job=job.id)
 
 
 def _how_to_read(job: Job) -> str:
@@ -191,7 +194,9 @@ def _shell_notes(change: ShellChange, workspace: Workspace) -> list[str]:
 def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
     """Return a hint for network failures without a name lookup, which the sandbox does not report."""
     network = workspace.sandbox.environment.network
-    is_told = any(denial.operation in ("connect", "resolve") for denial in job.denials)
+    is_told = any(
+        denial.operation in ("connect", "resolve") for denial in (*job.denials, *job.unclear)
+    )
     if not job.status or network == "on" or is_told:
         return ""
     if not re.search(_NO_NETWORK, output):

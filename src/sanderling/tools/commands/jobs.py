@@ -31,6 +31,7 @@ STOP_STEPS = ((signal.SIGINT, 0.08), (signal.SIGTERM, 0.08))
 SHOWN_DENIALS = 5
 SHOWN_TARGET_CHARS = 200
 EXIT_SIGNALLED = 128
+UNCLEAR = "to this command or to another one that ran at the same time"
 
 
 class Job:
@@ -50,8 +51,10 @@ class Job:
         self.ended = anyio.Event()
         self.status: int | None = None
         self.outcome = ""
-        self.is_told = False  # its end was reported
+        self.is_told = False  # its end was in the result of a call
+        self.is_announced = False  # its end was in a note
         self.denials: dict[Denial, None] = {}
+        self.unclear: dict[Denial, None] = {}  # refused to this command or to another one
         self._began = time.monotonic()
         self._took_s = 0.0
         self._show: Callable[[str], None] | None = show
@@ -101,8 +104,14 @@ class Job:
         self.log.spill()
 
     def deny(self, denial: Denial) -> None:
+        denial = denial._replace(by="")
+        self.unclear.pop(denial, None)
         if len(self.denials) < MAX_DENIALS:
             self.denials[denial] = None
+
+    def may_be_denied(self, denial: Denial) -> None:
+        if denial not in self.denials and len(self.unclear) < MAX_DENIALS:
+            self.unclear[denial] = None
 
     async def wait_for_news(self, wait_s: float) -> None:
         """Wait for new output, or the end."""
@@ -177,6 +186,14 @@ class Jobs:
         """Return running and recently ended jobs, in the order in which they went to the background."""
         return tuple(self._jobs.values())
 
+    def take_ended(self) -> list[Job]:
+        """Return the jobs whose end the model does not know. It counts as known from now on."""
+        ended = [job for job in self._jobs.values() if not job.is_running]
+        news = [job for job in ended if not (job.is_told or job.is_announced)]
+        for job in news:
+            job.is_announced = True
+        return news
+
     def find(self, job_id: str) -> Job:
         """
         Return the job with this id.
@@ -225,17 +242,29 @@ class Jobs:
         self._jobs[job.id] = job
         self._on_change()
 
-    def denied(self, denial: Denial) -> bool:
+    def denied(self, denial: Denial, *, is_of_others: bool = False) -> bool:
         """
         Record that the network refused a host to one of the running commands.
+
+        The refusal is that of the command with its mark. Without a mark it is that of the only command that runs. If several run, or
+        others of the user's (`is_of_others`), it is reported to each of them, but none is charged with it: the user would be asked
+        about, and would allow to run twice, a command that did not ask for the host.
 
         Return whether it may be a foreground command: its result will report it.
         """
         if denial.operation not in ("connect", "resolve"):
             return False
-        for job in self._running:
-            job.deny(denial)
-        return any(not job.id for job in self._running)
+        if denial.by:
+            found = [job for job in self._running if job.started.process.mark == denial.by]
+        else:
+            found = self._running
+        is_clear = bool(denial.by) or (len(found) == 1 and not is_of_others)
+        for job in found:
+            if is_clear:
+                job.deny(denial)
+            else:
+                job.may_be_denied(denial)
+        return any(not job.id for job in found)
 
     def keep_interrupted(self, tool_use_id: str, text: str) -> None:
         self._interrupted[tool_use_id] = text
@@ -287,6 +316,13 @@ class Jobs:
                 log.path.unlink()
 
 
+def ending_line(job: Job) -> str:
+    """Return the note on a job that has ended since the last result."""
+    size = job.log.news_bytes
+    unread = f" `jobs read {job.id}` has {size:,} byte{'s' * (size != 1)}." if size else ""
+    return f"[{job.id} has ended: {job.outcome}.{unread}]"
+
+
 def result_text(output: str, facts: str) -> str:
     """Return the result for the model: the output, then the facts, which output cannot imitate there."""
     shown = output.rstrip("\n")
@@ -309,9 +345,13 @@ def took(job: Job) -> str:
 def _refusals(job: Job) -> list[str]:
     """Return a line for each refusal, with an alternative."""
     denials, job.denials = list(job.denials), {}
-    lines = [f"[The sandbox refused: {_refusal(denial)}]" for denial in denials[:SHOWN_DENIALS]]
-    if len(denials) > SHOWN_DENIALS:
-        lines.append(f"[{len(denials) - SHOWN_DENIALS} more were refused.]")
+    unclear, job.unclear = list(job.unclear) if job.status else [], {}
+    lines = [
+        *(f"[The sandbox refused: {_refusal(denial)}]" for denial in denials),
+        *(f"[The sandbox refused, {UNCLEAR}: {_refusal(denial)}]" for denial in unclear),
+    ]
+    if len(lines) > SHOWN_DENIALS:
+        lines[SHOWN_DENIALS:] = [f"[{len(lines) - SHOWN_DENIALS} more were refused.]"]
     return lines
 
 

@@ -22,7 +22,11 @@ import msgspec
 
 from sanderling.errors import SandboxError, ToolError
 from sanderling.sandbox.confinement import SessionSandbox
-from sanderling.sandbox.environment import environment, proxy_environment
+from sanderling.sandbox.environment import (
+    environment,
+    proxy_environment,
+    resolver_environment,
+)
 from sanderling.sandbox.execution_environment import RunningCommand
 from sanderling.sandbox.policy import NO_GRANT, PROXY_PORT, Grant, SandboxPolicy
 from sanderling.text import is_seen
@@ -61,6 +65,7 @@ NOT_KEPT = frozenset(
         *environment({}, _NO_POLICY, "full"),
         *environment({}, _NO_POLICY, "landlock"),
         *proxy_environment(PROXY_PORT),
+        *resolver_environment(""),
         *("_", "PWD", "OLDPWD", "CDPATH", "SHLVL", "IFS"),
         *("BASHOPTS", "SHELLOPTS", "UID", "EUID", "PPID"),  # the shell refuses to set them
     }
