@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import DEADLINE_S, happens, prove, prove_rest, running
+from tests.conftest import DEADLINE_S, find_neovim, happens, prove, prove_rest, running
 from tests.sandboxes import in_own_task, kept, policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
@@ -683,6 +684,61 @@ async def test_landlock_alone_leaves_nothing_and_keeps_the_state(tmp_path, marke
         assert told.startswith("1 /\n")
         path = told.rstrip().rpartition(": ")[2]
         assert (await desk.say(f"head -n 2 {path}")).startswith("1 /\n1\n")
+
+
+# --- programs that want a terminal -------------------------------------------------------------------------------------
+
+EDITORS = ("vim", "vi", "view", "nvim")
+
+
+@pytest.fixture(params=EDITORS)
+def editor(request) -> str:
+    """The name of a real editor that commands find."""
+    if request.param == "nvim":
+        directory = Path(find_neovim()).resolve().parent
+        return f"PATH={directory}:$PATH; nvim --clean"
+    if not shutil.which(request.param):
+        pytest.skip(f"there is no {request.param}")
+    return request.param
+
+
+@pytest.fixture
+async def unconfined(tmp_path) -> AsyncIterator[Desk]:
+    async for served in in_own_task(Desk(tmp_path, is_confined=False).served()):
+        yield served
+
+
+async def test_an_editor_that_would_wait_for_keys_ends(unconfined, editor):
+    (unconfined.project / "foo").write_text("kept\n")
+    for line in (f"{editor} foo", f"{editor} foo", f"{editor} -c 'set nu' foo"):
+        told = await unconfined.say(line, timeout_s=20)
+        assert "[exit status 1 · " in told
+    assert (unconfined.project / "foo").read_text() == "kept\n"
+    assert {path.name for path in unconfined.project.iterdir()} == {".git", "foo"}
+
+
+async def test_an_editor_runs_its_commands_without_a_terminal(unconfined, editor):
+    (unconfined.project / "foo").write_text("one\n")
+    for number, options in enumerate(("-es", "")):
+        line = f"set -e; {editor} {options} -c '%s/one/two/e' -c 'w! out{number}' -c 'qa!' foo; echo went on"
+        told = await unconfined.say(line, timeout_s=20)
+        assert "went on\n[exit status 0" in told
+        assert (unconfined.project / f"out{number}").read_text() == "two\n"
+
+
+@pytest.mark.parametrize(
+    "line", ["vim foo", "less -R foo", "git commit", "more foo", "top", "crontab -e"]
+)
+async def test_no_program_waits_for_a_terminal(desk, line):
+    if not shutil.which(line.split()[0]):
+        pytest.skip(f"there is no {line}")
+    (desk.project / "foo").write_text("text\n")
+    setup = "mkdir r && cd r && git init -q --template= && git config user.email a@b && git config user.name a; cp ../foo .; git add foo;"
+    assert "[exit status " in await desk.say(f"{setup} {line}", timeout_s=20)
+
+
+async def test_a_function_of_the_shell_named_like_an_editor_is_kept(desk):
+    assert (await desk.say("vim() { echo mine; }; vim foo")).startswith("mine\n")
 
 
 # --- what the sandbox refused ------------------------------------------------------------------------------------------

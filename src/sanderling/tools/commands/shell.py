@@ -10,6 +10,7 @@ A background command leaves no state: a change of directory minutes later would 
 """
 
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -158,6 +159,30 @@ _THAT_READ = {
 }
 
 
+# Without a terminal, most programs end at the end of stdin. Vim then reads stderr, to serve `xargs vim`: stderr is our pipe, to which it can
+# only write, so poll(2) waits for ever. A regular file is always ready, and reading it fails, which ends Vim. It would also pause for two
+# seconds because of its warnings, and leave a swap file at which the next one would stop. Neovim waits for a client of its API, so it ends
+# itself when it has run its commands and would wait for a key.
+_VIM = r"""%(name)s() {
+_sanderling_errors=$(command -p mktemp) || return
+case $(command %(name)s --version 2>/dev/null </dev/null) in VIM*) set -- -n --not-a-term "$@" ;; esac
+command %(name)s "$@" 2>"$_sanderling_errors" && _sanderling_vim=0 || _sanderling_vim=$?
+command -p cat "$_sanderling_errors" >&2; command -p rm -f "$_sanderling_errors"
+return "$_sanderling_vim"
+}"""
+_NEOVIM = r"""nvim() {
+for _sanderling_vim; do case $_sanderling_vim in
+--headless|--embed|-l|-es|-Es) command nvim "$@"; return ;;
+esac; done
+command nvim --cmd 'autocmd SafeState * call chansend(v:stderr, "nvim: there is no terminal\n") | cquit' "$@"
+}"""
+_WITHOUT_TERMINAL = {
+    "nvim": _NEOVIM,
+    **{name: _VIM % {"name": name} for name in ("vim", "vi", "view", "vimdiff", "rvim", "rview")},
+}
+_EDITOR = re.compile(rf"(?<![\w./-])(?:{'|'.join(_WITHOUT_TERMINAL)})(?![\w./-])")
+
+
 class ShellState(msgspec.Struct, frozen=True):
     """The shell's directory, and its variables that differ from the initial environment; None marks an unset one."""
 
@@ -291,6 +316,8 @@ class Shell:
                 name, command, cwd=state.cwd, project=self._project, is_confined=is_confined
             )
         ]
+        editors = dict.fromkeys(_EDITOR.findall(command))
+        functions += [_WITHOUT_TERMINAL[name] for name in editors]
         tools = self._sandbox.first_on_path(environment)
         directory = ScratchDirectory(*await environment.scratch())
         name = f".sanderling-{secrets.token_hex(8)}"
