@@ -686,6 +686,68 @@ async def test_landlock_alone_leaves_nothing_and_keeps_the_state(tmp_path, marke
         assert (await desk.say(f"head -n 2 {path}")).startswith("1 /\n1\n")
 
 
+# --- pipes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command, output, state",
+    [
+        ("(echo a; exit 3) | tail -1", "a", "exit status 0; 3 in the pipe before tail"),
+        (
+            "cat <<'E' | (cat; exit 4) | cat\nx | y\nE",
+            "x | y",
+            "exit status 0; 4 in the pipe before cat",
+        ),
+        ("(exit 3) | (exit 5)", "(no output)", "exit status 5; 3 in the pipe before the next part"),
+        ("set -o pipefail; (exit 3) | cat", "(no output)", "exit status 3"),
+        ("set -e; (exit 3) | cat; echo on", "on", "exit status 0"),
+        ("set -eu; (exit 3) | cat", "(no output)", "exit status 0; 3 in the pipe before cat"),
+        ("set -x; (exit 3) | cat", "++ cat\n++ exit 3", "exit status 0; 3 in the pipe before cat"),
+        (
+            "trap 'echo at the end $?' EXIT; (exit 3) | (exit 4)",
+            "at the end 4",
+            "exit status 4; 3 in the pipe before the next part",
+        ),
+        (
+            "trap 'echo ERR $?' ERR; (exit 3) | cat",
+            "(no output)",
+            "exit status 0; 3 in the pipe before cat",
+        ),
+        ("exec 3>&1; exec cat < <(echo a | (cat; exit 3))", "a", "exit status 0"),
+        ("echo a | tee >(cat >/dev/null) | cat", "a", "exit status 0"),
+        ("false | true; exit 6", "(no output)", "exit status 6"),
+        ("echo $LINENO | cat", "1", "exit status 0"),
+        ("! (exit 2) | true", "(no output)", "exit status 1; 2 in the pipe before true"),
+        ("yes | head -1", "y", "exit status 0"),
+    ],
+)
+async def test_failed_part_of_a_pipe_is_reported_and_nothing_else_changes(
+    desk, command, output, state
+):
+    outcome = await desk.run(command)
+    assert isinstance(outcome.content, str)
+    lines = outcome.content.split("\n")
+    at = next(number for number, line in enumerate(lines) if line.startswith("[exit status"))
+    assert sorted(lines[:at]) == sorted(output.split("\n"))
+    assert lines[at].startswith(f"[{state} · ")
+    assert outcome.is_error == (state != "exit status 0")
+    assert outcome.summary.startswith("✓" if state == "exit status 0" else state)
+
+
+async def test_shell_keeps_its_state_after_a_pipe_that_failed_in_part(desk):
+    told = await desk.say("mkdir sub; cd sub; export A=1; (exit 3) | cat")
+    assert "3 in the pipe before cat · " in told
+    assert "cwd: sub (changed) · exported: A" in told
+    assert (await desk.say("echo $A | cat")).startswith("1\n[exit status 0 · ")
+
+
+async def test_failed_part_of_a_pipe_in_the_background_is_reported(desk):
+    await desk.say("until [ -e go ]; do sleep 0.01; done; (exit 3) | cat", background=True)
+    (desk.project / "go").touch()
+    told = await desk.ask(action="read", id="j1", wait_s=20)
+    assert "[exit status 0; 3 in the pipe before cat · " in told
+
+
 # --- programs that want a terminal -------------------------------------------------------------------------------------
 
 EDITORS = ("vim", "vi", "view", "nvim")

@@ -103,7 +103,7 @@ def _started(job: Job, context: Context) -> Outcome:
         return outcome if output else msgspec.structs.replace(outcome, content=told)
     job.is_told = True
     state = status_line(job, "started in the background")
-    is_error = job.status != 0
+    is_error = job.has_failed
     return _outcome(output, _lines(state, more), more, summary=_summary(job), is_error=is_error)
 
 
@@ -141,7 +141,7 @@ def _ended(job: Job, context: Context, notes: list[str]) -> Outcome:
         _lines(status_line(job, *parts), more),
         _lines(f"[{' · '.join(parts)}]" if parts else "", more),
         summary=_summary(job),
-        is_error=job.status != 0,
+        is_error=job.has_failed,
         denials=denials,
     )
 
@@ -197,7 +197,7 @@ def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
     is_told = any(
         denial.operation in ("connect", "resolve") for denial in (*job.denials, *job.unclear)
     )
-    if not job.status or network == "on" or is_told:
+    if not job.has_failed or network == "on" or is_told:
         return ""
     if not re.search(_NO_NETWORK, output):
         return ""
@@ -206,7 +206,7 @@ def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
 
 
 def _summary(job: Job) -> str:
-    return f"✓ {took(job)}" if job.status == 0 else f"{job.outcome} · {took(job)}"
+    return f"✓ {took(job)}" if not job.has_failed else f"{job.outcome} · {took(job)}"
 
 
 def _short(path: str) -> str:

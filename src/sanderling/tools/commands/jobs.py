@@ -17,6 +17,7 @@ from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import printable, signal_name
 from sanderling.tools.commands import shell_report
 from sanderling.tools.commands.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText
+from sanderling.tools.commands.pipes import failed_parts, last_pipe
 from sanderling.tools.commands.running import run_to_end
 from sanderling.tools.commands.shell import Shell, ShellState, Started, in_one_line
 
@@ -50,6 +51,7 @@ class Job:
         self.log = log
         self.ended = anyio.Event()
         self.status: int | None = None
+        self.has_failed_in_pipe = False
         self.outcome = ""
         self.is_told = False  # its end was in the result of a call
         self.is_announced = False  # its end was in a note
@@ -68,6 +70,10 @@ class Job:
     @property
     def took_s(self) -> float:
         return self._took_s or time.monotonic() - self._began
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status != 0 or self.has_failed_in_pipe
 
     @property
     def has_left_processes(self) -> bool:
@@ -247,8 +253,8 @@ class Jobs:
         Record that the network refused a host to one of the running commands.
 
         The refusal is that of the command with its mark. Without a mark it is that of the only command that runs. If several run, or
-        others of the user's (`is_of_others`), it is reported to each of them, but none is charged with it: the user would be asked
-        about, and would allow to run twice, a command that did not ask for the host.
+        others of the user's (`is_of_others`), each of them reports it, but it is not offered: the user would be asked about a command,
+        and would allow it to run twice, that did not ask for the host.
 
         Return whether it may be a foreground command: its result will report it.
         """
@@ -280,6 +286,7 @@ class Jobs:
             await job.run()
         finally:
             self._running.remove(job)
+            self._look_at_pipe(job)
             self._look_after(job)
             job.end()
             if job.id:
@@ -287,10 +294,17 @@ class Jobs:
                 self._on_change()
             self._close_logs(job)
 
+    def _look_at_pipe(self, job: Job) -> None:
+        if last_pipe(job.command):
+            statuses = self._shell.pipe_of(job.started)
+            if failed := failed_parts(job.command, statuses, job.status):
+                job.has_failed_in_pipe = True
+                job.outcome += f"; {failed}"
+
     def _look_after(self, job: Job) -> None:
         denials = self._sandbox.look_after(
             job.log.text(),
-            has_failed=job.status != 0,
+            has_failed=job.has_failed,
             cwd=job.started.begun_with.cwd,
             status=job.status,
             command=job.command,
@@ -345,7 +359,7 @@ def took(job: Job) -> str:
 def _refusals(job: Job) -> list[str]:
     """Return a line for each refusal, with an alternative."""
     denials, job.denials = list(job.denials), {}
-    unclear, job.unclear = list(job.unclear) if job.status else [], {}
+    unclear, job.unclear = list(job.unclear) if job.has_failed else [], {}
     lines = [
         *(f"[The sandbox refused: {_refusal(denial)}]" for denial in denials),
         *(f"[The sandbox refused, {UNCLEAR}: {_refusal(denial)}]" for denial in unclear),

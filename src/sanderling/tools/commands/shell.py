@@ -31,6 +31,7 @@ from sanderling.sandbox.environment import (
 from sanderling.sandbox.execution_environment import RunningCommand
 from sanderling.sandbox.policy import NO_GRANT, PROXY_PORT, Grant, SandboxPolicy
 from sanderling.text import is_seen
+from sanderling.tools.commands.pipes import last_pipe, statuses_in
 from sanderling.tools.commands.shell_report import (
     MAX_PATH_CHARS,
     MAX_REPORT_BYTES,
@@ -83,7 +84,8 @@ _BEGIN = """\
 _sanderling_file=$SANDERLING_FILE _sanderling_state=$SANDERLING_STATE _sanderling_command=$SANDERLING_COMMAND; \
 unset SANDERLING_FILE SANDERLING_STATE SANDERLING_COMMAND CDPATH; """
 _DUMP_IN_BASH = r"""_sanderling_dump() { \
-builtin printf .cwd=; builtin pwd; builtin printf '\0.oldpwd=%s\0.lost=%s\0.exported=' "${OLDPWD-}" "${_sanderling_lost-}"; \
+builtin printf .cwd=; builtin pwd; builtin printf '\0.oldpwd=%s\0.lost=%s\0.pipe=%s\0.exported=' \
+"${OLDPWD-}" "${_sanderling_lost-}" "${_sanderling_pipe-}"; \
 builtin export -p; builtin printf '\0.end=\0'; }; """
 _DUMP_IN_SH = r"""_sanderling_dump() { \
 printf .cwd=; pwd; printf '\0.oldpwd=%s\0.lost=%s\0' "${OLDPWD-}" "${_sanderling_lost-}"; \
@@ -97,8 +99,11 @@ _RUN = r"""_sanderling_save() { [ "${_sanderling_is_saved-}" ] || \
 { _sanderling_dump 2>/dev/null >>"$_sanderling_file" || :; _sanderling_is_saved=1; }; }; \
 eval "$_sanderling_state"; trap '{ set +x; } 2>/dev/null; _sanderling_save' EXIT; \
 { eval "$_sanderling_command"
-{ _sanderling_status=$?; set +x; } 2>/dev/null; _sanderling_save; exit "$_sanderling_status"; }
+{ _sanderling_status=${_sanderling_ended-$?}; set +x; } 2>/dev/null; _sanderling_save; exit "$_sanderling_status"; }
 """
+_WITH_PIPE = """
+{ _sanderling_ended=$? _sanderling_pipe=${PIPESTATUS[*]}; } 2>/dev/null"""
+"""Follows a command that ends with a pipe."""
 _CONTINUATION = "\\\n"
 # A read-only git command must not run programs that the repository's configuration and attributes name: these may come with the project.
 # So in a line where git only reads, this function replaces git. It is not exported: git calls by the line's other programs are unchanged.
@@ -262,6 +267,7 @@ class Shell:
         self._state = ShellState(project)
         self._environments: dict[bool, Mapping[str, str]] = {}  # by whether they are confined
         bash = next(filter(os.path.exists, BASH), None) or shutil.which("bash")
+        self._is_bash = bash is not None
         wrapper = _BEGIN + (_DUMP_IN_BASH if bash else _DUMP_IN_SH) + _RUN
         wrapper = wrapper.replace(_CONTINUATION, "")
         self._argv = (bash or "/bin/sh", "-c", wrapper, "bash" if bash else "sh")
@@ -332,7 +338,7 @@ class Shell:
                 tools=tools,
                 functions="\n".join(functions),
             ),
-            "SANDERLING_COMMAND": command,
+            "SANDERLING_COMMAND": command + (_WITH_PIPE if self._reports_pipe(command) else ""),
         }
         try:
             env = WITHOUT_PROMPTS | variables
@@ -346,6 +352,14 @@ class Shell:
             _remove(path, descriptor)
             raise
         return Started(process, state, is_confined, tools, directory, path, descriptor)
+
+    def _reports_pipe(self, command: str) -> bool:
+        return self._is_bash and bool(last_pipe(command))
+
+    def pipe_of(self, started: Started) -> tuple[int, ...]:
+        """Return the status of each part of the pipe that ended a command; empty if that is not known."""
+        reports = reports_in(os.pread(started.report_fd, MAX_REPORT_BYTES, 0))
+        return statuses_in(reports[-1].get(".pipe", "")) if reports else ()
 
     def finish(self, started: Started) -> ShellChange:
         """Take over the directory and variables of a command that has ended."""
