@@ -512,10 +512,10 @@ def _run_again(outcome: Outcome, grant: Grant) -> Outcome:
 
 
 def _with_reasons(outcome: Outcome, reasons: Sequence[str]) -> Outcome:
-    """Add the user's reasons for denying what the sandbox blocked, for the model and the screen."""
+    """Add why what the sandbox blocked was not allowed, for the model and the screen."""
     if not reasons:
         return outcome
-    text = "\n".join(f"[The user did not allow that: {reason}]" for reason in reasons)
+    text = "\n".join(f"[{reason}]" for reason in reasons)
     return msgspec.structs.replace(
         outcome,
         content=_with_text(outcome.content, text),

@@ -249,7 +249,10 @@ class Undoer:
         files = await to_thread.run_sync(self._shown, done)
         rest = self._rest_of(turns, done, changes)
         restored = FilesRestored(kind, tuple(turns), files, rest)
-        self._session.append(LoggedRestored(restored, undoing_id))
+        gone = await to_thread.run_sync(
+            self._names, [each for each in done.steps if _is_removal(each)]
+        )
+        self._session.append(LoggedRestored(restored, undoing_id, tuple(sorted(gone.values()))))
         self._emit(restored)
 
     def _rest_of(
@@ -354,13 +357,19 @@ class Undoer:
     def _shown(self, planned: RestorePlan) -> tuple[RestoredFile, ...]:
         shown, counter = self._workspace.shown, _Counter()
         left = [RestoredFile(shown(each.path), "left", each.why) for each in planned.left]
-        names = _ShownNames((each.path, each.now.state, each.then.state) for each in planned.steps)
+        names = self._names(planned.steps)
         done = (
             _restored_file(name, each, counter)
             for each in planned.steps
-            if (name := names.shown(each.path, shown))
+            if (name := names.get(each.path))
         )
         return (*sorted(done, key=lambda file: file.path), *left)
+
+    def _names(self, steps: Sequence[RestoreStep]) -> dict[str, str]:
+        """Return the names to show, by path, without omitted ones."""
+        names = _ShownNames((each.path, each.now.state, each.then.state) for each in steps)
+        found = {each.path: names.shown(each.path, self._workspace.shown) for each in steps}
+        return {path: name for path, name in found.items() if name}
 
     # --- state -------------------------------------------------------------------------------------------------------------
 
@@ -409,6 +418,10 @@ class _ShownNames:
         if path not in self._directories:
             return shown(path)
         return "" if path in self._hidden and path not in self._modes else f"{shown(path)}/"
+
+
+def _is_removal(step: RestoreStep) -> bool:
+    return step.then.state.kind == "absent" and not step.is_merged
 
 
 def _restored_file(path: str, step: RestoreStep, counter: "_Counter") -> RestoredFile:
