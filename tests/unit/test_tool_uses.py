@@ -23,6 +23,7 @@ from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
     ApprovalRequested,
     ApprovalSettled,
+    ChangedLines,
     ModeChanged,
     Notice,
     PromptSteered,
@@ -545,6 +546,17 @@ async def test_stopping_the_turn_takes_its_questions_back(tmp_path):
         talk.conversation.cancel()
     assert len(talk.of(ApprovalSettled)) == 1
     assert talk.results == [ToolResult("t1", INTERRUPTED, is_error=True)]
+
+
+@prove
+async def test_lines_that_a_command_changed_are_reported_with_its_end(tmp_path):
+    command = "sed -i s/1/2/ app.py; mkdir sub; printf 'a\\nb\\n' > sub/new; exit 3"
+    talk = Talk(tmp_path, uses(bash(command), bash("cat app.py")), bash("rm sub/new"), mode="auto")
+    async with talk.asked():
+        pass
+    changed = [set(ended.changed) for ended in talk.of(ToolEnded)]
+    made = {ChangedLines("app.py", 1, 1), ChangedLines("sub/new", 2, 0)}
+    assert changed == [made, set(), {ChangedLines("sub/new", 0, 2)}]
 
 
 # --- jobs that end -----------------------------------------------------------------------------------------------------

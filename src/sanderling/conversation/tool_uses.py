@@ -17,7 +17,9 @@ from hashlib import blake2b
 
 import anyio
 import msgspec
+from anyio import to_thread
 
+from sanderling.changes.states import FileChange
 from sanderling.errors import SandboxError, ToolError
 from sanderling.hosts import is_loopback, split_authority
 from sanderling.paths import is_within
@@ -324,6 +326,7 @@ class ToolUses:
 
     async def _run_tool(self, request: UseRequest, permit: Permit, screen: InLine) -> Outcome:
         tool_use_id, workspace = request.tool_use_id, self._workspace
+        made: Sequence[FileChange] = ()
         try:
             async with self._limiter, workspace.sandbox.environment.lending(permit.grant):
                 request.check_ground(workspace)
@@ -345,7 +348,7 @@ class ToolUses:
                         # These two may safely run twice.
                         if request.effect.kind not in ("none", "read"):
                             beginning.start_soon(self._session.log.synced)
-                        await running.enter_async_context(self._journaled(request))
+                        made = await running.enter_async_context(self._journaled(request))
                     request.check_ground(workspace)  # both may have taken a while
                     outcome = await request.tool.run(request.args, context)
             if request.effect.kind in ("run", "call") and workspace.editor:
@@ -357,14 +360,23 @@ class ToolUses:
         except (ToolError, SandboxError) as error:
             return _failure(str(error))
         else:
-            return outcome
+            return await self._with_changed(outcome, made)
 
-    def _journaled(self, request: UseRequest) -> AbstractAsyncContextManager[None]:
+    async def _with_changed(self, outcome: Outcome, made: Sequence[FileChange]) -> Outcome:
+        """Return the outcome with the lines that a command changed."""
+        if not made:
+            return outcome
+        from sanderling.conversation.undo.counting import changed_lines
+
+        changed = await to_thread.run_sync(changed_lines, made, self._workspace)
+        return msgspec.structs.replace(outcome, changed=(*outcome.changed, *changed))
+
+    def _journaled(self, request: UseRequest) -> AbstractAsyncContextManager[Sequence[FileChange]]:
         """Return the context to run the call in. It records which files a command changes, and their previous content."""
         workspace = self._workspace
         is_command = request.effect.kind in ("run", "call") and not request.tool.is_elsewhere
         if not is_command or not workspace.sandbox.can_write:
-            return nullcontext()
+            return nullcontext(())
         return workspace.changes.during(workspace.environment, request.tool_use_id)
 
     async def _ask(self, request: UseRequest) -> Permit:
