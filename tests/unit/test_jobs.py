@@ -312,3 +312,23 @@ async def test_refusal_to_a_job_is_told_when_it_is_read(tmp_path):
         told = await desk.ask(action="read", id="j1")
         assert "[The sandbox refused: write /etc/planted" in told
         assert "refused" not in await desk.ask(action="read", id="j1")
+
+
+async def test_running_command_is_found_by_its_call_and_stopped(desk):
+    found: list[engine.Job] = []
+
+    async def watch() -> None:
+        await happens((desk.project / "ready").exists)
+        job = desk.jobs.find_shown("t5")
+        found.append(job)
+        await job.wait_for_bytes(0)
+        assert job.log.read(0, 100) == b"begun\n"
+        await job.stop()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        told = await desk.say("echo begun; touch ready; sleep 1000", tool_use_id="t5")
+    assert told.startswith(("begun\n[exit status 130", "begun\n[ended by SIG"))
+    with pytest.raises(ToolError, match="There is no job 't5'"):
+        desk.jobs.find_shown("t5")
+    assert not found[0].is_running

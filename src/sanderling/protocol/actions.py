@@ -217,7 +217,11 @@ class NoteUsage(_Action, tag="note_usage", frozen=True):
 
 
 class WatchJob(_Action, tag="watch_job", frozen=True):
-    """Send the job's output so far, then new output as it comes; or stop sending it."""
+    """
+    Send the job's output so far, then new output as it comes; or stop sending it.
+
+    `id` may also be the id of a tool call whose command runs.
+    """
 
     id: str
     is_on: bool = True

@@ -67,7 +67,8 @@ async def bash(args: BashInput, context: Context) -> Outcome:
     jobs = context.workspace.jobs
     if args.background and jobs.is_full:
         raise ToolError(f"{MAX_RUNNING} jobs are running: stop one first.")
-    job = await jobs.launch(args.command, context.show, context.workspace.grant, context.shell)
+    grant, use_id = context.workspace.grant, context.tool_use_id
+    job = await jobs.launch(args.command, context.show, grant, context.shell, use_id)
     if args.background:
         jobs.to_background(job)
     is_crowded = False

@@ -39,13 +39,19 @@ class Job:
     """
     A command of the model.
 
-    `id` is empty while it runs in the foreground. `outcome` says how it ended, and is empty while it runs; `log` is all of its output.
+    `id` is empty while it runs in the foreground, for the call `tool_use_id`. `outcome` says how it ended, and is empty while it runs; `log` is all of its output.
     """
 
     def __init__(
-        self, command: str, started: Started, log: OutputLog, show: Callable[[str], None]
+        self,
+        command: str,
+        started: Started,
+        log: OutputLog,
+        show: Callable[[str], None],
+        tool_use_id: str = "",
     ) -> None:
         self.id = ""
+        self.tool_use_id = tool_use_id
         self.command = command
         self.started = started
         self.log = log
@@ -212,12 +218,23 @@ class Jobs:
         known = ", ".join(self._jobs) or "none"
         raise ToolError(f"There is no job '{printable(job_id)}'. Jobs: {known}.")
 
+    def find_shown(self, shown_id: str) -> Job:
+        """
+        Return the job with this id, or the running command of the call with this id.
+
+        Raises:
+            ToolError: it does not exist.
+        """
+        in_front = (job for job in self._running if job.tool_use_id == shown_id)
+        return next(in_front, None) or self.find(shown_id)
+
     async def launch(
         self,
         command: str,
         show: Callable[[str], None],
         grant: Grant = NO_GRANT,
         state: ShellState | None = None,
+        tool_use_id: str = "",
     ) -> Job:
         """
         Start a command in the foreground; `show` gets its output for the screen.
@@ -228,7 +245,7 @@ class Jobs:
         started = await self._shell.start(command, grant, state)
         path, shown_as = self._shell.new_log(started)
         log = OutputLog(path, shown_as=shown_as, is_new=True, max_file_bytes=MAX_LOG_BYTES)
-        job = Job(command, started, log, show)
+        job = Job(command, started, log, show, tool_use_id)
         self._running.append(job)
         self._start(self._run, job)
         return job
