@@ -41,6 +41,7 @@ UNFIT = (
     "The user's review does not fit the proposed change, so nothing was changed. Propose it again."
 )
 DENIED_WITH_REASON = "The user denied this: {reason}"
+UNATTENDED = "Denied: {reason}"
 
 
 class DeniedError(Exception):
@@ -363,7 +364,8 @@ def _accepted(question: ApprovalRequested, answer: AnswerApproval) -> AcceptedPa
 def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
     reason, message = answer.reason.strip(), without_reason
     if reason:
-        message = DENIED_WITH_REASON.format(reason=reason)
+        words = UNATTENDED if answer.is_unattended else DENIED_WITH_REASON
+        message = words.format(reason=reason)
     elif answer.review and (reason := (accepted := AcceptedPart(answer.review)).reason):
         message = "\n".join(accepted.review_notes().notes)
     return DeniedError(message, reason, is_alone=answer.is_alone)

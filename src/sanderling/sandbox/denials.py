@@ -59,13 +59,15 @@ class Denial(NamedTuple):
     """
     Something that the sandbox refused.
 
-    `target` is the requested path, host:port or name. `rule` is the reason, and `about` the program or host that it concerns.
+    `target` is the requested path, host:port or name. `rule` is the reason, and `about` the program or host that it concerns. `by` is the
+    mark of the process that asked, if the network knows it.
     """
 
     operation: Literal["read", "write", "execute", "connect", "resolve"]
     target: str
     rule: Rule
     about: str = ""
+    by: str = ""
 
     @property
     def reason(self) -> str:

@@ -1,7 +1,10 @@
 """The environment variables of a command."""
 
+import base64
 import re
+import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 
 from sanderling.protocol.modes import Level
 from sanderling.sandbox.kernel.programs import search_path
@@ -35,6 +38,11 @@ FAIL_FAST = {
 SEARCHED = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": ""}
 """Search paths for programs and libraries, with the default if nothing remains of them."""
 
+MARK = r"sanderling-[0-9a-f]{16}"
+MARKED = ".invalid"
+"""The domain of marks: it never exists (RFC 6761)."""
+PASSWORD = "x"  # noqa: S105 - git asks the user for a missing one, and node sends no user without one
+
 CREDENTIALS = r"://[^/\s]*@"
 
 
@@ -66,15 +74,56 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
     )
 
 
-def proxy_environment(port: int) -> dict[str, str]:
-    """Return the variables that make curl, git, pip, npm, node, cargo and go use the proxy, except for loopback."""
-    proxy = f"http://127.0.0.1:{port}"
+def proxy_environment(port: int, mark: str = "") -> dict[str, str]:
+    """
+    Return the variables that make curl, git, pip, npm, node, cargo and go use the proxy, except for loopback.
+
+    Clients then send the `mark` as their user.
+    """
+    user = f"{mark}:{PASSWORD}@" if mark else ""
+    proxy = f"http://{user}127.0.0.1:{port}"
     # Not "[::1]", which only urllib needs: every client of httpx 0.28 fails with "Invalid port: ':1]'" because of it.
     bypass = "localhost,127.0.0.1,::1"
     names = {"http_proxy": proxy, "https_proxy": proxy, "all_proxy": proxy, "no_proxy": bypass}
     return (
-        names | {name.upper(): value for name, value in names.items()} | {"NODE_USE_ENV_PROXY": "1"}
+        names
+        | {name.upper(): value for name, value in names.items()}
+        | {"NODE_USE_ENV_PROXY": "1"}
+        # Otherwise git asks first without the user, and sends it only after status 407.
+        | {"GIT_HTTP_PROXY_AUTHMETHOD": "basic"}
     )
+
+
+def resolver_environment(mark: str) -> dict[str, str]:
+    """
+    Return the variables that make the C library put the `mark` into the names that it asks for.
+
+    A query does not say which process sent it, and a datagram's sender cannot be found later: curl has closed its socket by the time that
+    /proc is searched. So the mark is a search domain, which glibc tries first for a name of fewer than 15 dots. musl and Go's own
+    resolver ignore it and ask for the plain name only.
+    """
+    return {"LOCALDOMAIN": f"{mark}{MARKED}", "RES_OPTIONS": "ndots:15"}
+
+
+def new_mark() -> str:
+    """Return a mark that other commands cannot guess."""
+    return f"sanderling-{secrets.token_hex(8)}"
+
+
+def mark_in_name(name: str) -> tuple[str, str]:
+    """Return the requested name and the mark of a query; an empty mark if it has none."""
+    found = re.fullmatch(rf"(.*)\.({MARK}){re.escape(MARKED)}", name)
+    return (found[1], found[2]) if found else (name, "")
+
+
+def mark_in_credentials(header: bytes) -> str:
+    """Return the mark in a `Proxy-Authorization` header; empty if it has none."""
+    scheme, _, encoded = header.decode("latin-1").strip().partition(" ")
+    with suppress(ValueError):
+        user = base64.b64decode(encoded.strip(), validate=True).partition(b":")[0].decode()
+        if scheme.lower() == "basic" and re.fullmatch(MARK, user):
+            return user
+    return ""
 
 
 def _places_without_mounts(policy: SandboxPolicy) -> dict[str, str]:

@@ -54,9 +54,14 @@ def existing(disk: Disk, path: str) -> str:
 
 
 class RunningCommand(Protocol):
-    """A running command, with stderr in stdout. `has_left_processes` is valid after its end."""
+    """
+    A running command, with stderr in stdout.
+
+    `has_left_processes` is valid after its end. `mark` is `Denial.by` of what the network refuses it; empty if nothing is refused.
+    """
 
     has_left_processes: bool
+    mark: str
 
     @property
     def stdout(self) -> PipeReader | None: ...

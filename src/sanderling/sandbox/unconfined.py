@@ -58,6 +58,7 @@ class UnconfinedProcess:
         stderr: PipeReader | None = None,
     ) -> None:
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
+        self.mark = ""
         self.has_left_processes = False
         self._process = process
         self._waiting = anyio.Lock()

@@ -185,11 +185,12 @@ class LoggedRestored(msgspec.Struct, tag="restored", frozen=True, omit_defaults=
     """
     The user undid or redid changes of files. The next prompt informs the model.
 
-    `undoing_id` is the id in the journal of changes.
+    `undoing_id` is the id in the journal of changes. `removed` are the restored files that do not exist any more.
     """
 
     restored: FilesRestored
     undoing_id: str = ""
+    removed: tuple[str, ...] = ()
     at: datetime = msgspec.field(default_factory=now)
 
 

@@ -192,7 +192,7 @@ class PrintFrontend:
             self._note(f"denied: {question.tool} {question.title}: {question.reason}")
         if remedy:
             self._note(f"  {remedy} allows it")
-        self._act(AnswerApproval(question.id, "deny", reason))
+        self._act(AnswerApproval(question.id, "deny", reason, is_unattended=True))
 
     def _remedy(self, question: ApprovalRequested) -> str:
         """Return the flag or the setting that would have allowed it."""
