@@ -62,6 +62,15 @@ def test_config_toml_replaces_a_whole_server_of_mcp_json(home):
     assert servers["other"].command[0] == "npx"
 
 
+def test_config_toml_adds_keys_to_a_server_of_mcp_json(home):
+    write_json(home, it=CONTEXT7)
+    (home / ".config/sanderling/config.toml").write_text(
+        '[mcp.servers.it]\nhosts = ["a.example"]\n'
+    )
+    it = load_servers(own_layers().settings().mcp_servers)["it"]
+    assert (it.command[0], it.hosts) == ("npx", ("a.example",))
+
+
 def test_a_mistake_in_mcp_json_has_its_line(home):
     text = (
         '{\n  "mcpServers": {\n    "it": {\n      "command": "x",\n      "args": "y"\n    }\n  }\n}'

@@ -217,10 +217,13 @@ def _read_user_servers(environment: Mapping[str, str] = os.environ) -> Layer:
 
 
 def _without_declared(servers: Layer, options: Table) -> Layer:
-    """Return the layer of mcp.json without the servers that settings declare, which would be mixed with theirs otherwise."""
+    """Return the layer of mcp.json without the servers for which settings have another command or URL."""
     declared = _get(servers.options, ("mcp", "servers"), {})
-    known = _get(options, ("mcp", "servers"), {})
-    rest = {name: each for name, each in declared.items() if name not in known}
+    rest = {
+        name: each
+        for name, each in declared.items()
+        if not {"command", "url"} & {*_get(options, ("mcp", "servers", name), {})}
+    }
     return replace(servers, options={"mcp": {"servers": rest}} if rest else {})
 
 
