@@ -1,19 +1,21 @@
 """The environment variables of a command."""
 
 import base64
+import os
 import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 
+from sanderling.paths import is_in_any
 from sanderling.protocol.modes import Level
-from sanderling.sandbox.kernel.programs import search_path
+from sanderling.sandbox.kernel.programs import is_system, search_path
 from sanderling.sandbox.policy import SandboxPolicy, private_home
 
 ENVIRONMENT = (
     r"PATH|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|COLORTERM|EDITOR|VISUAL|COLUMNS|LINES"
-    r"|VIRTUAL_ENV|CONDA_(PREFIX|DEFAULT_ENV)|PYTHON(PATH|UNBUFFERED|DONTWRITEBYTECODE|WARNINGS)|PYENV_(ROOT|VERSION)"
-    r"|NVM_(DIR|BIN)|NODE_(PATH|ENV|OPTIONS)|CARGO_(HOME|TARGET_DIR|NET_OFFLINE)|RUSTUP_(HOME|TOOLCHAIN)"
+    r"|VIRTUAL_ENV|CONDA_(PREFIX|DEFAULT_ENV)|PYTHON(PATH|UNBUFFERED|DONTWRITEBYTECODE|WARNINGS)|(PY|RB|NOD|GO)ENV_(ROOT|VERSION)"
+    r"|NVM_(DIR|BIN)|FNM_DIR|ASDF_(DATA_)?DIR|MISE_DATA_DIR|VOLTA_HOME|BUN_INSTALL|DENO_INSTALL|SDKMAN_DIR|PIPX_HOME|UV_(TOOL|PYTHON_INSTALL)_DIR|NODE_(PATH|ENV|OPTIONS)|CARGO_(HOME|TARGET_DIR|NET_OFFLINE)|RUSTUP_(HOME|TOOLCHAIN)"
     r"|GO(PATH|ROOT|FLAGS|PROXY|MODCACHE|CACHE|TOOLCHAIN)|JAVA_HOME|ANDROID_HOME|GEM_(HOME|PATH)"
     r"|MAKEFLAGS|CC|CXX|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS|PKG_CONFIG_PATH|LD_LIBRARY_PATH|CMAKE_(PREFIX_PATH|BUILD_TYPE|BUILD_PARALLEL_LEVEL|GENERATOR|INSTALL_PREFIX|MODULE_PATH|TOOLCHAIN_FILE)"
     r"|NIX_(PATH|PROFILES|SSL_CERT_FILE)|SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
@@ -35,6 +37,17 @@ FAIL_FAST = {
 }
 """Without a network, retries are pointless."""
 
+FILLED = (
+    "CARGO_HOME",
+    "GOCACHE",
+    "GOMODCACHE",
+    "GOPATH",
+    "PIPX_HOME",
+    "UV_PYTHON_INSTALL_DIR",
+    "UV_TOOL_DIR",
+)
+"""Directories that programs fill. They are passed only where they can: outside, the default below HOME works."""
+
 SEARCHED = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": ""}
 """Search paths for programs and libraries, with the default if nothing remains of them."""
 
@@ -54,6 +67,9 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
         if name in policy.env_pass
         or (re.fullmatch(ENVIRONMENT, name) and not re.search(CREDENTIALS, value))
     }
+    for name in FILLED:
+        if name in passed and not _exists_inside(passed[name], policy, level):
+            del passed[name]
     for name, default in SEARCHED.items():
         if name in passed:
             passed[name] = search_path(passed[name], policy) or default
@@ -72,6 +88,16 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
             "SANDERLING_SANDBOX": level,
         }
     )
+
+
+def _exists_inside(path: str, policy: SandboxPolicy, level: Level) -> bool:
+    path = os.path.normpath(path)
+    writable = (
+        policy.project,
+        *policy.write_paths,
+        *([] if level == "landlock" else [policy.home]),
+    )
+    return is_in_any(path, writable) or is_system(path)
 
 
 def proxy_environment(port: int, mark: str = "") -> dict[str, str]:

@@ -36,7 +36,7 @@ from sanderling.sandbox.environment import (
 )
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.gitconfig import write_gitconfig
-from sanderling.sandbox.kernel.programs import programs_of
+from sanderling.sandbox.kernel.programs import with_programs
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.serving import HostNetwork
 from sanderling.sandbox.policy import LEVELS, PROXY_PORT, SandboxPolicy, resolve_policy
@@ -113,7 +113,7 @@ class Sandbox:
         if sys.platform != "linux":
             raise SandboxError(f"The sandbox needs Linux; this is {sys.platform}.")
         policy = resolve_policy(policy)
-        policy = policy._replace(programs=programs_of(policy))
+        policy = with_programs(policy)
         goes_on = bool(policy.tmp_dir)
         if not goes_on:
             path = f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}"
