@@ -20,6 +20,7 @@ from sanderling.protocol.modes import Mode
 from sanderling.session.records import LoggedRestored, LoggedRewind
 from sanderling.session.session import Session
 from sanderling.tools.client_tools import ClientTools
+from sanderling.tools.commands.git_status import count_changed
 from sanderling.tools.commands.jobs import ending_line
 from sanderling.tools.workspace import Workspace
 
@@ -160,6 +161,13 @@ class Notes:
         self._mode = "ask"  # the mode that needs no note, as in a new session
         notes = [*self._news([], is_prompt=True), self._changes(), self._jobs()]
         return [note for note in notes if note]
+
+    async def learn_git(self) -> None:
+        """Count the changed files in the sandbox, once in a session, for one of the next notes. Without a sandbox git does not run."""
+        environment = self._workspace.sandbox.ahead
+        if self._client or not environment or not self._facts.needs_git:
+            return
+        self._facts.learn_changed(await count_changed(environment))
 
     def forget(self) -> None:
         """Send everything again with the next message, because the model no longer sees it."""

@@ -15,6 +15,7 @@ from functools import partial
 from typing import ClassVar
 
 import anyio
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from sanderling.errors import SandboxError
@@ -113,7 +114,7 @@ class Sandbox:
         if sys.platform != "linux":
             raise SandboxError(f"The sandbox needs Linux; this is {sys.platform}.")
         policy = resolve_policy(policy)
-        policy = with_programs(policy)
+        policy = await to_thread.run_sync(with_programs, policy)
         goes_on = bool(policy.tmp_dir)
         if not goes_on:
             path = f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}"

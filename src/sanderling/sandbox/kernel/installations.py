@@ -128,7 +128,7 @@ def installation_parts(path: str) -> Iterator[str]:
 
 
 def prefix_parts(prefix: str) -> Iterator[str]:
-    """Yield the parts of `prefix` if it has a known layout. A part that links out of it is none."""
+    """Yield the parts of `prefix` that do not link out of it, if it has a known layout."""
     for marker, names in _MARKERS.items():
         if not _has_any(prefix, [marker]):
             continue
@@ -189,7 +189,7 @@ def files_with_tokens(shown: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _has_token(path: str) -> bool:
-    """What cannot be examined counts as having one."""
+    """A file that cannot be examined counts as having one."""
     try:
         with open(path, "rb") as file:
             content = file.read(MAX_SETTINGS)

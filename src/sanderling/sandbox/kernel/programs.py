@@ -118,7 +118,7 @@ def _parts_behind(program: str, policy: SandboxPolicy) -> Iterator[str]:
 
 def _is_owned(path: str, policy: SandboxPolicy) -> bool:
     """
-    Return whether a part of an installation is really the user's or the system's: nobody else can replace it or write there.
+    Return whether a part of an installation is really the user's or the system's, so that no other user can replace it or write there.
 
     HOME, directories around the project or Sanderling's state, and what lies next to keys are refused.
     """

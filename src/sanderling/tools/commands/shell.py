@@ -114,7 +114,7 @@ _CONTINUATION = "\\\n"
 # needs them: `config` starts a pager only on a terminal, and `rev-parse` runs no hook and no filter. But `rev-parse :FILE` reads the
 # index, and if the index was written with a monitor, git queries that monitor at once (`tweak_fsmonitor` in git's fsmonitor.c). `git
 # ls-files` does so, too, and runs filters with -m. It prints no setting, so it gets all overrides.
-_GIT_THAT_READS = r"""git() (
+GIT_THAT_READS = r"""git() (
 { set +exu; } 2>/dev/null
 while :; do case $1 in
 -C) CDPATH= cd -P -- "$2" >/dev/null || exit 128; shift 2 ;;
@@ -159,7 +159,7 @@ command git "$@"
 # pip loads code and configuration from the private HOME, where earlier commands could write.
 _PIP_THAT_READS = """%s() { PYTHONNOUSERSITE=1 PIP_CONFIG_FILE=/dev/null command %s "$@"; }"""
 _THAT_READ = {
-    "git": _GIT_THAT_READS,
+    "git": GIT_THAT_READS,
     **{name: _PIP_THAT_READS % (name, name) for name in ("pip", "pip3")},
 }
 
