@@ -219,7 +219,7 @@ async def test_files_only_counts_matching_lines(repository, tools):
     cut = await tools.grep("needle", files_only=True, limit=2)
     assert text == "2 files with at least 102 matches:\nmany.txt: 100+\nsrc/app.py: 2"
     assert cut.startswith("The first 2 of 6 files with at least 106 matches. Narrow")
-    assert len(cut.split("\n")) == 3
+    assert len(cut.split("\n")) == 4
 
 
 @prove
@@ -273,16 +273,77 @@ async def test_configuration_of_ripgrep_is_not_read(place, monkeypatch):
 # --- grep: bounds ------------------------------------------------------------------------------------------------------
 
 
-async def test_more_matches_than_the_limit_are_counted_and_said(place, tools):
-    place.write({f"{name}.txt": "needle\n" * 150 for name in "dbac"})
+async def test_more_matches_than_the_limit_are_counted_by_directory(place, tools):
+    place.write({f"{name}.txt": "needle\n" * 150 for name in ("d", "b/d/x", "b/a", "c/c")})
     text = await tools.grep("needle")
-    assert text.startswith("The first 200 of 600 matches in 4 files. Narrow the pattern")
-    assert files_in(text) == ["a.txt", "b.txt"]
-    assert len(re.findall(r"^\d+:", text, re.MULTILINE)) == 200
-    text = await tools.grep("needle", limit=10)
-    assert text.startswith("The first 10 of at least 44 matches in 4 files.")
+    assert text.startswith(
+        "The first 20 of 600 matches in 4 files. Narrow the pattern, or use path, glob or type to see others."
+        " At most 5 per file are shown.\n"
+        "By directory: b/ 300 in 2 files, ./ 150 in 1 file, c/ 150 in 1 file\n\n"
+        "b/a.txt\n1: needle\n2: needle\n3: needle\n4: needle\n5: needle\n(145 more)\n\n"
+        "b/d/x.txt\n1: needle\n"
+    )
+    assert files_in(text) == ["b/a.txt", "b/d/x.txt", "c/c.txt", "d.txt"]
+    below = await tools.grep("needle", path="b", limit=7)
+    assert below.startswith("The first 7 of 300 matches in 2 files. ")
+    assert "By directory: b/ 150 in 1 file, b/d/ 150 in 1 file\n" in below
     exact = await tools.grep("needle", limit=600)
     assert exact.startswith("600 matches in 4 files:\n")
+
+
+async def test_matches_of_one_file_beyond_the_limit_are_shown_up_to_it(place, tools):
+    place.write({"only.txt": "needle\n" * 3000})
+    text = await tools.grep("needle")
+    assert text.startswith("The first 200 of 3,000 matches in 1 file. Narrow the pattern")
+    assert len(re.findall(r"^\d+:", text, re.MULTILINE)) == 200
+    assert "By directory" not in text
+
+
+async def test_files_beyond_the_limit_are_counted_by_directory(place, tools):
+    place.write({f"{name}/{n}.txt": "needle\n" for name in "ab" for n in range(5)})
+    text = await tools.grep("needle", files_only=True, limit=3)
+    assert text.startswith("The first 3 of 10 files with 10 matches. ")
+    assert "\nBy directory: a/ 5 in 5 files, b/ 5 in 5 files\na/0.txt: 1\n" in text
+
+
+PACKAGES: dict[str, str | bytes] = {
+    "app.py": "needle\n",
+    "env-of-mine/pyvenv.cfg": "home = /usr/bin\n",
+    "env-of-mine/lib/site.py": "needle\n",
+    "env/settings.py": "needle\n",
+    "web/node_modules/ms/index.js": "needle\n",
+    "web/node_modules/ms/node_modules/deep/index.js": "needle\n",
+}
+
+
+async def test_installed_packages_are_searched_only_where_they_are_named(place, tools):
+    place.write(PACKAGES)
+    (place.project / "env-of-mine/lib64").symlink_to("lib")
+    text = await tools.grep("needle")
+    assert files_in(text) == ["app.py", "env/settings.py"]
+    assert "lib64" not in text
+    for path, options in (
+        ("env-of-mine/lib/site.py", {"path": "env-of-mine"}),
+        ("env-of-mine/lib/site.py", {"path": "env-of-mine/lib/site.py"}),
+        ("env-of-mine/lib/site.py", {"glob": "env-of-mine/**"}),
+        ("env-of-mine/lib/site.py", {"glob": "**/env-of-mine/**/*.py"}),
+        ("web/node_modules/ms/index.js", {"path": "web/node_modules"}),
+        ("web/node_modules/ms/index.js", {"path": "web/node_modules/ms"}),
+        ("web/node_modules/ms/index.js", {"glob": "**/node_modules/*/*.js"}),
+    ):
+        assert path in files_in(await tools.grep("needle", **options)), options
+    assert await tools.names("*.py") == ["app.py", "env/settings.py"]
+    assert await tools.names("*.js") == []
+    assert await tools.names("**/node_modules/ms/*.js") == ["web/node_modules/ms/index.js"]
+    assert await tools.names("*.py", path="env-of-mine") == ["env-of-mine/lib/site.py"]
+
+
+async def test_virtual_environment_with_the_only_match_is_named(place, tools):
+    place.write(PACKAGES | {"env-of-mine/lib/site.py": "other\n"})
+    text = await tools.grep("other")
+    assert text == (
+        "No matches for other in 2 files. Not searched: env-of-mine. Pass one as path to search it."
+    )
 
 
 @prove

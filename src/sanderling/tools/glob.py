@@ -73,13 +73,13 @@ async def glob(args: GlobInput, context: Context) -> Outcome:
     Find files by name, newest first, at most 200.
 
     `*` and `?` match within a name, `**` any number of directories, `{a,b}` either. A pattern without a slash matches names at any depth,
-    one with a slash paths below `path`. Hidden files and links to files are found. .git, directories, linked directories and files in
-    .gitignore are not, unless `path` is in them.
+    one with a slash paths below `path`. Hidden files and links to files are found. .git, node_modules, virtual environments, directories,
+    linked directories and files in .gitignore are not, unless `path` is in them.
     """
     workspace = context.workspace
     directory, pattern = _place(args, workspace)
     newest = _Newest()
-    files = Filter(directory, pattern)
+    files = Filter(workspace.disk, directory, pattern)
     search = partial(each_file, workspace, directory, files, newest.take, is_newest_first=True)
     ended, links = await with_links(workspace, directory, search)
     if found := [link for link in links.files if files.lets_in(link)]:
