@@ -1311,6 +1311,30 @@ async def test_unsaved_changes_of_the_same_text_are_never_lost(place, opened):
     assert opened.path.read_text() == before
 
 
+async def test_text_quoted_from_the_buffer_is_replaced_there_next_to_unsaved_lines(place, opened):
+    before = opened.path.read_text()
+    async with place.desk(opened.editor, is_on=True) as desk:
+        await desk.use(read, path="a")
+        opened.editor.type(opened.path, before.replace("two\n", "# mine\ntwo\n"))
+        spanning = [{"old": "one\ntwo\nthree", "new": "1"}]
+        assert "unsaved changes in a" in await desk.refusal(edit, path="a", edits=spanning)
+        edits = [{"old": "two\nthree", "new": "2\n3"}]
+        preview = await desk.preview(edit, path="a", edits=edits)
+        assert "\n # mine\n-two\n-three\n+2\n+3\n" in preview.subject
+        await desk.use(edit, path="a", edits=edits)
+    assert opened.text == "one\n# mine\n2\n3\nfour\nfive\nsix\nseven\n"
+    assert opened.path.read_text() == before
+
+
+async def test_line_number_next_to_unsaved_lines_is_that_of_the_text_as_read(place, opened):
+    before = opened.path.read_text()
+    async with place.desk(opened.editor, is_on=True) as desk:
+        await desk.use(read, path="a")
+        opened.editor.type(opened.path, "# mine\n" + before)
+        await desk.use(edit, path="a", edits=[{"insert_at_line": 5, "new": "5.5"}])
+    assert opened.text == "# mine\n" + before.replace("five\n", "five\n5.5\n")
+
+
 async def test_unsaved_text_that_was_read_is_edited_as_it_is(place, opened):
     opened.editor.type(opened.path, "un\nsaved\n")
     async with place.desk(opened.editor) as desk:

@@ -98,6 +98,7 @@ class Change:
         propose: returns the new bytes for the old ones (None: there is no file), or raises `ToolError`.
         is_whole: `propose` gives the file's whole content. The file may be new; existing content must be known to the model.
         counts_lines: `propose` uses line numbers of the file as the model knows it.
+        is_quoting: `propose` only replaces text that the model quotes.
         restored: the state to restore. The user asked for this change and its caller journals it, so the user's write hooks do not run,
             links are not followed, and the file gets the mode of that state.
     """
@@ -110,6 +111,7 @@ class Change:
         *,
         is_whole: bool = False,
         counts_lines: bool = False,
+        is_quoting: bool = False,
         restored: State | None = None,
     ) -> None:
         self.context = context
@@ -119,7 +121,13 @@ class Change:
         self._workspace = context.workspace
         self._name = self._workspace.shown(path)
         self._knowledge = Knowledge(
-            self._workspace.read_cache, path, self._name, propose, is_whole, counts_lines
+            self._workspace.read_cache,
+            path,
+            self._name,
+            propose,
+            is_whole,
+            counts_lines,
+            is_quoting,
         )
 
     @property
