@@ -18,7 +18,7 @@ import anyio
 from msgspec.structs import replace
 
 from sanderling.changes.editing.lines import Hunk, TextDifference, applied, buffer_hunks
-from sanderling.changes.journal import Edit
+from sanderling.changes.journal import Edit, unjournaled
 from sanderling.changes.states import ABSENT as NOTHING
 from sanderling.changes.states import FileChange, State
 from sanderling.errors import ToolError
@@ -120,6 +120,7 @@ class Change:
         self.restored = restored
         self._workspace = context.workspace
         self._name = self._workspace.shown(path)
+        self._is_scratch = self._workspace.is_scratch(path)
         self._knowledge = Knowledge(
             self._workspace.read_cache,
             path,
@@ -213,7 +214,7 @@ class Change:
     async def _place(self, loaded: Loaded | None, change: TextDifference) -> Buffer | None:
         """Return the buffer in which the user reviews the change; None if it cannot be reviewed in a buffer."""
         editor = self._workspace.editor
-        if editor is None or not is_reviewable(change):
+        if editor is None or self._is_scratch or not is_reviewable(change):
             return None
         place = await opened(self._workspace, self.path, loaded, self.context.tool_use_id)
         if place:
@@ -242,8 +243,13 @@ class Change:
 
     async def _look(self) -> tuple[Loaded | None, Buffer | None]:
         """Return the current file and its buffer, after checking that they may be changed."""
+        if self._is_scratch:
+            await self._workspace.require_scratch(self.path)
         loaded = await self._load()
-        buffer = await buffer_of(self._workspace, self.path, loaded.stamp if loaded else None)
+        stamp = loaded.stamp if loaded else None
+        buffer = None
+        if not self._is_scratch:
+            buffer = await buffer_of(self._workspace, self.path, stamp)
         if loaded or buffer or self.is_whole:
             with self._workspace.explaining(self.path, "written"):
                 await (await self._workspace.files()).check(self.path)
@@ -287,12 +293,13 @@ class Change:
                 stamp = await self._write(proposal.data, loaded)
             except FileChangedError as error:
                 raise _MovedError from error
-            if covers(self._workspace.disk, self.path, stamp) and not self._workspace.is_inside(
-                self.path
-            ):
+            is_own = self._is_scratch and not self._workspace.disk.exists(self.path)
+            is_hidden = not is_own and covers(self._workspace.disk, self.path, stamp)
+            if is_hidden and not self._workspace.is_inside(self.path):
                 notes = (SANDBOXS_OWN, *notes)
         new = await text_of(proposal.data)
-        if proposal.data != data and (editor := self._workspace.editor):
+        editor = None if self._is_scratch else self._workspace.editor
+        if proposal.data != data and editor:
             hunks = await done(len(new), buffer_hunks, old or "", new)
             with suppress(ToolError):
                 await editor.changed_on_disk(self.path, hunks, self.context.tool_use_id)
@@ -304,7 +311,7 @@ class Change:
         with self._workspace.explaining(self.path, "written"):
             files = await self._workspace.files()
             expected = loaded.stamp if loaded else ABSENT
-            made = [] if loaded else self._missing_directories()
+            made = [] if loaded or self._is_scratch else self._missing_directories()
             try:
                 old = loaded.data if loaded else None
                 async with self._journaled(old, data, loaded, made) as edit:
@@ -360,6 +367,8 @@ class Change:
             return self._workspace.journal.restoring(path, self.restored)
         mode = loaded.stamp.mode if loaded else NEW_MODE
         context = self.context
+        if self._is_scratch:  # nothing of the user's, and gone with the session
+            return unjournaled(path, new, mode, context.tool_use_id)
         return self._workspace.journal.editing(
             path,
             old,

@@ -64,6 +64,8 @@ async def read(args: ReadInput, context: Context) -> Outcome:
     """
     workspace = context.workspace
     path = workspace.path(args.path)
+    if workspace.is_scratch(path):
+        await workspace.require_scratch(path)
     try:
         with workspace.explaining(path, "read"):
             limit = NOTEBOOK_BYTES if path.endswith(NOTEBOOK_SUFFIX) else WHOLE_BYTES
@@ -124,9 +126,9 @@ async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: L
         what = f"{workspace.shown(path)} is a binary file of {loaded.stamp.size:,} bytes.{utf_16_hint(loaded.data)}"
         return Outcome(content=what, summary="binary")
     notes = [text.note] if text.note else []
-    if covers(workspace.disk, path, loaded.stamp):
-        real = workspace.disk.status(path)
-        if real and not stat.S_ISREG(real.st_mode):  # an empty file covers a socket
+    real = workspace.disk.status(path)
+    if real and covers(workspace.disk, path, loaded.stamp):
+        if not stat.S_ISREG(real.st_mode):  # an empty file covers a socket
             raise ToolError(SENTENCES[errno.EINVAL].format(name=workspace.shown(path)))
         notes.append("the sandbox hides this file's real content")
     if loaded.is_whole:

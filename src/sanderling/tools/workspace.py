@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
 from sanderling.errors import SandboxError, ToolError
-from sanderling.paths import is_within
+from sanderling.paths import is_in_any, is_within
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.execution_environment import Disk, ExecutionEnvironment
@@ -105,6 +105,24 @@ class Workspace(Struct):
 
     def is_inside(self, path: str) -> bool:
         return is_within(self.disk.real_path(path), self.disk.real_path(self.project))
+
+    def is_scratch(self, path: str) -> bool:
+        """Return whether `path` is in the session's own /tmp, where nothing is the user's."""
+        granted = (*self.grant.read_paths, *self.grant.write_paths)
+        return self.environment.is_scratch(path) and not is_in_any(path, granted)
+
+    async def require_scratch(self, path: str) -> None:
+        """
+        Check that no link leads `path` out of the session's /tmp: rules and the journal would not know the file by its name.
+
+        Raises:
+            ToolError: one does.
+        """
+        real = await (await self.files()).real_path(path)
+        if not self.is_scratch(real):
+            raise ToolError(
+                f"{escaped(path)} is a link to {escaped(self.shown(real))}: use that path."
+            )
 
     def lock(self, path: str) -> anyio.Lock:
         """Return the lock for changes to the file, the same for all its names."""
