@@ -637,8 +637,56 @@ async def test_missing_path_is_an_error(tools, files_only):
     for options in ({"path": "nowhere"}, {"glob": "nowhere/**/*.py"}):
         words = await tools.refusal(grep, pattern="x", files_only=files_only, **options)
         assert words == (
-            "nowhere does not exist, or the sandbox hides it. List its parent directory with ls."
+            "nowhere does not exist, or the sandbox hides it."
         )
+
+
+@pytest.mark.parametrize(
+    "path, advice",
+    [
+        ("source/deep/er/util.ts", " There is src/deep/er/util.ts."),
+        ("lib/src/app.py", " There is src/app.py."),
+        ("/repo/src/deep/er", " There is src/deep/er/."),
+        ("python/src/ap.py", " There is src/app.py."),
+        ("src/viw.tsx", " Did you mean src/view.tsx?"),
+        ("lib/APP.PY", " There is src/app.py."),
+        ("lib/secret.py", ""),
+        ("lib/code.py", ""),
+        ("lib/nothing.txt", ""),
+    ],
+)
+@pytest.mark.usefixtures("repository")
+async def test_missing_path_names_where_it_is_instead(tools, path, advice):
+    """What is ignored is not named."""
+    expected = f"{path} does not exist, or the sandbox hides it.{advice}"
+    edits = [{"old": "a", "new": "b"}]
+    assert await tools.refusal(read, path=path) == expected
+    assert await tools.refusal(edit, path=path, edits=edits) == expected
+    assert await tools.refusal(grep, path=path, pattern="x") == expected
+    assert await tools.refusal(glob, path=path, pattern="*") == expected
+
+
+async def test_missing_path_with_many_namesakes_names_only_those_with_more_in_common(place, tools):
+    place.write({f"pkg{n}/sub/__init__.py": "" for n in range(9)} | {"x/deep/__init__.py": ""})
+    assert (await tools.refusal(read, path="lib/__init__.py")).endswith("hides it.")
+    said = await tools.refusal(read, path="src/deep/__init__.py")
+    assert said.endswith("hides it. There is x/deep/__init__.py.")
+    said = await tools.refusal(read, path="src/sub/__init__.py")
+    assert said.endswith(
+        " There are pkg0/sub/__init__.py and pkg1/sub/__init__.py and pkg2/sub/__init__.py."
+    )
+
+
+@pytest.mark.usefixtures("repository")
+async def test_path_that_a_rule_denies_is_not_suggested(tools):
+    def may_read(path: str) -> bool:
+        return "util" not in path
+
+    context = Context(tools.workspace, "t1", lambda _: None, may_read=may_read)
+    for path in ("er/util.ts", "src/deep/er/utl.ts"):
+        with pytest.raises(ToolError) as refused:
+            await read.run(read.parse({"path": path}), context)
+        assert "util.ts" not in str(refused.value).removeprefix(path)
 
 
 async def test_what_would_never_end_is_not_searched(repository, tools):

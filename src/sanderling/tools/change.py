@@ -37,6 +37,7 @@ from sanderling.tools.buffers import (
     text_in,
 )
 from sanderling.tools.editor import Buffer, Editor
+from sanderling.tools.elsewhere import missing
 from sanderling.tools.known import (
     ChangeNotes,
     Knowledge,
@@ -194,7 +195,7 @@ class Change:
             return self._in_place(preview, place if is_same else None, text, is_new=False)
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
         if data is None and not self.is_whole:
-            raise await self._workspace.missing(self.path)
+            raise await missing(self._workspace, self.path, self.context.may_read)
         words = words_of(buffer, data)
         old = plain(words.text) if words else await text_of(data or b"")
         if self.is_whole and self._workspace.grant != NO_GRANT:
@@ -279,7 +280,7 @@ class Change:
 
     async def _on_disk(self, loaded: Loaded | None) -> CompletedChange:
         if loaded is None and not self.is_whole:
-            raise await self._workspace.missing(self.path)
+            raise await missing(self._workspace, self.path, self.context.may_read)
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
         old = None if data is None else await text_of(data)
         if accepted := self.context.accepted:

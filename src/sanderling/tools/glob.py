@@ -9,6 +9,7 @@ import msgspec
 from sanderling.sandbox.execution_environment import Disk
 from sanderling.tools.base import Context, tool
 from sanderling.tools.effects import Effect
+from sanderling.tools.elsewhere import missing
 from sanderling.tools.links import with_links
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped, rooted
@@ -86,6 +87,8 @@ async def glob(args: GlobInput, context: Context) -> Outcome:
         newest.add(found, workspace.disk)
     shown = escaped(workspace.shown(directory))
     is_refused = any(error.startswith(f"{shown}: ") for error in ended.errors.split("\n"))
+    if not newest.count and is_refused and ended.is_missing:
+        raise await missing(workspace, directory, context.may_read)
     if not newest.count and (is_refused or ended.is_late or ended.is_cut_off):
         raise failure(ended, workspace, directory)
     notes = (links.note(workspace, directory, is_found=newest.count > 0), ended.notes)

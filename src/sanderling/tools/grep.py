@@ -18,6 +18,7 @@ from sanderling.text import CONTROL
 from sanderling.tools.base import Context, tool
 from sanderling.tools.buffers import identify
 from sanderling.tools.effects import Effect
+from sanderling.tools.elsewhere import missing
 from sanderling.tools.links import Links, listed, with_links
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped, rooted
@@ -304,6 +305,8 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     shown = escaped(workspace.shown(directory))
     has_failed = ended.is_late or ended.is_cut_off or (ended.errors and not found.searched)
     if not found.matches and has_failed:
+        if ended.is_missing:
+            raise await missing(workspace, directory, context.may_read)
         raise failure(ended, workspace, directory)
     if not found.matches:
         count = found.searched

@@ -21,6 +21,7 @@ from sanderling.text import printable
 from sanderling.tools.base import Context, on_path, path_shown, tool
 from sanderling.tools.buffers import buffer_of, covers, is_in_step, is_utf_8, plain
 from sanderling.tools.editor import Buffer
+from sanderling.tools.elsewhere import missing
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
 from sanderling.tools.texts import fitting
@@ -74,7 +75,7 @@ async def read(args: ReadInput, context: Context) -> Outcome:
         if isinstance(error.__cause__, IsADirectoryError):
             return await _listing(workspace, path)
         if isinstance(error.__cause__, FileNotFoundError):
-            return await _read_unsaved(args, workspace, path)
+            return await _read_unsaved(args, context, path)
         raise
     if kind_of(loaded.data):
         return await _image(workspace, path, loaded)
@@ -137,13 +138,14 @@ async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: L
     return _outcome(await _page_of_large(args, workspace, path, text), notes)
 
 
-async def _read_unsaved(args: ReadInput, workspace: Workspace, path: str) -> Outcome:
+async def _read_unsaved(args: ReadInput, context: Context, path: str) -> Outcome:
     """Return a file that is only in the editor: deleted, or not yet written."""
+    workspace, may_read = context.workspace, context.may_read
     if buffer := await buffer_of(workspace, path, None):
         workspace.read_cache.note(path, plain(buffer.text))
         page = await _page(buffer.text, args, path)
         return _outcome(page, ["only in the editor, not on disk"])
-    raise await workspace.missing(path)
+    raise await missing(workspace, path, may_read)
 
 
 # --- text --------------------------------------------------------------------------------------------------------------

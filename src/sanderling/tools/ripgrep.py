@@ -122,6 +122,10 @@ class Ended(msgspec.Struct, frozen=True):
         return f"was ended by {signal_name(number)}"
 
     @property
+    def is_missing(self) -> bool:
+        return "No such file or directory" in self.errors and not (self.is_late or self.is_cut_off)
+
+    @property
     def notes(self) -> str:
         """Notes for the model if the results are incomplete; else empty."""
         if self.is_late:
@@ -437,8 +441,6 @@ def failure(ended: Ended, workspace: Workspace, directory: str) -> ToolError:
         return ToolError(f"Nothing was found in {TIMEOUT_S:.0f} s. {ended.notes}")
     if ended.is_cut_off:
         return _cut_off(ended, escaped(workspace.shown(directory)))
-    if "No such file or directory" in ended.errors:
-        return workspace.absent(directory, " List its parent directory with ls.")
     if "unrecognized file type" in ended.errors:
         return ToolError(f"{ended.errors}: use glob instead of type, as in glob='*.ext'.")
     if problem := _problem_of_pattern(ended.errors):

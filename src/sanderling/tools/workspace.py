@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Generator, Hashable
+from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -161,7 +161,17 @@ class Workspace(Struct):
             raise ToolError(self._sentence(error, path, what)) from error
 
     async def missing(self, path: str) -> ToolError:
-        """Return the error for a missing file, suggesting similar names."""
+        """Return the error for a missing file, suggesting similar names in its directory."""
+        near = await self.near_names(path)
+        if near is None:
+            return self.absent(path, " It is a broken link.")
+        paths = [escaped(self.shown(each)) for each in near]
+        return self.absent(path, f" Did you mean {' or '.join(paths)}?" if paths else "")
+
+    async def near_names(
+        self, path: str, may_read: Callable[[str], bool] | None = None
+    ) -> list[str] | None:
+        """Return the paths of similar names in the directory of a missing file; None if it is a broken link."""
         from difflib import get_close_matches  # slow to import, and rarely needed
 
         directory, name = os.path.split(path)
@@ -169,14 +179,13 @@ class Workspace(Struct):
         with suppress(OSError, ToolError):
             entries = await (await self.files()).list(directory)
         if (name, "link") in entries:
-            return self.absent(path, " It is a broken link.")
+            return None
         names = {entry.casefold(): entry for entry, _ in entries[:MAX_COMPARED_NAMES]}
         near = await anyio.to_thread.run_sync(
             get_close_matches, name.casefold(), list(names), NEAR_NAMES
         )
-        paths = [escaped(self.shown(os.path.join(directory, names[each]))) for each in near]
-        question = f" Did you mean {' or '.join(paths)}?" if paths else ""
-        return self.absent(path, question)
+        paths = [os.path.join(directory, names[each]) for each in near]
+        return [each for each in paths if may_read is None or may_read(each)]
 
     def absent(self, path: str, advice: str = "") -> ToolError:
         """Return the error for a missing path; if only the sandbox hides it, the user can grant access."""
