@@ -220,13 +220,16 @@ class Gate:
         from sanderling.permissions.decide import decide
 
         workspace = self._workspace
+        write_paths = workspace.sandbox.effective_policy.write_paths
+        if effect.kind == "write" and workspace.environment.is_scratch(effect.path):
+            write_paths = (*write_paths, effect.path)
         return decide(
             effect,
             conditions.mode,
             rules,
             project=workspace.project,
             is_confined=not conditions.is_off,
-            write_paths=workspace.sandbox.effective_policy.write_paths,
+            write_paths=write_paths,
             disk=workspace.disk,
         )
 

@@ -102,7 +102,12 @@ class Confined:
     def hides(self, path: str) -> bool:
         return self.disk.exists(path)
 
+    def is_scratch(self, path: str) -> bool:
+        return self._manager.level != "landlock" and self._effective_policy.is_scratch(path)
+
     def needed_to_write(self, path: str) -> Grant:
+        if self.is_scratch(path):
+            return NO_GRANT
         return self._effective_policy.needed_to_write(path)
 
     def check_grant(self, grant: Grant) -> None:

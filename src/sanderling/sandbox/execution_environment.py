@@ -187,6 +187,10 @@ class ExecutionEnvironment(Protocol):
         """Return whether something at `path` is hidden from commands, given that they find nothing there."""
         ...
 
+    def is_scratch(self, path: str, /) -> bool:
+        """Return whether `path` is in the session's own /tmp, which the user does not see."""
+        ...
+
     def needed_to_write(self, path: str, /) -> Grant:
         """Return the grant that is needed to write `path`."""
         ...

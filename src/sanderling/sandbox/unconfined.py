@@ -240,6 +240,9 @@ class Unconfined:
     def hides(self, _path: str) -> bool:
         return False
 
+    def is_scratch(self, _path: str) -> bool:
+        return False
+
     def needed_to_write(self, _path: str) -> Grant:
         return NO_GRANT
 
