@@ -194,7 +194,7 @@ async def test_commands_and_edits_are_shown_again_as_they_were_shown_while_they_
 async def test_tools_come_from_sources_and_what_comes_late_comes_last(tmp_path):
     weather = Weather()
     calls = [(f"mcp__weather__tell{n}", {"place": "Bern"}) for n in (1, 1, 3)]
-    talk = Talk(tmp_path, *calls, sources=(OwnTools(), weather))
+    talk = Talk(tmp_path, *calls, sources=(OwnTools(), weather), can_ask=True)
     provider = talk.services.provider
     asked: list[list[str]] = []
 

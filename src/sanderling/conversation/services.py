@@ -38,6 +38,7 @@ from sanderling.session.log import changes_dir
 from sanderling.session.records import is_session_id
 from sanderling.session.session import Session
 from sanderling.text import printable
+from sanderling.tools.ask_user import ask_user
 from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
 from sanderling.tools.client_tools import ClientTools
 from sanderling.tools.commands.jobs import Jobs
@@ -67,6 +68,7 @@ class SessionServices:
     Args:
         elsewhere: where unconfined commands run, if not on this machine.
         client: runs the session's tools, if they are not those of this machine.
+        can_ask: the user can answer questions of the model.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class SessionServices:
         patience_s: float = GRACE_S,
         elsewhere: Elsewhere | None = None,
         client: ClientTools | None = None,
+        can_ask: bool = False,
     ) -> None:
         self.session = session
         self.provider = provider
@@ -107,7 +110,10 @@ class SessionServices:
             running=self.workspace.changes.of_person,
         )
         self.gate = self._make_gate(rules)
-        catalog = Catalog(*((client,) if client else sources), disabled=settings.tools_disabled)
+        disabled = settings.tools_disabled if can_ask else (*settings.tools_disabled, ask_user.name)
+        catalog = Catalog(*((client,) if client else sources), disabled=disabled)
+        if catalog.offers(ask_user.name):
+            self.workspace.user = self.gate
         self._loader = ServerLoader(settings, catalog, self._server_context, patience_s=patience_s)
         if servers:
             self._loader.load(servers)

@@ -260,9 +260,11 @@ class ToolUses:
     async def _run_tool(self, request: UseRequest, permit: Permit, screen: InLine) -> Outcome:
         tool_use_id, workspace = request.tool_use_id, self._workspace
         try:
-            async with self._limiter, workspace.sandbox.environment.lending(permit.grant):
+            limiter = nullcontext() if request.tool.waits_for_user else self._limiter
+            async with limiter, workspace.sandbox.environment.lending(permit.grant):
                 request.check_ground(workspace)
-                self._session.append(LoggedToolStart(tool_use_id))
+                if not request.tool.waits_for_user:
+                    self._session.append(LoggedToolStart(tool_use_id))
                 context = Context(
                     workspace.granted(permit.grant),
                     tool_use_id,
