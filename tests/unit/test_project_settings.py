@@ -183,4 +183,4 @@ async def test_a_session_does_not_open_with_what_only_a_part_knows_to_be_wrong(r
 async def test_a_tool_that_is_disabled_is_not_offered():
     tools = await Catalog(OwnTools(), disabled=("web_*", "bash")).so_far()
     offered = {spec.name for spec in tools.specs}
-    assert offered == {*TOOLS} - {"web_fetch", "bash", "ask_user"} == {*tools.by_name}
+    assert offered == {*TOOLS} - {"web_fetch", "bash"} == {*tools.by_name}
