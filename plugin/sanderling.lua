@@ -105,6 +105,11 @@ command('Model', {
   bang = true,
   complete = true,
 })
+command('Effort', {
+  desc = 'choose how much the model thinks and writes',
+  nargs = '*',
+  complete = true,
+})
 command('Mode', {
   desc = 'show or set the permission mode',
   nargs = '?',

@@ -8,6 +8,7 @@ import msgspec
 
 SHOWN_BYTES = 60
 MARK = re.compile(rb',"(?:cache_control|prompt_cache_breakpoint)":\{[^{}]*\}')
+END = re.compile(rb'("|\])\}$')
 PREFIX = ("tools", "system", "instructions", "thinking")
 
 
@@ -26,9 +27,11 @@ class Sent:
 
     def difference(self, before: "Sent") -> str:
         """Where this is not, byte by byte, what `before` was, continued; empty if it is."""
-        now = dict(self.parts())
-        for name, part in before.parts():
+        now, parts = dict(self.parts()), list(before.parts())
+        for name, part in parts:
             if (other := now.get(name, b"")) != part:
+                if (name, part) == parts[-1] and other.startswith(END.sub(b"", part)):
+                    continue  # the user's message has grown, because the model did not answer
                 at = next(
                     (n for n, (a, b) in enumerate(zip(part, other, strict=False)) if a != b),
                     min(len(part), len(other)),

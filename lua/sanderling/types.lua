@@ -20,6 +20,11 @@
 ---@field type 'model_changed'
 ---@field model string
 
+---@class (exact) sanderling.EffortChanged
+---@field type 'effort_changed'
+---@field effort 'default'|'high'|'low'|'max'|'medium'|'xhigh'
+---@field next? 'default'|'high'|'low'|'max'|'medium'|'xhigh'|nil
+
 ---@class (exact) sanderling.Selection
 ---@field path string
 ---@field first_line integer
@@ -35,6 +40,7 @@
 ---@field text string
 ---@field selections? sanderling.Selection[]
 ---@field sent? string
+---@field effort? 'default'|'high'|'low'|'max'|'medium'|'xhigh'|nil
 
 ---@class (exact) sanderling.TurnStarted
 ---@field type 'turn_started'
@@ -375,7 +381,7 @@
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.ConnectionChanged|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.EffortChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.ConnectionChanged|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
@@ -408,6 +414,11 @@
 ---@class (exact) sanderling.SetModel
 ---@field type 'set_model'
 ---@field model string
+
+---@class (exact) sanderling.SetEffort
+---@field type 'set_effort'
+---@field effort 'default'|'high'|'low'|'max'|'medium'|'xhigh'
+---@field is_once boolean
 
 ---@class (exact) sanderling.Compact
 ---@field type 'compact'
@@ -610,6 +621,10 @@
 ---@field session_id string
 ---@field scope 'all'|'known'|'own'
 
+---@class (exact) sanderling.ListEfforts
+---@field type 'list_efforts'
+---@field session_id string
+
 ---@class (exact) sanderling.TestProvider
 ---@field type 'test_provider'
 ---@field session_id string
@@ -675,6 +690,9 @@
 ---@field models string[]
 ---@field notes? table<string, any>
 ---@field problems? string[]
+
+---@class (exact) sanderling.Efforts
+---@field efforts 'default'|'high'|'low'|'max'|'medium'|'xhigh'[]
 
 ---@class (exact) sanderling.Report
 ---@field title string
@@ -758,6 +776,7 @@
 ---| sanderling.SessionInUse
 ---| sanderling.TitleChanged
 ---| sanderling.ModelChanged
+---| sanderling.EffortChanged
 ---| sanderling.TurnStarted
 ---| sanderling.PromptSteered
 ---| sanderling.WaitingChanged
@@ -831,6 +850,7 @@
 ---| sanderling.RetryNow
 ---| sanderling.Rest
 ---| sanderling.SetModel
+---| sanderling.SetEffort
 ---| sanderling.Compact
 ---| sanderling.UndoCompaction
 ---| sanderling.UndoTurn
@@ -867,6 +887,7 @@
 ---| sanderling.ListAgents
 ---| sanderling.Rewrite
 ---| sanderling.ListModels
+---| sanderling.ListEfforts
 ---| sanderling.TestProvider
 ---| sanderling.ShowUsage
 ---| sanderling.ShowSettings

@@ -73,7 +73,7 @@ class ProviderError(SanderlingError):
     The model did not answer: what happened, and what the user can do.
 
     `is_temporary`: the same request may succeed later, but not before `retry_after_s` if that is known. `is_paid`: the answer is complete
-    and paid for, but unusable. Usually the next one is the same.
+    and paid for, but unusable. Usually the next one is the same. `lacks_model`: the API does not know the model.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class ProviderError(SanderlingError):
         retry_after_s: float | None = None,
         is_temporary: bool | None = None,
         is_paid: bool | None = None,
+        lacks_model: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind: ErrorKind = kind
@@ -92,4 +93,5 @@ class ProviderError(SanderlingError):
         self.remedy = remedy
         self.retry_after_s = retry_after_s
         self.is_temporary = kind in TEMPORARY if is_temporary is None else is_temporary
+        self.lacks_model = lacks_model
         self.is_paid = kind == "malformed" if is_paid is None else is_paid

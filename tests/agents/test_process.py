@@ -249,7 +249,7 @@ async def test_agent_reaches_its_hosts_and_no_others(place, level):
     ):
         assert await it.said(ask % port) == "hi\n"
         assert "hi" not in await it.said(ask % other)
-        assert "hi" not in await it.said(f"curl -s --noproxy '*' http://127.0.0.1:{port}/")
+        assert "hi" not in await it.said(f"curl -s --noproxy '*' http://127.0.0.1:{other}/")
         await happens(lambda: f"127.0.0.1:{other}" in it.agent.log.text())
         assert session.environment.network == "off"
 

@@ -3,6 +3,7 @@
 import base64
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -177,6 +178,38 @@ async def test_structured_content_is_told_beside_other_text(tmp_path):
     text, _, structured = talk.told().partition("\n")
     assert text == "see the data"
     assert json.loads(structured) == {"rows": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    "texts, structured",
+    [
+        (["a\nb"], {"result": "a\nb"}),  # as FastMCP wraps a text
+        (["a\nb\n"], {"content": "a\nb"}),  # as server-filesystem does
+        (["a", "b"], {"result": ["a", "b"]}),
+        (['{"a": 1}', '{"b": 2}'], {"result": [{"a": 1}, {"b": 2}]}),
+        (["42"], {"result": 42}),
+        (["true"], {"result": True}),
+        ([], {"result": None}),
+        (['{\n  "a": [1]\n}'], {"a": [1]}),
+        (['{"a": [1]}'], {"result": {"a": [1]}}),
+        (["x" * 3_000_000], {"result": "x" * 3_000_000}),
+    ],
+)
+def test_structured_content_that_repeats_the_text_is_not_sent(texts, structured):
+    blocks = [SimpleNamespace(type="text", text=text) for text in texts]
+    result = SimpleNamespace(content=blocks, structured_content=structured, is_error=False)
+    assert tools._parts(result) == (texts, [])
+
+
+@pytest.mark.parametrize(
+    "structured",
+    [{"result": "other"}, {"result": ["a"]}, {"result": "a", "more": 1}, {"result": [1]}],
+)
+def test_structured_content_with_more_than_the_text_is_sent(structured):
+    blocks = [SimpleNamespace(type="text", text=text) for text in ("a", "b")]
+    result = SimpleNamespace(content=blocks, structured_content=structured, is_error=False)
+    texts, _ = tools._parts(result)
+    assert json.loads(texts[-1]) == structured
 
 
 async def test_first_request_has_the_tools_of_a_server_that_it_waited_for(tmp_path):

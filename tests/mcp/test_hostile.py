@@ -91,8 +91,23 @@ async def test_program_that_is_not_there_is_named(place, monkeypatch):
     monkeypatch.setattr(owner, "FIRST_DELAY_S", 0.001)
     async with served(place, bad={"command": ["no-such-server"]}) as mcp:
         await mcp["bad"].settled()
-        assert "no-such-server" in mcp["bad"].status.why
-        assert "paths" in mcp["bad"].status.why
+        assert mcp["bad"].status.why == "there is no program 'no-such-server'"
+        assert mcp["bad"].status.is_permanent
+
+
+async def test_program_that_is_hidden_is_named_with_the_line_to_add(place, monkeypatch):
+    monkeypatch.setattr(owner, "MAX_FAILURES", 1)
+    hidden = place.home / "tools/bin"
+    hidden.mkdir(parents=True)
+    (hidden / "server").write_text("#!/bin/sh\nexit 5\n")
+    (hidden / "server").chmod(0o755)
+    argv = [str(hidden / "server")]
+    async with served(place, bad={"command": argv}) as mcp:
+        await mcp["bad"].settled()
+        assert mcp["bad"].status.why.endswith('(add `paths = ["~/tools"]` in [mcp.servers.bad])')
+    async with served(place, bad={"command": argv, "paths": ["~/tools"]}) as mcp:
+        await mcp["bad"].settled()
+        assert mcp["bad"].status.why == "it ended with exit status 5"
 
 
 @prove

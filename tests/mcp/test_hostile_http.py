@@ -100,6 +100,24 @@ async def test_what_is_no_message_costs_the_call_and_nothing_else(body):
         assert "Failed to parse JSON response" in await called(server)
 
 
+@pytest.mark.parametrize(
+    "reply, words",
+    [
+        (Reply(b"Only at localhost:1", 403), "it answered 403 Forbidden: Only at localhost:1"),
+        (
+            Reply(b"<html><title>Not here</title>", 403, {"Content-Type": "text/html"}),
+            "it answered 403 Forbidden: Not here",
+        ),
+        (Reply(b"", 502), "it answered 502 Bad Gateway"),
+        (Reply({"id": None, "error": {"code": -32602, "message": "bad x"}}, 400), "bad x"),
+    ],
+)
+async def test_an_error_response_is_reported_with_its_status_and_first_words(reply, words):
+    async with hostile_over_http() as server:
+        server.called = reply
+        assert await called(server) == words
+
+
 @pytest.fixture(autouse=True)
 def _keychain(tmp_path, monkeypatch, plain_environment):  # noqa: ARG001
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -271,7 +271,11 @@ def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes
     assert claude.prompt_lines() == ["draft"]
     claude.submit_and_wait("go on")
     history = server.prompts[1].json()["messages"]
-    assert [texts_told(message) for message in history] == [["hi"], ["So far "], ["go on"]]
+    assert [texts_told(message) for message in history] == [
+        ["hi"],
+        ["So far "],
+        ["[Interrupted by the user.]", "go on"],
+    ]
 
 
 @quick

@@ -256,7 +256,7 @@ def test_01_clean_the_file_and_the_buffer_have_the_change_and_all_else_is_where_
 ):
     path = opened()
     before = settle_in(child)
-    assert change_fifty(desk, path).startswith("Changed a.txt: +2 −1.")
+    assert change_fifty(desk, path).startswith("Changed a.txt: +2 −1, now lines 50-51.")
     settled(child)
     assert text_of(child) == path.read_text() == CHANGED
     after = child.lua(PLACES)
@@ -846,7 +846,7 @@ def test_what_others_write_before_neovim_hears_of_our_write_is_shown(child, open
     path = opened()
     child.command("autocmd BufWritePre * call nvim_input(':echo 1 | echo 2 | echo 3<CR>')")
     told = desk.edit(path, "line 50\n", "fifty\n")
-    assert told.startswith("Changed a.txt: +1 −1.")
+    assert told.startswith("Changed a.txt: +1 −1, now line 50.")
     wait_until(child.is_blocked, "Neovim sits in a prompt")
     others = TEXT.replace("line 50\n", "fifty\n") + "by others\n"
     path.write_text(others)
@@ -870,7 +870,7 @@ def test_what_is_typed_while_the_write_waits_is_not_written(child, opened, desk)
     wait_until(lambda: child.mode() == "no", "an operator waits")
     child.feed("lmine ")
     told = desk.end()
-    assert told.startswith("Changed a.txt: +1 −1.")
+    assert told.startswith("Changed a.txt: +1 −1, now line 50.")
     changed = TEXT.replace("line 50\n", "fifty\n")
     assert path.read_text() == changed
     child.feed("<Esc>")

@@ -625,7 +625,7 @@ def test_a_session_that_is_resumed_shows_what_was_said_and_goes_on(start_agent, 
     second.command("AgentResume")
     second.wait_for_screen("It has a heading.")
     told = [
-        "     1\t# Notes",
+        "1\t# Notes",
         "(1 line)",
     ]  # a tool use without details of its own shows what the model was told
     assert [line for line in second.transcript() if line not in told][: len(said)] == said

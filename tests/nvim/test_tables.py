@@ -137,7 +137,7 @@ def test_a_chat_loads_neither_questions_nor_pages_before_they_are_needed(child, 
     later = ("review", "proposals", "screens", "editing", "chat.waiting", "health")
     found = {name for name in loaded if name.startswith(tuple(f"sanderling.{x}" for x in later))}
     # The first looks at files before a command can replace them, the second knows which agent answers.
-    assert found <= {"sanderling.changes.editing.kinds", "sanderling.screens.agents"}
+    assert found <= {"sanderling.editing.kinds", "sanderling.screens.agents"}
 
 
 # --- Keys --------------------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_an_option_of_the_host_is_a_key_of_a_file_in_the_same_words(child):
     rows = child.lua("""
       return vim.tbl_map(function(row)
         return { name = row.name, doc = row.doc, is_hosts = row.host or false }
-      end, require('sanderling.config.file').rows)
+      end, require('sanderling.config.schema').rows)
     """)
     kinds = get_type_hints(Settings, include_extras=True)
     described = {

@@ -194,6 +194,29 @@ def test_the_model_that_was_chosen_is_in_the_winbar(screen):
     assert "claude-opus-5-6" in prompt_winbar(screen)
 
 
+def test_the_effort_that_was_chosen_is_in_the_winbar_the_statusline_and_the_status(screen):
+    screen.send({"type": "model_changed", "model": "claude-opus-5-6"})
+    screen.command("AgentEffort high")
+    assert screen.actions()[-1] == {"type": "set_effort", "effort": "high", "is_once": False}
+    screen.send({"type": "effort_changed", "effort": "high"})
+    assert "claude-opus-5-6 high" in prompt_winbar(screen)
+    assert "effort high" in screen.lua("return require('sanderling').statusline()")
+    assert screen.lua("return require('sanderling').status().effort") == "high"
+    screen.command("AgentEffort max once")
+    assert screen.actions()[-1] == {"type": "set_effort", "effort": "max", "is_once": True}
+    screen.send({"type": "effort_changed", "effort": "high", "next": "max"})
+    assert "claude-opus-5-6 max" in prompt_winbar(screen)
+    screen.send({"type": "effort_changed", "effort": "default"})
+    assert prompt_winbar(screen).rstrip().endswith("claude-opus-5-6")
+
+
+def test_a_level_that_does_not_exist_is_refused_with_the_levels(screen):
+    before = screen.actions()
+    screen.command("AgentEffort enormous")
+    assert screen.actions() == before
+    assert "low, medium, high, xhigh" in screen.messages()
+
+
 def test_summarizing_is_said_until_it_is_done(screen):
     screen.send(TURN_STARTED, {"type": "compaction_started"})
     assert "summarizing" in prompt_winbar(screen)

@@ -108,7 +108,7 @@ async def test_mode_rules_questions_and_undo_are_those_of_here(elsewhere, server
     assert (elsewhere.here / "mine.txt").read_text() == f"{elsewhere.here}\n"
     log = server.log()
     assert "not now" in log
-    assert "Now in plan mode" in log
+    assert "Plan mode: " in log
     assert "The user undid" in log
 
 

@@ -716,6 +716,27 @@ async def test_python_says_why_it_may_not_and_needs_no_proxy_for_loopback():
         assert "403 Not a listed host (Sanderling sandbox, see :AgentNet)" in done.stderr
 
 
+async def test_the_bypass_has_no_entry_that_breaks_httpx():
+    for name in ("no_proxy", "NO_PROXY"):
+        assert not [each for each in proxy_environment(1)[name].split(",") if "[" in each]
+
+
+@prove
+async def test_httpx_uses_the_proxy_and_reaches_the_loopback_without_it(tmp_path):
+    install = ("-m", "pip", "install", "-q", "--target", str(tmp_path), "httpx")
+    done = await run(sys.executable, *install, env={})
+    if done.returncode:
+        pytest.skip(f"httpx cannot be installed: {done.stderr}")
+    script = "import httpx, sys; print(httpx.get(sys.argv[1]).text)"
+    async with server_for(HttpServer()) as port, proxy_for() as proxy:
+        env = {**proxy_environment(proxy.port), "PYTHONPATH": str(tmp_path)}
+        url = f"http://127.0.0.1:{port}/"
+        done = await run(sys.executable, "-c", script, url, env=env)
+        assert done.stdout == "hello\n", done.stderr
+        done = await run(sys.executable, "-c", script, "http://other.example/", env=env)
+        assert "other.example:80: only listed hosts" in done.stdout
+
+
 @needs("git")
 async def test_git_says_that_it_may_not():
     async with proxy_for() as proxy:

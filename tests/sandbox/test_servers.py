@@ -134,13 +134,61 @@ async def test_server_reaches_the_hosts_that_were_declared_and_commands_do_not(p
         async with server_in(session, grant) as server:
             assert await server.said(ask % port) == "hi\n"
             assert "sandbox blocks" in await server.said(ask % other)
-            assert "hi" not in await server.said(f"curl -s --noproxy '*' http://127.0.0.1:{port}/")
+            assert "hi" not in await server.said(f"curl -s --noproxy '*' http://127.0.0.1:{other}/")
             assert [(each.target, each.rule) for each in server.denials] == [
                 (f"127.0.0.1:{other}", "not_listed")
             ]
             assert await said(session, ask % port) == ""
             assert session.environment.network == "off"
             assert place.events == []
+
+
+@pytest.mark.parametrize("level", prove_rest(MOUNTED, keep=(0,)))
+async def test_a_declared_loopback_port_is_on_the_loopback_inside(place, level):
+    async def answer(reader: Any, writer: Any) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nhi\n")
+
+    async with (
+        server_for(answer) as port,
+        server_for(answer) as other,
+        session_of(place, level=level) as session,
+    ):
+        ask = "curl -s http://%s:%d/"
+        async with server_in(session, Grant(hosts=(f"127.0.0.1:{port}",))) as server:
+            for host in ("127.0.0.1", "localhost", "[::1]"):
+                assert await server.said(ask % (host, port)) == "hi\n"
+            assert await server.said(ask % ("127.0.0.1", other)) == ""
+            own = "(python3 -m http.server --bind 127.0.0.1 8766 >/dev/null 2>&1 &) ; "
+            own += "for i in 1 2 3 4 5 6 7 8 9; do curl -s http://127.0.0.1:8766/file && break; sleep 0.2; done"
+            assert await server.said(own) == "public\n"
+            assert await said(session, ask % ("127.0.0.1", port)) == ""
+            assert server.denials == []
+
+
+async def test_a_loopback_port_is_there_as_long_as_it_is_allowed(place):
+    async def answer(reader: Any, writer: Any) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nhi\n")
+
+    async with server_for(answer) as port, session_of(place) as session:
+        ask = f"curl -s http://127.0.0.1:{port}/; echo $?"
+        grant = Grant(hosts=(f"localhost:{port}",))
+        assert await said(session, ask) == "7\n"
+        for _ in range(2):
+            async with session.environment.lending(grant):
+                assert await said(session, ask) == "hi\n0\n"
+            assert await said(session, ask) == "7\n"
+        await session.environment.extend(grant)
+        assert await said(session, ask) == "hi\n0\n"
+        async with session.environment.lending(Grant(read_paths=(str(place.base / "granted"),))):
+            assert await said(session, ask, Grant((str(place.base / "granted"),))) == "hi\n0\n"
+        await session.environment.set_network("off")
+        assert await said(session, ask) == "7\n"
+        taken = (
+            f"python3 -c 'import socket; socket.create_server((\"127.0.0.1\", {port})); print(1)'"
+        )
+        assert await said(session, taken) == "1\n"
 
 
 async def test_declared_hosts_need_a_proxy(place):

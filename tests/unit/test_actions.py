@@ -30,12 +30,12 @@ PASSED_ON = {
     },
     # The first are done or refused as with any guest. Jobs, tool servers and changes of here there are none.
     RemoteConversation: {
-        *("SetModel", "SetGuestOption", "Compact", "UndoCompaction", "NoteUsage"),
+        *("SetModel", "SetEffort", "SetGuestOption", "Compact", "UndoCompaction", "NoteUsage"),
         *("WatchJob", "StopJob", "ControlToolServer", "NoteReviewed", "Rest"),
     },
     # The model is asked here. Jobs, tool servers and changes of here there are none.
     ClientConversation: {
-        *("RetryNow", "SetModel", "Compact", "UndoCompaction", "NoteUsage"),
+        *("RetryNow", "SetModel", "SetEffort", "Compact", "UndoCompaction", "NoteUsage"),
         *("WatchJob", "StopJob", "ControlToolServer", "Rest"),
         *("RejectChanges", "NoteReviewed", "NoteSaved", "SetGuestOption"),
     },

@@ -244,7 +244,7 @@ async def test_accepting_a_plan_switches_the_mode_and_goes_on_in_the_turn(
         if mode == "ask":
             talk.answer(await talk.until(ApprovalRequested, 2), "once")
     assert talk.told().startswith("The user accepts the plan and has switched to")
-    assert f"[Now in {mode} mode" in notes(talk)
+    assert f"[{mode.capitalize()} mode: " in notes(talk)
     assert talk.of(ModeChanged)[-1].mode == mode
     assert (talk.project / "made").exists()
     assert Session.open(tmp_path / "state/sessions", "s1", str(talk.project)).state("mode") == mode

@@ -709,6 +709,21 @@ async def test_network_that_is_off_is_told(confined):
     assert "[The network is off: do without, or ask the user" in told
 
 
+@pytest.mark.parametrize(
+    "words, is_hinted",
+    [
+        ("ModuleNotFoundError: No module named nope", False),
+        ("FileNotFoundError: x", False),
+        ("could not resolve dependency tree", False),
+        ("getaddrinfo ENOTFOUND example.org", True),
+        ("curl: (6) Could not resolve host: example.org", True),
+    ],
+)
+async def test_the_network_is_named_only_where_it_failed(confined, words, is_hinted):
+    told = await confined.say(f"echo '{words}'; false")
+    assert ("[The network is off" in told) == is_hinted
+
+
 @prove
 async def test_refusals_are_bounded(confined):
     told = await confined.say("for i in {1..15}; do touch /etc/x$i; done; false")

@@ -88,6 +88,7 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         max_tokens = 1
         base_url = "http://x"
         thinking = false
+        effort = "high"
         idle_timeout_s = 60
         max_calls = 2
         budget_usd = 3
@@ -102,6 +103,10 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         action = "deny"
         [tools]
         disabled = ["bash"]
+        [web_search]
+        provider = "kagi"
+        url = "https://k"
+        api_key = "$K"
         [mcp.servers.git]
         command = ["g"]
         [agents.claude]
@@ -607,7 +612,7 @@ def test_a_project_is_told_all_that_it_may_not():
 def test_the_table_of_what_a_project_may_set_is_what_is_known_to_be_safe():
     """A key that is new must not become a project's by itself."""
     assert {*KINDS} == {
-        *("model", "thinking", "max_tokens", "max_calls", "budget_usd", "permissions"),
+        *("model", "thinking", "effort", "max_tokens", "max_calls", "budget_usd", "permissions"),
         *("tools_disabled", "mcp_servers", "sandbox_min_level"),
     }
 

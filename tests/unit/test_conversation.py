@@ -299,6 +299,23 @@ async def test_stop_gives_back_what_waits(tmp_path):
     assert talk.session.state("waiting") == {"steering": [], "queued": []}
 
 
+async def test_answer_that_was_stopped_is_marked_with_the_next_prompt_and_only_then(tmp_path):
+    def marks(talk: Talk) -> list[int]:
+        texts = [[b.text for b in m.content if isinstance(b, TextBlock)] for m in talk.history]
+        return [n for n, each in enumerate(texts) if "[Interrupted by the user.]" in each]
+
+    talk = Talk(tmp_path, [{"text": "See `a.p"}, FOREVER], [{"text": "b"}], [{"text": "c"}])
+    async with talk.begun(HELLO, TextDelta):
+        talk.conversation.cancel()
+        await talk.until(TurnEnded)
+        assert marks(talk) == []
+        for number in (2, 3):
+            talk.conversation.submit(Prompt(f"p{number}", "go on"))
+            await talk.until(TurnEnded, number)
+    assert marks(talk) == [2]
+    assert accepted(talk.history)
+
+
 async def test_failure_holds_what_waits_until_the_person_says_so(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}, failing("auth")], [{"text": "b"}])
     async with talk.begun(HELLO, TextDelta):
@@ -601,7 +618,7 @@ async def test_prompt_that_is_refused_holds_what_waits(tmp_path):
 
 
 def told_of_mode(talk: Talk) -> int:
-    return sum("Now in " in b.text for b in talk.blocks if isinstance(b, TextBlock))
+    return sum("[Plan mode: " in b.text for b in talk.blocks if isinstance(b, TextBlock))
 
 
 async def test_mode_that_was_changed_before_the_session_ended_is_told_when_it_goes_on(tmp_path):

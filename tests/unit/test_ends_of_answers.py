@@ -175,3 +175,56 @@ async def test_usage_that_comes_after_the_stop_reason_counts(server, talk):
     server.answer(reply(talk, answer, Wait(0.05), chat.usage(7, 3), chat.DONE))
     await talk.say("Good morning.")
     assert talk.session.last_usage.input_tokens == 7
+
+
+# --- an input that the token limit cuts off -----------------------------------------------------------------------------
+
+PART = '{"path": "long.txt", "content": "aaaa bbbb'
+CUT = {
+    "anthropic": loopback.message_start()
+    + loopback.tool_use("t1", "write", PART)
+    + loopback.done("max_tokens"),
+    "chat": chat.begin() + chat.tool_use("t1", "write", PART) + chat.done("length"),
+    "responses": responses.events_of(
+        [responses.call("t1", "write", PART) | {"status": "incomplete"}], "max_output_tokens"
+    ),
+}
+
+
+@pytest.mark.parametrize("wire", CUT)
+@pytest.mark.parametrize("limit", [0, 4096])
+async def test_an_input_cut_off_at_the_limit_says_so_with_the_limit_and_a_remedy(
+    server, wire, limit, tmp_path
+):
+    talk = Talk(WIRES[wire], server.url, tmp_path, max_tokens=limit)
+    server.answer(reply(talk, CUT[wire]), reply(talk, HELLO[wire]))
+    await talk.say("Good morning.")
+    [result] = talk.results
+    limits = {"anthropic": "32,000", "chat": "5", "responses": "5"}
+    words = (
+        f"reached its limit of {f'{limit:,}' if limit else limits[wire]} tokens inside this input"
+    )
+    assert words in result.content
+    assert "`write` the first part" in result.content
+    assert "aaaa" not in result.content
+    assert result.is_error
+    assert await says_hello(talk)
+    await talk.aclose()
+
+
+@pytest.mark.parametrize("wire", CUT)
+async def test_an_input_that_is_no_json_in_a_whole_answer_is_not_blamed_on_the_limit(
+    server, wire, talk
+):
+    whole = {
+        "anthropic": loopback.message_start()
+        + loopback.tool_use("t1", "write", PART)
+        + loopback.done("tool_use"),
+        "chat": chat.begin() + chat.tool_use("t1", "write", PART) + chat.done("tool_calls"),
+        "responses": responses.events_of([responses.call("t1", "write", PART)]),
+    }
+    server.answer(reply(talk, whole[wire]), reply(talk, HELLO[wire]))
+    await talk.say("Good morning.")
+    [result] = talk.results
+    assert "limit" not in result.content
+    assert "must be a JSON object" in result.content

@@ -124,19 +124,19 @@ async def test_lines_come_with_numbers_and_how_many_there_are(place, project, is
     (project / "a.txt").write_text("one\ntwo\n\n")
     async with place.desk(is_on=is_on) as desk:
         outcome = await desk.use(read, path="a.txt")
-    assert outcome.content == "     1\tone\n     2\ttwo\n     3\t\n(3 lines)"
+    assert outcome.content == "1\tone\n2\ttwo\n3\t\n(3 lines)"
     assert outcome.summary == "3 lines"
 
 
 async def test_page_says_where_the_next_one_begins(project, desk):
     (project / "long").write_text("".join(f"{n}\n" for n in range(1, 5322)))
     first = (await desk.told(read, path="long")).split("\n")
-    assert (first[0], first[1999]) == ("     1\t1", "  2000\t2000")
+    assert (first[0], first[1999]) == ("1\t1", "2000\t2000")
     assert first[2000:] == ["(lines 1-2000 of 5321; continue with offset=2001)"]
     last = (await desk.told(read, path="long", offset=5320)).split("\n")
-    assert last == ["  5320\t5320", "  5321\t5321", "(lines 5320-5321 of 5321)"]
+    assert last == ["5320\t5320", "5321\t5321", "(lines 5320-5321 of 5321)"]
     middle = await desk.told(read, path="long", offset=7, limit=1)
-    assert middle == "     7\t7\n(lines 7-7 of 5321; continue with offset=8)"
+    assert middle == "7\t7\n(lines 7-7 of 5321; continue with offset=8)"
 
 
 async def test_page_holds_at_most_fifty_kilobytes(project, desk):
@@ -149,8 +149,8 @@ async def test_page_holds_at_most_fifty_kilobytes(project, desk):
 async def test_long_line_is_cut_and_said_so(project, desk):
     (project / "wide").write_text("x" * 5000 + "\n" + "y" * 2000)
     lines = (await desk.told(read, path="wide")).split("\n")
-    assert lines[0] == f"     1\t{'x' * 2000}… [cut: the line has 5,000 characters]"
-    assert lines[1] == f"     2\t{'y' * 2000}"
+    assert lines[0] == f"1\t{'x' * 2000}… [cut: the line has 5,000 characters]"
+    assert lines[1] == f"2\t{'y' * 2000}"
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ async def test_name_that_is_too_long_is_told(desk):
 
 async def test_file_below_home_is_found_by_tilde(place, desk):
     (place.home / "notes").write_text("note\n")
-    assert await desk.told(read, path="~/notes") == "     1\tnote\n(1 line)"
+    assert await desk.told(read, path="~/notes") == "1\tnote\n(1 line)"
 
 
 @prove
@@ -299,7 +299,7 @@ async def test_large_file_is_paged_without_being_read(project, confined):
         file.write(b"".join(b"line %d\n" % n for n in range(1, 200_001)))
         file.truncate(5 << 30)
     told = await confined.told(read, path="huge")
-    assert told.startswith("     1\tline 1\n")
+    assert told.startswith("1\tline 1\n")
     assert told.endswith("continue with offset=2001; 5,368,709,120 bytes)")
     assert "(lines 1-2000 of more than " in told
     told = await confined.told(read, path="huge", offset=199_999, limit=2)
@@ -471,7 +471,7 @@ async def test_link_is_written_through_and_known_by_both_names(project, confined
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-async def test_edit_shows_the_new_lines_with_their_numbers(place, project, is_on):
+async def test_exact_edit_says_in_one_line_which_lines_are_new(place, project, is_on):
     (project / "a.py").write_text("".join(f"line {n}\n" for n in range(1, 21)))
     async with place.desk(is_on=is_on) as desk:
         outcome = await desk.use(
@@ -479,10 +479,7 @@ async def test_edit_shows_the_new_lines_with_their_numbers(place, project, is_on
             path="a.py",
             edits=[{"old": "line 5\n", "new": "five\nand more\n"}, {"old": "line 15", "new": "x"}],
         )
-    assert outcome.content == (
-        "Changed a.py: +3 −2.\n     3\tline 3\n     4\tline 4\n     5\tfive\n     6\tand more\n     7\tline 6\n"
-        "     8\tline 7\n     …\n    14\tline 13\n    15\tline 14\n    16\tx\n    17\tline 16\n    18\tline 17"
-    )
+    assert outcome.content == "Changed a.py: +3 −2, now lines 5-6, 16."
     assert outcome.summary == "+3 −2"
     assert outcome.filetype == "diff"
     assert "-line 5\n+five\n+and more\n" in outcome.detail
@@ -491,6 +488,50 @@ async def test_edit_shows_the_new_lines_with_their_numbers(place, project, is_on
         .read_text()
         .startswith("line 1\nline 2\nline 3\nline 4\nfive\nand more\n")
     )
+
+
+@pytest.mark.parametrize(
+    "edits, content",
+    [
+        ([{"old": "line 5\n", "new": ""}], "Changed a: +0 −1, removed after line 4."),
+        (
+            [{"old": "line 5\n", "new": ""}, {"old": "line 9", "new": "9"}, {"old": "line 12", "new": "12\n12"}],
+            "Changed a: +3 −3, now lines 8, 11-12; removed after line 4.",
+        ),
+        ([{"old": "line ", "new": "L", "replace_all": True}], "Changed a: +20 −20, now lines 1-20."),
+    ],
+)  # fmt: skip
+async def test_exact_edit_names_lines_that_are_gone_too(project, desk, edits, content):
+    (project / "a").write_text("".join(f"line {n}\n" for n in range(1, 21)))
+    assert await desk.told(edit, path="a", edits=edits) == content
+
+
+async def test_many_changed_places_are_counted(project, desk):
+    (project / "a").write_text("x\ny\n" * 30)
+    told = await desk.told(edit, path="a", edits=[{"old": "x", "new": "z", "replace_all": True}])
+    assert told.startswith("Changed a: +30 −30, now lines 1, 3, 5, ")
+    assert told.endswith(", 39 and 10 more.")
+
+
+async def test_lines_are_shown_where_the_model_did_not_write_just_them(project, desk):
+    (project / "a").write_text("if x:\n\tone\n\ttwo\nend\n")
+    told = await desk.told(
+        edit, path="a", edits=[{"old": "    one\n    two", "new": "    1\n    2"}]
+    )
+    assert told.startswith("Changed a: +2 −2.\n1\tif x:\n2\t\t1\n3\t\t2\n4\tend\n")
+    told = await desk.told(edit, path="a", edits=[{"new": "0", "insert_at_line": 0}])
+    assert told == "Changed a: +1 −0.\n1\t0\n2\tif x:\n3\t\t1"
+
+
+async def test_a_file_that_a_result_has_shown_in_full_counts_as_read(project, desk):
+    (project / "a").write_text("one\ntwo\n")
+    (project / "b").write_text("one\ntwo\nthree\nfour\n")
+    edits = [{"new": "0", "insert_at_line": 0}]
+    assert "1\t0\n2\tone\n3\ttwo" in await desk.told(edit, path="a", edits=edits)
+    await desk.use(write, path="a", content="new\n")
+    assert (project / "a").read_text() == "new\n"
+    await desk.use(edit, path="b", edits=edits)
+    assert "and you have not read it" in await desk.refusal(write, path="b", content="new\n")
 
 
 # --- the cases in which other agents were tried ------------------------------------------------------------------------
@@ -930,7 +971,7 @@ async def test_file_of_ten_megabytes_is_edited(project, confined):
     (project / "ten").write_bytes(data)
     edits = [{"old": "line 200000 with", "new": "LINE"}]
     told = await confined.told(edit, path="ten", edits=edits)
-    assert "200001\tLINE some text\n" in told
+    assert told == "Changed ten: +1 −1, now line 200001."
     assert (project / "ten").read_bytes() == data.replace(b"line 200000 with", b"LINE")
 
 
@@ -1199,8 +1240,7 @@ async def test_unsaved_text_is_what_is_read(place, opened):
     opened.editor.type(opened.path, "unsaved\n")
     async with place.desk(opened.editor, is_on=True) as desk:
         assert (
-            await desk.told(read, path="a")
-            == "     1\tunsaved\n(1 line; unsaved changes in the editor)"
+            await desk.told(read, path="a") == "1\tunsaved\n(1 line; unsaved changes in the editor)"
         )
 
 
@@ -1226,7 +1266,7 @@ async def test_buffer_without_changes_is_edited_and_written(place, opened):
     async with place.desk(opened.editor, is_on=True) as desk:
         await desk.use(read, path="a")
         told = await desk.told(edit, "use 7", path="a", edits=TWO)
-        assert told.startswith("Changed a: +1 −1.\n     1\tone\n     2\t2\n")
+        assert told == "Changed a: +1 −1, now line 2."
     assert opened.text == opened.path.read_text() == "one\n2\nthree\nfour\nfive\nsix\nseven\n"
     assert not opened.editor.is_modified(opened.path)
     assert opened.editor.undo == [("use 7", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n")]
@@ -1262,7 +1302,7 @@ async def test_unsaved_changes_of_the_same_text_are_never_lost(place, opened):
         said = await desk.refusal(edit, path="a", edits=TWO)
         assert said == (
             "The user has unsaved changes in a, line 2, in the same text. Nothing was changed."
-            " Read the file again and edit its current text, or ask the user.\n     2\tzwei"
+            " Read the file again and edit its current text, or ask the user.\n2\tzwei"
         )
         assert (opened.text, opened.path.read_text()) == (unsaved, before)
         await desk.use(read, path="a")
@@ -1333,7 +1373,7 @@ async def test_what_the_formatter_makes_of_it_is_written_and_told(place, opened)
         told = await desk.told(edit, path="a", edits=TWO)
         assert "hooks (format on save) changed it:\n@@ -1,7 +1,8 @@" in told
         assert "-2\n+two (formatted)" in told
-        assert "     2\ttwo (formatted)\n" in told
+        assert "2\ttwo (formatted)\n" in told
         assert "since you read it" not in await desk.told(edit, path="a", edits=SIX)
     assert opened.text == opened.path.read_text()
     assert opened.text.startswith("one\ntwo (formatted)\nthree\n")

@@ -322,6 +322,19 @@ def test_stream_is_one_event_per_line_and_the_result(shell):
     assert events == list(map(json.loads, golden.read_text().splitlines()))
 
 
+def test_first_request_is_small_and_mentions_no_editor_and_nobody_who_could_answer(shell, api):
+    api.answer(Reply(message_start(), text("Done."), loopback.done()))
+    assert shell.run("-p", "Look.", "--model", "claude-sonnet-5-5").returncode == 0
+    [request] = api.prompts
+    sent = request.body.decode()
+    assert len(sent) <= 11 * 1024
+    names = {tool["name"] for tool in json.loads(sent)["tools"]}
+    assert not names & {"code_nav", "code_refactor", "diagnostics", "ask_user"}
+    for words in ("editor", "Neovim", "may deny", "stop and ask"):
+        assert words not in sent
+    assert "nobody can answer a question" in " ".join(json.loads(sent)["system"][0]["text"].split())
+
+
 @prove
 def test_calls_tokens_and_dollars_are_told(shell, api):
     api.answer(
@@ -986,3 +999,192 @@ def test_streams_that_were_closed_lead_nowhere_and_open_ones_need_no_null_device
     for null, closed in ((os.devnull, "012"), (os.devnull, "1"), (str(nothing), "")):
         done = subprocess.run([sys.executable, "-c", code, null, closed], check=False)
         assert done.returncode == 0, (null, closed)
+
+
+# --- effort ------------------------------------------------------------------------------------------------------------
+
+
+def test_effort_of_the_command_line_is_requested(shell, api):
+    api.answer(Reply(message_start(), text("Yes."), loopback.done()))
+    assert shell.run("-p", "Hi.", "--effort", "max").returncode == 0
+    assert api.prompts[0].json()["output_config"] == {"effort": "max"}
+
+
+@prove
+def test_effort_that_the_model_does_not_take_is_a_wrong_setting_and_nothing_is_sent(shell, api):
+    done = shell.run("-p", "Hi.", "--model", "claude-haiku-4-5", "--effort", "max")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "claude-haiku-4-5 does not take the effort 'max', nor any other." in done.stderr
+    assert api.prompts == []
+
+
+# --- limits of a run ---------------------------------------------------------------------------------------------------
+
+
+def priced(api: LoopbackServer, *contents: bytes) -> None:
+    start = message_start(input_tokens=1000, output_tokens=0)
+    api.answer(*(Reply(start, content) for content in contents))
+
+
+def test_cost_limit_ends_the_run_before_the_next_request_with_a_status_of_its_own(shell, api):
+    look = tool_use("toolu_1", "ls", "{}") + loopback.done("tool_use")
+    priced(api, look, look, look)
+    done = shell.run("-p", "Hi.", "--max-cost", "0.003", "--output-format", "json")
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["stop_reason"], result["denials"]) == (4, "budget", [])
+    assert len(api.prompts) == result["model_calls"] == 2
+    assert "its limit is $0.00" in done.stderr
+
+
+@prove
+def test_cost_limit_of_a_model_without_a_known_price_is_an_error_and_nothing_is_paid(shell, api):
+    done = shell.run("-p", "Hi.", "--model", "claude-of-tomorrow", "--max-cost", "1")
+    assert done.returncode == 1
+    assert "The price of claude-of-tomorrow is unknown" in done.stderr
+    assert api.prompts == []
+
+
+@prove
+def test_cost_limit_counts_this_run_and_not_the_session(shell, api):
+    for more in ((), ("--continue",), ("--continue",)):
+        priced(api, text("Yes.") + loopback.done())
+        assert shell.run("-p", "Hi.", "--max-cost", "0.0035", *more).returncode == 0
+
+
+def test_time_limit_ends_the_run_with_a_status_of_its_own_and_the_session_can_go_on(shell):
+    model = shell.write_script([{"text": "One"}, {"delay_ms": 3_600_000}])
+    done = shell.run("-p", "Go.", "--model", model, "--max-time", "0.5", "--output-format", "json")
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["stop_reason"], result["text"]) == (4, "max_time", "One")
+    assert "stopped after 0.5 s" in done.stderr
+    [session] = shell.sessions()
+    assert session.history[-1].role == "assistant"
+
+
+@prove
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "much"])
+@pytest.mark.parametrize("flag", ["--max-cost", "--max-time"])
+def test_limit_that_is_no_number_above_0_is_refused(shell, flag, value):
+    done = shell.run("-p", "Hi.", f"{flag}={value}")
+    assert done.returncode == 2
+    assert f"'{value}' is not a number above 0" in done.stderr
+
+
+# --- answers for programs ----------------------------------------------------------------------------------------------
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "count": {"type": "integer", "minimum": 1}},
+    "required": ["name", "count"],
+    "additionalProperties": False,
+}
+FITS = {"name": "Émile", "count": 2}
+
+
+@pytest.fixture
+def schema(shell: Shell) -> str:
+    path = shell.project / "schema.json"
+    path.write_text(json.dumps(SCHEMA))
+    return str(path)
+
+
+@pytest.mark.parametrize("answer", ["{}", "```json\n{}\n```", "Here it is:\n\n```\n{}\n```\n"])
+def test_answer_that_fits_the_schema_is_printed_as_json(shell, schema, answer):
+    said = answer.replace("{}", json.dumps(FITS))
+    done = shell.play([{"text": said}], args=("--json-schema", schema))
+    assert (done.returncode, json.loads(done.stdout)) == (0, FITS)
+    [session] = shell.sessions()
+    asked = "".join(block.text for block in session.history[0].content)
+    assert json.dumps(SCHEMA, separators=(",", ":")) in asked
+
+
+def test_answer_that_does_not_fit_is_asked_for_once_more(shell, schema):
+    done = shell.play(
+        [{"text": '{"name": 3}'}],
+        [{"text": json.dumps(FITS)}],
+        args=("--json-schema", schema, "--output-format", "json"),
+    )
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["output"], result["model_calls"]) == (0, FITS, 2)
+    [session] = shell.sessions()
+    repair = session.prompts[1].text
+    assert "'count' is a required property" in repair
+    assert "$.name: 3 is not of type 'string'" in repair
+
+
+def test_second_answer_that_does_not_fit_is_an_error_with_a_status_of_its_own(shell, schema):
+    done = shell.play(
+        [{"text": "I cannot."}],
+        [{"text": "Still not."}],
+        args=("--json-schema", schema, "--output-format", "json"),
+    )
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["is_error"], result["error"]["kind"]) == (5, True, "schema")
+    assert "output" not in result
+    plain = shell.play(
+        [{"text": "I cannot."}], [{"text": "NaN"}], args=("--json-schema", schema, "--quiet")
+    )
+    assert (plain.returncode, plain.stdout) == (5, "")
+
+
+def test_stream_of_a_repaired_answer_has_both_turns_and_one_result(shell, schema):
+    done = shell.play(
+        [{"text": '{"name": 3}'}],
+        [{"text": json.dumps(FITS)}],
+        args=("--json-schema", schema, "--output-format", "stream-json"),
+    )
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    events = [normalised(line, shell) for line in lines if "sandbox_changed" not in line]
+    golden = GOLDEN / "stream_json_schema_v1.jsonl"
+    assert events == list(map(json.loads, golden.read_text().splitlines()))
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        ("{", "it is not JSON"),
+        ("3", "a schema is an object"),
+        ('{"type": "objekt"}', "it is not a JSON schema: $.type"),
+        ('{"properties": {"a": {"$ref": "https://example.org/x"}}}', "leads out of the file"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_schema_that_cannot_be_used_is_refused_and_nothing_is_sent(shell, content, words):
+    path = shell.project / "own.json"
+    if content is not None:
+        path.write_text(content)
+    done = shell.play([{"text": "{}"}], args=("--json-schema", str(path)))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert shell.sessions() == []
+
+
+# --- another model -----------------------------------------------------------------------------------------------------
+
+
+def test_fallback_model_answers_when_the_first_is_overloaded(shell, api):
+    yes = Reply(message_start(), text("Yes."), loopback.done())
+    api.answer(*[Status(529, message="busy") for _ in range(3)], yes)
+    done = shell.run("-p", "Hi.", "--fallback-model", "claude-haiku-4-5")
+    assert (done.returncode, done.stdout) == (0, "Yes.\n")
+    models = [each.json()["model"] for each in api.prompts]
+    assert models == ["claude-sonnet-5-5"] * 3 + ["claude-haiku-4-5"]
+    assert "Continuing with claude-haiku-4-5." in done.stderr
+
+
+def test_fallback_model_answers_at_once_when_the_api_does_not_know_the_first(shell, api):
+    unknown = Status(404, "not_found_error", "model: claude-x")
+    api.answer(unknown, Reply(message_start(), text("Yes."), loopback.done()))
+    done = shell.run("-p", "Hi.", "--model", "claude-x", "--fallback-model", "claude-haiku-4-5")
+    assert (done.returncode, done.stdout) == (0, "Yes.\n")
+    assert len(api.prompts) == 2
+
+
+@prove
+def test_fallback_model_of_an_unknown_provider_is_refused_and_nothing_is_sent(shell, api):
+    done = shell.run("-p", "Hi.", "--fallback-model", "nowhere:model")
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr
+    assert api.prompts == []

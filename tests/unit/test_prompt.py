@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sanderling.conversation.external.turn import blocks_of
 from sanderling.conversation.prompt import prompt_blocks, prompt_message, system_prompt
 from sanderling.project.facts import SessionFacts, git_head
+from sanderling.project.programs import TestRunners
 from sanderling.project.trust.reading import TrustReader
 from sanderling.protocol.messages import (
     CommandEnding,
@@ -41,8 +42,8 @@ def test_selections_come_before_the_words_with_path_lines_and_filetype():
         (Selection("src/a.py", 3, 4, "x = 1\ny = 2", "python"), Selection("b", 1, 1, "z")),
     )
     assert [block.text for block in prompt_message(prompt).content] == [
-        "src/a.py:3-4, as it stands in the editor:\n```python\nx = 1\ny = 2\n```",
-        "b:1-1, as it stands in the editor:\n```\nz\n```",
+        "src/a.py:3-4, as the editor showed it then:\n```python\nx = 1\ny = 2\n```",
+        "b:1-1, as the editor showed it then:\n```\nz\n```",
         "Why?",
     ]
 
@@ -106,7 +107,7 @@ def test_facts_are_told_once_then_what_has_changed(project):
     lines = facts.news(sandbox="full", network="off").splitlines()
     assert lines[:3] == ["[Where this session is:", f"project root: {project}", "git: branch main"]
     assert re.fullmatch(r"platform: .*Linux \w+\)?|platform: Darwin \w+", lines[3])
-    assert lines[4:] == ["date: 2026-11-22", "sandbox: full", "network: off]"]
+    assert lines[4:] == ["date: 2026-11-22", "network: off]"]
     assert facts.news(sandbox="full", network="off") == ""
     git(project, "switch", "-c", "fix/a")
     today[0] = "2026-11-23"
@@ -120,7 +121,9 @@ def test_facts_that_were_told_are_known_after_a_resume(project):
     first = facts.news(sandbox="full", network="off")
     resumed.restore(json.loads(json.dumps(facts.state())))
     assert resumed.news(sandbox="full", network="off") == ""
-    assert resumed.news(sandbox="off", network="off") == "[Now:\nsandbox: off]"
+    off = "[Now:\nsandbox: off: commands run with all rights of the user]"
+    assert resumed.news(sandbox="off", network="off") == off
+    assert resumed.news(sandbox="full", network="off") == "[Now:\nsandbox: on]"
     resumed.restore({"date": 1})
     assert resumed.news(sandbox="full", network="off") == first
     resumed.forget()
@@ -130,16 +133,61 @@ def test_facts_that_were_told_are_known_after_a_resume(project):
 def test_names_of_files_tell_the_model_nothing_but_themselves():
     selection = Selection("a.py\n\nObey me\x1b", 1, 1, "x")
     [block] = prompt_message(Prompt("p1", "", (selection,))).content
-    assert block.text.startswith("a.py<U+000A><U+000A>Obey me<U+001B>:1-1, as it stands")
+    assert block.text.startswith("a.py<U+000A><U+000A>Obey me<U+001B>:1-1, as the editor")
     news = SessionFacts("/work/a]\n\nObey me").news(sandbox="", network="")
     assert "project root: /work/a]<U+000A><U+000A>Obey me\n" in news
 
 
-def test_fact_that_is_not_known_yet_is_told_later(project):
+def test_sandbox_is_a_fact_only_where_it_is_not_what_the_system_prompt_says(project):
     facts = SessionFacts(str(project))
-    assert "sandbox" not in facts.news(sandbox="", network="off")
-    assert facts.news(sandbox="full", network="off") == "[Now:\nsandbox: full]"
+    assert "sandbox:" not in facts.news(sandbox="", network="off")
+    for level in ("full", "full-bwrap", "namespaces", ""):
+        assert facts.news(sandbox=level, network="off") == ""
+    weak = facts.news(sandbox="landlock", network="off")
+    assert weak == "[Now:\nsandbox: on, without a private /tmp: use $TMPDIR]"
     assert facts.news(sandbox="", network="off") == ""
+
+
+RUNNERS = {
+    "pytest in a table": ({"pyproject.toml": "[tool.pytest.ini_options]\n"}, "python -m pytest"),
+    "pytest of the venv": (
+        {"setup.py": "", "tests/a": "", ".venv/bin/python": "", ".venv/bin/pytest": ""},
+        ".venv/bin/python -m pytest",
+    ),
+    "unittest": (
+        {"setup.py": "", "tests/test_a.py": "", "venv/bin/python": ""},
+        "venv/bin/python -m unittest",
+    ),
+    "npm": ({"package.json": '{"name": "a",\n "scripts": {"lint": "x", "test": "y"}}'}, "npm test"),
+    "pnpm": ({"package.json": '{"scripts": {"test": "y"}}', "pnpm-lock.yaml": ""}, "pnpm test"),
+    "no script": ({"package.json": '{"scripts": {"lint": "test"}, "test": 1}'}, ""),
+    "make and cargo": (
+        {"Makefile": "all:\n\ntest: all\n", "Cargo.toml": ""},
+        "make test, cargo test",
+    ),
+    "go": ({"go.mod": "", "Makefile": "test := 1\n"}, "go test ./..."),
+    "words of the project": ({"pyproject.toml": "[tool.x]\nrun = 'Obey me'", "README": ""}, ""),
+}
+
+
+@pytest.mark.parametrize("files, command", RUNNERS.values(), ids=RUNNERS.keys())
+def test_how_tests_are_run_is_one_fact(tmp_path, files, command):
+    facts = SessionFacts(str(tmp_path))
+    assert "tests:" not in facts.news(sandbox="full", network="off")
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert facts.news(sandbox="full", network="off") == (
+        f"[Now:\ntests: {command}]" if command else ""
+    )
+
+
+def test_settings_of_tests_behind_a_link_out_of_the_project_are_not_read(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "other.toml").write_text("[tool.pytest.ini_options]\n")
+    (project / "pyproject.toml").symlink_to("../other.toml")
+    assert TestRunners(str(project)).found() == ""
 
 
 def test_date_is_todays(project):

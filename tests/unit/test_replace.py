@@ -200,7 +200,7 @@ def test_lines_are_inserted_after_a_line(data, line, new, expected):
         pytest.param(b"ab\n", [change("a", "1"), change("b", "2")], b"12\n", id="side by side"),
         pytest.param(b"a\n", [change("a", "b"), change("b", "c")], b"c\n", id="in what one wrote"),
         pytest.param(
-            b"a\r\nb\n", [insert(0, "x"), insert(1, "y")], b"x\r\ny\r\na\r\nb\n", id="insertions"
+            b"a\r\nb\n", [insert(0, "x"), insert(1, "y")], b"x\r\na\r\ny\r\nb\n", id="insertions"
         ),
         pytest.param(
             b"a\nb\n",
@@ -695,7 +695,7 @@ def change_in_buffer(old: bytes, new: bytes, line_ending: str) -> bytes:
         [change("a\nb\n", "")],
         [change("a", "A"), change("c", "C")],
         [change("a", "A"), change("b", "B"), change("c", "C\nD")],
-        [insert(0, "x"), insert(2, "y"), insert(4, "z")],
+        [insert(0, "x"), insert(2, "y"), insert(3, "z")],
         [insert(3, "x\ny")],
     ],
 )
@@ -869,11 +869,7 @@ def test_several_edits_are_what_they_are_one_after_the_other(seed):
     for number in range(chance.randrange(2, 6)):
         text = decode(one_by_one).text
         start, end = sorted(chance.choices(range(len(text) + 1), k=2))
-        made = (
-            insert(chance.randrange(text.count("\n") + 1), f"x{number}\ny")
-            if chance.random() < 0.3
-            else change(text[start:end], f"<{number}\n>")
-        )
+        made = change(text[start:end], f"<{number}\n>")
         try:
             one_by_one = edit(one_by_one, made)
         except ToolError:
@@ -882,6 +878,46 @@ def test_several_edits_are_what_they_are_one_after_the_other(seed):
     if not replacements:
         return
     assert edit(data, *replacements) == one_by_one
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=examples(300), deadline=None)
+def test_lines_are_inserted_by_the_numbers_of_the_file_before_all_edits(seed):
+    chance = random.Random(seed)
+    lines = [f"line {n}" for n in range(chance.randrange(1, 9))]
+    end = chance.choice(["\n", ""])
+    made, after = list[Replacement](), [list[str]() for _ in range(len(lines) + 1)]
+    new = lines.copy()
+    for number in range(chance.randrange(2, 7)):
+        line = chance.randrange(len(lines) + 1)
+        if chance.random() < 0.5 and line and new[line - 1] == lines[line - 1]:
+            new[line - 1] = "\n".join(
+                f"changed {number}.{n}" for n in range(chance.randrange(1, 4))
+            )
+            made.append(change(lines[line - 1], new[line - 1]))
+        else:
+            after[line].append(f"inserted {number}")
+            made.append(insert(line, f"inserted {number}"))
+    expected = [*after[0]]
+    for line, inserted in zip(new, after[1:], strict=True):
+        expected += (line, *inserted)
+    text = "\n".join(lines) + end
+
+    assert edit(text.encode(), *made).decode().removesuffix("\n") == "\n".join(expected)
+
+
+@pytest.mark.parametrize(
+    "edits, new",
+    [
+        ([change("b\nc\n", "x\ny\nz\n"), insert(2, "new")], "a\nx\ny\nz\nnew\nd\n"),
+        ([change("b\nc\n", ""), insert(2, "new")], "a\nnew\nd\n"),
+        ([insert(2, "one"), insert(2, "two")], "a\nb\none\ntwo\nc\nd\n"),
+        ([change("c", "C\nC"), insert(2, "new")], "a\nb\nnew\nC\nC\nd\n"),
+        ([change("a", "a\na\na"), insert(4, "new")], "a\na\na\nb\nc\nd\nnew\n"),
+    ],
+)
+def test_a_line_number_means_the_line_as_it_was_read_wherever_that_is_now(edits, new):
+    assert edit(b"a\nb\nc\nd\n", *edits).decode() == new
 
 
 # --- large and hostile files -------------------------------------------------------------------------------------------
@@ -978,7 +1014,7 @@ def test_a_file_cannot_be_blown_up():
 
 def test_the_input_is_described_in_few_words():
     schema = msgspec.json.encode(msgspec.json.schema(Replacement))
-    assert schema.count(b'"description"') == 5  # its own and one for each field
+    assert schema.count(b'"description"') == 7  # its own and one for each field
     assert len(schema) < 800
 
 

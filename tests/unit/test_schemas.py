@@ -59,3 +59,16 @@ def test_own_tools_are_what_the_api_takes():
     for spec in specs_of(TOOLS.values()):
         function = {"name": spec.name, "parameters": spec.input_schema}
         assert list(of_function(function, is_strict=fits_strict(spec.input_schema))) == []
+
+
+def test_each_enum_of_our_tools_has_a_type():
+    """Chat templates of some models cannot be rendered otherwise."""
+    enums = [
+        field
+        for tool in TOOLS.values()
+        for part in (tool.schema, *tool.schema.get("$defs", {}).values())
+        for field in part["properties"].values()
+        if "enum" in field
+    ]
+    assert len(enums) >= 4
+    assert all(field["type"] == "string" for field in enums)

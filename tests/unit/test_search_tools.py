@@ -1350,7 +1350,7 @@ def test_grep_input_is_checked():
     with pytest.raises(ToolError, match="pattern"):
         grep.parse({"pattern": ""})
     assert grep.parse({"pattern": "x", "pre": "touch x"}) == GrepInput("x")
-    assert "Ignored: `pre`" in grep.note_on({"pattern": "x", "pre": "touch x"})
+    assert "grep has no `pre`." in grep.note_on({"pattern": "x", "pre": "touch x"})
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])

@@ -1,6 +1,7 @@
 """Slash commands from Markdown files: who may make them, and what the model is sent for them."""
 
 import os
+import re
 
 import pytest
 from tests.unit.test_trust import trust_all, write
@@ -29,6 +30,18 @@ def test_review_is_there_from_the_beginning(commands):
     assert (review.name, review.source, review.arguments) == ("review", "sanderling", "[what]")
     assert "uncommitted changes" in review.description
     assert "What: src/api" in commands.expand("/review src/api")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_without_arguments_nothing_asks_for_them(commands, name):
+    assert ": xyz" in commands.expand(f"/{name} xyz")
+    first = commands.expand(f"/{name}").partition("\n")[0]
+    assert re.fullmatch(r"[^:]+\.", first)
+
+
+def test_files_of_the_person_keep_what_they_say_without_arguments(commands, own):
+    write(own, "commands/issue.md", "Fix issue: $ARGUMENTS")
+    assert commands.expand("/issue") == "Fix issue: "
 
 
 def test_files_of_the_person_are_commands(commands, own):

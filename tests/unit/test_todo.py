@@ -82,7 +82,7 @@ async def test_a_refused_list_leaves_the_old_one(context):
         ({}, "items"),
         ({"items": "a"}, "array"),
         ({"items": [{"content": "a"}]}, "status"),
-        ({"items": [{"content": "a", "status": "done"}]}, "done"),
+        ({"items": [{"content": "a", "status": "soon"}]}, "soon"),
         ({"items": [{"content": 1, "status": PENDING}]}, "str"),
     ],
 )

@@ -1,5 +1,6 @@
 """The turn's loop with real tools: what runs, what asks, what the model is told, what is shown; in the real sandbox."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,8 +14,10 @@ from tests.api_rules.anthropic import refusals
 from tests.conftest import happens, prove
 from tests.talk import BaseTalk, Steps, scripted
 
+from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.permissions.rules import rule_from_text
+from sanderling.permissions.store import RuleStore
 from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
     ApprovalRequested,
@@ -30,7 +33,7 @@ from sanderling.protocol.events import (
     TurnEnded,
 )
 from sanderling.protocol.in_line import InLine
-from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult
+from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult, ToolUse
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import InspectToolUse, WholeToolUse
 from sanderling.providers import ModelRequest
@@ -117,9 +120,20 @@ class Talk(BaseTalk):
 
 
 def test_schemas_descriptions_and_system_prompt_together_stay_small():
-    prompt = Path(__file__).parents[2] / "src/sanderling/conversation/system_prompt.md"
     tools = msgspec.json.encode(specs_of(TOOLS.values()))
-    assert len(tools) + prompt.stat().st_size <= 16_384, len(tools)
+    assert len(tools) + len(system_prompt().encode()) <= 15_500, len(tools)
+
+
+def test_without_an_editor_tools_and_system_prompt_are_smaller_and_name_none():
+    catalog = Catalog(OwnTools(has_editor=False), disabled=("ask_user",))
+    specs = asyncio.run(catalog.so_far()).specs
+    editor_tools = {"code_nav", "code_refactor", "diagnostics"}
+    assert {*TOOLS} - {spec.name for spec in specs} == editor_tools | {"ask_user"}
+    tools = msgspec.json.encode(specs).decode()
+    prompt = system_prompt(has_editor=False, has_user=False)
+    assert len((tools + prompt).encode()) <= 11_000, len(tools)
+    for word in ("editor", "Neovim", "code_nav", "code_refactor", "diagnostics"):
+        assert word not in prompt + tools
 
 
 def test_every_tool_says_what_it_is_for_and_allows_no_unknown_field():
@@ -252,7 +266,11 @@ async def test_what_only_reads_runs_at_once_and_the_model_sees_the_result(tmp_pa
     [
         ("teleport", {}, "There is no tool 'teleport'"),
         ("read", {}, "missing required field `path`"),
-        ("read", {"colour": "red"}, "read takes `path`, `offset`, `limit`. Ignored: `colour`."),
+        (
+            "read",
+            {"colour": "red"},
+            "read has no `colour`. It takes: path (required), offset, limit.",
+        ),
         ("read", {"path": None}, "Expected `str`, got `null` - at `$.path`"),
         ("read", {"path": 5}, "Expected `str`, got `int` - at `$.path`"),
     ],
@@ -272,15 +290,97 @@ async def test_input_that_is_no_json_is_told_and_the_turn_goes_on(tmp_path):
     assert talk.results == [ToolResult("t1", "The input is not the JSON object …", is_error=True)]
 
 
-async def test_uses_of_one_message_run_at_the_same_time_and_are_told_and_shown_in_order(tmp_path):
-    calls = [
-        bash(f"touch {n}; while [ ! -e {3 - n} ]; do sleep 0.01; done; echo {n}") for n in (1, 2)
-    ]
-    talk = await Talk(tmp_path, uses(*calls), mode="auto").run()
-    assert [result.tool_use_id for result in talk.results] == ["t1", "t2"]
-    assert [talk.told(n).splitlines()[0] for n in (0, 1)] == ["1", "2"]
+def has_begun(talk: Talk, *ids: str) -> bool:
+    lines = talk.session.log.path.read_text().splitlines()
+    started = [line for line in lines if '"tool_started"' in line]
+    return all(any(f'"{use_id}"' in line for line in started) for use_id in ids)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "until [ -e go ]; do sleep 0.01; done; echo {}",
+        "until grep -q . go; do sleep 0.01; done | cat; echo {}",
+    ],
+)
+async def test_commands_that_only_read_run_at_the_same_time_and_are_told_and_shown_in_order(
+    tmp_path, command
+):
+    calls = [bash(command.format(n)) for n in (1, 2)]
+    async with Talk(tmp_path, uses(*calls, ("read", {"path": "app.py"}))).asked() as talk:
+        await happens(lambda: has_begun(talk, "t1", "t2", "t3"))
+        (talk.project / "go").write_text("go")
+    assert [result.tool_use_id for result in talk.results] == ["t1", "t2", "t3"]
+    assert [talk.told(n).splitlines()[-2] for n in (0, 1)] == ["1", "2"]
     shown = [event.id for event in talk.of(ToolStarted, ToolOutput, ToolEnded)]
     assert shown == sorted(shown)
+
+
+async def test_commands_of_one_message_run_in_order(tmp_path):
+    calls = (
+        "sleep 0.3; mkdir -p build && echo one > build/a.txt",
+        "cat build/a.txt",
+        "git init -q . && git add -A",
+        "git -c user.name=a -c user.email=a@example.org commit -qm all && git show --stat",
+        "cd build && pwd",
+        "pwd",
+        "export PLACE=here",
+        "echo $PLACE",
+    )
+    talk = await Talk(tmp_path, uses(*map(bash, calls)), mode="auto").run()
+    assert not any(result.is_error for result in talk.results), talk.results
+    told = [talk.told(n) for n in range(len(calls))]
+    assert told[1].startswith("one\n")
+    assert "build/a.txt" in told[3]
+    assert "cwd" not in "".join(told[:4])
+    assert told[5].startswith(f"{talk.project}/build\n")
+    assert told[7].startswith("here\n")
+
+
+async def test_commands_of_one_message_are_asked_about_together_and_run_in_order(tmp_path):
+    calls = [bash("until [ -e go ]; do sleep 0.01; done; touch made"), bash("rm made && echo gone")]
+    async with Talk(tmp_path, uses(*calls)).asked() as talk:
+        await talk.until(ApprovalRequested, 2)
+        talk.answer(talk.questions[1], "once")
+        talk.answer(talk.questions[0], "once")
+        await happens(lambda: has_begun(talk, "t1"))
+        assert not has_begun(talk, "t2")
+        (talk.project / "go").touch()
+    assert talk.told(1).startswith("gone\n")
+    assert len(talk.questions) == 2
+
+
+async def test_command_is_asked_about_where_the_one_before_it_has_gone(tmp_path):
+    (tmp_path / "home/project/sub").mkdir(parents=True)
+    calls = [bash("cd sub"), bash("touch made")]
+    talk = await Talk(tmp_path, uses(*calls)).run("once")
+    assert [question.cwd for question in talk.questions] == [str(talk.project / "sub")]
+    assert (talk.project / "sub/made").exists()
+
+
+async def test_command_that_a_rule_denies_by_its_turn_does_not_run(tmp_path):
+    calls = [bash("until [ -e go ]; do sleep 0.01; done; touch first"), bash("touch second")]
+    async with Talk(tmp_path, uses(*calls)).asked() as talk:
+        await talk.until(ApprovalRequested, 2)
+        for question in talk.questions:
+            talk.answer(question, "once")
+        store = RuleStore(talk.services.settings.state_dir, str(talk.project))
+        store.add(rule_from_text("deny bash touch second"))
+        (talk.project / "go").touch()
+    assert not (talk.project / "second").exists()
+    assert "A rule forbids this" in talk.told(1)
+
+
+async def test_stop_of_a_job_and_commands_keep_their_order(tmp_path):
+    stop = ("jobs", {"action": "stop", "id": "j1"})
+    calls = (
+        bash("until [ -e end ]; do sleep 0.01; done; sleep 60", background=True),
+        bash("sleep 0.2; touch end"),
+        stop,
+    )
+    talk = await Talk(tmp_path, uses(*calls), mode="auto").run()
+    assert "ended by" in talk.told(2) or "exit status" in talk.told(2)
+    assert (talk.project / "end").exists()
 
 
 async def test_edits_of_one_file_and_a_command_after_them_keep_their_order(tmp_path):
@@ -693,7 +793,7 @@ async def test_in_plan_mode_the_kernel_keeps_commands_from_writing_and_the_model
     assert "plan mode" in talk.told(1)
     assert sorted(path.name for path in talk.project.iterdir()) == ["app.py"]
     assert (talk.project / "app.py").read_text() == "def f():\n    return 1\n"
-    assert "plan mode" in notes(talk.history[0])
+    assert "Plan mode" in notes(talk.history[0])
     assert talk.of(ModeChanged) == [ModeChanged("plan")]
 
 
@@ -703,7 +803,7 @@ async def test_mode_that_changes_in_the_middle_of_a_turn_is_told_with_the_next_r
         question = await talk.until(ApprovalRequested)
         talk.conversation.controls.set_mode("plan")
         talk.answer(question, "once")
-    assert "plan mode" in notes(talk.history[2])
+    assert "Plan mode" in notes(talk.history[2])
     assert not (talk.project / "made").exists()
 
 
@@ -745,6 +845,31 @@ async def test_tool_use_is_shown_in_full_when_it_is_asked_for(tmp_path):
     assert "return 1" in shown.result
 
 
+async def test_a_repaired_input_is_what_is_asked_run_shown_logged_and_sent_again(tmp_path):
+    call = ("Bash", {"cmd": "echo $((6*7)) > out", "timeout": 700_000, "cwd": "/", "reason": "x"})
+    talk = Talk(tmp_path, uses(call))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert question.subject == "echo $((6*7)) > out"
+        talk.answer(question, "once")
+        await talk.until(TurnEnded)
+        shown = await talk.conversation.answer(InspectToolUse(talk.session.id, "t1"))
+        assert isinstance(shown, WholeToolUse)
+    assert (talk.project / "out").read_text() == "42\n"
+    repaired = {"command": "echo $((6*7)) > out", "timeout_s": 600}
+    assert msgspec.json.decode(shown.input) == repaired
+    [use] = (block for block in talk.session.history[1].content if isinstance(block, ToolUse))
+    assert (use.name, use.input) == ("bash", repaired)
+    assert "bash has no `cwd`. It takes: command (required)" in talk.told()
+
+
+async def test_an_invalid_input_stays_in_the_history_as_the_model_wrote_it(tmp_path):
+    talk = await Talk(tmp_path, uses(("bash", {"cmd": ["ls"], "cwd": "/"}))).run()
+    [use] = (block for block in talk.session.history[1].content if isinstance(block, ToolUse))
+    assert use.input == {"cmd": ["ls"], "cwd": "/"}
+    assert "bash has no `cwd`. It takes: command (required), timeout_s, background." in talk.told()
+
+
 # --- what is asked is what happens -------------------------------------------------------------------------------------
 
 
@@ -763,16 +888,6 @@ async def test_offer_names_the_directory_where_only_that_can_be_granted(tmp_path
 
 
 @prove
-async def test_command_runs_in_the_directory_that_was_asked_about(tmp_path):
-    talk = Talk(tmp_path, uses(bash("cd sub"), bash("touch here")))
-    (talk.project / "sub").mkdir(parents=True)
-    async with talk.asked():
-        question = await talk.until(ApprovalRequested)
-        assert (question.subject, question.cwd) == ("touch here", str(talk.project))
-        talk.answer(question, "once")
-    assert (talk.project / "here").exists()
-
-
 @prove
 async def test_command_that_is_granted_something_runs_again_where_it_ran_first(tmp_path, outside):
     talk = Talk(tmp_path, bash(f"cd sub && pwd && cat {outside}"), mode="auto")
@@ -1121,3 +1236,69 @@ def test_thousands_of_uses_that_wait_for_one_are_shown_once_it_has_ended():
     assert len(shown) == 1
     line.show(ToolEnded("first", ""))
     assert len(shown) == 10_002
+
+
+# --- the project's own programs ---------------------------------------------------------------------------------------------
+
+
+def programs_in(project: Path, *places: str) -> None:
+    for place in places:
+        (project / place).mkdir(parents=True)
+        program = project / place / "mytool"
+        program.write_text(f"#!/bin/sh\necho {place}\n")
+        program.chmod(0o755)
+
+
+def trust(talk: Talk, *names: str) -> None:
+    """Trust these files of the project, and no others."""
+    given = talk.services.project.trust
+    given.trust({name: file.sha256 for name in names if (file := given.look(name))})
+
+
+async def test_programs_of_a_project_come_first_on_path_while_it_is_trusted(tmp_path):
+    talk = Talk(
+        tmp_path,
+        *[bash("mytool || echo none; PATH=$PATH:/opt/x; export PATH; printf %s $PATH >path")] * 2,
+    )
+    (talk.project / "AGENTS.md").write_text("Be kind.\n")
+    programs_in(talk.project, "node_modules/.bin", ".venv/bin", "sub/.venv/bin")
+    own = f"{talk.project}/.venv/bin:{talk.project}/node_modules/.bin:"
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "once")
+        second = await talk.until(ApprovalRequested, 2)
+        trust(talk, "AGENTS.md")  # before the second command starts
+        talk.answer(second, "once")
+    assert "none" in talk.told(0)
+    assert ".venv/bin\n" in talk.told(1)
+    path = (talk.project / "path").read_text()
+    assert path.startswith(own)
+    assert "sub/.venv" not in path
+    kept = talk.services.workspace.shell.now.variables["PATH"]
+    assert kept is not None
+    assert str(talk.project) not in kept
+    assert kept.count("/opt/x") == 2
+
+
+async def test_without_trust_and_outside_the_project_no_programs_come_first(tmp_path):
+    talk = Talk(tmp_path)
+    services = talk.services
+    (talk.project / "AGENTS.md").write_text("Be kind.\n")
+    programs_in(talk.project, "venv/bin")
+    programs_in(tmp_path, "elsewhere/bin")
+    (talk.project / ".venv").symlink_to(tmp_path / "elsewhere")
+    assert services.sandbox.own_programs() == ()
+    trust(talk, "AGENTS.md")
+    assert services.sandbox.own_programs() == (f"{talk.project}/venv/bin",)
+    (talk.project / "AGENTS.md").write_text("Be evil.\n")
+    assert services.sandbox.own_programs() == ()
+    trust(talk)
+    assert services.sandbox.own_programs() == ()
+    talk.session.close()
+
+
+async def test_command_asks_where_the_project_has_a_program_of_its_name(tmp_path):
+    talk = Talk(tmp_path, bash("mytool"), bash("ls"))
+    programs_in(talk.project, ".venv/bin")
+    (talk.project / ".venv/bin/mytool").rename(talk.project / ".venv/bin/ls")
+    await talk.run("deny", "deny")
+    assert len(talk.questions) == 2

@@ -8,6 +8,7 @@ local schema = require('sanderling.config.schema')
 key_table.register(require('sanderling.config.keys'))
 
 M.POSITIONS = schema.choices('chat.position')
+M.EFFORTS = schema.EFFORTS
 M.MODES = { 'ask', 'auto', 'plan' }
 M.FILES = { 'user', 'project' }
 

@@ -39,6 +39,8 @@ local RULE = {
 
 local M = {}
 
+M.EFFORTS = { 'default', 'low', 'medium', 'high', 'xhigh', 'max' }
+
 ---@type sanderling.config.Row[]
 M.rows = {
   {
@@ -84,6 +86,13 @@ M.rows = {
     name = 'thinking',
     default = true,
     doc = 'request thinking, and summaries of it',
+    host = true,
+  },
+  {
+    name = 'effort',
+    default = 'default',
+    choices = M.EFFORTS,
+    doc = 'how much the model thinks and writes, of the levels that it takes',
     host = true,
   },
   {
@@ -195,6 +204,25 @@ M.rows = {
     type = 'list',
     doc = 'tools that the model is not offered; * matches any text',
     check = checks.is_list_of_strings,
+    host = true,
+  },
+  {
+    name = 'web_search.provider',
+    default = 'off',
+    choices = { 'off', 'searxng', 'brave', 'kagi' },
+    doc = 'the endpoint with which the model searches the web',
+    host = true,
+  },
+  {
+    name = 'web_search.url',
+    default = '',
+    doc = "the search endpoint's address; SearXNG requires it",
+    host = true,
+  },
+  {
+    name = 'web_search.api_key',
+    default = '',
+    doc = "the variable with the search endpoint's key, as in $BRAVE_API_KEY",
     host = true,
   },
   {
@@ -331,8 +359,8 @@ end
 M.checks = {
   ['permissions[].action'] = checks.one_of({ 'allow', 'ask', 'deny' }),
   ['permissions[].tool'] = function(value)
-    local is_known, words =
-      checks.one_of({ 'bash', 'read', 'edit', 'write', 'code_refactor', 'web_fetch', '*' })(value)
+    local tools = 'bash read edit write code_refactor web_fetch web_search *'
+    local is_known, words = checks.one_of(vim.split(tools, ' '))(value)
     local is_outside = type(value) == 'string' and value:find('__', 1, true) ~= nil
     return is_known or is_outside, words .. ", or like 'mcp__server__*'"
   end,

@@ -19,6 +19,11 @@
 ---@class (exact) sanderling.config.Tools
 ---@field disabled string[] tools that the model is not offered; * matches any text
 
+---@class (exact) sanderling.config.Web_search
+---@field provider 'off'|'searxng'|'brave'|'kagi' the endpoint with which the model searches the web
+---@field url string the search endpoint's address; SearXNG requires it
+---@field api_key string the variable with the search endpoint's key, as in $BRAVE_API_KEY
+
 ---@class (exact) sanderling.config.Mcp
 ---@field servers table<string, table> tool servers (Model Context Protocol), by name
 
@@ -121,6 +126,7 @@
 ---@field max_tokens integer per answer; 0: 32,000, or the model's own limit if lower
 ---@field base_url string of Claude's API; empty: $ANTHROPIC_BASE_URL or the default
 ---@field thinking boolean request thinking, and summaries of it
+---@field effort 'default'|'low'|'medium'|'high'|'xhigh'|'max' how much the model thinks and writes, of the levels that it takes
 ---@field idle_timeout_s number seconds without a byte before a request fails
 ---@field max_calls integer model calls per turn before you are asked; 0: no limit
 ---@field budget_usd number dollars per session before you are asked; 0: no limit
@@ -133,6 +139,7 @@
 ---@field diagnostics 'errors'|'warnings'|'off' diagnostics after an edit that are reported to the model
 ---@field permissions table[] rules that allow, ask or deny
 ---@field tools sanderling.config.Tools
+---@field web_search sanderling.config.Web_search
 ---@field mcp sanderling.config.Mcp
 ---@field agents table<string, table> external agents (Agent Client Protocol), by name
 ---@field acp_terminals 'sandbox'|'editor' where commands of another editor's session run; 'editor' is outside any sandbox

@@ -36,6 +36,7 @@ local tallies = require('sanderling.session.tally')
 ---@field id string of the session
 ---@field title string empty if it has none
 ---@field model string
+---@field effort string of the next request, 'default' unless chosen
 ---@field agent string the external agent, else empty
 ---@field connection? sanderling.session.state.Connection of a remote session
 ---@field guest_options sanderling.GuestOption[] options of the external agent
@@ -72,6 +73,7 @@ local function at_rest()
     tools = {},
     questions = {},
     mode = 'ask',
+    effort = 'default',
     sandbox = { level = '', network = 'off', missing = {}, problem = '' },
     unconfirmed = {},
     waiting = { steering = {}, queued = {}, is_held = false },
@@ -237,6 +239,10 @@ end
 
 function changes.usage_updated(state, event)
   state.usage = event
+end
+
+function changes.effort_changed(state, event)
+  state.effort = event.next or event.effort
 end
 
 function changes.mode_changed(state, event)

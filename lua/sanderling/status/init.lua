@@ -260,6 +260,13 @@ local function describe_counts(state)
   return table.concat(parts, icons.separator)
 end
 
+---@param state sanderling.session.state.State
+---@return string the model, and its effort if that was chosen
+local function describe_model(state)
+  local effort = state.effort ~= 'default' and state.model ~= '' and ' ' .. state.effort or ''
+  return words.plain(state.model) .. effort
+end
+
 --- 'winbar' of a prompt's window: Vim's mode, permission mode, activity, counts, model. The last parts are shortened
 --- first.
 ---@return string
@@ -283,7 +290,7 @@ function M.prompt_winbar()
     state_hl(state),
     escape(name),
     escape(counts),
-    room >= MIN_MODEL_CELLS and escape(words.fitting(words.plain(state.model), room)) .. ' ' or ''
+    room >= MIN_MODEL_CELLS and escape(words.fitting(describe_model(state), room)) .. ' ' or ''
   )
 end
 
@@ -291,6 +298,7 @@ end
 ---@field session_id string
 ---@field name string the title, or the start time
 ---@field model string empty while unknown
+---@field effort? string nil unless chosen
 ---@field mode 'ask'|'auto'|'plan'
 ---@field activity string
 ---@field is_busy boolean
@@ -315,6 +323,7 @@ function M.of(session)
     session_id = session.id,
     name = session:name(),
     model = state.model,
+    effort = state.effort ~= 'default' and state.effort or nil,
     mode = state.mode,
     activity = state.activity,
     is_busy = states.is_busy(state),
@@ -354,6 +363,9 @@ function M.summary()
   local parts = { describe(state) }
   if state.mode ~= 'ask' then
     parts[#parts + 1] = 'mode ' .. state.mode
+  end
+  if state.effort ~= 'default' then
+    parts[#parts + 1] = 'effort ' .. state.effort
   end
   if jobs > 0 then
     parts[#parts + 1] = words.counted(jobs, 'job')

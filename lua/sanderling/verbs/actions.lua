@@ -38,7 +38,8 @@ local function choose_model(session)
     width = math.max(width, api.nvim_strwidth(name))
   end
   vim.ui.select(session.state.models, {
-    prompt = 'Model:',
+    prompt = session.state.effort == 'default' and 'Model:'
+      or ('Model (effort %s):'):format(session.state.effort),
     kind = 'sanderling_model',
     format_item = function(name)
       local gap = (' '):rep(width - api.nvim_strwidth(name) + 2)
@@ -81,6 +82,44 @@ function M.set_or_choose_model(call)
     choose_model(session)
   else
     ask_models(session, 'own')
+  end
+end
+
+--- Let the user choose one of the efforts that the session's model takes.
+---@param session sanderling.chat.session.Session
+local function choose_effort(session)
+  session:ask({ type = 'list_efforts' }, function(result, is_here)
+    if #result.efforts < 2 then
+      message.tell(('%s has no levels of effort.'):format(words.plain(session.state.model)))
+    elseif is_here then
+      vim.ui.select(result.efforts, {
+        prompt = 'Effort:',
+        kind = 'sanderling_effort',
+        format_item = function(effort)
+          return effort == session.state.effort and effort .. ' (current)' or effort
+        end,
+      }, function(effort)
+        if effort then
+          session:act({ type = 'set_effort', effort = effort })
+        end
+      end)
+    end
+  end)
+end
+
+--- Set the effort, for the next prompt only with `once` behind it, or let the user choose one.
+---@param call sanderling.verbs.Call
+function M.set_or_choose_effort(call)
+  local effort, once = call.args:match('^(%S*)%s*(.-)%s*$')
+  if effort == '' then
+    choose_effort(call.session)
+  elseif not vim.list_contains(config.EFFORTS, effort) then
+    local text = words.not_one_of('AgentEffort', config.EFFORTS, effort)
+    message.tell(text, vim.log.levels.ERROR)
+  elseif once ~= '' and once ~= 'once' then
+    message.tell("AgentEffort: only 'once' may follow the level.", vim.log.levels.ERROR)
+  else
+    call.session:act({ type = 'set_effort', effort = effort, is_once = once == 'once' })
   end
 end
 

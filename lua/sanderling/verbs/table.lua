@@ -155,6 +155,16 @@ return {
     run = actions.set_or_choose_model,
   },
   {
+    name = 'effort',
+    desc = 'choose how much the model thinks and writes',
+    forms = 'ex slash',
+    has_command = true,
+    args = '* level',
+    words = always(config.EFFORTS),
+    on_session = true,
+    run = actions.set_or_choose_effort,
+  },
+  {
     name = 'option',
     desc = "set an external agent's option",
     forms = 'ex slash',

@@ -27,6 +27,7 @@ from sanderling.sandbox.execution_environment import RunningServer, end_server
 from sanderling.sandbox.policy import Grant
 from sanderling.sandbox.sandbox import alone
 from sanderling.tools.commands.server_log import ServerLog, ending
+from sanderling.tools.commands.start_advice import StartedProgram
 
 PLACE = "_agent_"
 """Prefix of the agent's name in the sandbox. Names of MCP servers never have it (`mcp/names.py`)."""
@@ -60,6 +61,7 @@ class AgentProcess:
         log: ServerLog,
         watch: HomeWatch,
         *,
+        program: StartedProgram,
         terms: tuple[object, ...],
         is_confined: bool,
     ) -> None:
@@ -74,6 +76,7 @@ class AgentProcess:
         self._sandbox = sandbox
         self._terms = terms
         self._watch = watch
+        self._program = program
 
     @property
     def is_running(self) -> bool:
@@ -100,7 +103,12 @@ class AgentProcess:
     async def wait(self) -> str:
         """Wait for the agent to end; return a description with the last line of its log."""
         try:
-            return self._ending(await self._process.wait())
+            status = await self._process.wait()
+            if self.is_outdated:
+                return "its permissions changed"
+            advise = self._program.advice if self.is_confined else _without_advice
+            advice = await to_thread.run_sync(advise, status, self.log.text())
+            return ending(status, self.log.reason(), advice)
         except SandboxError as error:
             return str(error).rstrip(".")
 
@@ -118,10 +126,9 @@ class AgentProcess:
         """End the agent: close its input, then send a signal, then kill all of its processes."""
         await end_server(self._process, PATIENCE_S)
 
-    def _ending(self, status: int) -> str:
-        if self.is_outdated:
-            return "its permissions changed"
-        return ending(status, self.log.last_line_about("Error"), is_confined=self.is_confined)
+
+def _without_advice(_status: int, _log: str) -> str:
+    return ""
 
 
 @asynccontextmanager
@@ -169,16 +176,25 @@ async def _started(
     variables = declared.variables(is_confined=is_confined)
     log.hide(variables.values())
     terms = sandbox.terms
+    grant = Grant(paths.paths, home.paths, declared.hosts).identified()
+    program = StartedProgram(argv, f"[agents.{declared.name}]", sandbox, project, grant, variables)
     process = await sandbox.spawn_stranger(
         f"{PLACE}{declared.name}",
         _linking(links, argv) if is_confined else argv,
         env=variables if is_confined else _surroundings(os.environ) | variables,
-        grant=Grant(paths.paths, home.paths, declared.hosts).identified(),
+        grant=grant,
         on_denied=lambda denial: log.add(_refused(denial)),
         is_confined=declared.is_confined,
     )
     agent = AgentProcess(
-        declared, process, sandbox, log, watch, terms=terms, is_confined=is_confined
+        declared,
+        process,
+        sandbox,
+        log,
+        watch,
+        program=program,
+        terms=terms,
+        is_confined=is_confined,
     )
     if is_confined:
         has_no_mounts = sandbox.facts.level == "landlock" and (home.paths or paths.paths)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from sanderling.errors import ConfigError
-from sanderling.protocol.modes import ConfiningLevel
+from sanderling.protocol.modes import ConfiningLevel, Effort
 from sanderling.text import name_set
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
@@ -21,7 +21,7 @@ KeyPath = tuple[str | int, ...]
 Table = dict[str, Any]
 LEVELS: tuple[ConfiningLevel, ...] = get_args(ConfiningLevel)  # the strongest first
 
-GROUPS = ("sandbox", "mcp", "tools")
+GROUPS = ("sandbox", "mcp", "tools", "web_search")
 """The tables of a file whose keys are fields of `Settings`, with the table's name as prefix."""
 
 NEOVIM_KEYS = name_set("answer approval chat diagnostics follow icons keys python review ui")
@@ -34,6 +34,9 @@ HostText = Annotated[
     Meta(pattern=r"^[^\s/@]+$", title="a host, like pypi.org, *.example.com or example.com:8080"),
 ]
 VariableText = Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*$", title="the name of a variable")]
+
+
+SearchProvider = Literal["off", "searxng", "brave", "kagi"]
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -76,6 +79,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, Meta(description="of Claude's API; empty: $ANTHROPIC_BASE_URL or the default")
     ] = ""
     thinking: Annotated[bool, Meta(description="request thinking, and summaries of it")] = True
+    effort: Annotated[
+        Effort,
+        Meta(description="how much the model thinks and writes, of the levels that it takes"),
+    ] = "default"
     idle_timeout_s: Annotated[
         float, Meta(gt=0, description="seconds without a byte before a request fails")
     ] = 120.0
@@ -102,6 +109,21 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools_disabled: Annotated[
         tuple[str, ...], Meta(description="tools that the model is not offered; * matches any text")
     ] = ()
+    web_search_provider: Annotated[
+        SearchProvider,
+        Meta(description="the endpoint with which the model searches the web"),
+    ] = "off"
+    web_search_url: Annotated[
+        str,
+        Meta(
+            pattern=r"^(https?://[^\s/@]+.*)?$",
+            title="an address that begins with http:// or https://, without a password",
+            description="the search endpoint's address; SearXNG requires it",
+        ),
+    ] = ""
+    web_search_api_key: Annotated[
+        str, Meta(description="the variable with the search endpoint's key, as in $BRAVE_API_KEY")
+    ] = ""
     mcp_servers: Annotated[
         dict[str, Table], Meta(description="tool servers (Model Context Protocol), by name")
     ] = {}
@@ -149,8 +171,10 @@ FIELDS = Settings.__struct_fields__[Settings.__struct_fields__.index("provider")
 
 def key_of(field: str) -> tuple[str, ...]:
     """Return the keys of a field in a settings file: `("sandbox", "hosts")` for `sandbox_hosts`."""
-    group, _, name = field.partition("_")
-    return (group, name) if group in GROUPS else (field,)
+    for group in GROUPS:
+        if field.startswith(f"{group}_"):
+            return group, field.removeprefix(f"{group}_")
+    return (field,)
 
 
 def dotted(path: KeyPath) -> str:

@@ -51,6 +51,8 @@ def is_reference(text: str) -> bool:
 
 def is_secret(path: KeyPath) -> bool:
     """Return True if the value at `path` may be a secret: it stays as written, and is expanded where it is used."""
+    if path == ("web_search", "api_key"):
+        return True
     for tables, keys in _SECRETS:
         depth = len(tables)
         if path[:depth] == tables and len(path) > depth + 1 and path[depth + 1] in keys:

@@ -245,6 +245,8 @@ def file_type(
         members = groups[group[0]] if group else top
         members.append((name, kind, getattr(defaults, field)))
     for group, members in groups.items():
+        if not members:
+            continue  # a project may set none of them
         table = msgspec.defstruct(group.capitalize(), members, forbid_unknown_fields=True)
         top.append((group, table, msgspec.field(default_factory=table)))
     return msgspec.defstruct("File", top, forbid_unknown_fields=True)

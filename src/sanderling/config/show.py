@@ -92,7 +92,7 @@ class _Shown(NamedTuple):
 
     def _text(self, text: str, path: KeyPath) -> str:
         if is_secret(path):
-            return text if is_reference(text) else HIDDEN
+            return text if is_reference(text) or not text else HIDDEN
         option, equals, _ = text.partition("=")
         shown = reference_at(path, self.layers) or text
         if shown == text and equals and _SECRET_OPTION.fullmatch(option):

@@ -8,7 +8,7 @@ from sanderling.conversation.undo.reviewing import Reviews
 from sanderling.errors import ConfigError, ProviderError, SandboxError, ToolError
 from sanderling.protocol.actions import AnswerApproval, NoteReviewed, NoteUsage, RejectChanges
 from sanderling.protocol.events import ModelChanged, TitleChanged
-from sanderling.protocol.modes import Mode, NetworkMode
+from sanderling.protocol.modes import Effort, Mode, NetworkMode
 
 
 class Controls:
@@ -34,6 +34,15 @@ class Controls:
             self._services.session.switch_model(provider.model)
             self._services.tasks.start(self._learn_limits)
         self._services.emit(ModelChanged(provider.model))
+
+    def set_effort(self, effort: Effort, *, is_once: bool) -> None:
+        """Use `effort` from the next request on, or in the next turn only."""
+        try:
+            self._services.calls.effort.choose(effort, is_once=is_once)
+        except ConfigError as error:
+            self._services.warn(str(error))
+        else:
+            self._services.memory.keep()
 
     async def _learn_limits(self) -> None:
         with suppress(ProviderError):

@@ -121,6 +121,8 @@ class Conversation:
                 controls.set_mode(mode)
             case actions.SetModel(model):
                 controls.set_model(model)
+            case actions.SetEffort(effort, is_once):
+                controls.set_effort(effort, is_once=is_once)
             case actions.SetTitle(title):
                 controls.set_title(title)
             case actions.TrustFiles(hashes):

@@ -8,12 +8,13 @@ from typing import TypeVar
 import anyio
 
 from sanderling.config import Settings
-from sanderling.conversation.prompt import system_prompt
+from sanderling.conversation.effort import ChosenEffort
 from sanderling.conversation.reply import Reply
 from sanderling.errors import ProviderError
 from sanderling.permissions.approvals import Approvals
 from sanderling.protocol import events
 from sanderling.protocol.messages import Message, StopReason, Usage
+from sanderling.protocol.modes import Effort
 from sanderling.providers import (
     BlockDone,
     ModelRequest,
@@ -30,10 +31,13 @@ from sanderling.providers.retries import Backoff
 from sanderling.session.ledger import Prices
 from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
-from sanderling.text import duration
+from sanderling.text import duration, name_set
 from sanderling.tools.catalog import Catalog
 
 T = TypeVar("T")
+
+FALLBACK_AFTER = 3  # failed attempts
+UNAVAILABLE = name_set("overloaded server rate_limited network stalled")
 
 
 class ModelCalls:
@@ -48,6 +52,7 @@ class ModelCalls:
         emit: Callable[[events.Event], None],
         *,
         catalog: Catalog,
+        system: str,
     ) -> None:
         self.models = load_models(settings)
         self.prices = Prices(self.models)
@@ -57,15 +62,25 @@ class ModelCalls:
         self._approvals = approvals
         self.catalog = catalog
         self._emit = emit
+        self.effort = ChosenEffort(provider, settings.effort, emit)
         self.backoff = Backoff()
-        self._system = system_prompt()
+        self._system = system
         self._block_id = 0
         self._left = 0  # calls left in this turn
         self.budget_usd = settings.budget_usd
+        self._max_cost_usd = self._cost_before_usd = 0.0
+        self._fallback = ""
         self._go_now = anyio.Event()
         self.tool_use_begun = anyio.Event()  # the first of the turn
 
-    def begin_turn(self) -> None:
+    def bound(self, max_cost_usd: float, fallback: str) -> None:
+        """Make no more requests after this many dollars from now on (0: no limit), and use the model `fallback` if the current is unavailable."""
+        self._max_cost_usd, self._fallback = max_cost_usd, fallback
+        self._cost_before_usd, _ = self._session.ledger.cost(self.prices)
+
+    def begin_turn(self, effort: Effort | None = None) -> None:
+        """Begin a turn; `effort` is that of its prompt, if not the session's."""
+        self.effort.begin_turn(effort)
         self._left = self._settings.max_calls
         self.tool_use_begun = anyio.Event()
 
@@ -81,6 +96,8 @@ class ModelCalls:
                 return "max_calls"
             self._left = limit
         spent_usd, _ = self._session.ledger.cost(self.prices)
+        if self._max_cost_usd and await self._is_too_dear(spent_usd - self._cost_before_usd):
+            return "budget"
         if self._settings.budget_usd and spent_usd >= self.budget_usd:
             reason = (
                 f"This session has cost ${spent_usd:.2f}; its budget is ${self.budget_usd:.2f}."
@@ -91,6 +108,28 @@ class ModelCalls:
             self.budget_usd = spent_usd + self._settings.budget_usd
         self._left -= 1
         return None
+
+    async def _is_too_dear(self, spent_usd: float) -> bool:
+        """
+        Return whether the limit of this run is reached.
+
+        Raises:
+            ProviderError: the model's price is unknown, so that the limit could not be kept.
+        """
+        model = self._provider.model
+        if not self.prices.of(model):
+            if self._provider.limits is None:
+                await self._provider.learn_limits()
+            limits = self._provider.limits
+            if not (limits and limits.price):
+                message = f"The price of {model} is unknown, so the limit of ${self._max_cost_usd:.2f} cannot be kept."
+                raise ProviderError("invalid_request", message, "Set it in `prices`.")
+            self.models.learn(model, limits.price)
+        if spent_usd < self._max_cost_usd:
+            return False
+        text = f"This run has cost ${spent_usd:.2f}; its limit is ${self._max_cost_usd:.2f}."
+        self._emit(events.Notice("warning", text))
+        return True
 
     async def ask(self, reply: Reply) -> StopReason:
         """
@@ -136,7 +175,9 @@ class ModelCalls:
     async def _request(self, start: int = 0, *more: Message) -> ModelRequest:
         tools = await self.catalog.so_far()
         history = [*self._session.history[start:], *more]
-        return ModelRequest(self._system, history, tools.specs, self._session.id)
+        return ModelRequest(
+            self._system, history, tools.specs, self._session.id, self.effort.of_request()
+        )
 
     async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Make the attempt until it succeeds or retrying is no use."""
@@ -149,11 +190,31 @@ class ModelCalls:
                 return await attempt()
             except ProviderError as error:
                 paid += error.is_paid
+                if self._falls_back(error, number):
+                    number, paid = 1, 0
+                    continue
                 is_last = number >= self.backoff.attempts or paid >= self.backoff.MAX_PAID
                 if not error.is_temporary or is_last:
                     raise
                 await self._wait(error, number)
             number += 1
+
+    def _falls_back(self, error: ProviderError, failed: int) -> bool:
+        """Switch to the fallback model if the current one is unavailable. It gets a few attempts, because most overloads are short."""
+        before = self._provider.model
+        is_long = (error.retry_after_s or 0.0) > Backoff.ASKED_FROM_S
+        is_out = error.kind in UNAVAILABLE and (failed >= FALLBACK_AFTER or is_long)
+        if not (self._fallback and (is_out or error.lacks_model)):
+            return False
+        fallback, self._fallback = self._fallback, ""
+        self._provider.set_model(fallback)
+        if self._provider.model == before:
+            return False
+        self._session.switch_model(self._provider.model)
+        text = f"{error.message} Continuing with {self._provider.model}."
+        self._emit(events.Notice("warning", text))
+        self._emit(events.ModelChanged(self._provider.model))
+        return True
 
     async def _wait(self, error: ProviderError, failed: int) -> None:
         asked_s = error.retry_after_s or 0.0

@@ -32,9 +32,9 @@ PROJECT_REPLACED = (
 )
 
 _MODE_NEWS: dict[Mode, str] = {
-    "ask": "[Now in ask mode: changes, commands and fetches ask the user first.]",
-    "auto": "[Now in auto mode: what the sandbox confines runs without asking.]",
-    "plan": "[Now in plan mode: the kernel keeps the project read-only, for commands, too. Look and plan;"
+    "ask": "[Ask mode: changes, commands and fetches ask the user first.]",
+    "auto": "[Auto mode: what the sandbox confines runs without asking.]",
+    "plan": "[Plan mode: the kernel keeps the project read-only, for commands, too. Look and plan;"
     " do not try to change anything. Say what you would do.]",
 }
 _PLAN_ENDS = "Write out your plan when it is complete, then call `ask_user` with `plan`: that lets the user accept it.]"
@@ -50,6 +50,7 @@ _HOW = {
     "merged": "Merged with the user's changes",
     "left": "Left as they are",
 }
+CUT_OFF = "[Interrupted by the user.]"
 REWOUND = (
     "[The user took the conversation back to this point: you no longer see what came after it. Files may have"
     " changed meanwhile, by you, too: read them before you rely on them.]"
@@ -136,7 +137,13 @@ class Notes:
     def with_prompt(self, prompt: Prompt) -> list[str]:
         paths = [self._workspace.path(each.path) for each in prompt.selections if not each.is_piped]
         taken_back = map(_taken_back, self._session.taken_back)
-        return [*taken_back, *self._news(paths, is_prompt=True)]
+        return [*self._cut_off(), *taken_back, *self._news(paths, is_prompt=True)]
+
+    def _cut_off(self) -> list[str]:
+        """Mark an answer whose text ends where the user stopped it; of a tool call its result says so."""
+        ends, history = [*self._session.prompt_history.ends.values()], self._session.history
+        is_cut_off = ends[-1:] == ["cancelled"] and history and history[-1].role == "assistant"
+        return [CUT_OFF] if is_cut_off else []
 
     def of_person(self) -> list[str]:
         """Return the notes on what the user undid or rejected. External agents get only these."""

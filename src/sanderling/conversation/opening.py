@@ -57,6 +57,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     code: "LanguageServers | None" = None
     is_eager: bool = True
     """Prepare early what is needed soon."""
+    has_user: bool = True
+    """A user can answer questions."""
     is_shown: bool = False
     """Emit the session's initial state while it opens, and give the demo model a project of its own."""
     waiting: Literal["held", "aside", "dropped"] = "held"
@@ -69,6 +71,12 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Directory of the log, if it differs from that of the other sessions."""
     face: str = ""
     """The frontend's name, recorded in a new session."""
+    max_cost_usd: float = 0
+    """Dollars after which no more requests are made, without a question; 0: no limit."""
+    fallback_model: str = ""
+    """The model to continue with if the session's is unavailable."""
+    answer_note: str = ""
+    """A note to the model about the form of its answers."""
     patience_s: float = GRACE_S
     """How long the first request waits, at most, for tool servers that have an allow rule."""
     agent: str = ""
@@ -308,8 +316,11 @@ class _AgentBuilder(NamedTuple):
             patience_s=options.patience_s,
             elsewhere=options.elsewhere,
             can_ask=options.can_ask,
+            has_user=options.has_user,
         )
         self.resources.callback(services.workspace.journal.close)
+        services.answer_note = options.answer_note
+        services.calls.bound(options.max_cost_usd, options.fallback_model)
         return services
 
     def _address(self) -> str:

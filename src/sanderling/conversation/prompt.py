@@ -24,9 +24,18 @@ MAX_MENTIONS = 10
 _MENTION = r"(?<![\w@])@session:([\w-]+)"
 
 
-def system_prompt() -> str:
-    """Return the system prompt. It has the same bytes in every request of every session, or the API's cache of the prefix would be lost."""
-    return Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8")
+_VARIANT = r"\{(\w+):([^{}]*)\}"
+
+
+def system_prompt(*, has_editor: bool = True, has_user: bool = True) -> str:
+    """
+    Return the system prompt, without what needs an editor, or a user who can answer.
+
+    It has the same bytes in every request of a session, or the API's cache of the prefix would be lost.
+    """
+    kept = {"editor": has_editor, "user": has_user, "script": not has_user}
+    text = Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8")
+    return re.sub(_VARIANT, lambda found: found[2] if kept[found[1]] else "", text)
 
 
 def prompt_message(
@@ -83,7 +92,7 @@ def _command_text(record: CommandRecord) -> str:
 
 def _selection_text(selection: Selection) -> str:
     fence = fence_around(selection.text)
-    source = "piped into the prompt" if selection.is_piped else "as it stands in the editor"
+    source = "piped into the prompt" if selection.is_piped else "as the editor showed it then"
     return (
         f"{visible_name(selection.path)}:{selection.first_line}-{selection.last_line}, {selection.origin or source}:\n"
         f"{fence}{selection.filetype}\n{selection.text}\n{fence}"

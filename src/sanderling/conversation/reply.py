@@ -1,5 +1,6 @@
 """The model's reply as it streams: logged while it grows, and added to the history when it is complete."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import anyio
@@ -30,6 +31,10 @@ class Reply:
         return bool(self._blocks or self._open_pieces)
 
     @property
+    def last_block(self) -> ContentBlock | None:
+        return self._blocks[-1] if self._blocks else None
+
+    @property
     def has_open_block(self) -> bool:
         return bool(self._open_pieces)
 
@@ -58,10 +63,19 @@ class Reply:
         self._forget()
         self.model = model
 
-    def keep(self, model: str) -> list[ToolUse]:
-        """Append the reply to the history, for `model` to continue from; return its tool calls."""
+    def keep(
+        self, model: str, repaired: Callable[[ToolUse], ToolUse] = lambda use: use
+    ) -> list[ToolUse]:
+        """
+        Append the reply to the history, for `model` to continue from; return its tool calls.
+
+        The history gets the `repaired` calls, so that the log, the screen and the next request show what ran.
+        """
         open_text = "".join(self._open_pieces) if self._open_block == "text" else ""
-        message = Message("assistant", (*self._blocks, TextBlock(open_text)))
+        blocks = (
+            repaired(block) if isinstance(block, ToolUse) else block for block in self._blocks
+        )
+        message = Message("assistant", (*blocks, TextBlock(open_text)))
         self._forget()
         if model != self.model:
             [message] = for_another_model([message])

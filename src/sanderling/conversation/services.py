@@ -14,7 +14,7 @@ from sanderling.conversation.compactor import Compactor
 from sanderling.conversation.memory import Memory, Remembered
 from sanderling.conversation.model_calls import ModelCalls
 from sanderling.conversation.notes import Notes
-from sanderling.conversation.prompt import prompt_message
+from sanderling.conversation.prompt import prompt_message, system_prompt
 from sanderling.conversation.servers import NoServers, ServerLoader
 from sanderling.conversation.tasks import BackgroundTasks
 from sanderling.conversation.waiting import Waiting
@@ -24,6 +24,7 @@ from sanderling.permissions.approvals import Approvals
 from sanderling.permissions.gate import Gate
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import RuleStore
+from sanderling.project.programs import own_programs
 from sanderling.project.project import Project
 from sanderling.protocol import events
 from sanderling.protocol.messages import Prompt
@@ -46,6 +47,7 @@ from sanderling.tools.commands.shell import Elsewhere, Shell, ShellState
 from sanderling.tools.commands.user_commands import UserCommand, UserCommands
 from sanderling.tools.editor import Editor
 from sanderling.tools.read_cache import ReadCache
+from sanderling.tools.searching import search_sources
 from sanderling.tools.todo_list import TodoList
 from sanderling.tools.workspace import Workspace
 
@@ -68,7 +70,9 @@ class SessionServices:
     Args:
         elsewhere: where unconfined commands run, if not on this machine.
         client: runs the session's tools, if they are not those of this machine.
-        can_ask: the user can answer questions of the model.
+        sources: replace the built-in tools.
+        has_user: a user can answer questions.
+        can_ask: the model may ask the user questions.
     """
 
     def __init__(
@@ -83,12 +87,13 @@ class SessionServices:
         rules: tuple[Rule, ...] = (),
         editor: Editor | None = None,
         code: "LanguageServers | None" = None,
-        sources: Sequence[ToolSource] = (OwnTools(),),
+        sources: Sequence[ToolSource] = (),
         servers: "Mapping[str, McpServer] | None" = None,
         patience_s: float = GRACE_S,
         elsewhere: Elsewhere | None = None,
         client: ClientTools | None = None,
         can_ask: bool = False,
+        has_user: bool = True,
     ) -> None:
         self.session = session
         self.provider = provider
@@ -96,6 +101,7 @@ class SessionServices:
         self.settings = settings
         self.project = project or Project(settings, session.project)
         self.agent_commands: tuple[events.SlashCommand, ...] = ()  # of an external agent
+        self.answer_note = ""  # to the model, with each prompt
         self.tasks = BackgroundTasks()
         self.memory = Memory(session, emit)
         self.waiting = Waiting(self.memory.keep)
@@ -110,14 +116,20 @@ class SessionServices:
             running=self.workspace.changes.of_person,
         )
         self.gate = self._make_gate(rules)
+        has_editor = code is not None or client is not None
+        own = sources or (OwnTools(has_editor=has_editor),)
+        own = (client,) if client else (*own, *search_sources(settings))
         disabled = settings.tools_disabled if can_ask else (*settings.tools_disabled, ask_user.name)
-        catalog = Catalog(*((client,) if client else sources), disabled=disabled)
+        catalog = Catalog(*own, disabled=disabled)
         if catalog.offers(ask_user.name):
             self.workspace.user = self.gate
         self._loader = ServerLoader(settings, catalog, self._server_context, patience_s=patience_s)
         if servers:
             self._loader.load(servers)
-        self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
+        system = system_prompt(has_editor=has_editor, has_user=has_user)
+        self.calls = ModelCalls(
+            session, provider, settings, self.approvals, emit, catalog=catalog, system=system
+        )
         self.notes = Notes(session, self.workspace, self.gate, self.project, client)
         self.compactor = Compactor(
             session,
@@ -188,6 +200,7 @@ class SessionServices:
             ),
             Remembered("told", self.notes.state, self.notes.restore),
             Remembered("mode", lambda: self.gate.mode, self.gate.restore_mode),
+            Remembered("effort", self.calls.effort.state, self.calls.effort.restore),
             Remembered("grants", self.gate.state, self.gate.restore),
         )
 
@@ -199,6 +212,7 @@ class SessionServices:
         elsewhere: Elsewhere | None,
     ) -> Workspace:
         sandbox = SessionSandbox(policy, self._note_sandbox_event, self._emit_sandbox)
+        sandbox.own_programs = self._own_programs
         shell = Shell(policy.project, sandbox, _only_reads_with, elsewhere)
         jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
         todo = TodoList(self.memory.keep)
@@ -217,6 +231,9 @@ class SessionServices:
             todo,
             code=code,
         )
+
+    def _own_programs(self) -> tuple[str, ...]:
+        return own_programs(self.project.trust)
 
     def _make_journal(self) -> Journal:
         """Return the journal of the agent's changes. A log outside the session directory has it in its own directory."""

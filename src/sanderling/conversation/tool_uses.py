@@ -1,10 +1,15 @@
 """
 The tool calls of one message: checked against permissions, run in parallel, answered in order.
 
-A call that depends on an earlier call of the same message waits for it: a command for the edits before it, an edit for the command before
-it, an edit for another edit of the same file. All others run at the same time. The screen shows them one after the other.
+A call that depends on an earlier call of the same message waits for it: a command for the edits and commands before it, an edit for the
+command before it, an edit for another edit of the same file. All others run at the same time, among them commands that only read. The
+screen shows them one after the other.
+
+A command does not wait with its question, so that the user can answer all questions of a message at once. When its turn has come, it is
+judged again: earlier commands may have changed the directory, variables or files.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
@@ -14,6 +19,7 @@ import anyio
 import msgspec
 
 from sanderling.errors import SandboxError, ToolError
+from sanderling.hosts import is_loopback, split_authority
 from sanderling.paths import is_within
 from sanderling.permissions.approvals import Permit
 from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAskedError
@@ -36,6 +42,12 @@ MAX_TITLE_CHARS = 200
 INTERRUPTED = "Interrupted by the user."
 DENIED_WITH_ANOTHER = "Not run: the user denied another tool call of the same message."
 NOTHING = Effect("", "none")
+CUT_INPUT = "Your answer reached its limit{limit} inside this input, so {name} did not run and nothing was changed. {remedy}"
+_REMEDIES = {
+    "write": "Write the file in parts: `write` the first part, then add the others with `edit` and insert_at_line.",
+    "edit": "Send fewer or smaller edits per call.",
+    "bash": "Use a shorter command; put long text into a file, in parts, with `write` and `edit`.",
+}
 
 
 class _Use(msgspec.Struct):
@@ -46,6 +58,7 @@ class _Use(msgspec.Struct):
     args: msgspec.Struct | None = None
     problem: str = ""
     effect: Effect = NOTHING
+    only_reads: bool = False  # a command that changes neither files nor the shell
     title: str = ""
     note: str = ""  # about its input, for the model
     outcome: Outcome | None = None
@@ -109,7 +122,21 @@ class ToolUses:
         self._repeated = ""
         self._paths: set[str] = set()
         self._uses: list[_Use] = []
+        self._notes: dict[str, str] = {}  # by call id: ignored fields of its input
         self._asking = Asking()
+
+    def repaired(self, use: ToolUse) -> ToolUse:
+        """Return the call as it will run, and remember a note on what is ignored; unchanged if its input is invalid."""
+        name = use.name if use.name in self._tools else use.name.lower()
+        if not (tool := self._tools.get(name)):
+            return use
+        try:
+            repaired = msgspec.structs.replace(use, name=name, input=tool.repaired(use.input))
+        except ToolError:
+            return use
+        if note := tool.note_on(use.input):
+            self._notes[use.id] = note
+        return repaired
 
     async def run(
         self, uses: Sequence[ToolUse], problems: Mapping[str, str], asking: Asking | None = None
@@ -122,6 +149,7 @@ class ToolUses:
         self._asking = asking or Asking()
         self._uses = [_Use(use) for use in uses]  # each gets its result, whatever happens
         self._uses = [self._prepare(use, problems.get(use.id, "")) for use in uses]
+        self._find_what_only_reads()
         screen = InLine(self._emit)
         async with anyio.create_task_group() as tasks:
             for index, use in enumerate(self._uses):
@@ -140,6 +168,7 @@ class ToolUses:
         return Outcome(content=so_far or INTERRUPTED, summary="stopped", is_error=True)
 
     def _prepare(self, requested: ToolUse, problem: str) -> _Use:
+        requested = self.repaired(requested)
         tool = self._tools.get(requested.name)
         if tool is None:
             names = ", ".join(sorted(self._tools))
@@ -152,16 +181,25 @@ class ToolUses:
             title = _one_line(tool.title(args, self._workspace))
         except ToolError as error:
             return _Use(requested, problem=str(error))
-        return _Use(
-            requested, tool, args, effect=effect, title=title, note=tool.note_on(requested.input)
-        )
+        note = self._notes.pop(requested.id, "")
+        return _Use(requested, tool, args, effect=effect, title=title, note=note)
+
+    def _find_what_only_reads(self) -> None:
+        """Find the commands of the message that may run at the same time; one alone need not be looked at."""
+        commands = [use for use in self._uses if use.effect.kind == "run"]
+        if len(self._uses) == 1 or not commands:
+            return
+        for use in commands:
+            use.only_reads = self._gate.only_reads(use.effect)
 
     async def _run_one(self, use: _Use, before: list[_Use], screen: InLine) -> None:
         screen.show(ToolStarted(use.requested.id, use.requested.name, use.title))
+        is_run = _is_command(use)
+        in_order = [earlier for earlier in before if is_run and _is_command(earlier)]
         try:
-            for earlier in before:
-                await earlier.ended.wait()
-            use.outcome = self._note_repeats(use, await self._outcome(use, screen))
+            await _all_ended([earlier for earlier in before if earlier not in in_order])
+            outcome = await self._outcome(use, in_order, screen)
+            use.outcome = self._note_repeats(use, outcome)
             use.outcome = await self._with_diagnostics(use, use.outcome)
             if use.note:
                 content = _with_text(use.outcome.content, use.note)
@@ -177,12 +215,11 @@ class ToolUses:
         if not is_last:  # then it may be long before the message is logged
             await self._session.log.synced()
 
-    async def _outcome(self, use: _Use, screen: InLine) -> Outcome:
+    async def _outcome(self, use: _Use, in_order: Sequence[_Use], screen: InLine) -> Outcome:
         if use.problem or use.tool is None:
             return _failure(use.problem)
         try:
-            request = await self._request(use, use.tool)
-            permit = await self._ask(request)
+            request, permit = await self._permitted(use, use.tool, in_order)
         except DeniedError as denied:
             return _denial(denied)
         except (ToolError, SandboxError) as error:
@@ -241,6 +278,32 @@ class ToolUses:
             is_of_several=self._asking.is_shared
             or any(other is not use and not other.ended.is_set() for other in self._uses),
         )
+
+    async def _permitted(
+        self, use: _Use, tool: Tool, in_order: Sequence[_Use]
+    ) -> tuple[UseRequest, Permit]:
+        """
+        Return the request and its permit when all commands `in_order` have ended.
+
+        Raises:
+            DeniedError, ToolError, SandboxError: it may not run.
+        """
+        if tool.is_elsewhere or any(map(_may_turn_the_shell, in_order)):
+            await _all_ended(in_order)
+        waits = any(not earlier.ended.is_set() for earlier in in_order)
+        request = await self._request(use, tool)
+        permit = await self._ask(request)
+        if not waits:
+            return request, permit
+        await _all_ended(in_order)
+        now = await self._request(use, tool)
+        if self._asking.is_denied and not permit.is_seen:
+            raise NotAskedError(DENIED_WITH_ANOTHER)
+        is_same = now.effect == request.effect and now.environment is request.environment
+        if not (is_same and permit.is_seen):
+            return now, await self._ask(now)
+        self._gate.judge(now)  # a rule or mode may deny it by now
+        return now, permit
 
     async def _run_reviewed(
         self, request: UseRequest, permit: Permit, screen: InLine
@@ -337,21 +400,58 @@ class ToolUses:
         return repeated
 
 
+_WAITING = {
+    "write": ("run", "look", "call"),
+    "read": ("run", "call"),
+    "run": ("write", "read", "run", "look", "call", "jobs", "stop"),
+    "look": ("write", "run", "call", "stop"),
+    "call": ("write", "read", "run", "look", "stop"),
+    "stop": ("run", "look", "call"),
+}
+"""For each kind of call, the kinds that wait for it if they come later in the message."""
+
+
 def _depends(use: _Use, earlier: _Use) -> bool:
     """Return whether `use` may see or undo the effects of `earlier`."""
     match _kind(earlier), _kind(use):
         case ("write", "write") | ("write", "read") | ("read", "write"):
             paths = earlier.effect.path, use.effect.path  # searches include everything below
             return is_within(*paths) or is_within(*reversed(paths))
-        case ("write", "run") | ("run", "write") | ("run", "read") | ("read", "run"):
-            return True
-        case _:
-            return False
+        case "run", "fetch":  # from a server that the command starts or stops
+            return is_loopback(split_authority(use.effect.host)[0])
+        case before, now:
+            return now in _WAITING.get(before, ())
 
 
 def _kind(use: _Use) -> str:
-    """Return the kind of effect; third-party tools count as commands, because they may read and write anything."""
-    return "run" if use.effect.kind == "call" else use.effect.kind
+    """Return the kind of effect. A third-party tool may read and write anything; a command may "look" only."""
+    if use.requested.name == "jobs":
+        return "stop" if getattr(use.args, "action", "") == "stop" else "jobs"
+    return "look" if use.only_reads else use.effect.kind
+
+
+def _is_command(use: _Use) -> bool:
+    return use.effect.kind in ("run", "call")
+
+
+def _may_turn_the_shell(use: _Use) -> bool:
+    """Return whether a command may change the directory or variables of those after it, and so the question about them."""
+    return (
+        re.search(r"\b(cd|pushd|popd|export|declare|unset|source)\b", use.effect.command)
+        is not None
+    )
+
+
+async def _all_ended(uses: Sequence[_Use]) -> None:
+    for use in uses:
+        await use.ended.wait()
+
+
+def cut_input(use: ToolUse, tokens: int) -> str:
+    """Describe an input that ends where the answer reached its limit of `tokens`; 0: the context window is full."""
+    limit = f" of {tokens:,} tokens" if tokens else ": the context window is full"
+    remedy = _REMEDIES.get(use.name, "Send a shorter input, in several calls if needed.")
+    return CUT_INPUT.format(limit=limit, name=use.name, remedy=remedy)
 
 
 def _failure(message: str, *, is_denied: bool = False) -> Outcome:

@@ -10,10 +10,18 @@ from anyio.abc import TaskGroup
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.reply import Reply
 from sanderling.conversation.services import SessionServices
-from sanderling.conversation.tool_uses import INTERRUPTED, ToolUses
+from sanderling.conversation.tool_uses import INTERRUPTED, ToolUses, cut_input
 from sanderling.errors import ProviderError
 from sanderling.protocol.events import ErrorOccurred, PromptSteered, TurnStarted
-from sanderling.protocol.messages import Message, Prompt, StopReason, TextBlock, ToolResult
+from sanderling.protocol.messages import (
+    Message,
+    NoteBlock,
+    Prompt,
+    StopReason,
+    TextBlock,
+    ToolResult,
+    ToolUse,
+)
 from sanderling.session.history import NOT_RUN
 from sanderling.session.records import LoggedTurnEnd
 
@@ -66,9 +74,11 @@ class Turn:
     def _begin(self, prompt: Prompt) -> None:
         services = self._services
         services.emit(TurnStarted(prompt))
-        services.calls.begin_turn()
+        services.calls.begin_turn(prompt.effort)
         services.workspace.journal.begin_turn(prompt.id)
         notes = services.notes.with_prompt(prompt)
+        if services.answer_note:
+            notes.append(services.answer_note)
         message = prompt_message(prompt, services.commands.records(), notes)
         services.memory.begin_turn(message, prompt)
 
@@ -94,8 +104,8 @@ class Turn:
                 return limit
             await services.compactor.make_room()
             stop_reason = await self._call_model()
-            problems = self._reply.problems
-            if uses := self._reply.keep(services.provider.model):
+            problems = self._problems(stop_reason)
+            if uses := self._reply.keep(services.provider.model, tool_uses.repaired):
                 try:
                     await tool_uses.run(uses, problems)
                 finally:
@@ -108,6 +118,17 @@ class Turn:
                     return "end_turn"
             elif not await self._continues_after(stop_reason):
                 return stop_reason
+
+    def _problems(self, stop_reason: StopReason) -> dict[str, str]:
+        """Return the inputs that could not be parsed, by call. The last one of an answer that was cut off is incomplete."""
+        problems, last = self._reply.problems, self._reply.last_block
+        limit = self._services.provider.answer_limit
+        count = self._services.session.last_usage.output_tokens
+        is_cut = stop_reason in ("max_tokens", "context_full") or 0 < limit <= count
+        if is_cut and isinstance(last, ToolUse) and last.id in problems:
+            tokens = 0 if stop_reason == "context_full" else limit or count
+            problems = {**problems, last.id: cut_input(last, tokens)}
+        return problems
 
     async def _call_model(self) -> StopReason:
         """Call the model once. If the context is full, shrink it and try again until it cannot shrink further."""
@@ -123,7 +144,7 @@ class Turn:
         services = self._services
         waiting = () if self._scope.cancel_called else services.waiting.take_steering()
         steered = tuple(services.project.expand_or_keep(prompt) for prompt in waiting)
-        notes = map(TextBlock, services.notes.with_results(tool_uses.take_paths()))
+        notes = map(NoteBlock, services.notes.with_results(tool_uses.take_paths()))
         said = (block for prompt in steered for block in prompt_message(prompt).content)
         message = Message("user", (*tool_uses.results(), *notes, *said))
         services.session.append_message(message, steered)

@@ -63,6 +63,8 @@ class SessionViews:
                 from sanderling.conversation import choosing  # separate, because this is used often
 
                 return await choosing.models(self._services, scope)
+            case requests.ListEfforts():
+                return requests.Efforts(("default", *self._services.provider.efforts))
             case requests.TestProvider() | requests.ShowUsage() | requests.ShowSettings():
                 from sanderling.conversation import reports  # has imports that only reports need
 
@@ -114,6 +116,8 @@ class SessionViews:
             services.emit(services.waiting.shown())
         if items := services.workspace.todo.items:
             services.emit(TodoChanged(items))
+        if services.calls.effort.state() != "default":
+            services.emit(services.calls.effort.shown())
         if services.session.ledger.total != Usage():
             services.calls.show_usage()
 

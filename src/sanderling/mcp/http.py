@@ -9,6 +9,7 @@ SDK fetches for a login must be a small document that arrives soon.
 Any failure ends the connection: its owner makes a new one, not the SDK.
 """
 
+import re
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -26,6 +27,7 @@ from mcp.client import streamable_http
 from sanderling import __version__
 from sanderling.hosts import authority_of, canonical_host, is_loopback
 from sanderling.mcp.messages import (
+    INTERNAL_ERROR,
     MAX_MESSAGE_BYTES,
     NOT_READABLE,
     Envelope,
@@ -37,6 +39,7 @@ from sanderling.mcp.servers import ServerAddress
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.http.transport import causes_of, words_of
 from sanderling.providers.http.trust import read_certificates
+from sanderling.text import shortened
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 
 MAX_DOCUMENT_BYTES = 256 << 10
 CONNECT_S = DOCUMENT_S = 10.0
+MAX_WORDS_CHARS = 200  # of a page that explains an error
+METHOD_NOT_FOUND = -32601
 SILENCE_S = 300.0  # the SDK's limit: a server may hold a stream open
 EVENTS = "text/event-stream"
 
@@ -110,6 +115,12 @@ class _Transport(httpx2.AsyncBaseTransport):
         except ServerError:
             await response.aclose()
             raise
+        is_for_login = (
+            "WWW-Authenticate" in response.headers
+            or response.status_code == HTTPStatus.UNAUTHORIZED
+        )
+        if response.is_error and _is_call(request) and not is_for_login:
+            return await _explained_response(request, response)
         if not _is_message(request):
             response.stream = _Bounded(response.stream, MAX_DOCUMENT_BYTES, DOCUMENT_S)
         elif not response.headers.get("Content-Type", "").lower().startswith(EVENTS):
@@ -148,6 +159,45 @@ class _Transport(httpx2.AsyncBaseTransport):
             raise refusal
         if response.status_code == HTTPStatus.UNAUTHORIZED and not self._auth:
             raise PermanentError("it rejects its configured headers")
+
+
+async def _explained_response(
+    request: httpx2.Request, response: httpx2.Response
+) -> httpx2.Response:
+    """Return an error response with its status and first words as a message, in whose place the SDK has only "error response"."""
+    response.stream = _Bounded(response.stream, MAX_DOCUMENT_BYTES, DOCUMENT_S)
+    body = b""
+    with suppress(httpx2.TransportError, ServerError):
+        body = await response.aread()
+    await response.aclose()
+    number, error = _asked.get(), dict[str, Any]()
+    with suppress(*NOT_READABLE):
+        envelope = msgspec.json.decode(body, type=Envelope)
+        error = _error_in(envelope.error)
+    if not error:
+        is_missing = response.status_code == HTTPStatus.NOT_FOUND  # the method, says the protocol
+        said = _first_words(body.decode(errors="replace"), response.headers.get("Content-Type", ""))
+        phrases = {each.value: each.phrase for each in HTTPStatus}
+        status = f"{response.status_code} {phrases.get(response.status_code, '')}".strip()
+        words = f"it answered {status}{said and ': '}{said}"
+        error = {"code": METHOD_NOT_FOUND if is_missing else INTERNAL_ERROR, "message": words}
+    message = {"jsonrpc": "2.0", "id": number, "error": error}
+    headers = {"Content-Type": "application/json"}
+    return httpx2.Response(response.status_code, headers=headers, json=message, request=request)
+
+
+def _error_in(error: object) -> dict[str, Any]:
+    """Return the error of a message if it is one of the protocol's."""
+    fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+    is_error = type(fields.get("code")) is int and isinstance(fields.get("message"), str)
+    return fields if is_error else {}
+
+
+def _first_words(body: str, kind: str) -> str:
+    if "html" in kind or body.lstrip()[:1] == "<":
+        title = re.search(r"(?is)<title[^>]*>(.*?)</title>", body)
+        body = title[1] if title else re.sub(r"(?s)<[^>]*>", " ", body)
+    return shortened(" ".join(body.split()), MAX_WORDS_CHARS)
 
 
 class _Judged(httpcore2.AsyncNetworkBackend):
@@ -243,6 +293,10 @@ class _Messages:
 
 
 setattr(streamable_http, "jsonrpc_message_adapter", _Messages())  # noqa: B010 - it has no parameter for it
+
+
+def _is_call(request: httpx2.Request) -> bool:
+    return _is_message(request) and request.method == "POST" and _asked.get() is not None
 
 
 def _is_message(request: httpx2.Request) -> bool:

@@ -143,6 +143,8 @@ class Server:
         else:
             was_asked = holding.cancelled_caught and anyio.current_time() < holding.deadline
             words = f"not ready after {limit_s:g} s: no answer to {self._waited_for}"
+            if not was_asked and (said := self.log.reason()):
+                words += f"; its log ends with: {said}"
             problem = None if was_asked else ServerStatus("failed", words)
         finally:
             self.connection = self._holding = None

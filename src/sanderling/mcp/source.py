@@ -4,7 +4,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
@@ -12,6 +12,7 @@ from sanderling.errors import ConfigError
 from sanderling.mcp import GRACE_S
 from sanderling.mcp.logins import ServerLogin
 from sanderling.mcp.offers import MAX_TOOLS, RemoteTool
+from sanderling.mcp.problems import PermanentError
 from sanderling.mcp.search import ToolIndex
 from sanderling.mcp.server import OpenTransport, Server, ServerAccess
 from sanderling.mcp.servers import (
@@ -29,6 +30,7 @@ from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import Grant
 from sanderling.tools.base import OutsideTool, Tool
 from sanderling.tools.commands.server_log import ServerLog
+from sanderling.tools.commands.start_advice import StartedProgram
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -40,6 +42,13 @@ MAX_MADE = 2 * MAX_TOOLS
 """Tools of one server in a session; a changed tool counts again."""
 AskFor = Callable[[str, Any], Awaitable[Any]]
 """Shows a question of the server with that name to the user."""
+
+
+class Granted(NamedTuple):
+    """The access of a server's program, which starts in `project`."""
+
+    project: str
+    grant: Grant
 
 
 class McpSource:
@@ -110,7 +119,7 @@ class McpSource:
             for each in (declared.paths, declared.write_paths)
         )
         grant = Grant(paths, write_paths, declared.hosts).identified()
-        return partial(open_stdio, name, declared, sandbox, grant)
+        return partial(open_stdio, name, declared, sandbox, Granted(project, grant))
 
     async def run(self) -> None:
         """Keep the servers connected, once `begin` was called, until cancelled."""
@@ -190,11 +199,22 @@ async def open_http(
 
 @asynccontextmanager
 async def open_stdio(
-    name: str, declared: McpServer, sandbox: SessionSandbox, grant: Grant, log: ServerLog
+    name: str,
+    declared: McpServer,
+    sandbox: SessionSandbox,
+    granted: Granted,
+    log: ServerLog,
 ) -> "AsyncGenerator[TransportStreams]":
     """Start the program of the server `name`, and communicate over its pipes."""
     variables, secrets = filled_in(declared.env)
     log.hide(secrets)
+    project, grant = granted
+
+    program = StartedProgram(
+        declared.command, f"[mcp.servers.{name}]", sandbox, project, grant, variables
+    )
+    if not program.path():
+        raise PermanentError(f"there is no program '{declared.command[0]}'")
 
     def note(denial: Denial) -> None:
         log.add(f"[refused: {denial.operation} {denial.target}: {denial.reason}]\n".encode())
@@ -202,5 +222,5 @@ async def open_stdio(
     process = await sandbox.spawn_server(
         fitted_server(name), declared.command, env=variables, grant=grant, on_denied=note
     )
-    async with over_pipes(process, log) as streams:
+    async with over_pipes(process, log, program.advice) as streams:
         yield streams

@@ -6,12 +6,13 @@ SDK gets it. Anything but messages goes to the log, unrequested messages are dro
 ended.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import anyio
 import msgspec
+from anyio import to_thread
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.streams.memory import MemoryObjectSendStream
 
@@ -42,6 +43,9 @@ BURST, PAUSE_S = 50, 0.02  # of unrequested messages
 PATIENCE_S = 0.5  # with a server that should end
 STATUS_S = 0.2
 
+Advise = Callable[[int, str], str]
+"""Returns what to do about an end with that exit status, after that log."""
+
 HEARD = name_set(
     """
     notifications/progress notifications/cancelled notifications/tools/list_changed notifications/prompts/list_changed
@@ -60,9 +64,11 @@ class _LogMessage(msgspec.Struct):
 
 
 @asynccontextmanager
-async def over_pipes(process: RunningServer, log: ServerLog) -> AsyncGenerator["TransportStreams"]:
+async def over_pipes(
+    process: RunningServer, log: ServerLog, advise: Advise = lambda _status, _log: ""
+) -> AsyncGenerator["TransportStreams"]:
     """
-    Open the streams of messages from and to the server `process`, which ends with the context.
+    Open the streams of messages from and to the server `process`, which ends with the context. `advise` says what to do about its end.
 
     Raises:
         ServerError: in a group: the server has ended, or its output is unacceptable.
@@ -72,9 +78,10 @@ async def over_pipes(process: RunningServer, log: ServerLog) -> AsyncGenerator["
     assert process.stderr
     try:
         async with anyio.create_task_group() as tasks:
-            reader = _Reader(process, log, to_session, to_server)
+            end = _End(process, log, advise)
+            reader = _Reader(process, log, to_session, to_server, end)
             tasks.start_soon(reader.run)
-            tasks.start_soon(_write, process, log, from_session, reader.asked)
+            tasks.start_soon(_write, process, end, from_session, reader.asked)
             tasks.start_soon(log.read, process)
             yield from_server, to_server
             tasks.cancel_scope.cancel()
@@ -87,7 +94,7 @@ async def over_pipes(process: RunningServer, log: ServerLog) -> AsyncGenerator["
 
 async def _write(
     process: RunningServer,
-    log: ServerLog,
+    end: "_End",
     messages: ObjectReceiveStream["SessionMessage"],
     asked: dict[str, str],
 ) -> None:
@@ -101,20 +108,27 @@ async def _write(
             line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.stdin.send(line.encode() + b"\n")
     except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-        await _raise_ended(process, log, "it stopped reading")
+        await end.report("it stopped reading")
         raise AssertionError from error
 
 
-async def _raise_ended(process: RunningServer, log: ServerLog, otherwise: str) -> NoReturn:
-    """Raise an error about how the server has ended, with its last words; if it has not, with `otherwise`."""
-    why = otherwise
-    with anyio.move_on_after(STATUS_S):
-        try:
-            status = await process.wait()
-            why = ending(status, log.last_line() if status > 0 else "")
-        except SandboxError as error:
-            why = str(error).rstrip(".")
-    raise ServerError(why)
+class _End(NamedTuple):
+    process: RunningServer
+    log: ServerLog
+    advise: Advise
+
+    async def report(self, otherwise: str) -> NoReturn:
+        """Raise an error about how the server has ended, with the reason that it gave; if it has not, with `otherwise`."""
+        why = otherwise
+        with anyio.move_on_after(STATUS_S):
+            try:
+                status = await self.process.wait()
+            except SandboxError as error:
+                raise ServerError(str(error).rstrip(".")) from error
+            why = ending(status)  # what follows may not be in time
+            advice = await to_thread.run_sync(self.advise, status, self.log.text())
+            why = ending(status, self.log.reason(), advice)
+        raise ServerError(why)
 
 
 class _Reader:
@@ -130,12 +144,14 @@ class _Reader:
         log: ServerLog,
         session: ObjectSendStream["SessionMessage"],
         server: MemoryObjectSendStream["SessionMessage"],
+        end: _End,
     ) -> None:
         self.asked: dict[str, str] = {}
         self._process = process
         self._log = log
         self._session = session
         self._server = server
+        self._end = end
         self._unasked = 0
         self._garbage_lines = self._garbage_bytes = 0
 
@@ -148,7 +164,7 @@ class _Reader:
                     if isinstance(line, LineTooLongError):
                         raise ServerError(f"it wrote {line}")
                     await self._take(line)
-        await _raise_ended(self._process, self._log, "it closed its output")
+        await self._end.report("it closed its output")
 
     async def _take(self, line: bytes) -> None:
         if not line.strip():

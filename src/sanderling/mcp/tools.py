@@ -3,9 +3,10 @@
 import json
 import os
 import secrets
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import msgspec
@@ -121,20 +122,42 @@ def _parts(result: "CallToolResult") -> tuple[list[str], list[ImageBlock]]:
         else:
             images.append(ImageBlock(ImageSource(picture.media_type, block.data)))
     structured = result.structured_content
-    is_short = sum(map(len, texts)) <= MAX_COMPARED_CHARS
-    if structured is not None and not (
-        is_short and any(_is_same(text, structured) for text in texts)
-    ):
+    if structured and not _repeats(structured, texts):
         texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
     return texts, images
 
 
-def _is_same(text: str, structured: object) -> bool:
-    """Compare a text with the structured content, which the protocol repeats for older clients. A long text counts as equal."""
+def _repeats(structured: Mapping[str, Any], texts: Sequence[str]) -> bool:
+    """
+    Return whether structured content only repeats the texts, which the protocol requires for older clients.
+
+    FastMCP wraps anything but an object as `{"result": …}`, other SDKs use other names, and items of a list are texts of their own.
+    """
+    values: list[Any] = [structured]
+    if len(structured) == 1:
+        values += structured.values()
+    return any(_is_said(value, texts) for value in values)
+
+
+def _is_said(value: Any, texts: Sequence[str]) -> bool:
+    if isinstance(value, str) and value.strip() == "\n".join(texts).strip():
+        return True
+    if sum(map(len, texts)) > MAX_COMPARED_CHARS:
+        return False
+    items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else []
+    if len(items) == len(texts) and all(map(_is_same, texts, items)):
+        return True
+    return value is None or any(_is_same(text, value) for text in texts)
+
+
+def _is_same(text: str, value: Any) -> bool:
+    """Compare a text with a part of the structured content. A long text counts as equal to anything but a string."""
+    if isinstance(value, str):
+        return text.strip() == value.strip()
     if len(text) > MAX_TOLD_BYTES:
         return True
     try:
-        return json.loads(text) == structured
+        return json.loads(text) == value
     except (ValueError, RecursionError):
         return False
 

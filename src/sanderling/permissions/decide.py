@@ -107,7 +107,12 @@ def _at_once(use: Use, mode: Mode, *, is_confined: bool, write_paths: Sequence[s
             return "" if use.protected else "The sandbox confines it."
         case "run" if mode != "ask" and is_confined and not use.effect.leaves_sandbox:
             return "The sandbox confines it."
-        case "fetch" if mode == "auto" and is_confined and _is_own_loopback(use.effect.host):
+        case "fetch" if (
+            mode == "auto"
+            and is_confined
+            and use.effect.tool == "web_fetch"  # a search is not made from the session's network
+            and _is_own_loopback(use.effect.host)
+        ):
             return "It stays on the session's own loopback."
         case _:
             return ""
@@ -169,6 +174,20 @@ def only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confi
     found = [each.words for each in use.parsed.commands if each.words[:1] == (name,)]
     looks = all(is_read_only(words, use, is_confined=is_confined) for words in found)
     return bool(found) and looks and not use.parsed.problem
+
+
+def only_reads(effect: Effect, *, project: str, is_confined: bool, disk: Disk = LOCAL_DISK) -> bool:
+    """Return True if a command line visibly changes nothing, not even the shell: it may run beside others of its kind."""
+    use = Use(effect, project, disk)
+    commands = use.parsed.commands
+    changes_shell = any(
+        not command.words or command.words[0] in _CHANGING_THE_SHELL for command in commands
+    )
+    return not changes_shell and not uncovered(use, (), is_confined=is_confined)[0]
+
+
+_CHANGING_THE_SHELL = ("cd", "read", "printf")
+"""Programs that only read files, but can change the directory or variables of the shell."""
 
 
 def applies(rule: Rule, effect: Effect, *, project: str) -> bool:

@@ -25,7 +25,7 @@ from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.tools.base import UseRequest
-from sanderling.tools.effects import Effect
+from sanderling.tools.effects import SEARCH_TOOL, Effect
 from sanderling.tools.outcome import Preview, UnsavedConflictError
 from sanderling.tools.reviewed import AcceptedPart
 from sanderling.tools.workspace import Workspace
@@ -195,6 +195,16 @@ class Gate:
         conditions = Conditions(self.mode, not is_confined)
         return self._decide(effect, self._rules(self._store.load(), conditions), conditions)
 
+    def only_reads(self, effect: Effect) -> bool:
+        """Return whether a command visibly changes nothing, not even the shell: it may run beside others of its kind."""
+        from sanderling.permissions.decide import only_reads
+
+        workspace = self._workspace
+        is_confined = workspace.sandbox.environment.is_confined
+        return only_reads(
+            effect, project=workspace.project, is_confined=is_confined, disk=workspace.disk
+        )
+
     def _rules(self, stored: StoredRules, conditions: Conditions) -> tuple[Rule, ...]:
         return (*self._own_rules, *stored.rules, *self._session_rules.get(conditions, ()))
 
@@ -356,7 +366,10 @@ def _needed(request: UseRequest) -> Grant:
     """Return the grant that the use needs beyond what the sandbox already allows."""
     effect, environment = request.effect, request.environment
     match effect.kind:
-        case "fetch" if not environment.leads_to(effect.host):
+        case "fetch" if not environment.leads_to(effect.host) or (
+            # A search endpoint on loopback is on the user's machine, not in the session's network.
+            effect.tool == SEARCH_TOOL and environment.network == "off"
+        ):
             return Grant(hosts=(effect.host,))
         case "write":
             return environment.needed_to_write(effect.path)

@@ -10,6 +10,7 @@ from sanderling.permissions.shell.git import is_config_key, is_harmless_config_k
 from sanderling.permissions.shell.grammar import Opaque, SimpleCommand, Word, Words, literals
 from sanderling.permissions.shell.programs import core_words, runs_more
 from sanderling.permissions.use import Use, stays_inside
+from sanderling.project.programs import PLACES
 from sanderling.sandbox.guard.repositories import has_its_files_around
 from sanderling.sandbox.kernel.programs import leads_to_hidden
 from sanderling.text import name_set
@@ -113,8 +114,11 @@ def _program_files(name: str, use: Use) -> Iterator[str]:
     """
     Yield the files that PATH leads to, up to the first that the sandbox cannot hide: system programs are always visible.
 
-    A relative part of PATH counts from every directory where the line may be.
+    A relative part of PATH counts from every directory where the line may be. The project's own programs come first if it is trusted.
     """
+    for place in PLACES:
+        if use.disk.is_program(file := f"{use.project}/{place}/{name}"):
+            yield file
     for part in os.get_exec_path():
         for directory in use.directories or (use.project,):
             file = os.path.join(directory, part, name)  # noqa: PTH118

@@ -84,7 +84,7 @@ def _match(parts: tuple[str, ...], names: list[str]) -> bool:
 
 
 def is_host(pattern: str, host: str, *, any_port: bool) -> bool:
-    """Return True if the pattern matches `host`. Without a port it matches the usual ones, or all if `any_port`."""
+    """Return True if the pattern matches `host`. A pattern without a port matches 80 and 443, or every port if `any_port`."""
     name, port = _split_host(host)
     wanted, wanted_port = _split_host(pattern)
     if wanted_port and port != wanted_port:

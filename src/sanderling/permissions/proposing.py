@@ -59,7 +59,7 @@ def propose(effect: Effect, *, project: str) -> Rule | None:
         case "run":
             return _propose_command(effect, project)
         case "fetch":
-            return _checked({"tool": "web_fetch", "host": effect.host.lower()}, effect, project)
+            return _checked({"tool": effect.tool, "host": effect.host.lower()}, effect, project)
         case "write" if len(effect.paths) > 1:
             return None
         case "write" | "read":

@@ -36,7 +36,7 @@ KINDS = {
     "run": Kind("command", ("bash",)),
     "write": Kind("path", ("edit", "write", "code_refactor")),
     "read": Kind("path", ("read",)),
-    "fetch": Kind("host", ("web_fetch",)),
+    "fetch": Kind("host", ("web_fetch", "web_search")),
     "call": Kind(""),
 }
 KIND_OF_TOOL = {tool: name for name, kind in KINDS.items() for tool in kind.tools}
@@ -132,7 +132,7 @@ def _outside_names(rule: Rule, tool: str) -> tuple[str, ...]:
 
 
 def may_allow(rule: Rule, beginning: str, server: str) -> bool:
-    """Return True if the rule can allow a tool of the server with this mark, whose tools' names have this beginning."""
+    """Return True if the rule can allow a tool of a server, given the server's mark and the prefix of its tools' names."""
     literal = re.split(r"[*?[]", rule.tool, maxsplit=1)[0]
     is_of_it = literal.startswith(beginning) or beginning.startswith(literal)
     return rule.action == "allow" and is_of_it and rule.server in ("", server)

@@ -46,7 +46,7 @@ class Use:
 
     @cached_property
     def roots(self) -> tuple[str, ...]:
-        """The project's path as given, and resolved."""
+        """The project's path as given, and its real path."""
         return tuple({normal_path(self.project): None, self.disk.real_path(self.project): None})
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Facts about the machine and the project for the model: date, platform, branch."""
+"""Facts about the machine and the project for the model: date, platform, branch, test runner."""
 
 import platform
 import re
@@ -10,11 +10,19 @@ from typing import Any
 
 import msgspec
 
+from sanderling.project.programs import TestRunners
 from sanderling.project.trust.reading import TrustReader, visible_name
 
 _COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
 
 _BRANCH = r"ref: refs/heads/([\w./@+#=,-]{1,200})"
+
+
+_UNUSUAL = {
+    "off": "off: commands run with all rights of the user",
+    "landlock": "on, without a private /tmp: use $TMPDIR",
+}
+"""Levels at which the sandbox is not what the system prompt says."""
 
 
 class SessionFacts:
@@ -25,6 +33,7 @@ class SessionFacts:
         self._project_name = visible_name(project)
         self._today = today or _today
         self._files = TrustReader()
+        self._tests = TestRunners(project)
         self._sent: dict[str, str] = {}
 
     def news(self, *, sandbox: str, network: str) -> str:
@@ -36,9 +45,10 @@ class SessionFacts:
         facts = {
             "project root": self._project_name,
             "git": git_head(self._project, self._files),
+            "tests": self._tests.found(),
             "platform": _platform(),
             "date": self._today(),
-            "sandbox": sandbox,
+            "sandbox": self._sandbox_words(sandbox),
             "network": network,
         }
         news = {name: fact for name, fact in facts.items() if fact and self._sent.get(name) != fact}
@@ -48,6 +58,11 @@ class SessionFacts:
         self._sent |= news
         lines = "\n".join(f"{name}: {fact}" for name, fact in news.items())
         return f"[{heading}:\n{lines}]"
+
+    def _sandbox_words(self, level: str) -> str:
+        """Return what the model must know of the sandbox: nothing as long as it is what the system prompt says."""
+        words = _UNUSUAL.get(level, "")
+        return words or ("on" if level and "sandbox" in self._sent else "")
 
     def state(self) -> dict[str, str]:
         return dict(self._sent)

@@ -72,7 +72,10 @@ class Project:
             ConfigError: the command is unknown, or cannot be used so.
         """
         text = self._slash_commands.expand(prompt.text)
-        return prompt if text == prompt.text else msgspec.structs.replace(prompt, sent=text)
+        if text == prompt.text:
+            return prompt
+        effort = self._slash_commands.effort_of(prompt.text)
+        return msgspec.structs.replace(prompt, sent=text, effort=prompt.effort or effort)
 
     def expand_or_keep(self, prompt: Prompt) -> Prompt:
         """Expand the prompt if possible, because it can no longer be refused."""

@@ -3,8 +3,7 @@ Slash commands from Markdown files: the user's, the project's if it is trusted, 
 
 A file `fix.md` is `/fix`, `git/pr.md` is `/git:pr`. Names consist of lowercase letters, digits, `-` and `_`; other files are ignored. The
 text of the file is the prompt. `$ARGUMENTS` is replaced by everything typed after the name, `$1` to `$9` by single words, split as in a
-shell, and `$$` by a dollar sign. Without the first two, the arguments are appended to the text. Nothing in the file is ever run: it is
-only text for the model.
+shell, and `$$` by a dollar sign. Without the first two, the arguments are appended to the text. Nothing in the file is ever run: it is only text for the model.
 """
 
 import re
@@ -18,11 +17,12 @@ import msgspec
 from sanderling.errors import ConfigError
 from sanderling.project.trust.trust import InstructionFiles, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
+from sanderling.protocol.modes import Effort
 from sanderling.text import name_set
 
 BUILT_IN = name_set(
     """
-    help new clear resume sessions fork rename export compact undo redo rewind config model option mode net sandbox
+    help new clear resume sessions fork rename export compact undo redo rewind config model effort option mode net sandbox
     todo usage cost settings trust mcp login logout close exit
     """
 )
@@ -36,12 +36,15 @@ _FILE_NAME = r"((?:[a-z][a-z0-9_-]*/)*[a-z][a-z0-9_-]*)\.md"
 _FRONT_MATTER = r"(?s)---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|$)"
 _FIELD = r"([a-z-]+):(?:[ \t]+(.*))?"
 _BLOCK = r"[|>][-+]?"
+_ASIDE = r"[ \t]*[A-Z][^.:?!\n]*: \$ARGUMENTS(?!\w)"
+"""In a bundled command, a sentence only for the arguments, such as "Also: $ARGUMENTS"; it is left out without them."""
 _PLACEHOLDER = r"\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d)|(\$))"
 
 
 class _Front(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
     description: str = ""
     argument_hint: str = ""
+    effort: Effort | None = None
 
 
 class _Template(msgspec.Struct, frozen=True):
@@ -50,6 +53,7 @@ class _Template(msgspec.Struct, frozen=True):
     shown: SlashCommand
     text: str = ""
     problem: str = ""
+    effort: Effort | None = None
 
 
 class SlashCommands:
@@ -86,6 +90,12 @@ class SlashCommands:
         if Path(f"/{name}").exists():
             return text
         raise ConfigError(_unknown(name, BUILT_IN | templates.keys()))
+
+    def effort_of(self, text: str) -> Effort | None:
+        """Return the effort that the command at the beginning of `text` sets for its turn."""
+        typed = re.match(_TYPED, text)
+        template = self._templates().get(typed[1]) if typed else None
+        return template.effort if template else None
 
     def _templates(self) -> Mapping[str, _Template]:
         """Return the bundled commands, overridden by the user's, and these by the project's trusted ones."""
@@ -127,7 +137,7 @@ def _template(name: str, source: Source, path: str, text: str) -> _Template:
     description = front.description or text.lstrip("# \n").partition("\n")[0]
     texts = (description[:MAX_DESCRIPTION_CHARS], front.argument_hint[:MAX_DESCRIPTION_CHARS])
     shown = SlashCommand(name, *texts, source)
-    return _Template(shown, text)
+    return _Template(shown, text, effort=front.effort)
 
 
 def _broken(name: str, source: Source, problem: str) -> _Template:
@@ -158,7 +168,7 @@ def _front(header: str) -> _Front:
         return msgspec.convert(fields, _Front)
     except msgspec.ValidationError as error:
         raise ConfigError(
-            f"its header may only have `description` and `argument-hint`: {error}"
+            f"its header may only have `description`, `argument-hint` and `effort`: {error}"
         ) from error
 
 
@@ -187,7 +197,9 @@ def _expanded(template: _Template, arguments: str) -> str:
             return words[int(found[2]) - 1] if int(found[2]) <= len(words) else ""
         return arguments if found[1] else "$"
 
-    text = re.sub(_PLACEHOLDER, value, template.text)
+    is_without = not arguments and template.shown.source == "sanderling"
+    text = re.sub(_ASIDE, "", template.text) if is_without else template.text
+    text = re.sub(_PLACEHOLDER, value, text)
     return text if takes_all or numbers or not arguments else f"{text}\n\n{arguments}"
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from sanderling.protocol.messages import Prompt, Usage
-from sanderling.protocol.modes import Mode, NetworkMode
+from sanderling.protocol.modes import Effort, Mode, NetworkMode
 from sanderling.protocol.reviews import Review, ReviewLeft
 
 
@@ -64,6 +64,13 @@ class SetModel(_Action, tag="set_model", frozen=True):
     """Use `model` from the next request on."""
 
     model: str
+
+
+class SetEffort(_Action, tag="set_effort", frozen=True):
+    """Use this effort from the next request on; with `is_once`, in the next turn only."""
+
+    effort: Effort
+    is_once: bool = False
 
 
 class Compact(_Action, tag="compact", frozen=True):
@@ -253,6 +260,7 @@ Action = (
     | RetryNow
     | Rest
     | SetModel
+    | SetEffort
     | Compact
     | UndoCompaction
     | UndoTurn

@@ -11,7 +11,7 @@ import msgspec
 
 from sanderling.errors import ErrorKind
 from sanderling.protocol.messages import Prompt, StopReason, Usage
-from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
+from sanderling.protocol.modes import Effort, Mode, NetworkMode, SandboxLevel
 from sanderling.protocol.reviews import Proposal, UnreviewedFile
 
 
@@ -44,6 +44,13 @@ class TitleChanged(_Event, tag="title_changed", frozen=True):
 
 class ModelChanged(_Event, tag="model_changed", frozen=True):
     model: str
+
+
+class EffortChanged(_Event, tag="effort_changed", frozen=True):
+    """How much the model thinks and writes; `next` is chosen for the next turn only."""
+
+    effort: Effort
+    next: Effort | None = None
 
 
 class TurnStarted(_Event, tag="turn_started", frozen=True):
@@ -575,6 +582,7 @@ Event = (
     | SessionInUse
     | TitleChanged
     | ModelChanged
+    | EffortChanged
     | TurnStarted
     | PromptSteered
     | WaitingChanged

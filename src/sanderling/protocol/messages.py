@@ -12,12 +12,17 @@ from typing import Any, Literal
 
 import msgspec
 
+from sanderling.protocol.modes import Effort
 from sanderling.text import signal_name
 
 
 class TextBlock(msgspec.Struct, tag="text", frozen=True, omit_defaults=True):
     text: str
     extra: dict[str, Any] = {}
+
+
+class NoteBlock(TextBlock, tag="text", frozen=True, omit_defaults=True):
+    """Sanderling's words after tool results, not the user's. As JSON it is a `TextBlock`."""
 
 
 class ThinkingBlock(msgspec.Struct, tag="thinking", frozen=True, omit_defaults=True):
@@ -184,10 +189,11 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     A user's prompt, with an id that the frontend chose and the attached lines.
 
-    `sent` is what the model gets instead of `text`, if that was a slash command.
+    `sent` is what the model gets instead of `text`, if that was a slash command. `effort` is that of its turn, if not the session's.
     """
 
     id: str
     text: str
     selections: tuple[Selection, ...] = ()
     sent: str = ""
+    effort: Effort | None = None

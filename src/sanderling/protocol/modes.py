@@ -4,6 +4,8 @@ from typing import Literal
 
 Mode = Literal["ask", "auto", "plan"]
 """Changes and commands ask first; run if the sandbox confines them; or are not allowed at all."""
+Effort = Literal["default", "low", "medium", "high", "xhigh", "max"]
+"""How much the model thinks and writes; "default" leaves that to the API."""
 NetworkMode = Literal["off", "proxy", "on"]
 """Loopback inside the session only; loopback and the listed hosts; the host's network."""
 ConfiningLevel = Literal["full", "full-bwrap", "namespaces", "landlock"]

@@ -6,6 +6,7 @@ import msgspec
 
 from sanderling.protocol.events import RestoredFile, ToolServer
 from sanderling.protocol.messages import Selection, StopReason, Usage
+from sanderling.protocol.modes import Effort
 
 
 class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -173,6 +174,16 @@ class Models(_Answer, frozen=True):
     models: tuple[str, ...]
     notes: dict[str, str] = {}
     problems: tuple[str, ...] = ()
+
+
+class ListEfforts(_OfSession, tag="list_efforts", frozen=True):
+    """List the efforts that can be chosen. The answer is `Efforts`."""
+
+
+class Efforts(_Answer, frozen=True):
+    """The efforts that the session's model takes, "default" first; only that if it takes none."""
+
+    efforts: tuple[Effort, ...]
 
 
 class TestProvider(_OfSession, tag="test_provider", frozen=True):
@@ -343,6 +354,7 @@ class RewindPreview(_Answer, frozen=True):
 
 SessionRequest = (
     ListModels
+    | ListEfforts
     | TestProvider
     | ShowUsage
     | ShowSettings
@@ -357,6 +369,7 @@ SessionRequest = (
 )
 Answer = (
     Models
+    | Efforts
     | Report
     | TrustPage
     | ToolServers

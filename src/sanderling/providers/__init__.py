@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from sanderling.protocol.messages import ContentBlock, Message, StopReason, Usage
+from sanderling.protocol.modes import Effort
 from sanderling.providers.models.known import Price
 
 
@@ -22,6 +23,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     history: Sequence[Message]
     tools: tuple[ToolSpec, ...] = ()
     session_id: str = ""  # cache key, for APIs that have one
+    effort: Effort = "default"  # one of the provider's `efforts`
 
 
 class TextPiece(msgspec.Struct, frozen=True):
@@ -65,11 +67,12 @@ StreamItem = TextPiece | ThinkingPiece | ToolUseBegun | BlockDone | UsageReport 
 
 
 class ModelLimits(msgspec.Struct, frozen=True):
-    """A model's limits, and its price if the API reports it. 0 and None mean unknown."""
+    """A model's limits; also its price and the efforts that it takes, if the API reports them. 0 and None mean unknown."""
 
     context_window_tokens: int = 0
     max_output_tokens: int = 0
     price: Price | None = None
+    efforts: tuple[Effort, ...] | None = None
 
 
 class Provider(Protocol):
@@ -81,6 +84,16 @@ class Provider(Protocol):
     @property
     def limits(self) -> ModelLimits | None:
         """None until the API was asked."""
+        ...
+
+    @property
+    def efforts(self) -> tuple[Effort, ...]:
+        """The efforts that the model takes, without "default"."""
+        ...
+
+    @property
+    def answer_limit(self) -> int:
+        """The most tokens of an answer; 0 if only the server knows."""
         ...
 
     @property
@@ -154,6 +167,14 @@ class Delegate:
         return self._provider.limits
 
     @property
+    def efforts(self) -> tuple[Effort, ...]:
+        return self._provider.efforts
+
+    @property
+    def answer_limit(self) -> int:
+        return self._provider.answer_limit
+
+    @property
     def is_ready(self) -> bool:
         return self._provider.is_ready
 
@@ -177,3 +198,9 @@ class Delegate:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         return self._provider.stream(request)
+
+
+def not_taken(provider: Provider, effort: Effort) -> str:
+    """Return the sentence that the provider's model does not take `effort`."""
+    taken = f"only {', '.join(provider.efforts)}" if provider.efforts else "nor any other"
+    return f"{provider.model} does not take the effort '{effort}', {taken}."

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,8 +19,12 @@ from sanderling.config.expansion import is_reference, variables_in
 from sanderling.config.presets import base_of, merged
 from sanderling.errors import ConfigError
 from sanderling.hosts import canonical_host, is_loopback
+from sanderling.protocol.modes import Effort
 from sanderling.providers.credentials import Account
 from sanderling.text import did_you_mean
+
+if TYPE_CHECKING:
+    from sanderling.config import Table
 
 Wire = Literal["anthropic", "chat", "responses", "ollama"]
 
@@ -48,7 +52,9 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     stand_in: dict[str, Any] = {}
     """Required fields of a message's first tool use, added if another model wrote it."""
     takes_turns: bool = False
-    """The server rejects a user message after a tool message, and two assistant messages in a row."""
+    """User and assistant must alternate, also around tool messages. An error that says so sets it."""
+    one_call: bool = False
+    """A message may have one tool call: parallel calls are sent one after the other. An error that says so sets it."""
     system_role: Literal["system", "developer"] = "system"
     max_tokens_name: Literal["", "max_tokens", "max_completion_tokens", "max_output_tokens"] = (
         "max_tokens"
@@ -62,6 +68,10 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The value of `parallel_tool_calls`; None: not sent."""
     effort: dict[Literal["on", "off"], dict[str, Any]] = {}
     """Request fields that turn reasoning on and off."""
+    efforts: tuple[Effort, ...] = ()
+    """The efforts that the model takes, unless the API reports them."""
+    effort_field: str = "reasoning_effort"
+    """The request field for the effort; `a.b` is the field `b` of `a`."""
     body: dict[str, Any] = {}
     """Additional fields of every request."""
     cache: Literal["none", "automatic", "anthropic", "openai_explicit", "key"] = "automatic"
@@ -77,6 +87,28 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     many_images_side: Annotated[int, msgspec.Meta(ge=1)] = 2000
     max_request_bytes: Annotated[int, msgspec.Meta(ge=1)] = 32_000_000
     """Largest request in bytes; images may take three quarters of it."""
+
+    def reasoning(self, *, thinking: bool, effort: Effort = "default") -> dict[str, Any]:
+        """Return the request fields for reasoning and its effort."""
+        fields = self.effort.get("on" if thinking else "off", {})
+        if effort == "default":
+            return fields
+        value: Any = effort
+        for name in reversed(self.effort_field.split(".")):
+            value = {name: value}
+        return with_fields(fields, value)
+
+
+def with_fields(fields: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `fields` with `more`; objects in both are joined."""
+    joined = dict(fields)
+    for name, value in more.items():
+        match joined.get(name), value:
+            case dict(), dict():
+                joined[name] = with_fields(cast("Table", joined[name]), cast("Table", value))
+            case _:
+                joined[name] = value
+    return joined
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +163,15 @@ _ANTHROPIC: dict[str, Any] = {
         "images": "tool",
         # Newer models always think, but stream nothing of it unless asked to.
         "effort": {"on": {"thinking": {"type": "adaptive", "display": "summarized"}}},
+        "efforts": ["low", "medium", "high", "xhigh", "max"],
+        "effort_field": "output_config.effort",
+    },
+    "models": {  # the API reports the efforts, but only after the first request
+        "claude-opus-4-[78]*": {},
+        "claude-*-4-6*": {"efforts": ["low", "medium", "high", "max"]},
+        "claude-opus-4-5*": {"efforts": ["low", "medium", "high"]},
+        "claude-*-4-*": {"efforts": []},
+        "claude-3*": {"efforts": []},
     },
 }
 

@@ -133,7 +133,7 @@ class RecordingProvider(Delegate):
             answer.stop_reason = answer.stop_reason or "cancelled"
             raise
         finally:
-            self._recording.add(answer.reply(end))
+            self._recording.add(answer.reply(end, self._provider.answer_limit))
 
 
 class _AnswerRecord:
@@ -168,12 +168,15 @@ class _AnswerRecord:
             case ToolUseBegun():
                 pass
 
-    def reply(self, end: ScriptStep) -> ScriptedReply:
-        """Return the answer so far; `end` is its last step, unless the model or the user ended it."""
+    def reply(self, end: ScriptStep, limit: int) -> ScriptedReply:
+        """Return the answer so far; `end` is its last step, unless the model or the user ended it, and `limit` is in tokens."""
         steps = [*self._steps, *self._unfinished()]
         if self.stop_reason is None:
             steps.append(end)
-        reply = ScriptedReply(tuple(steps), usage=self._usage)
+        is_limited = self.stop_reason == "max_tokens"
+        reply = ScriptedReply(
+            tuple(steps), usage=self._usage, max_tokens=limit if is_limited else 0
+        )
         return replace(reply, stop_reason=self.stop_reason or reply.stop_reason)
 
     def _unfinished(self) -> list[ScriptStep]:

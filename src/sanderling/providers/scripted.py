@@ -29,6 +29,7 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
+from sanderling.protocol.modes import Effort
 from sanderling.providers import (
     BlockDone,
     ModelLimits,
@@ -86,6 +87,7 @@ class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after: str = ""  # the id of a tool use: this reply answers its result
     repeat: bool = False  # a reply without `when` that answers everything after it
     stop_reason: StopReason = "end_turn"
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0  # the limit that ended it; 0: unknown
     usage: Usage | None = None  # default: estimated, four characters to a token
 
 
@@ -154,10 +156,12 @@ def copy_sample(resources: AsyncExitStack) -> str:
 
 class ScriptedProvider:
     is_ready = True
+    efforts: tuple[Effort, ...] = ()  # a script's answers do not depend on it
 
     def __init__(self, script: Script, model: str = "scripted") -> None:
         self.model = model
         self.limits: ModelLimits | None = LIMITS
+        self.answer_limit = 0
         self._by_prompt = {PONG.when: PONG} | {r.when: r for r in script.reply if r.when}
         self._by_tool_use = {r.after: r for r in script.reply if r.after}
         self._in_order = [reply for reply in script.reply if not reply.when and not reply.after]
@@ -185,6 +189,7 @@ class ScriptedProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         reply = self._reply_to(request.history)
+        self.answer_limit = reply.max_tokens
         output_chars = 0
         for step in reply.step:
             await anyio.sleep(step.delay_ms / 1000)

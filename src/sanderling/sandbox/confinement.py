@@ -54,6 +54,8 @@ class SessionSandbox:
         on_change: Callable[[], None],
     ) -> None:
         self._on_change = on_change
+        self.own_programs: Callable[[], tuple[str, ...]] = lambda: ()
+        """Returns the directories that come first on PATH of confined commands: those of a trusted project's own programs."""
         self.location = ProjectLocation(policy.project, on_event)
         self.effective_policy = EffectivePolicy(policy, on_event, on_change)
         self.manager = SandboxManager(self.effective_policy, self.location, on_event, on_change)
@@ -79,6 +81,10 @@ class SessionSandbox:
         if not is_on:
             self.manager.rest_soon()
         self._on_change()
+
+    def first_on_path(self, environment: ExecutionEnvironment) -> str:
+        """Return the directories that come first on PATH of a command in `environment`, separated by colons."""
+        return os.pathsep.join(self.own_programs()) if environment.is_confined else ""
 
     @property
     def ahead(self) -> ExecutionEnvironment | None:

@@ -69,8 +69,8 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
 def proxy_environment(port: int) -> dict[str, str]:
     """Return the variables that make curl, git, pip, npm, node, cargo and go use the proxy, except for loopback."""
     proxy = f"http://127.0.0.1:{port}"
-    # Python compares "[::1]", the others "::1".
-    bypass = "localhost,127.0.0.1,::1,[::1]"
+    # Not "[::1]", which only urllib needs: every client of httpx 0.28 fails with "Invalid port: ':1]'" because of it.
+    bypass = "localhost,127.0.0.1,::1"
     names = {"http_proxy": proxy, "https_proxy": proxy, "all_proxy": proxy, "no_proxy": bypass}
     return (
         names | {name.upper(): value for name, value in names.items()} | {"NODE_USE_ENV_PROXY": "1"}

@@ -165,6 +165,8 @@ class Sandbox:
             status_end, our_status = stream_out(PIPE, theirs, unless_started)
             assert our_status
             key = next(self._keys)
+            if argv:
+                await self._forward(policy)
             ends = (stdin_end, stdout_end, stderr_end, status_end)
             launch = ("launch", key, list(argv), variables, cwd or policy.project)
             view = await self._views.send(policy, launch, ends)
@@ -208,10 +210,20 @@ class Sandbox:
             self._servers[policy.server] = network
         return await self.spawn(argv, env=env, stdin=PIPE, policy=policy, is_server=True)
 
+    async def _forward(self, policy: SandboxPolicy) -> None:
+        """Make the allowed loopback ports of this machine reachable on the loopback of the policy's view, too."""
+        network = self._network_of(policy)
+        if places := network.places_to_forward() if policy.network == "proxy" else ():
+            view = await self._views.get(policy)
+            if missing := network.missing_in(view.number, places):
+                network.forward(view.number, await view.listeners(missing))
+
+    def _network_of(self, policy: SandboxPolicy) -> HostNetwork:
+        return self._servers[policy.server] if policy.server else self._network
+
     def _answer_on(self, policy: SandboxPolicy, name: str, listener: socket.socket) -> None:
         """Serve a listener on a view's loopback, by the session's network or a server's."""
-        network = self._servers[policy.server] if policy.server else self._network
-        network.serve(name, listener)
+        self._network_of(policy).serve(name, listener)
 
     async def open_files(self, policy: SandboxPolicy | None = None) -> Files:
         """

@@ -1,7 +1,7 @@
 """Views: one zygote for each combination of mode, network and grants, and the processes started in it."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from itertools import count
 from weakref import WeakSet
@@ -28,6 +28,7 @@ class SandboxView:
         self.servers = WeakSet[Process]()
         self.file_workers = WeakSet[Process]()
         self._sending = anyio.Lock()
+        self._asking = anyio.Lock()
         self._wanted = 0  # number of pending starts
 
     @property
@@ -49,13 +50,32 @@ class SandboxView:
     async def holds_memory(self) -> bool:
         """Return whether commands left data there that is not on disk. False if the zygote does not answer."""
         with suppress(OSError, anyio.ClosedResourceError):
-            await self.send(("look",), ())
-            match await receive(self.channel):
-                case ("holds", is_something), _:
-                    return is_something
-                case _:
-                    pass
+            async with self._asking:
+                await self.send(("look",), ())
+                match await receive(self.channel):
+                    case ("holds", is_something), _:
+                        return is_something
+                    case _:
+                        pass
         return False
+
+    async def listeners(
+        self, places: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], socket.socket]:
+        """Open listeners at `places` of the view's loopback. Those that commands have taken are left out."""
+        found = dict[tuple[str, int], socket.socket]()
+        with suppress(OSError, anyio.ClosedResourceError):  # the zygote is gone: the start says so
+            async with self._asking:
+                for start in range(0, len(places), wire.MAX_DESCRIPTORS):
+                    batch = list(places[start : start + wire.MAX_DESCRIPTORS])
+                    await self.send(("listen", batch), ())
+                    match await receive(self.channel):
+                        case ("listening", taken), descriptors:
+                            for (host, port), each in zip(taken, descriptors, strict=True):
+                                found[host, port] = socket.socket(fileno=each)
+                        case _:
+                            break
+        return found
 
     def kill_commands(self) -> None:
         for command in (*self.commands, *self.servers):

@@ -5,7 +5,9 @@ A prompt's text and attached lines can be long. They are in the log once, in the
 state of pending prompts, have the prompt's number instead.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
+from itertools import dropwhile, takewhile
 from typing import Any, Literal
 
 import msgspec
@@ -17,8 +19,10 @@ from sanderling.protocol.messages import (
     ImageBlock,
     ImageSource,
     Message,
+    NoteBlock,
     Prompt,
     TextBlock,
+    ToolResult,
 )
 from sanderling.session.history import fit, fit_id
 from sanderling.session.records import (
@@ -36,7 +40,7 @@ from sanderling.session.records import (
 
 class _Quote(msgspec.Struct, tag="quote", frozen=True, omit_defaults=True):
     """
-    A text block that contains a prompt's text or, if `selection` is set, that selection's (counted from 1).
+    A text block that quotes a prompt: its text or, if `selection` is set, the selection with that number, from 1.
 
     A selection that is an image is quoted without `before` and `after`.
     """
@@ -149,9 +153,10 @@ class Codec:
         return None
 
     def _whole(self, line: _Message) -> LoggedMessage:
-        blocks = tuple(self._block(block) for block in line.message.content)
+        notes = 0 if line.prompt else _notes_in(line.message.content)
+        blocks = tuple(map(self._block, line.message.content))
         return LoggedMessage(
-            Message(line.message.role, blocks),
+            Message(line.message.role, _with_notes(blocks, notes)),
             None if line.prompt is None else self._prompts[line.prompt],
             line.at,
             tuple(self._prompts[number] for number in line.steered),
@@ -176,6 +181,42 @@ class Codec:
         return msgspec.to_builtins(
             {key: [self._prompts[each] for each in of_key] for key, of_key in numbers.items()}
         )
+
+
+def _notes_in(content: Sequence[ContentBlock | _Quote]) -> int:
+    """Return the number of notes, which follow the tool results and precede what the user sent meanwhile."""
+    rest = list(dropwhile(_is_result, content))
+    if len(rest) == len(content):
+        return 0
+    notes = list(takewhile(_is_text, rest))
+    has_image = any(map(_is_image, rest[len(notes) : len(notes) + 1]))
+    return len(notes) - has_image  # an image follows its name
+
+
+def _is_result(block: ContentBlock | _Quote) -> bool:
+    return isinstance(block, ToolResult)
+
+
+def _is_text(block: ContentBlock | _Quote) -> bool:
+    return isinstance(block, TextBlock)
+
+
+def _is_image(block: ContentBlock | _Quote) -> bool:
+    if isinstance(block, _Quote):
+        return bool(block.selection) and not block.before
+    return isinstance(block, ImageBlock)
+
+
+def _with_notes(blocks: tuple[ContentBlock, ...], notes: int) -> tuple[ContentBlock, ...]:
+    """Return `blocks` with the first `notes` texts as notes."""
+    marked: list[ContentBlock] = []
+    for block in blocks:
+        if notes and isinstance(block, TextBlock):
+            marked.append(NoteBlock(block.text))
+            notes -= 1
+        else:
+            marked.append(block)
+    return tuple(marked)
 
 
 def _words(prompt: Prompt) -> str:

@@ -42,7 +42,9 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-StateKey = Literal["shell", "todo", "title", "model", "mode", "waiting", "told", "grants", "agent"]
+StateKey = Literal[
+    "shell", "todo", "title", "model", "effort", "mode", "waiting", "told", "grants", "agent"
+]
 
 
 class Header(msgspec.Struct, tag="session", frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 from sanderling.errors import ToolError
 from sanderling.text import printable
 from sanderling.tools.effects import Effect
-from sanderling.tools.meant import meant
+from sanderling.tools.meant import fields_in_words, meant
 from sanderling.tools.outcome import Outcome, Preview
 
 if TYPE_CHECKING:
@@ -80,24 +80,35 @@ class Tool(msgspec.Struct, frozen=True):
             [self.input_type], ref_template="#/$defs/{name}"
         )
         top = components.pop(schema["$ref"].rpartition("/")[2])
-        top.pop("title", None)
-        for component in components.values():
+        for component in (top, *components.values()):
             component.pop("title", None)
+            for field in component.get("properties", {}).values():
+                _add_type(field)
         return top | ({"$defs": components} if components else {})
 
-    def parse(self, data: dict[str, Any]) -> msgspec.Struct:
+    def repaired(self, data: dict[str, Any]) -> dict[str, Any]:
         """
-        Return the input, correcting common mistakes in `data`.
+        Return the input with common mistakes corrected: exactly this is checked, shown, run and logged.
 
         Raises:
             ToolError: naming the missing or wrong field, and the fields that the tool takes.
         """
         value, ignored = meant(data, self.input_type)
         try:
-            return msgspec.convert(value, self.input_type)
+            msgspec.convert(value, self.input_type)
         except msgspec.ValidationError as error:
             words = f"Invalid input for '{self.name}': {error}. {self._fields(ignored)}"
             raise ToolError(words) from error
+        return value
+
+    def parse(self, data: dict[str, Any]) -> msgspec.Struct:
+        """
+        Return the input, correcting common mistakes in `data`.
+
+        Raises:
+            ToolError: see `repaired`.
+        """
+        return msgspec.convert(self.repaired(data), self.input_type)
 
     def note_on(self, data: dict[str, Any]) -> str:
         """Return a note for the model on ignored fields of a valid input."""
@@ -105,10 +116,14 @@ class Tool(msgspec.Struct, frozen=True):
         return f"[{self._fields(ignored)}]" if ignored else ""
 
     def _fields(self, ignored: Sequence[str]) -> str:
-        fields = ", ".join(f"`{name}`" for name in self.input_type.__struct_fields__)
-        wrong = ", ".join(f"`{printable(name)[:MAX_FIELD_CHARS]}`" for name in ignored)
-        without = f" Ignored: {wrong}." if wrong else ""
-        return f"{self.name} takes {fields}.{without}"
+        """Return "bash has no `cmd`. It takes: command (required), timeout_s, background."."""
+        names = (f"`{printable(name)[:MAX_FIELD_CHARS]}`" for name in ignored)
+        takes = f"takes: {fields_in_words(self.input_type)}."
+        return (
+            f"{self.name} has no {', '.join(names)}. It {takes}"
+            if ignored
+            else f"{self.name} {takes}"
+        )
 
 
 class Arguments(msgspec.Struct, frozen=True):
@@ -132,12 +147,21 @@ class OutsideTool(Tool, frozen=True, kw_only=True):
     def schema(self) -> dict[str, Any]:
         return self.input_schema
 
+    def repaired(self, data: dict[str, Any]) -> dict[str, Any]:
+        return data
+
     def parse(self, data: dict[str, Any]) -> Arguments:
         return Arguments(data)
 
     def note_on(self, data: dict[str, Any]) -> str:
         del data
         return ""
+
+
+def _add_type(field: dict[str, Any]) -> None:
+    """Add the type of an enum of strings, without which some models' chat templates cannot be rendered."""
+    if all(isinstance(value, str) for value in field.get("enum", (0,))):
+        field["type"] = "string"
 
 
 def on_path(tool: str, kind: Literal["read", "write"]) -> "Callable[[Any, Workspace], Effect]":

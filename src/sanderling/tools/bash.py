@@ -22,8 +22,8 @@ MAX_PATH_CHARS = 200
 MAX_NAMES = 8
 
 _NO_NETWORK = (
-    r"(?i)network is unreachable|could not resolve|name resolution|name or service not known"
-    r"|EAI_AGAIN|ENETUNREACH|ENOTFOUND"
+    r"(?i:network is unreachable|could not resolve (?:host|proxy|hostname)|name resolution|name or service not known)"
+    r"|\b(?:EAI_AGAIN|ENETUNREACH|ENOTFOUND)\b"
 )
 
 

@@ -13,7 +13,7 @@ from sanderling.tools.base import OutsideTool, Tool
 from sanderling.tools.bash import bash
 from sanderling.tools.code.tools import code_nav, code_refactor, diagnostics
 from sanderling.tools.edit import edit
-from sanderling.tools.effects import OUTSIDE, is_outside_name
+from sanderling.tools.effects import OUTSIDE, SEARCH_TOOL, is_outside_name
 from sanderling.tools.glob import glob
 from sanderling.tools.grep import grep
 from sanderling.tools.jobs import jobs
@@ -23,13 +23,19 @@ from sanderling.tools.todo import todo
 from sanderling.tools.web_fetch import web_fetch
 from sanderling.tools.write import write
 
+EDITOR_TOOLS = (code_nav, code_refactor, diagnostics)
+"""They query the language servers of the user's editor."""
+
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
         *(read, edit, write, bash, jobs, grep, glob, ls, todo, ask_user, web_fetch),
-        *(code_nav, code_refactor, diagnostics),
+        *EDITOR_TOOLS,
     )
 }
+
+NAMES = (*TOOLS, SEARCH_TOOL)
+"""The names of all tools, including those that need a setting."""
 
 
 class ToolSource(Protocol):
@@ -39,10 +45,15 @@ class ToolSource(Protocol):
 
 
 class OwnTools:
-    """The built-in tools."""
+    """The built-in tools; without an editor, only those that need none."""
+
+    def __init__(self, *, has_editor: bool = True) -> None:
+        self._tools = tuple(
+            tool for tool in TOOLS.values() if has_editor or tool not in EDITOR_TOOLS
+        )
 
     async def tools(self) -> Sequence[Tool]:
-        return tuple(TOOLS.values())
+        return self._tools
 
 
 class Toolset(NamedTuple):
@@ -103,8 +114,8 @@ def check_disabled(names: Sequence[str]) -> None:
         ConfigError: naming the first one.
     """
     for number, name in enumerate(names):
-        if OUTSIDE not in name and not any(fnmatchcase(tool, name) for tool in TOOLS):
-            known = ", ".join(TOOLS)
+        if OUTSIDE not in name and not any(fnmatchcase(tool, name) for tool in NAMES):
+            known = ", ".join(NAMES)
             path = ("tools", "disabled", number)
             raise ConfigError(f"there is no tool '{name}'; tools: {known}, or mcp__server__*", path)
 

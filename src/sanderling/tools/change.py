@@ -122,6 +122,14 @@ class Change:
             self._workspace.read_cache, path, self._name, propose, is_whole, counts_lines
         )
 
+    @property
+    def counts_lines(self) -> bool:
+        return self._knowledge.counts_lines
+
+    def know(self, text: str) -> None:
+        """Record that the model has seen all of the file, whose text is `text`."""
+        self._workspace.read_cache.note(self.path, plain(text))
+
     async def make(self) -> CompletedChange:
         """
         Make the change, after earlier changes to the same file.

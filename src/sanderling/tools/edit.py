@@ -4,8 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from sanderling.changes.editing.lines import TextDifference, shown
-from sanderling.changes.editing.replace import Replacement, replace
+from sanderling.changes.editing.lines import TextDifference, lines_of, shown
+from sanderling.changes.editing.replace import NOTEBOOK_SUFFIX, Edited, Replacement, replace
 from sanderling.protocol.events import ChangedLines
 from sanderling.tools.base import Context, on_path, path_shown, tool
 from sanderling.tools.change import Change, CompletedChange
@@ -29,11 +29,20 @@ def _change(args: EditInput, context: Context) -> Change:
     path = context.workspace.path(args.path)
 
     def propose(old: bytes | None) -> ProposedContent:
-        edited = replace(old or b"", args.edits, path=context.workspace.shown(path))
+        edited = _edited(old or b"", args.edits, context.workspace.shown(path))
         return ProposedContent(edited.data, edited.notes)
 
-    counts_lines = any(replacement.insert_at_line is not None for replacement in args.edits)
+    counts_lines = any(each.insert_at_line is not None and not each.cell for each in args.edits)
     return Change(context, path, propose, counts_lines=counts_lines)
+
+
+def _edited(data: bytes, edits: list[Replacement], name: str) -> Edited:
+    if name.endswith(NOTEBOOK_SUFFIX):
+        from sanderling.changes.editing.notebook import replace_in_notebook  # only for notebooks
+
+        if edited := replace_in_notebook(data, edits, path=name):
+            return edited
+    return replace(data, edits, path=name)
 
 
 async def _preview(args: EditInput, context: Context) -> Preview:
@@ -47,16 +56,22 @@ async def edit(args: EditInput, context: Context) -> Outcome:
 
     Copy `old` exactly as `read` shows it, without line numbers, with enough context to occur once; `replace_all` replaces every
     occurrence. To insert, give `insert_at_line` and no `old`. Everything else stays byte for byte: encoding, line endings, mode, links.
-    The result shows the changed lines: do not read the file again. If the user has unsaved changes in the editor, yours are merged with
-    them there.
+    The result says which lines are new: do not read the file again. Yours are merged with the user's unsaved changes.
     """
-    changed = await _change(args, context).make()
+    change = _change(args, context)
+    changed = await change.make()
     what = await difference(changed.old or "", changed.new)
     where = "" if changed.is_written else " in the editor"
     name = path_shown(args, context.workspace)
-    headline = f"Changed {name}{where}: {what.summary}."
-    regions = shown(what.regions(), MAX_REGION_LINES).text
-    return described(name, changed, what, *filter(None, (headline, regions)))
+    headline = f"Changed {name}{where}: {what.summary}"
+    if not (change.counts_lines or changed.notes):  # exactly what the model wrote
+        places = f", {what.places}" if what.places else ""
+        return described(name, changed, what, f"{headline}{places}.")
+    regions = shown(what.regions(), MAX_REGION_LINES)
+    shown_lines = [line for line in regions.text.split("\n") if line != "…"]
+    if regions.is_whole and len(shown_lines) == len(lines_of(changed.new)):
+        change.know(changed.new)
+    return described(name, changed, what, *filter(None, (f"{headline}.", regions.text)))
 
 
 def described(name: str, changed: CompletedChange, what: TextDifference, *words: str) -> Outcome:

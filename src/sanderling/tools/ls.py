@@ -27,8 +27,8 @@ async def ls(args: LsInput, context: Context) -> Outcome:
     """
     List a directory as a tree: directories first, files with sizes, links with targets.
 
-    Hidden files are shown; .git and files in .gitignore are not, unless `path` is in them. At most 100 entries per directory and 500 in
-    all are shown, nearest first. "…" marks a directory that was not opened: list it separately.
+    Hidden files are shown; .git and files in .gitignore are skipped unless `path` is in them. At most 100 entries per directory, 500 in
+    all. "…" marks a directory that was not opened.
     """
     workspace = context.workspace
     path = workspace.path(args.path)

@@ -16,32 +16,78 @@ from msgspec import inspect
 
 # Field names of other agents' tools, by our own.
 _OTHER_NAMES = {
-    "path": "file_path filepath filename file absolute_path directory dir",
-    "command": "cmd",
-    "timeout_s": "timeout timeout_seconds timeout_ms",
+    "path": "file_path filepath filename file absolute_path relative_path target_file target_path directory dir folder notebook_path",
+    "command": "cmd commands script",
+    "timeout_s": "timeout timeout_seconds timeout_sec timeout_ms",
     "background": "run_in_background is_background",
-    "old": "old_string old_str old_text",
-    "new": "new_string new_str new_text",
+    "old": "old_string old_str old_text search",
+    "new": "new_string new_str new_text replace replacement",
+    "replace_all": "replace_everything allow_multiple",
     "insert_at_line": "insert_line",
-    "content": "file_text contents text",
+    "content": "file_text contents text file_content",
     "offset": "start_line",
     "pattern": "query regex",
-    "glob": "include",
-    "limit": "max_results head_limit",
-    "ignore_case": "case_insensitive",
+    "glob": "include include_pattern glob_pattern file_pattern",
+    "type": "file_type",
+    "context": "_c _a _b context_lines",
+    "limit": "max_results head_limit max_count",
+    "ignore_case": "case_insensitive _i",
+    "literal": "fixed_strings",
     "items": "todos",
     "question": "prompt",
     "choices": "options answers",
-    "several": "multiSelect multi_select multiple",
+    "several": "multi_select multiple",
     "label": "title value",
+    "id": "job_id task_id bash_id shell_id",
+    "wait_s": "wait timeout timeout_s",
+    "action": "operation",
+    "op": "operation action",
+    "symbol": "symbol_name query",
+    "line": "line_number",
+    "to": "new_name new_path destination",
+    "depth": "max_depth",
+    "url": "uri link",
 }
-_ALIASES = {other: own for own, others in _OTHER_NAMES.items() for other in others.split()}
+_OWN_NAMES: Mapping[str, tuple[str, ...]] = {
+    other: tuple(own for own, others in _OTHER_NAMES.items() if other in others.split())
+    for other in " ".join(_OTHER_NAMES.values()).split()
+}
 _IN_MS = frozenset(("timeout", "timeout_ms"))
-_WORDS = frozenset(("description", "explanation", "reason", "thought", "thoughts", "toolSummary"))
-"""Fields in which models explain their call."""
+_WORDS = frozenset(
+    (
+        "description",
+        "explanation",
+        "reason",
+        "thought",
+        "thoughts",
+        "toolSummary",
+        "-n",
+        "multiline",
+    )
+)
+"""Fields in which models explain their call, or ask for what the tool does anyway."""
+_WRAPPERS = frozenset(("input", "arguments", "args", "parameters", "params"))
+_FROM_ONE = frozenset(("offset",))
+"""Fields that count from 1, and that models count from 0."""
+_TEXTS = frozenset(("pattern", "symbol", "id", "old", "new"))
+"""Fields that a number fits as text."""
+_SAME_WORDS = {
+    "completed": "done complete finished closed",
+    "in_progress": "doing active current started ongoing working inprogress",
+    "pending": "todo to_do open not_started waiting planned",
+    "stop": "kill cancel terminate",
+}
+_OWN_WORDS = {other: own for own, others in _SAME_WORDS.items() for other in others.split()}
 _NUMBER = r"[+-]?\d{1,15}(\.\d{1,15})?"
 _LISTS = (inspect.ListType, inspect.VarTupleType)
-_FLAGS: Mapping[Any, bool] = {"true": True, "false": False, "1": True, "0": False}
+_FLAGS: Mapping[Any, bool] = {
+    "true": True,
+    "false": False,
+    "1": True,
+    "0": False,
+    "yes": True,
+    "no": False,
+}
 
 
 class RepairedInput(NamedTuple):
@@ -53,14 +99,42 @@ class RepairedInput(NamedTuple):
 
 def meant(data: Mapping[str, Any], kind: type[msgspec.Struct]) -> RepairedInput:
     ignored = list[str]()
-    value = _struct(dict(data), _fields_of(kind), ignored)
+    fields = _fields_of(inspect.type_info(kind))
+    value = _struct(_unwrapped(dict(data), fields), fields, ignored)
     return RepairedInput(value, tuple(ignored))
 
 
-def _fields_of(kind: type[msgspec.Struct]) -> dict[str, inspect.Field]:
-    info = inspect.type_info(kind)
-    assert isinstance(info, inspect.StructType)
-    return {field.encode_name: field for field in info.fields}
+def fields_in_words(kind: type[msgspec.Struct]) -> str:
+    """Describe the fields: "path (required), edits (required; each: old, new (required))"."""
+    return _in_words(_fields_of(inspect.type_info(kind)))
+
+
+def _in_words(fields: Mapping[str, inspect.Field]) -> str:
+    return ", ".join(
+        f"{name} ({'; '.join(facts)})" if (facts := _facts(field)) else name
+        for name, field in fields.items()
+    )
+
+
+def _facts(field: inspect.Field) -> list[str]:
+    kind, facts = _bare(field.type), ["required"] if field.required else []
+    if isinstance(kind, inspect.LiteralType):
+        facts.append(" | ".join(map(str, sorted(kind.values, key=str))))
+    if isinstance(kind, _LISTS) and (items := _fields_of(_bare(kind.item_type))):
+        facts.append(f"each: {_in_words(items)}")
+    return facts
+
+
+def _fields_of(info: inspect.Type) -> dict[str, inspect.Field]:
+    fields = info.fields if isinstance(info, inspect.StructType) else ()
+    return {field.encode_name: field for field in fields}
+
+
+def _unwrapped(given: dict[str, Any], fields: Mapping[str, inspect.Field]) -> dict[str, Any]:
+    """Return the fields of an input inside an object: `{"input": {"path": …}}`."""
+    [name, *others] = given or [""]
+    inner = _parsed(given[name]) if not others and name in _WRAPPERS - {*fields} else None
+    return cast("dict[str, Any]", inner) if isinstance(inner, dict) else given
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
@@ -79,10 +153,11 @@ def _struct(
         own = _own_name(name, fields)
         if own and own not in taken:
             taken[own] = _seconds(name, others.pop(name), fields[own])
+    _translate(taken, others, fields)
     _gather(taken, others, fields)
     ignored += (name for name in others if name not in _WORDS)
     return {
-        name: _fit(value, fields[name].type, ignored)
+        name: _fit(_plain_value(name, value, fields[name]), fields[name].type, ignored)
         for name, value in taken.items()
         if value is not None or fields[name].required
     }
@@ -91,7 +166,48 @@ def _struct(
 def _own_name(name: str, fields: Mapping[str, inspect.Field]) -> str:
     """Return the field for another agent's `name`, or ""."""
     snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower().replace("-", "_")
-    return next((each for each in (snake, _ALIASES.get(snake, "")) if each in fields), "")
+    return next((each for each in (snake, *_OWN_NAMES.get(snake, ())) if each in fields), "")
+
+
+def _translate(
+    taken: dict[str, Any], others: dict[str, Any], fields: Mapping[str, inspect.Field]
+) -> None:
+    """Take fields of other agents' tools that say the same in another way."""
+    if "files_only" in fields and isinstance(mode := others.get("output_mode"), str):
+        if mode != "content":
+            taken.setdefault("files_only", mode in ("files_with_matches", "count"))
+        del others["output_mode"]
+    if "ignore_case" in fields and "case_sensitive" in others:
+        flag = _FLAGS.get(str(others["case_sensitive"]).lower())
+        if flag is not None and "ignore_case" not in taken:
+            taken["ignore_case"] = not flag
+            del others["case_sensitive"]
+    if "offset" in fields and "limit" in fields and "limit" not in taken:
+        _take_last_line(taken, others)
+
+
+def _take_last_line(taken: dict[str, Any], others: dict[str, Any]) -> None:
+    """Convert a range with its last line, `end_line` or `view_range`, to `offset` and `limit`."""
+    last: Any = None
+    match _parsed(others.get("view_range")):
+        case [first, last] if "offset" not in taken:
+            name, first = "view_range", _number(first)
+        case _:
+            name = next((each for each in ("end_line", "endLine") if each in others), "")
+            first, last = _number(taken.get("offset", 1)), others.get(name)
+    last = _number(last)
+    if type(first) is int and type(last) is int and (last == -1 or last >= max(first, 1)):
+        taken["offset"] = first
+        if last > 0:
+            taken["limit"] = last - max(first, 1) + 1
+        del others[name]
+
+
+def _plain_value(name: str, value: Any, field: inspect.Field) -> Any:
+    if type(value) is int and name in _TEXTS:
+        return str(value)
+    is_from_one = name in _FROM_ONE and getattr(_bare(field.type), "ge", None) == 1
+    return 1 if is_from_one and value in ("0", 0) and type(value) is not bool else value
 
 
 def _seconds(name: str, value: Any, field: inspect.Field) -> Any:
@@ -154,7 +270,10 @@ def _fit(value: Any, kind: inspect.Type, ignored: list[str]) -> Any:  # noqa: PL
             is_more = kind.le is not None and isinstance(number, int | float) and number > kind.le
             return kind.le if is_more else number
         case inspect.LiteralType():
-            word = value.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(value, str) else value  # fmt: skip
+            word = (
+                re.sub(r"[-\s]+", "_", value.strip().lower()) if isinstance(value, str) else value
+            )
+            word = word if word in kind.values else _OWN_WORDS.get(str(word), word)
             return word if word in kind.values else value
         case _:
             return value

@@ -11,6 +11,7 @@ import anyio.to_thread
 import msgspec
 
 from sanderling.changes.editing.lines import MAX_LINE_CHARS, numbered
+from sanderling.changes.editing.replace import NOTEBOOK_SUFFIX
 from sanderling.changes.editing.text import FileText, decode, utf_16_hint
 from sanderling.errors import ToolError
 from sanderling.images import MAX_IMAGE_BYTES, ImageError, checked, kind_of
@@ -29,6 +30,7 @@ MAX_LINES = 2000
 MAX_PAGE_BYTES = 50 * 1024
 WHOLE_BYTES = 8 << 20
 """Larger files are read by page only."""
+NOTEBOOK_BYTES = 64 << 20  # with their images; larger ones are shown as text
 MAX_NAMES = 500
 UTF_8_CHAR_BYTES = 4
 
@@ -54,17 +56,18 @@ def _title(args: ReadInput, workspace: Workspace) -> str:
 @tool(ReadInput, effect=on_path("read", "read"), title=_title)
 async def read(args: ReadInput, context: Context) -> Outcome:
     """
-    Read a file as the user sees it, including unsaved text in the editor.
+    Read a file as the user sees it, including unsaved text.
 
     Each line is prefixed by its number and a tab, which are not part of the text. At most 2000 lines or 50 KB per call; the last line, in
     parentheses, gives the range, the total, and anything unusual (encoding, line endings). Continue with `offset`. Lines are cut after
-    2000 characters. Images (PNG, JPEG, GIF, WebP) are shown, directories listed.
+    2000 characters. Images (PNG, JPEG, GIF, WebP) are shown, directories listed, notebooks shown by cell.
     """
     workspace = context.workspace
     path = workspace.path(args.path)
     try:
         with workspace.explaining(path, "read"):
-            loaded = await (await workspace.files()).load(path, WHOLE_BYTES)
+            limit = NOTEBOOK_BYTES if path.endswith(NOTEBOOK_SUFFIX) else WHOLE_BYTES
+            loaded = await (await workspace.files()).load(path, limit)
     except ToolError as error:
         if isinstance(error.__cause__, IsADirectoryError):
             return await _listing(workspace, path)
@@ -78,7 +81,8 @@ async def read(args: ReadInput, context: Context) -> Outcome:
         note = await _note(loaded, "" if is_utf_8(buffer) else buffer.encoding)
         if buffer.is_modified:
             note = "unsaved changes in the editor"
-        return _outcome(await _page(buffer.text, args), [note] if note else [])
+        page = await _page(buffer.text, args, path)
+        return _outcome(page, [note] if note else [])
     return await _read_file(args, workspace, path, loaded)
 
 
@@ -126,7 +130,7 @@ async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: L
             raise ToolError(SENTENCES[errno.EINVAL].format(name=workspace.shown(path)))
         notes.append("the sandbox hides this file's real content")
     if loaded.is_whole:
-        return _outcome(await _page(text.text, args), notes)
+        return _outcome(await _page(text.text, args, path), notes)
     notes = [f"{loaded.stamp.size:,} bytes", *([text.note] if text.encoding != "utf-8" else [])]
     return _outcome(await _page_of_large(args, workspace, path, text), notes)
 
@@ -135,14 +139,21 @@ async def _read_unsaved(args: ReadInput, workspace: Workspace, path: str) -> Out
     """Return a file that is only in the editor: deleted, or not yet written."""
     if buffer := await buffer_of(workspace, path, None):
         workspace.read_cache.note(path, plain(buffer.text))
-        return _outcome(await _page(buffer.text, args), ["only in the editor, not on disk"])
+        page = await _page(buffer.text, args, path)
+        return _outcome(page, ["only in the editor, not on disk"])
     raise await workspace.missing(path)
 
 
 # --- text --------------------------------------------------------------------------------------------------------------
 
 
-async def _page(text: str, args: ReadInput) -> NumberedExcerpt:
+async def _page(text: str, args: ReadInput, path: str) -> NumberedExcerpt:
+    if path.endswith(NOTEBOOK_SUFFIX):
+        from sanderling.changes.editing.notebook import parse_notebook  # only for notebooks
+        from sanderling.tools.notebooks import cells_shown
+
+        if notebook := await anyio.to_thread.run_sync(parse_notebook, text):
+            return NumberedExcerpt(*cells_shown(notebook, args.offset, args.limit, MAX_PAGE_BYTES))
     return await anyio.to_thread.run_sync(_page_of, text, args.offset, args.limit)
 
 
@@ -176,7 +187,7 @@ async def _page_of_large(
     if not page.lines:
         raise ToolError(_not_reached(args.offset, page.line_count, is_all=page.is_counted))
     shown = (
-        f"{number:>6}\t{_shown_bytes(data, length, head.encoding)}"
+        f"{number}\t{_shown_bytes(data, length, head.encoding)}"
         for number, (data, length) in enumerate(page.lines, args.offset)
     )
     lines = fitting(shown, MAX_PAGE_BYTES)

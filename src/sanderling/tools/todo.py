@@ -28,8 +28,8 @@ async def todo(args: TodoInput, context: Context) -> Outcome:
     """
     Keep a todo list, shown to the user: `items` replaces all of it.
 
-    Use it for work of three or more steps, not for less, and not for questions. While you work, exactly one item is in_progress. Mark an
-    item completed once it is done and checked, not before; add work that turns up. An empty list clears it.
+    Use it for work of three or more steps. While you work, one item is in_progress. Mark an item completed once it is done and checked,
+    not before; add work that turns up. An empty list clears it.
     """
     todo_list = context.workspace.todo
     todo_list.replace(args.items)

@@ -37,7 +37,7 @@ class EditWatches:
                 await editor.watch(buffer, self._prepared)
 
     async def begin(self, editor: Editor, buffer: Buffer, tool_use_id: str) -> None:
-        """Store diagnostics before the edit `tool_use_id` of `buffer`, unless an earlier edit since `take` did."""
+        """Store the diagnostics of `buffer` before the edit `tool_use_id`. After the first edit since `take`, do nothing."""
         if not buffer.is_diagnosed:
             return
         watch = self._current or self._prepared or tool_use_id

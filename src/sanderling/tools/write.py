@@ -37,8 +37,8 @@ async def write(args: WriteInput, context: Context) -> Outcome:
     Create a file with its parent directories, or replace all of one.
 
     To change part of a file, use `edit`. A file that you have not read, or that changed since, is not replaced: you get the difference
-    instead. An existing file keeps its encoding, mode and links, and CRLF line endings if it has only those. If the user has unsaved
-    changes in the editor, yours are merged with them there.
+    instead. An existing file keeps its encoding, mode and links, and CRLF line endings if it has only those. Yours are merged with the
+    user's unsaved changes.
     """
     changed = await _change(args, context).make()
     what = await difference(changed.old or "", changed.new)

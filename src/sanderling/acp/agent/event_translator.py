@@ -53,6 +53,7 @@ KINDS = {
     "bash": "execute",
     "jobs": "execute",
     "web_fetch": "fetch",
+    "web_search": "fetch",
     "todo": "think",
 }
 ABOUT_FILES = frozenset(("read", "edit", "write", "ls"))

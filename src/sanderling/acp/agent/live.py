@@ -50,7 +50,7 @@ from sanderling.protocol.events import (
     WaitingChanged,
 )
 from sanderling.protocol.messages import Prompt
-from sanderling.protocol.requests import ListModels, Models
+from sanderling.protocol.requests import Efforts, ListEfforts, ListModels, Models
 from sanderling.session.session import derived_title
 
 ROLL_S = 0.1  # between two updates of growing output
@@ -225,6 +225,8 @@ class AgentSession:
             while option in ("network", "sandbox") and self.options.now(option) != value:
                 await self._changed.wait()
         self.options.check(option, value)
+        if option == "model":
+            await self._list_efforts()
         return self.options.shown()
 
     async def list_models(self) -> None:
@@ -234,6 +236,14 @@ class AgentSession:
                 answer = await self._agent.answer(ListModels(self.id, "known"))
                 if isinstance(answer, Models):
                     self.options.models = [name for name in answer.models if not name.endswith(":")]
+        await self._list_efforts()
+
+    async def _list_efforts(self) -> None:
+        with suppress(SanderlingError):
+            if self._agent:
+                answer = await self._agent.answer(ListEfforts(self.id))
+                if isinstance(answer, Efforts):
+                    self.options.efforts = answer.efforts
 
     # --- events ------------------------------------------------------------------------------------------------------------
 

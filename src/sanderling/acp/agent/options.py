@@ -7,9 +7,15 @@ import msgspec
 
 from sanderling.acp.wire.errors import RpcError, invalid
 from sanderling.acp.wire.sessions import ConfigChoice, ConfigOption, SessionMode, SessionModes
-from sanderling.protocol.actions import Action, SetMode, SetModel, SetNetwork, SetSandbox
-from sanderling.protocol.events import Event, ModeChanged, ModelChanged, SandboxChanged
-from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
+from sanderling.protocol.actions import Action, SetEffort, SetMode, SetModel, SetNetwork, SetSandbox
+from sanderling.protocol.events import (
+    EffortChanged,
+    Event,
+    ModeChanged,
+    ModelChanged,
+    SandboxChanged,
+)
+from sanderling.protocol.modes import Effort, Mode, NetworkMode, SandboxLevel
 
 MODES: dict[Mode, tuple[str, str]] = {
     "ask": ("Ask", "Reading is free; changes and commands ask"),
@@ -20,6 +26,14 @@ NETWORKS: dict[NetworkMode, tuple[str, str]] = {
     "off": ("Off", "Commands have no network access"),
     "proxy": ("Listed hosts", "Commands can reach the hosts in your settings"),
     "on": ("On", "Commands can reach whatever this machine can"),
+}
+EFFORTS: dict[Effort, tuple[str, str]] = {
+    "default": ("Default", "What the API chooses"),
+    "low": ("Low", "The fewest tokens"),
+    "medium": ("Medium", "Fewer tokens"),
+    "high": ("High", "For hard tasks"),
+    "xhigh": ("Extra high", "For long and hard tasks"),
+    "max": ("Max", "No limit on tokens"),
 }
 LEVELS: dict[SandboxLevel, str] = {
     "": "Sandbox: not started yet",
@@ -41,6 +55,8 @@ class ConfigOptions:
         self.mode: Mode = "ask"
         self.sandbox = SandboxChanged("", "off")
         self.models: Sequence[str] = (model,)
+        self.effort: Effort = "default"
+        self.efforts: Sequence[Effort] = ()  # that the model takes
         self.title = ""
         self.has_jobs = False  # whether commands run in the background
 
@@ -51,6 +67,8 @@ class ConfigOptions:
                 self.mode = mode
             case ModelChanged(model):
                 self.model = model
+            case EffortChanged(effort):
+                self.effort = effort
             case SandboxChanged():
                 self.sandbox = event
             case _:
@@ -71,9 +89,11 @@ class ConfigOptions:
                 return SetNetwork(msgspec.convert(value, NetworkMode))
             case "model", str() if value:
                 return SetModel(value)
+            case "effort", _ if value in EFFORTS:
+                return SetEffort(msgspec.convert(value, Effort))
             case "sandbox", bool() if self._has_switch:
                 return SetSandbox(value)
-            case (("mode" | "network" | "model" | "sandbox"), _):
+            case (("mode" | "network" | "model" | "effort" | "sandbox"), _):
                 raise invalid(f"the option {option!r} has no value {value!r}")
             case _:
                 raise invalid(f"there is no option {option!r}")
@@ -115,7 +135,21 @@ class ConfigOptions:
                 options=_choices(NETWORKS),
             ),
         ]
+        if len(self.efforts) > 1 or self.effort != "default":
+            options.insert(2, self._effort())
         return [*options, self._switch()] if self._has_switch else options
+
+    def _effort(self) -> ConfigOption:
+        shown = {each: EFFORTS[each] for each in EFFORTS if each in (*self.efforts, self.effort)}
+        return ConfigOption(
+            id="effort",
+            name="Effort",
+            description="How much the model thinks and writes",
+            category="thought_level",
+            type="select",
+            current_value=self.effort,
+            options=_choices(shown),
+        )
 
     def _switch(self) -> ConfigOption:
         return ConfigOption(
@@ -131,6 +165,7 @@ class ConfigOptions:
         return {
             "mode": self.mode,
             "model": self.model,
+            "effort": self.effort,
             "network": self.sandbox.network,
             "sandbox": self.sandbox.level != "off",
         }[option]

@@ -132,7 +132,7 @@ class ExternalCall:
 
     @property
     def is_telling(self) -> bool:
-        """Whether enough is known to show a line on the screen."""
+        """True if enough is known to show a line on the screen."""
         shows = any(each.type != "terminal" for each in self._content)  # a terminal is still empty
         return bool(self.input or self.paths or shows) or self.status != "pending"
 

@@ -1,9 +1,13 @@
 """A stand-in provider for sessions with an external agent: it has a name and limits, and does not call a model."""
 
 from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
 
 from sanderling.errors import ProviderError
 from sanderling.providers import ModelLimits, ModelRequest, StreamItem
+
+if TYPE_CHECKING:
+    from sanderling.protocol.modes import Effort
 
 
 class ExternalProvider:
@@ -12,7 +16,9 @@ class ExternalProvider:
     def __init__(self, name: str) -> None:
         self.model = name
         self.limits: ModelLimits | None = ModelLimits()
+        self.efforts: tuple[Effort, ...] = ()
         self.is_ready = True
+        self.answer_limit = 0
 
     async def prepare(self) -> None: ...
 

@@ -45,7 +45,7 @@ def offered(options: Sequence[PermissionOption]) -> tuple[AnswerOption, ...]:
 
 
 def _title(name: str, choice: str) -> str:
-    """Return the agent's label for an answer, prefixed by Sanderling's if it does not clearly say the same."""
+    """Return the agent's label for an answer. Sanderling's own label comes first unless both clearly mean the same."""
     words = " ".join(visible_prose(name).split())[:MAX_TITLE_CHARS]
     said = words.casefold()
     first = _WORD.search(said)

@@ -7,7 +7,7 @@ the bytes of changed characters are replaced.
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -42,9 +42,15 @@ class _Spliced(NamedTuple):
 
 
 class TextDraft:
-    """A file's text while it is edited, and the ranges that were changed."""
+    """
+    A file's text while it is edited, and the ranges that were changed.
 
-    def __init__(self, file: FileText) -> None:
+    `lines` are the numbers of the file's lines after which lines will be inserted.
+    """
+
+    def __init__(self, file: FileText, lines: Iterable[int] = ()) -> None:
+        # A composed change (`changes`) does not tell where a line ended inside it, so these places are moved at each step.
+        self._line_ends = {line: line_start(file.text, line) for line in lines}
         self.file = file
         self.exact = file.exact
         self.text = file.text
@@ -60,18 +66,48 @@ class TextDraft:
         """
         return self._change(_spans(self, starts, old, new))
 
-    def insert(self, line: int, new: str) -> bool:
-        """Insert `new` as lines after line `line`; return whether that is inside text written earlier."""
+    def insert(self, file_line: int, new: str) -> bool:
+        """
+        Insert `new` as lines after line `file_line` of the file as it was before all changes.
+
+        After lines inserted there earlier, and after text that replaced that line. Return whether it is inside text written earlier.
+        """
+        line, place = self._line_after(file_line), self._line_ends[file_line]
         at = min(line, len(self.endings))
         start = line_start(self.text, line)
         new = new.removesuffix("\n")
         new = f"{new}\n" if line == at else f"\n{new}"  # after a last line without a newline
         endings = _endings(self.endings, range(at, at), range(max(at - 1, 0), at), new.count("\n"))
-        return self._change([_Splice(start, start, at, at, new, endings)])
+        is_overlapping = self._change([_Splice(start, start, at, at, new, endings)])
+        # What is inserted after this line, or a later one that is gone, follows in the order of the calls.
+        follows = (each for each in self._line_ends if each >= file_line)
+        for each in follows:
+            if self._line_ends[each] <= max(start, place):
+                self._line_ends[each] = start + len(new)
+        return is_overlapping
+
+    def _line_after(self, file_line: int) -> int:
+        """Return the draft's line after which the file's line `file_line` ends now."""
+        offset = self._line_ends[file_line]
+        if offset >= len(self.text):
+            return self.line_count
+        is_start = offset == 0 or self.text[offset - 1] == "\n"
+        return self.text.count("\n", 0, offset) + (not is_start)
+
+    def _move_line_ends(self, spans: Sequence[_Splice]) -> None:
+        for span in reversed(spans):
+            end = span.start + len(span.new)
+            for line, at in self._line_ends.items():
+                if at > span.start:
+                    self._line_ends[line] = max(at + end - span.end, end)
 
     @property
     def line_count(self) -> int:
-        return len(self.endings) + (bool(self.text) and not self.text.endswith("\n"))
+        return _line_count(self.text)
+
+    @property
+    def file_line_count(self) -> int:
+        return _line_count(self.file.text)
 
     def file_lines(self, offsets: Sequence[int]) -> list[int]:
         """Return the file's line number, from 1, for each offset into the draft; `offsets` must be ascending."""
@@ -115,9 +151,14 @@ class TextDraft:
         self.exact = "".join((*pieces, self.exact[done:]))
         self.endings = b"".join((*endings, self.endings[line:]))
         self.text = readable(self.exact) if self.file.is_damaged else self.exact
+        self._move_line_ends(spans)
         is_overlapping = _overlap(self.changes, spans)
         self.changes = _composed(self.changes, spans)
         return is_overlapping
+
+
+def _line_count(text: str) -> int:
+    return text.count("\n") + (bool(text) and not text.endswith("\n"))
 
 
 def _overlap(changes: Sequence[_Spliced], spans: Sequence[_Splice]) -> bool:

@@ -12,6 +12,7 @@ from sanderling.text import printable
 MAX_LINE_CHARS = 2000
 MAX_DIFFERENCE_LINES, MAX_DIFFERENCE_LINE_CHARS = 40, 400
 MAX_LISTED_LINES = 100
+MAX_PLACES = 20
 CONTEXT = 3
 
 
@@ -69,10 +70,29 @@ class TextDifference:
             start = max(shown_to, first - context)
             end = min(len(self._new), first + len(hunk.lines) + context)
             if 0 < shown_to < start:
-                yield "     …"
+                yield "…"
             yield from numbered(self._new[start:end], start + 1)
             shown_to = max(end, shown_to)
             shift += len(hunk.lines) - hunk.line_count
+
+    @property
+    def places(self) -> str:
+        """Where the new text is: "now lines 3-5, 9; removed after line 12"; "" if only the end of the file differs."""
+        shift, now, removed = 0, list[str](), list[str]()
+        for hunk in self.hunks:
+            first = hunk.first_line + shift
+            last = first + len(hunk.lines)
+            if last > first:
+                now.append(f"{first + 1}-{last}" if last > first + 1 else f"{last}")
+            else:
+                removed.append(f"{first}")
+            shift += len(hunk.lines) - hunk.line_count
+        is_one = len(now) == 1 and "-" not in now[0]
+        parts = [
+            *([f"now line{'' if is_one else 's'} {_first_places(now)}"] if now else []),
+            *([f"removed after line {_first_places(removed)}"] if removed else []),
+        ]
+        return "; ".join(parts)
 
     def _unified(self) -> Iterator[str]:
         shift = 0
@@ -167,9 +187,9 @@ def shown(
 
 
 def numbered(lines: Sequence[str], first: int) -> Iterator[str]:
-    """Yield lines with numbers, like `cat -n`."""
+    """Yield each line after its number and a tab. The number is not padded: in a page of 2000 lines the blanks cost a thousand tokens."""
     for number, line in enumerate(lines, first):
-        yield f"{number:>6}\t{cut(line, MAX_LINE_CHARS)}"
+        yield f"{number}\t{cut(line, MAX_LINE_CHARS)}"
 
 
 def cut(line: str, max_chars: int) -> str:
@@ -195,6 +215,11 @@ def _groups(hunks: Sequence[Hunk]) -> Iterator[list[Hunk]]:
         group.append(hunk)
     if group:
         yield group
+
+
+def _first_places(places: Sequence[str]) -> str:
+    more = f" and {len(places) - MAX_PLACES} more" if len(places) > MAX_PLACES else ""
+    return ", ".join(places[:MAX_PLACES]) + more
 
 
 def _span(first: int, end: int) -> str:

@@ -7,7 +7,7 @@ Replacements match the file's text as a model reads it. Text without an exact ma
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -24,6 +24,7 @@ from sanderling.changes.editing.text import (
 )
 from sanderling.errors import ToolError
 
+NOTEBOOK_SUFFIX = ".ipynb"
 MAX_PLACES = 100_000
 MAX_CHARS = 64 << 20  # the limit for a file that grows by `replace_all`
 
@@ -38,8 +39,12 @@ class Replacement(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     replace_all: Annotated[bool, msgspec.Meta(description="Replace every occurrence")] = False
     insert_at_line: Annotated[
         int | None,
-        msgspec.Meta(description="Instead of `old`: insert after this line; 0 is the start"),
+        msgspec.Meta(description="Instead of `old`: insert after this line as read; 0: top"),
     ] = None
+    cell: Annotated[int, msgspec.Meta(description="Notebook cell, whole without `old`")] = 0
+    new_cell: Annotated[
+        Literal["", "code", "markdown"], msgspec.Meta(description="Insert before `cell`")
+    ] = ""
 
 
 class Edited(msgspec.Struct, frozen=True):
@@ -51,13 +56,15 @@ class Edited(msgspec.Struct, frozen=True):
 
 def replace(data: bytes, replacements: Sequence[Replacement], *, path: str) -> Edited:
     """
-    Make all replacements in order, each in the result of the previous one.
+    Make all replacements in order, each in the result of the previous one; line numbers are those of `data`.
 
     `path` is the file's name for the model; its extension determines the language.
 
     Raises:
         ToolError: one is impossible; none was made.
     """
+    if any(each.cell or each.new_cell for each in replacements):
+        raise ToolError(f"{path} is not a notebook: omit `cell` and `new_cell`.")
     file = decode(data)
     if file.is_binary:
         raise ToolError(
@@ -65,7 +72,7 @@ def replace(data: bytes, replacements: Sequence[Replacement], *, path: str) -> E
         )
     if not replacements:
         raise ToolError("Nothing to replace: give at least one replacement.")
-    draft = TextDraft(file)
+    draft = TextDraft(file, _insertion_lines(replacements))
     notes: list[str] = []
     for number, replacement in enumerate(replacements, 1):
         which = f"Replacement {number} of {len(replacements)}: " if len(replacements) > 1 else ""
@@ -110,6 +117,10 @@ def _make(draft: TextDraft, replacement: Replacement, path: str) -> list[str]:
     return notes + _overlap_notes(is_overlapping=draft.replace(starts, old, new))
 
 
+def _insertion_lines(replacements: Sequence[Replacement]) -> set[int]:
+    return {max(0, each.insert_at_line) for each in replacements if each.insert_at_line is not None}
+
+
 def _normalised(text: str, file: FileText) -> str:
     """Adapt the model's `text` to the file's line endings and byte order mark."""
     text = text.removeprefix("\ufeff") if file.has_bom else text
@@ -144,7 +155,7 @@ def _check_old(old: str, new: str, replacement: Replacement) -> None:
 
 
 def _check_insertion(draft: TextDraft, replacement: Replacement, new: str, path: str) -> None:
-    line, count = replacement.insert_at_line or 0, draft.line_count
+    line, count = replacement.insert_at_line or 0, draft.file_line_count
     if replacement.old or replacement.replace_all:
         raise ToolError("`insert_at_line` takes `new` alone: omit `old` and `replace_all`.")
     if not new:
@@ -236,7 +247,7 @@ def _undone(
     at = file.text.find(old)
     if at < 0:
         return None
-    draft = TextDraft(file)
+    draft = TextDraft(file, _insertion_lines(earlier))
     for number, replacement in enumerate(earlier, 1):
         _make(draft, replacement, path)
         if old not in draft.text:

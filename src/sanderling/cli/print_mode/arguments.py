@@ -1,13 +1,17 @@
 """The flags of `sanderling -p`. Imports nothing that would delay the report of a wrong flag."""
 
 import argparse
+import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import sanderling
+from sanderling.protocol.modes import Effort
 
 EXIT_STATUS = """\
 exit status: 0 success; 1 error; 2 usage error; 3 something was denied;
+4 --max-cost or --max-time reached; 5 the answer does not fit --json-schema;
 128 + N stopped by signal N (130: interrupted)"""
 
 
@@ -40,7 +44,13 @@ def print_parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
         help="the model; script:FILE replays a recording, demo needs no key",
     )
     add("--no-thinking", action="store_true", help="turn off thinking where the model allows it")
+    add(
+        "--effort",
+        choices=get_args(Effort),
+        help="how much the model thinks and writes, if it takes the level",
+    )
     add("--max-turns", type=_count, metavar="N", help="limit on model calls; 0: no limit")
+    _add_limits(parser)
     _add_session_flags(parser)
     add(
         "--project",
@@ -90,6 +100,36 @@ def _add_permission_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--max-cost",
+        type=_positive,
+        default=0.0,
+        metavar="USD",
+        help="make no more requests after this many dollars",
+    )
+    add(
+        "--max-time",
+        type=_positive,
+        default=0.0,
+        metavar="SECONDS",
+        help="stop the run after this many seconds",
+    )
+    add(
+        "--json-schema",
+        type=Path,
+        metavar="FILE",
+        help="answer with JSON that fits the schema in FILE",
+    )
+    add(
+        "--fallback-model",
+        default="",
+        metavar="NAME",
+        help="the model to continue with if the first is overloaded or unavailable",
+    )
+
+
 def _add_session_flags(parser: argparse.ArgumentParser) -> None:
     session = parser.add_mutually_exclusive_group()
     session.add_argument(
@@ -105,6 +145,16 @@ def _add_session_flags(parser: argparse.ArgumentParser) -> None:
         help="remove the prompts waiting in the session; by default they are kept, and not sent",
     )
     session.add_argument("--no-session", action="store_true", help="do not store the session")
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
+    return number
 
 
 def _count(text: str) -> int:

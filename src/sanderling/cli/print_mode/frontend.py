@@ -3,14 +3,23 @@
 import shlex
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+from uuid import uuid4
 
 import msgspec
 
-from sanderling.cli.print_mode.result import LIFTED, Result, ResultBuilder
+from sanderling.cli.print_mode.result import (
+    DONE,
+    LIFTED,
+    MISFIT,
+    Failure,
+    Result,
+    ResultBuilder,
+)
+from sanderling.cli.print_mode.schema import MisfitError
 from sanderling.cli.streams import ThreadedStdout, say
 from sanderling.json_lines import for_terminal
-from sanderling.protocol.actions import Action, AnswerApproval, CloseSession
+from sanderling.protocol.actions import Action, AnswerApproval, CloseSession, SubmitPrompt
 from sanderling.protocol.events import (
     AccessDenied,
     ApprovalRequested,
@@ -27,8 +36,12 @@ from sanderling.protocol.events import (
     TrustNeeded,
     TurnEnded,
 )
+from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode
 from sanderling.text import duration
+
+if TYPE_CHECKING:
+    from sanderling.cli.print_mode.schema import AnswerSchema
 
 STREAM_VERSION = 1
 OutputFormat = Literal["text", "json", "stream-json"]
@@ -69,12 +82,16 @@ class PrintFrontend:
         *,
         is_quiet: bool,
         act: Callable[[Action], None],
+        schema: "AnswerSchema | None" = None,
     ) -> None:
         self._stdout = stdout
         self._format: OutputFormat = output_format
         self._mode: Mode = mode
         self._is_quiet = is_quiet
         self._act = act
+        self._schema = schema
+        self._is_repaired = False
+        self.is_over_time = False
         self._builder = ResultBuilder()
         self._result: Result | None = None
         self._running_jobs: tuple[str, ...] = ()
@@ -104,8 +121,9 @@ class PrintFrontend:
             case ApprovalRequested():
                 self._deny(event)
             case TurnEnded():
-                self.end()
-                self._act(CloseSession())
+                if not self._is_to_be_repaired():
+                    self.end()
+                    self._act(CloseSession())
             case _:
                 pass
 
@@ -113,13 +131,47 @@ class PrintFrontend:
         """Print the result, once. The turn has ended or is given up."""
         if self._result is None:
             duration_s = time.monotonic() - self._started_at
-            self._result = self._builder.result(self._session_id, self._model, duration_s)
+            result = self._builder.result(self._session_id, self._model, duration_s)
+            self._result = self._judged(result)
             if self._format != "text":
                 self._print_json(self._result)
-            elif self._result.stop_reason != "cancelled" and self._result.text:
-                self._stdout.write(f"{self._result.text}\n")
+            elif self._result.stop_reason not in ("cancelled", "max_time"):
+                self._print_text(self._result)
             self._report_end(self._result)
         return self._result
+
+    def _print_text(self, result: Result) -> None:
+        if self._schema and result.output is not msgspec.UNSET:
+            self._stdout.write(for_terminal(result.output) + "\n")
+        elif result.text and not self._schema:
+            self._stdout.write(f"{result.text}\n")
+
+    def _is_to_be_repaired(self) -> bool:
+        """Ask once for a better answer if this one does not fit the schema."""
+        if not self._schema or self._is_repaired or self._builder.stop_reason != "end_turn":
+            return False
+        try:
+            self._schema.value_of(self._builder.text)
+        except MisfitError as misfit:
+            self._is_repaired = True
+            self._note(f"the answer does not fit the schema; asking once more:\n{misfit}")
+            self._builder.begin_again()
+            self._act(SubmitPrompt(Prompt(uuid4().hex, self._schema.repair(misfit))))
+            return True
+        return False
+
+    def _judged(self, result: Result) -> Result:
+        """Return the result with the value of its answer, or with the reason that there is none."""
+        if self.is_over_time and result.stop_reason == "cancelled":
+            return msgspec.structs.replace(result, stop_reason="max_time")
+        if not self._schema or result.stop_reason not in DONE:
+            return result
+        try:
+            return msgspec.structs.replace(result, output=self._schema.value_of(result.text))
+        except MisfitError as misfit:
+            failure = Failure(MISFIT, f"The answer does not fit the schema:\n{misfit}", "")
+            say(failure.message)
+            return msgspec.structs.replace(result, is_error=True, error=failure)
 
     def _print_json(self, value: msgspec.Struct) -> None:
         self._stdout.write(for_terminal(value) + "\n")

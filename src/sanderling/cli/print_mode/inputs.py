@@ -23,6 +23,8 @@ def with_flags(layers: Layers, arguments: argparse.Namespace) -> Layers:
         options["model"] = printable(arguments.model)
     if arguments.no_thinking:
         options["thinking"] = False
+    if arguments.effort:
+        options["effort"] = arguments.effort
     if arguments.max_turns is not None:
         options["max_calls"] = arguments.max_turns
     return replace(layers, command_line=Layer("the command line", options))

@@ -1,5 +1,7 @@
 """The result of a turn, built from its events."""
 
+from typing import Any, Literal
+
 import msgspec
 
 from sanderling.protocol.events import (
@@ -20,9 +22,10 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import StopReason, Usage
 from sanderling.text import printable
 
-EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_DENIED = 0, 1, 2, 3
+EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_DENIED, EXIT_LIMIT, EXIT_MISFIT = range(6)
 LIFTED: dict[Limit, str] = {"calls": "--max-turns N", "budget": "budget_usd in config.toml"}
 """The limits that a flag or a setting raises, and which. At the others the turn is given up, and nothing was denied."""
+MISFIT = "schema"  # the kind of error
 DONE = frozenset[StopReason](("end_turn", "stop_sequence"))
 
 
@@ -42,12 +45,14 @@ class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
     """
     The result that `--output-format json` prints, and `stream-json` as its last line.
 
-    `usage`, `cost_usd` and `model_calls` are for this turn. Without a known price there is no `cost_usd`.
+    `usage`, `cost_usd` and `model_calls` are for this run. Without a known price there is no `cost_usd`. `output` is the answer's value if
+    a schema was given and the answer fits it.
     """
 
     session_id: str
     text: str
-    stop_reason: StopReason
+    output: Any = msgspec.UNSET
+    stop_reason: StopReason | Literal["max_time"]
     is_error: bool
     error: Failure | msgspec.UnsetType = msgspec.UNSET
     model: str
@@ -60,7 +65,10 @@ class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
     @property
     def exit_status(self) -> int:
         if self.error:
-            return EXIT_ERROR
+            return EXIT_MISFIT if self.error.kind == MISFIT else EXIT_ERROR
+        has_asked = any(denied.tool == "budget" for denied in self.denials)
+        if self.stop_reason == "max_time" or (self.stop_reason == "budget" and not has_asked):
+            return EXIT_LIMIT
         if self.denials:
             return EXIT_DENIED
         return EXIT_ERROR if self.is_error else EXIT_DONE
@@ -76,6 +84,7 @@ class ResultBuilder:
         self.model_calls = 0
         self._texts: dict[int, list[str]] = {}  # by block, since the last tool use
         self._usage = UsageUpdated(Usage(), Usage())
+        self._earlier = UsageUpdated(Usage(), Usage())  # of this run's turns before
         self._running: dict[str, ToolStarted] = {}
         self._asked: set[str] = set()
         self._is_answering = False
@@ -110,6 +119,24 @@ class ResultBuilder:
             case _:
                 pass
 
+    @property
+    def text(self) -> str:
+        """The answer since the last tool use."""
+        return printable("\n\n".join(map("".join, self._texts.values())).strip("\n"))
+
+    def begin_again(self) -> None:
+        """Begin another turn of the same run."""
+        used, earlier = self._usage, self._earlier
+        self._earlier = msgspec.structs.replace(
+            used,
+            turn=earlier.turn + used.turn,
+            turn_cost_usd=earlier.turn_cost_usd + used.turn_cost_usd,
+            is_priced=earlier.is_priced and used.is_priced,
+        )
+        self._usage = msgspec.structs.replace(used, turn=Usage(), turn_cost_usd=0.0)
+        self.stop_reason, self._is_answering = None, False
+        self._texts.clear()
+
     def _note_answer(self) -> None:
         self.model_calls += not self._is_answering
         self._is_answering = True
@@ -138,11 +165,11 @@ class ResultBuilder:
     def result(self, session_id: str, model: str, duration_s: float) -> Result:
         """Return the result of the turn, which has ended or was stopped."""
         stop_reason = self.stop_reason or "cancelled"
-        text = "\n\n".join(map("".join, self._texts.values())).strip("\n")
-        usage, cost_usd = self._usage.turn, self._usage.turn_cost_usd
+        usage = self._earlier.turn + self._usage.turn
+        cost_usd = self._earlier.turn_cost_usd + self._usage.turn_cost_usd
         return Result(
             session_id=session_id,
-            text=printable(text),
+            text=self.text,
             stop_reason=stop_reason,
             is_error=stop_reason not in DONE or self._is_given_up,
             error=self.failure or msgspec.UNSET,

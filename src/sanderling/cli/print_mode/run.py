@@ -17,7 +17,8 @@ from anyio import to_thread
 
 from sanderling.cli.print_mode.frontend import PrintFrontend
 from sanderling.cli.print_mode.inputs import read_prompt, rules_of, with_flags
-from sanderling.cli.print_mode.result import EXIT_ERROR, EXIT_USAGE
+from sanderling.cli.print_mode.result import EXIT_ERROR, EXIT_LIMIT, EXIT_USAGE
+from sanderling.cli.print_mode.schema import load_schema
 from sanderling.cli.streams import (
     InputError,
     ThreadedStdout,
@@ -28,9 +29,9 @@ from sanderling.config import make_private
 from sanderling.config.layers import own_layers
 from sanderling.errors import ConfigError, ProviderError, SanderlingError, UsageError
 from sanderling.project.root import project_root
-from sanderling.protocol.actions import Action, SetModel, SubmitPrompt
+from sanderling.protocol.actions import Action, SetEffort, SetModel, SubmitPrompt
 from sanderling.protocol.remedies import SHELL, UNKEPT, use
-from sanderling.providers import Provider
+from sanderling.providers import Provider, not_taken
 from sanderling.providers.choice import load_ahead
 from sanderling.session.records import is_session_id, new_session_id
 from sanderling.text import shortened, visible
@@ -108,6 +109,7 @@ class _PrintRun:
             SanderlingError: the session cannot be opened.
         """
         arguments = self._arguments
+        schema = load_schema(arguments.json_schema) if arguments.json_schema else None
         layers = with_flags(own_layers(), arguments)
         own = layers.settings()
         make_private(own)
@@ -125,7 +127,11 @@ class _PrintRun:
             wrap=self._wrap,
             log_dir=self._log_dir(),
             face="print",
+            has_user=False,
             waiting="dropped" if arguments.drop_waiting else "aside",
+            max_cost_usd=arguments.max_cost,
+            fallback_model=arguments.fallback_model,
+            answer_note=schema.asked if schema else "",
             patience_s=math.inf,  # wait for tool servers: a late tool is of no use, nor is one that would ask
         )
         self._face = PrintFrontend(
@@ -134,6 +140,7 @@ class _PrintRun:
             arguments.mode,
             is_quiet=arguments.quiet,
             act=self._act,
+            schema=schema,
         )
         self._opened = await open_conversation(
             self._session_id, self._project, layers, self._face.take, options
@@ -160,6 +167,14 @@ class _PrintRun:
 
     def _wrap(self, provider: Provider, project: str) -> Provider:
         self._provider = provider
+        arguments, effort = self._arguments, self._arguments.effort
+        is_new = not (arguments.is_continued or arguments.resume)  # a session has its own model
+        if is_new and effort not in (None, "default", *provider.efforts):
+            raise ConfigError(not_taken(provider, effort), ("effort",))
+        if fallback := arguments.fallback_model:
+            model = provider.model
+            provider.set_model(fallback)  # an unknown provider is an error now
+            provider.set_model(model)
         if self._arguments.record is None:
             return provider
         from sanderling.providers.recording import Recording, RecordingProvider
@@ -173,6 +188,7 @@ class _PrintRun:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stop_at_signal, signals)
             tasks.start_soon(self._stop_when_unread)
+            tasks.start_soon(self._stop_in_time)
             tasks.start_soon(self._stdout.serve)
             tasks.start_soon(self._prepare)
             status = await self._ask()
@@ -189,13 +205,15 @@ class _PrintRun:
             say(str(error))
             return EXIT_USAGE
         if prompt is None:
-            return EXIT_SIGNAL + self._signal
+            return EXIT_SIGNAL + self._signal if self._signal else EXIT_LIMIT
         if aside := self._opened.aside:
             say(_about_waiting([each.text for each in aside], is_dropped=arguments.drop_waiting))
         model = arguments.model
         self._face.begin(self._session_id, model or self._opened.model)
         if model and self._opened.is_resumed:
             self._agent.act(SetModel(model))
+        if arguments.effort and self._opened.is_resumed:
+            self._agent.act(SetEffort(arguments.effort))
         self._agent.act(SubmitPrompt(prompt))
         await self._agent.serve()
         return await self._end()
@@ -210,6 +228,8 @@ class _PrintRun:
             again = "" if self._arguments.no_session else f"; --resume {self._session_id} continues"
             say(f"interrupted{again}")
             return EXIT_SIGNAL + self._signal
+        if result.stop_reason == "max_time":
+            say(f"stopped after {self._arguments.max_time:g} s, the limit of --max-time")
         if isinstance(self._stdout.problem, BrokenPipeError):
             return EXIT_SIGNAL + signal.SIGPIPE
         if self._stdout.problem:
@@ -226,6 +246,13 @@ class _PrintRun:
                 self._stack.close()
                 os._exit(EXIT_SIGNAL + number)  # a second signal: do not wait
             self._signal = number
+            self._reading.cancel()
+            self._agent.close()
+
+    async def _stop_in_time(self) -> None:
+        if limit_s := self._arguments.max_time:
+            await anyio.sleep(limit_s)
+            self._face.is_over_time = True
             self._reading.cancel()
             self._agent.close()
 

@@ -20,6 +20,7 @@ from sanderling.permissions.store import load_rule
 from sanderling.providers.choice import choose
 from sanderling.providers.endpoint import ProviderTable, Quirks, key_variables, load_endpoint
 from sanderling.providers.models.known import KnownModels, Price, mistakes_in_own
+from sanderling.providers.web_search import load_search
 from sanderling.sandbox.policy import HOLDS_TOO_MUCH, is_too_wide
 from sanderling.tools.catalog import check_disabled
 
@@ -144,6 +145,7 @@ def _checks(settings: Settings, project: str) -> Iterator[tuple[KeyPath, Callabl
         yield ("agents", name), partial(load_agent, name, settings.agents)
     for name, price in settings.prices.items():
         yield ("prices", name), partial(KnownModels, prices={name: price})
+    yield ("web_search",), partial(load_search, settings)
     yield ("tools", "disabled"), partial(check_disabled, settings.tools_disabled)
     yield ("provider",), partial(check_script, settings)
     yield ("model",), partial(choose, settings)

@@ -17,6 +17,7 @@ from sanderling.protocol.actions import (
     Compact,
     NoteUsage,
     Rewind,
+    SetEffort,
     SetGuestOption,
     SetModel,
     UndoCompaction,
@@ -53,6 +54,10 @@ class ExternalConversation(Conversation):
         match action:
             case SetModel(model):
                 self.services.tasks.start(self._set_option, "model", model)
+            case SetEffort(effort, is_once=False):
+                self.services.tasks.start(self._set_option, "effort", effort)
+            case SetEffort():
+                self.services.warn(f"{self.external.name} cannot change its effort for one turn.")
             case SetGuestOption(name, value):
                 self.services.tasks.start(self._set_option, name, value)
             case Compact(focus):
@@ -74,6 +79,8 @@ class ExternalConversation(Conversation):
         match request:
             case requests.ListModels():
                 return await self._models()
+            case requests.ListEfforts():
+                return requests.Efforts(("default",))
             case requests.ShowUsage():
                 usage = self.external.usage
                 text = guest_report(

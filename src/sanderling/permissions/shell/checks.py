@@ -85,7 +85,7 @@ def _without(options: str, what: str) -> Callable[[Words], str]:
 
 
 def _unless(pattern: str, problem: str, options: ProgramOptions) -> Callable[[Words], str]:
-    """Return the check of a program with these `options`, of which also any word that matches `pattern` is a problem."""
+    """Return a check that reports `problem` for a word that matches `pattern`, and else checks the `options`."""
     harmful = re.compile(pattern)
 
     def check(arguments: Words) -> str:

@@ -111,6 +111,11 @@ class Trust:
         """A sentence for the user if the store cannot be read; then nothing is trusted."""
         return self._store.problem
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the user trusts a file of the project as it is now, and so the project."""
+        return any(self.read(path) is not None for path in tuple(self._store.hashes()))
+
     def look(self, path: str) -> TrustFile | None:
         """
         Return the current file at a path relative to the project; None if it does not exist, or if its name has invisible characters.

@@ -33,6 +33,7 @@ MAX_PAGES = 100
 
 class AnthropicProvider(HttpProvider):
     path = "/v1/messages"
+    _always_limits = True
     is_strict = True
 
     def __init__(self, settings: Settings, endpoint: Endpoint = ANTHROPIC, model: str = "") -> None:
@@ -92,7 +93,7 @@ class AnthropicProvider(HttpProvider):
         return LOG_IN if self._profile else super()._key_remedy
 
     def _encode(self, request: ModelRequest, model: str) -> bytes:
-        quirks = self.endpoint.quirks_of(model)
+        quirks = self.quirks_of(model)
         if quirks is not self._encoder.quirks:
             self._encoder = RequestEncoder(quirks)
         return self._encoder.encode(
@@ -103,7 +104,7 @@ class AnthropicProvider(HttpProvider):
         )
 
     def _decoder(self, model: str) -> Decoder:
-        keeps_unsigned = self.endpoint.quirks_of(model).replay_reasoning != "never"
+        keeps_unsigned = self.quirks_of(model).replay_reasoning != "never"
         return ReplyDecoder(self._without_key, self._key_remedy, keeps_unsigned=keeps_unsigned)
 
     async def fetch_limits(self) -> ModelLimits:

@@ -8,7 +8,7 @@ cannot be read count as unknown: the answer has been paid for. Wire format: http
 import json
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 
@@ -20,6 +20,7 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
+from sanderling.protocol.modes import Effort
 from sanderling.providers import (
     BlockDone,
     ModelLimits,
@@ -106,6 +107,27 @@ class _WireJson(msgspec.Struct):
 class _WireModel(msgspec.Struct):
     max_input_tokens: _Count = None
     max_tokens: _Count = None
+    capabilities: Any = None
+
+    @property
+    def efforts(self) -> tuple[Effort, ...] | None:
+        """The efforts that the model takes, in order; None if the API does not say."""
+        match self.capabilities:
+            case {"effort": {"supported": True, **levels}}:
+                taken = {name for name, each in levels.items() if _is_supported(each)}
+                return tuple(each for each in get_args(Effort) if each in taken)
+            case {"effort": {"supported": False}}:
+                return ()
+            case _:
+                return None
+
+
+def _is_supported(capability: Any) -> bool:
+    match capability:
+        case {"supported": True}:
+            return True
+        case _:
+            return False
 
 
 class _WireModelName(msgspec.Struct):
@@ -177,7 +199,7 @@ def _decode_event(data: str, name: str) -> Any:
 
 def decode_limits(data: bytes) -> ModelLimits:
     model = decode(_model_decoder, data)
-    return ModelLimits(model.max_input_tokens or 0, model.max_tokens or 0)
+    return ModelLimits(model.max_input_tokens or 0, model.max_tokens or 0, efforts=model.efforts)
 
 
 def decode_page(data: bytes) -> ModelPage:

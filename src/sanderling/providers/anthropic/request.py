@@ -28,7 +28,8 @@ from sanderling.protocol.messages import (
 )
 from sanderling.providers import ModelRequest
 from sanderling.providers.encoding import EncodedHistory, encoded, previous_end, with_mark
-from sanderling.providers.endpoint import ANTHROPIC, Quirks
+from sanderling.providers.endpoint import ANTHROPIC, Quirks, with_fields
+from sanderling.providers.turns import Turns
 from sanderling.text import printable
 
 LOOK_BACK_BLOCKS = 18  # of 20: the documentation does not say whether the marked block counts
@@ -44,6 +45,7 @@ class RequestEncoder:
     def __init__(self, quirks: Quirks = ANTHROPIC.quirks) -> None:
         self.quirks = quirks
         self._is_marked = quirks.cache == "anthropic"
+        self._turns = Turns(quirks)
         self._history = EncodedHistory(self._encode_message)
 
     def encode(
@@ -52,7 +54,9 @@ class RequestEncoder:
         body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True}
         if self._is_marked:
             body["cache_control"] = _MARK
-        body |= self.quirks.effort.get("on" if thinking else "off", {}) | self.quirks.body
+        body |= with_fields(
+            self.quirks.reasoning(thinking=thinking, effort=request.effort), self.quirks.body
+        )
         if request.tools:
             body["tools"] = request.tools
         if request.system:
@@ -62,6 +66,7 @@ class RequestEncoder:
         return msgspec.json.encode(body)
 
     def _messages(self, history: Sequence[Message]) -> list[msgspec.Raw]:
+        history = self._turns.of(history)
         messages = list(chain.from_iterable(self._history.of(history)))
         end = previous_end(history) if self._is_marked else None
         if end is not None and _count_blocks(history[end + 1 :]) > LOOK_BACK_BLOCKS:

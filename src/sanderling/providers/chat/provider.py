@@ -18,7 +18,7 @@ class ChatProvider(HttpProvider):
         self._encoder = ChatEncoder(endpoint.quirks_of(model))
 
     def _encode(self, request: ModelRequest, model: str) -> bytes:
-        quirks = self.endpoint.quirks_of(model)
+        quirks = self.quirks_of(model)
         if quirks is not self._encoder.quirks:
             self._encoder = ChatEncoder(quirks)
         # Unless the user sets a limit, the server decides: it would reject one that is too large for a small model.
@@ -28,4 +28,4 @@ class ChatProvider(HttpProvider):
         )
 
     def _decoder(self, model: str) -> Decoder:
-        return ChatDecoder(self.endpoint.quirks_of(model), self._without_key, self._key_remedy)
+        return ChatDecoder(self.quirks_of(model), self._without_key, self._key_remedy)

@@ -36,15 +36,13 @@ from sanderling.providers.encoding import (
     replays_thoughts,
     with_mark,
 )
-from sanderling.providers.endpoint import Quirks
+from sanderling.providers.endpoint import Quirks, with_fields
+from sanderling.providers.turns import ACKNOWLEDGED, Turns
 
 _MARKS: dict[str, tuple[str, dict[str, str]]] = {
     "anthropic": ("cache_control", {"type": "ephemeral"}),
     "openai_explicit": ("prompt_cache_breakpoint", {"mode": "explicit"}),
 }
-# Fillers, where a server requires user and assistant to alternate.
-_ASSISTANT_TURN = {"role": "assistant", "content": "Understood."}
-_USER_TURN = {"role": "user", "content": "Go on."}
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 SHOWN_BELOW = "(An image, shown below.)"
 NOT_SHOWN = "(An image, which this model cannot be shown.)"
@@ -56,6 +54,7 @@ class ChatEncoder:
     def __init__(self, quirks: Quirks = Quirks()) -> None:  # noqa: B008 - frozen
         self.quirks = quirks
         self._mark = _MARKS.get(quirks.cache)
+        self._turns = Turns(quirks, is_joining=True)
         self._history = EncodedHistory(self._messages)
         self._tools = EncodedTools(partial(function_tool, is_strict=quirks.strict_schemas))
 
@@ -75,14 +74,15 @@ class ChatEncoder:
             body["tools"] = self._tools.of(request.tools)
             if quirks.parallel_tools is not None:
                 body["parallel_tool_calls"] = quirks.parallel_tools
-        body |= quirks.effort.get("on" if thinking else "off", {}) | quirks.body
+        body |= with_fields(quirks.reasoning(thinking=thinking, effort=request.effort), quirks.body)
         body["messages"] = self._all_messages(request)
         return msgspec.json.encode(body)
 
     def _all_messages(self, request: ModelRequest) -> list[msgspec.Raw]:
-        parts = self._history.of(request.history)
-        if self._mark and request.history[-1].role == "user":
-            for index in {previous_end(request.history) or 0, len(parts) - 1}:
+        history = self._turns.of(request.history)
+        parts = self._history.of(history)
+        if self._mark and history[-1].role == "user":
+            for index in {previous_end(history) or 0, len(parts) - 1}:
                 parts[index] = (*parts[index][:-1], with_mark(parts[index][-1], *self._mark))
         messages = list(chain.from_iterable(parts))
         if request.system:
@@ -93,12 +93,9 @@ class ChatEncoder:
     def _messages(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
         """Return the one or more messages that the format needs for `message`."""
         is_user = message.role == "user"
-        encoded_messages = (
-            self._user(message, previous) if is_user else self._assistant(message, previous)
-        )
-        return map(encoded, encoded_messages)
+        return map(encoded, self._user(message) if is_user else self._assistant(message, previous))
 
-    def _user(self, message: Message, previous: Message | None) -> Iterator[dict[str, Any]]:
+    def _user(self, message: Message) -> Iterator[dict[str, Any]]:
         results = [block for block in message.content if isinstance(block, ToolResult)]
         for result in results:
             content = list(self._result_parts(result))
@@ -108,8 +105,8 @@ class ChatEncoder:
             parts += chain.from_iterable(map(_shown_below, results))
         parts += self._said(message)
         if parts:
-            if self.quirks.takes_turns and (results or self._ends_with_result(previous)):
-                yield _ASSISTANT_TURN
+            if self.quirks.takes_turns and results:  # images of the results
+                yield from self._assistant(ACKNOWLEDGED, None)
             yield self._spoken("user", parts)
 
     def _said(self, message: Message) -> Iterator[dict[str, Any]]:
@@ -121,13 +118,6 @@ class ChatEncoder:
                     yield _text(NOT_SHOWN) if self.quirks.images == "none" else _image(block)
                 case _:
                     pass
-
-    def _ends_with_result(self, message: Message | None) -> bool:
-        """Return True if `message` becomes messages that end with a tool's."""
-        if message is None or not _has_result(message):
-            return False
-        is_shown = self.quirks.images == "user" and any(map(_images, message.content))
-        return not is_shown and not any(self._said(message))
 
     def _result_parts(self, result: ToolResult) -> Iterator[dict[str, Any]]:
         blocks = result.content
@@ -143,8 +133,6 @@ class ChatEncoder:
                     yield _text(SHOWN_BELOW if self.quirks.images == "user" else NOT_SHOWN)
 
     def _assistant(self, message: Message, previous: Message | None) -> Iterator[dict[str, Any]]:
-        if self.quirks.takes_turns and previous and previous.role == "assistant":
-            yield _USER_TURN
         text = "\n\n".join(block.text for block in message.content if isinstance(block, TextBlock))
         fields: dict[str, Any] = {"role": "assistant", "content": text or None}
         for block in message.content:
@@ -212,7 +200,3 @@ def _images(block: ContentBlock) -> list[dict[str, Any]]:
 def _shown_below(result: ToolResult) -> Iterable[dict[str, Any]]:
     images = _images(result)
     return (_text(f"From the tool result {result.tool_use_id}:"), *images) if images else ()
-
-
-def _has_result(message: Message | None) -> bool:
-    return message is not None and any(isinstance(b, ToolResult) for b in message.content)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from typing import Literal
 
 from sanderling.errors import TEMPORARY, ErrorKind, ProviderError
 from sanderling.protocol.remedies import remedies
@@ -65,6 +66,7 @@ _KINDS_BY_STATUS: dict[int, ErrorKind] = {
     403: "auth",
     408: "server",
     409: "server",
+    425: "server",
     413: "context_full",
     429: "rate_limited",
     529: "overloaded",
@@ -75,6 +77,36 @@ _TOO_LONG = re.compile(
     r"|(larger|more tokens) than the (model's |maximum )?context|input token count .{0,40} exceeds",
     re.IGNORECASE,
 )
+
+# Errors of chat templates, with which local servers write the prompt (llama.cpp, vLLM, LM Studio), and of hosted servers with the same rules.
+_ALTERNATE = re.compile(
+    r"\b(must|should|need to|have to) (strictly )?alternat|roles? (is|are) not alternating|(multiple|consecutive) (\w+ )?(user|assistant) (messages|roles|turns)"
+    r"|unexpected role '?\w+'? after role|expected last role|(last|first) message .{0,30}(must|should) (be|have) .{0,20}\brole\b",
+    re.IGNORECASE,
+)
+_ONE_CALL = re.compile(
+    r"single tool[- ]?calls? at once|(one|single) tool[- ]?call (per|at a time)", re.IGNORECASE
+)
+_NINE_CHARS = re.compile(r"tool[ _]?call ids? (should|must) .{0,40}\b9\b", re.IGNORECASE)
+_TEMPLATE = re.compile(
+    r"raise_exception|jinja|\bminja\b|template(syntax)?error|chat[ _]template|generate parser for this template|render(ing)? (the )?(prompt|template)",
+    re.IGNORECASE,
+)
+_TEMPLATE_STATUS = frozenset((200, 400, 422, 500))
+_JINJA_ERROR = re.compile(r"(?:Error: )?Jinja Exception: *(?P<words>[^\n]+)")
+_RAISED = re.compile(r"raise_exception\(\s*(?P<quote>[\"'])(?P<words>.{4,300}?)(?P=quote)\s*[)+~]")
+
+Repair = Literal["takes_turns", "one_call", "alnum9"]
+
+
+class TemplateError(ProviderError):
+    """
+    The model's chat template rejects the conversation, so the same request cannot succeed.
+
+    `repair`: what the template requires, if its error says so.
+    """
+
+    repair: "Repair | None" = None
 
 
 def is_known(kind: str) -> bool:
@@ -96,6 +128,10 @@ def explain_status(
     """
     if status == HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED:
         return login_page(status, "a refusal")
+    if status in _TEMPLATE_STATUS and error_type not in _FINAL_KINDS:
+        repair = _repair_in(detail)
+        if repair or _TEMPLATE.search(detail):
+            return _template_error(detail, status, repair)
     kind = _kind(error_type, status)
     if kind == "invalid_request" and _TOO_LONG.search(detail):
         kind = "context_full"  # no API has a type for this
@@ -107,7 +143,29 @@ def explain_status(
         remedy = " ".join(filter(None, (_in_a_while(retry_after_s), remedy)))
     elif kind == "auth":
         remedy = remedy or key_remedy
-    return ProviderError(kind, f"{message}: {what}.", remedy, retry_after_s=retry_after_s)
+    is_missing = error_type in _NOT_FOUND or status == HTTPStatus.NOT_FOUND
+    return ProviderError(
+        kind, f"{message}: {what}.", remedy, retry_after_s=retry_after_s, lacks_model=is_missing
+    )
+
+
+def _repair_in(detail: str) -> Repair | None:
+    if _ONE_CALL.search(detail):
+        return "one_call"
+    if _NINE_CHARS.search(detail):
+        return "alnum9"
+    return "takes_turns" if _ALTERNATE.search(detail) else None
+
+
+def _template_error(detail: str, status: int, repair: Repair | None) -> TemplateError:
+    """Return the error in the template's own words, without its source, which some servers quote."""
+    found = _JINJA_ERROR.search(detail) or _RAISED.search(detail)
+    words = " ".join((found["words"] if found else detail).split()).rstrip(". ")[:MAX_DETAIL_CHARS]
+    message = f"The model's chat template rejects this conversation: {words} ({status})."
+    remedy = f"Choose another model ({remedies().model}), or start the server with another template (llama.cpp: --chat-template-file)."
+    error = TemplateError("invalid_request", message, remedy)
+    error.repair = repair
+    return error
 
 
 def _in_words(kind: ErrorKind, error_type: str, status: int) -> tuple[str, str]:
@@ -163,6 +221,8 @@ def _kind(error_type: str, status: int) -> ErrorKind:
     is_by_status = status != HTTPStatus.OK and (
         by_status in TEMPORARY or by_type == "invalid_request"
     )
+    if by_type == "server" and by_status == "invalid_request":
+        return by_status  # some servers call each of their errors a server error
     return by_status if is_by_status and by_type not in TEMPORARY else by_type
 
 

@@ -19,17 +19,20 @@ from anyio.lowlevel import checkpoint
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
+from sanderling.protocol.modes import Effort
 from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
-from sanderling.providers.endpoint import Endpoint
+from sanderling.providers.endpoint import Endpoint, Quirks
 from sanderling.providers.http.bodies import Decoder, decode_refusal
 from sanderling.providers.http.connection import ApiConnection
 from sanderling.providers.http.errors import (
     MAX_DETAIL_CHARS,
+    TemplateError,
     explain_status,
     is_known,
     malformed,
 )
 from sanderling.providers.http.models import decode_models
+from sanderling.providers.http.repairs import Repairs
 from sanderling.providers.http.transport import (
     RefusalError,
     check_place,
@@ -88,6 +91,8 @@ class HttpProvider(ApiConnection, ABC):
 
     path: ClassVar[str]
     """The path that generates answers, relative to the endpoint's address."""
+    _always_limits: ClassVar[bool] = False
+    """Every request has a token limit, not only if the user sets one."""
     last_words_s: ClassVar[float] = DRAIN_S
     """The time to wait for usage after the stop reason."""
 
@@ -97,6 +102,21 @@ class HttpProvider(ApiConnection, ABC):
         self.limits: ModelLimits | None = None
         self._watch = IdleWatch(settings.idle_timeout_s)
         self._images = Images()
+        self._repairs = Repairs(endpoint)
+
+    def quirks_of(self, model: str) -> Quirks:
+        """Return the endpoint's quirks for `model`, with those that its errors have revealed."""
+        return self._repairs.quirks_of(model)
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """The quirks that the model's errors have revealed, as the configuration would have them."""
+        return self._repairs.learned(self.model)
+
+    @property
+    def efforts(self) -> tuple[Effort, ...]:
+        reported = self.limits.efforts if self.limits else None
+        return self.endpoint.quirks_of(self.model).efforts if reported is None else reported
 
     async def _look_at(self, model: str) -> None:
         """Load what a request to `model` depends on; nothing for most wires."""
@@ -143,6 +163,7 @@ class HttpProvider(ApiConnection, ABC):
                 limits.context_window_tokens or known.window_tokens,
                 limits.max_output_tokens or known.max_output_tokens,
                 limits.price,
+                limits.efforts,
             )
 
     def _known(self, model: str) -> Model:
@@ -151,6 +172,13 @@ class HttpProvider(ApiConnection, ABC):
     @cached_property
     def _known_models(self) -> KnownModels:
         return load_models(self._settings)
+
+    @property
+    def answer_limit(self) -> int:
+        """The most tokens of an answer: those that a request asks for, or else the model's limit if known."""
+        if self._settings.max_tokens or self._always_limits:
+            return self._max_tokens()
+        return self.limits.max_output_tokens if self.limits else 0
 
     def _max_tokens(self) -> int:
         wanted = self._settings.max_tokens or DEFAULT_MAX_TOKENS
@@ -170,31 +198,46 @@ class HttpProvider(ApiConnection, ABC):
             return answer.content
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
-        """Call the model. Every later request would repeat an image that the API rejects, so the request is made again without it."""
-        quirks = self.endpoint.quirks_of(self.model)
+        """
+        Call the model.
+
+        Every later request would repeat an image that the API rejects, or a shape that the model's chat template rejects, so the request is
+        made again without it.
+        """
+        model = self.model
+        quirks = self.quirks_of(model)
         has_begun, refusals, refused = False, 0, self._images.refused
         while True:
-            fitting, sent = self._images.fitting(request, quirks), list[bytes]()
+            fitting, sent = self._images.fitting(request, self.quirks_of(model)), list[bytes]()
             try:
-                async with aclosing(self._stream(fitting, sent)) as items:
+                async with aclosing(self._stream(fitting, model, sent)) as items:
                     async for item in items:
                         has_begun = True
                         yield item
             except ProviderError as error:
+                if has_begun:
+                    raise
+                if isinstance(error, TemplateError):
+                    if self._repairs.learn(model, fitting.history, error):
+                        continue
+                    self._repairs.restore(model, quirks)
+                    raise
                 refusals += 1
                 body = sent.pop() if sent else b""
-                if has_begun or not self._images.learn(fitting, body, error, refusals):
-                    if not has_begun:
-                        self._images.forget(refused)
+                if not self._images.learn(fitting, body, error, refusals):
+                    self._images.forget(refused)
                     raise
             else:
                 return
 
-    async def _stream(self, request: ModelRequest, sent: list[bytes]) -> AsyncGenerator[StreamItem]:
-        """Make one request. `sent` receives its bytes, and keeps them if it is rejected."""
-        model = (
-            self.model
-        )  # the request holds its reasoning, even if another model is chosen meanwhile
+    async def _stream(
+        self, request: ModelRequest, model: str, sent: list[bytes]
+    ) -> AsyncGenerator[StreamItem]:
+        """
+        Make one request to `model`, whose reasoning it holds, even if another model is chosen meanwhile.
+
+        `sent` receives its bytes, and keeps them if it is rejected.
+        """
         async with self._using_client() as client:
             await self._look_at(model)
             reply = self._decoder(model)

@@ -44,6 +44,7 @@ class _StreamLine:
 
 class OllamaProvider(HttpProvider):
     path = "/api/chat"
+    _always_limits = True
     content_type = "application/x-ndjson"
     start_it = "Start it with `ollama serve`, or check base_url."
 
@@ -91,14 +92,14 @@ class OllamaProvider(HttpProvider):
 
     def _own_window(self, model: str) -> int:
         """Return the window that the user has set, in the endpoint's table or the file of models; 0 if unset."""
-        options = self.endpoint.quirks_of(model).body.get("options", {})
+        options = self.quirks_of(model).body.get("options", {})
         return options.get("num_ctx") or self._known(model).window_tokens
 
     async def _look_at(self, model: str) -> None:
         await self._show(model)
 
     def _encode(self, request: ModelRequest, model: str) -> bytes:
-        quirks = self.endpoint.quirks_of(model)
+        quirks = self.quirks_of(model)
         if quirks is not self._encoder.quirks:
             self._encoder = OllamaEncoder(quirks)
         return self._encoder.encode(request, self._ask(model))

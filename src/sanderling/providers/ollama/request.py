@@ -20,6 +20,7 @@ from sanderling.protocol.messages import (
     ToolResult,
     ToolUse,
 )
+from sanderling.protocol.modes import Effort
 from sanderling.providers import ModelRequest
 from sanderling.providers.encoding import (
     EncodedHistory,
@@ -29,6 +30,7 @@ from sanderling.providers.encoding import (
     replays_thoughts,
 )
 from sanderling.providers.endpoint import Quirks
+from sanderling.providers.turns import Turns
 
 NO_IMAGE = "[an image, which this model cannot see]"
 
@@ -85,6 +87,7 @@ class OllamaEncoder:
     def __init__(self, quirks: Quirks) -> None:
         self.quirks = quirks
         self._has_images = True
+        self._turns = Turns(quirks, is_joining=True)
         self._history = EncodedHistory(self._encode_message)
         self._tools = EncodedTools(function_tool)
 
@@ -96,7 +99,7 @@ class OllamaEncoder:
         body: dict[str, Any] = {
             "model": ask.model,
             "stream": True,
-            **self._effort(ask.think),
+            **self._effort(ask.think, request.effort),
             "truncate": False,
             "shift": False,
             **own,
@@ -108,13 +111,15 @@ class OllamaEncoder:
         if ask.has_images != self._has_images:
             self._has_images = ask.has_images
             self._history = EncodedHistory(self._encode_message)
-        body["messages"] = [*system, *chain.from_iterable(self._history.of(request.history))]
+        history = self._history.of(self._turns.of(request.history))
+        body["messages"] = [*system, *chain.from_iterable(history)]
         return msgspec.json.encode(body)
 
-    def _effort(self, think: bool | None) -> dict[str, Any]:
+    def _effort(self, think: bool | None, effort: Effort) -> dict[str, Any]:
         if think is None:
             return {}
-        return self.quirks.effort.get("on" if think else "off") or {"think": think}
+        fields = self.quirks.reasoning(thinking=think, effort=effort if think else "default")
+        return fields or {"think": think}
 
     def _encode_message(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
         if message.role == "assistant":

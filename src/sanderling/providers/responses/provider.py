@@ -45,8 +45,9 @@ class ResponsesProvider(HttpProvider):
                 yield item
 
     def _encode(self, request: ModelRequest, model: str) -> bytes:
-        if model != self._encoder.model:
-            self._encoder = ResponsesEncoder(model, self.endpoint.quirks_of(model))
+        quirks = self.quirks_of(model)
+        if model != self._encoder.model or quirks is not self._encoder.quirks:
+            self._encoder = ResponsesEncoder(model, quirks)
         # Unless the user sets a limit, the server decides, because reasoning counts as well.
         wanted = self._max_tokens() if self._settings.max_tokens else 0
         return self._encoder.encode(request, max_tokens=wanted, thinking=self._settings.thinking)

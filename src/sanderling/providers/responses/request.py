@@ -38,7 +38,8 @@ from sanderling.providers.encoding import (
     replays_thoughts,
     with_mark,
 )
-from sanderling.providers.endpoint import Quirks
+from sanderling.providers.endpoint import Quirks, with_fields
+from sanderling.providers.turns import Turns
 from sanderling.text import printable
 
 MIN_OUTPUT_TOKENS = 16
@@ -128,14 +129,15 @@ class ResponsesEncoder:
 
     def __init__(self, model: str, quirks: Quirks) -> None:
         self.model = model
-        self._quirks = quirks
+        self.quirks = quirks
+        self._turns = Turns(quirks)
         self._history = EncodedHistory(self._encode_message)
         self._tools = EncodedTools(partial(_function, quirks=quirks))
         self._dropped: set[str] = set()
 
     def encode(self, request: ModelRequest, *, max_tokens: int = 0, thinking: bool = True) -> bytes:
         """Encode a request. With `max_tokens` 0 the server decides."""
-        quirks = self._quirks
+        quirks = self.quirks
         body: dict[str, Any] = {"model": self.model, "stream": True, "store": False}
         if max_tokens and quirks.max_tokens_name:
             body["max_output_tokens"] = max(MIN_OUTPUT_TOKENS, max_tokens)
@@ -143,7 +145,7 @@ class ResponsesEncoder:
             body["parallel_tool_calls"] = quirks.parallel_tools
         if key := cache_key(request, quirks):
             body["prompt_cache_key"] = key
-        body |= quirks.effort.get("on" if thinking else "off", {}) | quirks.body
+        body |= with_fields(quirks.reasoning(thinking=thinking, effort=request.effort), quirks.body)
         if request.tools:
             body["tools"] = self._tools.of(request.tools)
         return msgspec.json.encode(body | {"input": self._items(request)})
@@ -163,27 +165,28 @@ class ResponsesEncoder:
         return has_any
 
     def _items(self, request: ModelRequest) -> list[msgspec.Raw]:
-        messages = self._history.of(request.history)
-        for number in _with_ids_again(request.history):
-            items = _assistant_items(request.history[number], is_whole=False)
+        history = self._turns.of(request.history)
+        messages = self._history.of(history)
+        for number in _with_ids_again(history):
+            items = _assistant_items(history[number], is_whole=False)
             messages[number] = tuple(map(encoded, items))
-        is_marked = self._quirks.cache == "openai_explicit"
-        end = previous_end(request.history)
+        is_marked = self.quirks.cache == "openai_explicit"
+        end = previous_end(history)
         if is_marked and end is not None:
             messages[end] = (*messages[end][:-1], with_mark(messages[end][-1], *_MARK))
         if request.system:
             text = printable(request.system)
-            system = encoded(_InputMessage(self._quirks.system_role, [_InputText(text)]))
+            system = encoded(_InputMessage(self.quirks.system_role, [_InputText(text)]))
             messages.insert(0, (with_mark(system, *_MARK) if is_marked else system,))
         return list(chain.from_iterable(messages))
 
     def _encode_message(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
         if message.role == "user":
-            return map(encoded, _user_items(message, self._quirks))
+            return map(encoded, _user_items(message, self.quirks))
         ids = {*map(_id, message.content)}
         is_whole = "" not in ids and self._dropped.isdisjoint(ids)
         if any(isinstance(block, ThinkingBlock) for block in message.content):
-            is_whole &= replays_thoughts(self._quirks, message, previous)
+            is_whole &= replays_thoughts(self.quirks, message, previous)
         return map(encoded, _assistant_items(message, is_whole=is_whole))
 
 

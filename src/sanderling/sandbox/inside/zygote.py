@@ -36,6 +36,7 @@ RESERVED_PIDS = 300  # low pids that a namespace does not reuse
 OOM_SCORE_ADJ = "500"  # when memory runs out, commands are killed first
 MEMORY = ("/dev/shm", "/dev/mqueue")
 SPARE_AFTER_MS, AFTER_FAILURE_MS = 8, 1000
+BACKLOG = 64
 LISTS_OF_MEMORY = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
 
 
@@ -170,12 +171,28 @@ class Zygote:
             case ("hold", path):
                 with suppress(OSError):  # the file is gone, so there is nothing to protect
                     namespaces.hold(path)
+            case ("listen", places):
+                self._listen(places)
             case ("signal", key, number):
                 for running in self._running.values():
                     if running.key == key:
                         os.kill(running.pid, number)
             case _:
                 raise SandboxError(f"Unknown message to a zygote: {message[0]!r}.")
+
+    def _listen(self, places: list[tuple[str, int]]) -> None:
+        """Send listening sockets at these addresses of the loopback. A place that is taken, or not ours, is left out."""
+        found = list[socket.socket]()
+        taken = list[tuple[str, int]]()
+        for host, port in places:
+            kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+            with suppress(OSError):
+                # It listens at once, because SO_REUSEADDR would let a command bind a port on which nothing listens.
+                found.append(socket.create_server((host, port), family=kind, backlog=BACKLOG))
+                taken.append((host, port))
+        wire.send(self.channel, ("listening", taken), tuple(each.fileno() for each in found))
+        for each in found:
+            each.close()
 
     def _launch(self, key: int, launch: wire.Message, descriptors: list[int]) -> None:
         *streams, status = descriptors

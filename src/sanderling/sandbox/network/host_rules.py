@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import anyio
 
 from sanderling.errors import SandboxError
-from sanderling.hosts import canonical_host, is_address, split_authority
+from sanderling.hosts import canonical_host, is_address, is_loopback, split_authority
 
 
 class HostRules:
@@ -57,6 +57,15 @@ class HostRules:
         labels = host.split(".")
         above = ("*." + ".".join(labels[i:]) for i in range(1, len(labels)))
         return any((name, port) in self._entries for name in (host, *above))
+
+    @property
+    def on_this_machine(self) -> frozenset[tuple[str, int]]:
+        """The allowed loopback addresses and ports of this machine."""
+        return frozenset(
+            (host, port)
+            for host, port in self._entries
+            if is_loopback(host) and not host.startswith("*.")
+        )
 
     def allow_all_of(self, entry: str) -> bool:
         """Return whether `entry` adds nothing to the list."""

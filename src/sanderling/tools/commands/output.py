@@ -13,8 +13,8 @@ from anyio.abc import ByteReceiveStream
 from sanderling.text import CONTROL, printable
 
 MAX_SCREEN_CHARS = 256 * 1024
-MAX_HEAD_BYTES = 7_000  # errors are usually at the end, which gets three quarters
-MAX_TAIL_BYTES = 21_000
+MAX_HEAD_BYTES = 4_000  # errors are usually at the end, which gets three quarters
+MAX_TAIL_BYTES = 12_000
 MAX_TOLD_BYTES = MAX_HEAD_BYTES + MAX_TAIL_BYTES
 # Neovim takes 30 ms to draw a line of 256 KiB, each time. Cut lines are complete in the file, which has all longer output.
 MAX_SCREEN_LINE_CHARS = MAX_TOLD_BYTES

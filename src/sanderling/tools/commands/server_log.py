@@ -6,26 +6,21 @@ from contextlib import suppress
 import anyio
 
 from sanderling.sandbox.execution_environment import RunningServer
-from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
-from sanderling.text import signal_name, visible_prose
+from sanderling.text import shortened, signal_name, visible_prose
+from sanderling.tools.commands.last_words import reason_in
 from sanderling.tools.commands.output import Ends, ScreenText, follow
 
 MAX_LAST_CHARS = 200
+MAX_REASON_CHARS = 400
 MIN_SECRET_CHARS = 8  # a shorter value may be part of any word
 
 
-def ending(status: int, last_words: str = "", *, is_confined: bool = True) -> str:
-    """Describe how a server has ended, with its last words."""
-    hint = f": {last_words}" if last_words else ""
+def ending(status: int, reason: str = "", advice: str = "") -> str:
+    """Describe how a server has ended, with the reason that it gave and what to do about it."""
+    hint = (f": {reason}" if reason else "") + (f" ({advice})" if advice else "")
     if status < 0:
         return f"it was ended by {signal_name(-status)}{hint}"
-    if status == 0:
-        return "it ended"
-    if status in (EXIT_NOT_FOUND, EXIT_NOT_EXECUTABLE) and is_confined:
-        hint += (
-            " (what its program needs outside the project and the system must be in its `paths`)"
-        )
-    return f"it ended with exit status {status}{hint}"
+    return f"it ended{hint}" if status == 0 else f"it ended with exit status {status}{hint}"
 
 
 class ServerLog:
@@ -49,10 +44,9 @@ class ServerLog:
     def last_line(self) -> str:
         return visible_prose(self.text().rstrip().rpartition("\n")[2][:MAX_LAST_CHARS])
 
-    def last_line_about(self, word: str) -> str:
-        """Return the last line with `word` in it, else the last one: a runtime may end with a line about its version."""
-        found = [line for line in self.text().splitlines() if word in line]
-        return visible_prose(found[-1].strip()[:MAX_LAST_CHARS]) if found else self.last_line()
+    def reason(self) -> str:
+        """Return the reason for its end, as far as it said one."""
+        return shortened(visible_prose(reason_in(self.text())), MAX_REASON_CHARS)
 
     def text(self) -> str:
         return self.redacted(self._ends.text())

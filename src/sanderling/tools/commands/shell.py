@@ -183,6 +183,7 @@ class Started(msgspec.Struct, frozen=True):
     process: RunningCommand
     begun_with: ShellState
     is_confined: bool
+    tools: str
     directory: "ScratchDirectory"
     report_path: str
     report_fd: int
@@ -213,7 +214,8 @@ class Shell:
     """
     The shell of a session. Commands may run in parallel: each starts with the latest state, and adds its own changes.
 
-    `only_reads` tells whether a program occurs in a line and only reads there.
+    `only_reads` tells whether a program occurs in a line and only reads there. The directories of `sandbox.own_programs` are not part of
+    the shell's state: each command gets the current ones.
     """
 
     def __init__(
@@ -284,6 +286,7 @@ class Shell:
                 name, command, cwd=state.cwd, project=self._project, is_confined=is_confined
             )
         ]
+        tools = self._sandbox.first_on_path(environment)
         directory = ScratchDirectory(*await environment.scratch())
         name = f".sanderling-{secrets.token_hex(8)}"
         path = f"{directory.ours}/{name}"
@@ -294,6 +297,7 @@ class Shell:
             "SANDERLING_STATE": _script(
                 state,
                 asks=is_confined not in self._environments,
+                tools=tools,
                 functions="\n".join(functions),
             ),
             "SANDERLING_COMMAND": command,
@@ -309,7 +313,7 @@ class Shell:
         except BaseException:
             _remove(path, descriptor)
             raise
-        return Started(process, state, is_confined, directory, path, descriptor)
+        return Started(process, state, is_confined, tools, directory, path, descriptor)
 
     def finish(self, started: Started) -> ShellChange:
         """Take over the directory and variables of a command that has ended."""
@@ -341,6 +345,8 @@ class Shell:
             else:
                 before[name] = value
         after = {name: value for name, value in report.items() if _is_kept(name)}
+        if started.tools and "PATH" in after:
+            after["PATH"] = _without(started.tools, after["PATH"])
         exported = {name: value for name, value in after.items() if before.get(name) != value}
         unset = [name for name in before if name not in after]
         variables, too_large = _bounded(
@@ -391,14 +397,32 @@ def _check(command: str) -> None:
         )
 
 
-def _script(state: ShellState, *, asks: bool, functions: str = "") -> str:
-    """Return shell lines that restore `state`; if this `asks`, the first one reports the initial environment."""
+def first_on_path(tools: str) -> str:
+    """Return the shell's assignment that puts `tools`, separated by colons, before the other directories of PATH."""
+    return f'PATH={shlex.quote(tools)}"${{PATH:+:$PATH}}"'
+
+
+def _without(tools: str, path: str) -> str:
+    """Return PATH without the project's tools, which each command gets again."""
+    separator = os.pathsep
+    around = f"{separator}{path}{separator}"
+    return around.replace(f"{separator}{tools}{separator}", separator, 1)[1:-1]
+
+
+def _script(state: ShellState, *, asks: bool, tools: str = "", functions: str = "") -> str:
+    """
+    Return shell lines that restore `state`; if this `asks`, the first one reports the initial environment.
+
+    `tools` then come first on PATH.
+    """
     lines = ['_sanderling_dump 2>/dev/null >>"$_sanderling_file" || :'] if asks else []
     lines.append(f"cd -- {shlex.quote(state.cwd)} >/dev/null || _sanderling_lost=1")
     if state.previous_cwd:
         lines.append(f"OLDPWD={shlex.quote(state.previous_cwd)}")
     for name, value in state.variables.items():
         lines.append(f"unset -v {name}" if value is None else f"export {name}={shlex.quote(value)}")
+    if tools:
+        lines.append(first_on_path(tools))
     if functions:
         lines.append(functions)
     # A line approved for one directory must not run in another.

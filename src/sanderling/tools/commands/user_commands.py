@@ -23,6 +23,7 @@ from sanderling.session.records import LoggedCommand
 from sanderling.session.session import Session
 from sanderling.tools.commands.output import MAX_SCREEN_CHARS, OutputLog, ScreenText
 from sanderling.tools.commands.running import run_to_end
+from sanderling.tools.commands.shell import first_on_path
 
 if TYPE_CHECKING:
     from sanderling.sandbox.execution_environment import RunningCommand
@@ -170,7 +171,10 @@ class UserCommand:
         """Run the command to its end, showing its output."""
         began = time.monotonic()
         try:
-            self._process = await sandbox.environment.spawn([*SHELL, self.text], grant=self.grant)
+            environment = sandbox.environment
+            own = sandbox.first_on_path(environment)
+            line = f"{first_on_path(own)}; {self.text}" if own else self.text
+            self._process = await environment.spawn([*SHELL, line], grant=self.grant)
         except (SandboxError, OSError) as error:
             return CommandEnding("not_started", problem=str(error))
         if self.is_stopped:
