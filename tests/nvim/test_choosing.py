@@ -3,6 +3,7 @@
 import pytest
 from tests.conftest import wait_until
 from tests.nvim.conftest import count_keys_after
+from tests.nvim.replies import DONE, reply, use
 from tests.nvim.test_approval import asked, drawn, enter, float_of, settled, wait_until_seen
 
 CACHE = {
@@ -302,3 +303,31 @@ def test_all_choices_are_on_the_screen_at_any_size(start_chat, columns, rows):
     assert "1-4" in text
     for number, each in enumerate(four, 1):
         assert f"{number}  {each['value']}" in text
+
+
+# --- from the model to the model -----------------------------------------------------------------------------------------
+
+
+def test_the_answers_reach_the_model(start_agent):
+    questions = [
+        {"question": "Which cache?", "choices": [{"label": "lru_cache"}, {"label": "TTLCache"}]},
+        {"question": "What is it called?"},
+    ]
+    agent = start_agent(reply(use("ask_user", questions=questions)), DONE)
+    agent.ask()
+    agent.enter_question()
+    agent.feed("2")
+    agent.wait_for_screen("(2 of 2)")
+    agent.answer_question("<CR>slugify<CR>")
+    assert agent.results() == [
+        "The user answers:\nWhich cache? → TTLCache\nWhat is it called? → slugify"
+    ]
+
+
+def test_accepting_a_plan_changes_the_mode(start_agent):
+    agent = start_agent(reply(use("ask_user", plan="Replace the cache")), DONE)
+    agent.command("AgentMode plan")
+    agent.ask()
+    agent.answer_question("2")
+    assert agent.results()[0].startswith("The user accepts the plan and has switched to auto mode")
+    assert agent.lua("return require('sanderling').status().mode") == "auto"

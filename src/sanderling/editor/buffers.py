@@ -28,7 +28,7 @@ class NeovimBuffers:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._questions = EditorQuestions(bridge, "sanderling.editing")
-        self._diagnostics = EditorQuestions(bridge, "sanderling.changes.editing.diagnostics")
+        self._diagnostics = EditorQuestions(bridge, "sanderling.editing.diagnostics")
 
     async def buffer(self, path: str, identity: Identity) -> Buffer | None:
         return _buffer(await self._questions.ask("find", path, *identity))
