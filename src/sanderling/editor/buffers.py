@@ -54,6 +54,9 @@ class NeovimBuffers:
     async def not_written(self, buffer: Buffer) -> None:
         self._bridge.notify(NOT_WRITTEN, buffer.id, buffer.tick)
 
+    async def unsaved(self) -> tuple[str, ...]:
+        return tuple(await self._questions.ask("unsaved"))
+
     async def files_changed(self, paths: tuple[str, ...]) -> None:
         self._bridge.notify(FILES_CHANGED, paths)
 
