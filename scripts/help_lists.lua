@@ -185,7 +185,7 @@ local function keys_list()
     for _, row in ipairs(key_table.rows) do
       if row.places[place[1]] and not (COMMON[row.option] and WITHOUT_COMMON[place[1]]) then
         local modes = row.places[place[1]]:gsub('.', '%0, '):sub(1, -3)
-        local key = table.concat(keys.list(row.default or 'none'), ', ')
+        local key = keys.joined(keys.list(row.default or 'none'))
         local left = tabbed(('  %s'):format(modes), 10) .. key
         local desc = row.desc:gsub('^%l', string.upper)
         lines[#lines + 1] = described(tabbed(left, 28) .. row.option, 50, desc .. '.')

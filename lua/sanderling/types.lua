@@ -255,6 +255,7 @@
 ---@class (exact) sanderling.FormChoice
 ---@field value string
 ---@field title? string
+---@field help? string
 
 ---@class (exact) sanderling.FormField
 ---@field name string
@@ -296,7 +297,7 @@
 ---@field wider? string
 ---@field path? string
 ---@field is_of_several? boolean
----@field kind? 'form'|'grant'|'limit'|'link'|'overlap'|'server'|'use'|'write'
+---@field kind? 'form'|'grant'|'limit'|'link'|'overlap'|'plan'|'question'|'server'|'use'|'write'
 ---@field fields? sanderling.FormField[]
 ---@field proposal? sanderling.Proposal|nil
 ---@field options? sanderling.AnswerOption[]

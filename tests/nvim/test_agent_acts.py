@@ -234,6 +234,21 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
     again.wait_for_screen("edit src/app.py  +1 −1 · not saved")
 
 
+@quick
+@pytest.mark.usefixtures("app")
+def test_a_command_names_project_files_that_are_newer_in_the_editor(start_agent, tmp_path):
+    agent = start_agent(reply(bash("true")), reply(say("One.")), reply(bash("true")), DONE)
+    agent.command("AgentMode auto")
+    agent.command(f"edit {tmp_path}/elsewhere.txt | call append('$', 'mine')")
+    agent.command("edit src/app.py | call append('$', '# mine')")
+    agent.ask_and_wait()
+    note = "[Commands read the disk, where these are older than in the editor: src/app.py]"
+    assert note in agent.results()[0]
+    agent.command("silent write")
+    agent.ask_and_wait()
+    assert "Commands read the disk" not in agent.results()[1]
+
+
 @pytest.mark.parametrize(
     "mode, answer", [("auto", "AgentAllow"), ("auto", "AgentDeny"), ("ask", "AgentAllow")]
 )

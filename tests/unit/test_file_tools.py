@@ -1134,6 +1134,9 @@ class MemoryEditor:
         if now.tick == buffer.tick:
             self.buffers[buffer.path] = msgspec.structs.replace(now, is_modified=False)
 
+    async def unsaved(self) -> tuple[str, ...]:
+        return tuple(path for path, buffer in self.buffers.items() if buffer.is_modified)
+
     async def files_changed(self, paths: tuple[str, ...]) -> None:
         await anyio.lowlevel.checkpoint()
         self.heard += paths

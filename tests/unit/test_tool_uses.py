@@ -128,8 +128,10 @@ def test_schemas_descriptions_and_system_prompt_together_stay_small():
 
 
 def test_without_an_editor_tools_and_system_prompt_are_smaller_and_name_none():
-    specs = specs_of(asyncio.run(OwnTools(has_editor=False).tools()))
-    assert {*TOOLS} - {spec.name for spec in specs} == {"code_nav", "code_refactor", "diagnostics"}
+    catalog = Catalog(OwnTools(has_editor=False), disabled=("ask_user",))
+    specs = asyncio.run(catalog.so_far()).specs
+    editor_tools = {"code_nav", "code_refactor", "diagnostics"}
+    assert {*TOOLS} - {spec.name for spec in specs} == editor_tools | {"ask_user"}
     tools = msgspec.json.encode(specs).decode()
     prompt = system_prompt(has_editor=False, has_user=False)
     assert len((tools + prompt).encode()) <= 11_000, len(tools)
@@ -219,7 +221,7 @@ async def test_commands_and_edits_are_shown_again_as_they_were_shown_while_they_
 async def test_tools_come_from_sources_and_what_comes_late_comes_last(tmp_path):
     weather = Weather()
     calls = [(f"mcp__weather__tell{n}", {"place": "Bern"}) for n in (1, 1, 3)]
-    talk = Talk(tmp_path, *calls, sources=(OwnTools(), weather))
+    talk = Talk(tmp_path, *calls, sources=(OwnTools(), weather), can_ask=True)
     provider = talk.services.provider
     asked: list[list[str]] = []
 

@@ -1,6 +1,7 @@
 --- Answers to questions. An answer counts only when its question was on the screen for a moment.
 local M = {}
 
+local choosing = require('sanderling.approval.choosing')
 local float = require('sanderling.approval.float')
 local form = require('sanderling.approval.form')
 local lazy = require('sanderling.ui.lazy')
@@ -9,6 +10,7 @@ local listeners = lazy('sanderling.editing.listeners')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local queue = require('sanderling.approval.queue')
+local wording = require('sanderling.approval.wording')
 local words = require('sanderling.ui.words')
 
 ---@return string[]
@@ -70,6 +72,86 @@ local function choose_rule(q, prompt, fn)
   end)
 end
 
+-- the model's questions -----------------------------------------------------------------------------------------------
+
+--- Show the next field, or send the answers after the last one.
+---@param q sanderling.session.state.Question
+local function go_on(q)
+  if choosing.go(q, 1) then
+    float.update()
+  else
+    M.send(q, { answer = 'once', values = choosing.values(q) })
+  end
+end
+
+---@param q sanderling.session.state.Question
+local function tell_how(q)
+  local keys = choosing.keys(q)
+  local is_several = choosing.field(q).kind == 'choices'
+  local ways = keys
+      and ('%s %s'):format(keys, is_several and 'marks an answer' or 'gives an answer')
+    or 'Move to an answer, then press <CR>'
+  tell(float.is_focused() and ways .. '.' or wording.ways_in('to answer') .. '.')
+end
+
+--- Answer in the user's own words.
+---@param q sanderling.session.state.Question
+function M.comment(q)
+  local prompt = q.event.kind == 'plan' and 'Comment: ' or 'Answer: '
+  message.ask({ prompt = prompt, default = choosing.own_words(q) }, function(text)
+    text = text and words.trimmed(text)
+    local is_several = choosing.field(q).kind == 'choices'
+    if not text or text == '' and not is_several then
+      return
+    elseif not vim.list_contains(queue.list(), q) then
+      return tell('This question is no longer open.')
+    end
+    choosing.set_own_words(q, text)
+    if is_several then
+      float.update()
+    else
+      go_on(q)
+    end
+  end)
+end
+
+---@param q sanderling.session.state.Question
+---@param number integer
+function M.choose(q, number)
+  if not (choosing.field(q).choices or {})[number] then
+    return -- there are fewer
+  elseif choosing.choose(q, number) then
+    go_on(q)
+  else
+    float.update()
+  end
+end
+
+--- Send the marked answers, give the one at the cursor, or ask for one in words.
+---@param q sanderling.session.state.Question
+function M.send_choice(q)
+  local kind, at_cursor = choosing.field(q).kind, float.choice_at_cursor()
+  if kind == 'string' then
+    M.comment(q)
+  elseif kind == 'choices' and choosing.is_answered(q) then
+    go_on(q)
+  elseif kind == 'choice' and at_cursor then
+    M.choose(q, at_cursor)
+  else
+    tell_how(q)
+  end
+end
+
+--- Return to the model's question before this one.
+---@param q sanderling.session.state.Question
+function M.go_back(q)
+  if choosing.go(q, -1) then
+    float.update()
+  end
+end
+
+-- permissions ---------------------------------------------------------------------------------------------------------
+
 --- Allow the request. For `always`, show the rule first, and let the user change it.
 ---@param q sanderling.session.state.Question
 ---@param choice 'once'|'session'|'always'
@@ -77,6 +159,8 @@ function M.allow_one(q, choice)
   local kind = q.event.kind
   if not vim.list_contains(q.event.choices, choice) then
     tell(refusals[choice])
+  elseif choosing.is_for(q) then
+    tell_how(q)
   elseif kind == 'form' then
     form.open(q, M.send)
   elseif kind == 'link' then

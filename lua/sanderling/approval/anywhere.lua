@@ -60,8 +60,9 @@ function M.update()
 end
 
 --- Return the keys that are set and what they do.
+---@param words table<string, string|false> by option, where a key does something else, or nothing
 ---@return string
-function M.describe()
+function M.describe(words)
   local parts = {}
   for _, action in ipairs(actions) do
     local lhs = ui_keys.of(action.option)[1]
@@ -69,7 +70,10 @@ function M.describe()
       return map[2] == lhs
     end, given)
     local is_given = count == #modes_of(action.option)
-    parts[#parts + 1] = is_given and ('%s %s'):format(lhs, action.word) or nil
+    local word = words[action.option]
+    if is_given and word ~= false then
+      parts[#parts + 1] = ('%s %s'):format(lhs, word or action.word)
+    end
   end
   return table.concat(parts, '  ')
 end

@@ -4,6 +4,7 @@ local M = {}
 local api = vim.api
 local anywhere = require('sanderling.approval.anywhere')
 local attention = require('sanderling.ui.attention')
+local choosing = require('sanderling.approval.choosing')
 local diff = require('sanderling.transcript.diff')
 local footer = require('sanderling.approval.footer')
 local geometry = require('sanderling.approval.place')
@@ -25,7 +26,8 @@ local augroup = api.nvim_create_augroup('sanderling_approval', {})
 local float
 ---@type integer? the window from which the user entered the float
 local entered_from
----@type { question: sanderling.session.state.Question, since: integer }? the question on the screen, and since when
+---@type { question: sanderling.session.state.Question, step: integer, since: integer }? the question on the screen, which of its
+---fields, and since when
 local shown
 M.is_left = false -- by the user: the float stays closed until it is requested, or another question arrives
 local is_waiting = false
@@ -57,10 +59,11 @@ local keep_ends_soon = vim.schedule_wrap(function()
 end)
 
 --- Return the keys that answer from any window, and the way into the float.
+---@param q sanderling.session.state.Question
 ---@param width integer
 ---@return string
-local function ways_to_answer(width)
-  local keys = anywhere.describe()
+local function ways_to_answer(q, width)
+  local keys = anywhere.describe(footer.words_anywhere(q))
   local taken = api.nvim_strwidth(keys)
   local room = width - taken - #'  '
   local way = wording.ways_in('to answer', room)
@@ -107,6 +110,18 @@ function M.close()
     end
   end
   shown = nil
+end
+
+---@param q sanderling.session.state.Question
+---@return integer of its fields the one that is shown
+local function step_of(q)
+  return choosing.is_for(q) and select(2, choosing.field(q)) or 1
+end
+
+---@param q? sanderling.session.state.Question
+---@return boolean
+local function is_shown(q)
+  return q ~= nil and shown ~= nil and shown.question == q and shown.step == step_of(q)
 end
 
 ---@type fun(buf: integer)
@@ -182,7 +197,7 @@ local function draw()
     border = 'rounded',
     title = wording.title_of(q, place.width),
     footer = M.is_focused() and footer.keys_line(q, place.width) or {
-      { (' %s '):format(ways_to_answer(place.width - #'  ')), 'AgentApprovalKey' },
+      { (' %s '):format(ways_to_answer(q, place.width - #'  ')), 'AgentApprovalKey' },
     },
     footer_pos = 'right',
   }
@@ -194,10 +209,10 @@ local function draw()
   fill(place, q)
   float.place = place
   M.keep_ends_in_sight()
-  if not shown or shown.question ~= q then
+  if not is_shown(q) then
     api.nvim_win_set_cursor(float.win, { 1, 0 })
     pcall(vim.cmd.redraw) -- before its time begins
-    shown = { question = q, since = vim.uv.hrtime() }
+    shown = { question = q, step = step_of(q), since = vim.uv.hrtime() }
   end
 end
 
@@ -268,9 +283,14 @@ end
 
 ---@return boolean it has been on the screen for long enough that a key is meant for it
 function M.is_seen()
-  return shown ~= nil
-    and shown.question == queue.question()
-    and vim.uv.hrtime() - shown.since >= attention.GRACE_NS
+  return is_shown(queue.question()) and vim.uv.hrtime() - assert(shown).since >= attention.GRACE_NS
+end
+
+--- Return the number of the choice at the cursor, if the float is focused.
+---@return integer?
+function M.choice_at_cursor()
+  local choices = float and float.place and float.place.body.choices
+  return choices and M.is_focused() and choices[vim.fn.line('.')] or nil
 end
 
 --- Focus the float, if it is in this tab page.

@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local choosing = require('sanderling.approval.choosing')
 local config = require('sanderling.config')
 local queue = require('sanderling.approval.queue')
 local words = require('sanderling.ui.words')
@@ -22,6 +23,10 @@ local long = { ---@type sanderling.approval.Words
   whole = 'full view',
   later = 'later',
   next = 'next',
+  choice = 'answer',
+  send = 'send',
+  comment = 'own words',
+  back = 'back',
 }
 local short = vim.tbl_extend('force', long, {
   once = 'once',
@@ -46,8 +51,8 @@ end
 local key_words = {
   long,
   short,
-  only('once', 'session', 'always', 'deny', 'reason', 'alone'),
-  only('once', 'session', 'always', 'deny', 'alone'),
+  only('once', 'session', 'always', 'deny', 'reason', 'alone', 'choice', 'send', 'comment'),
+  only('once', 'session', 'always', 'deny', 'alone', 'choice', 'send'),
   only('deny', 'alone'),
   {},
 }
@@ -58,7 +63,21 @@ local other_words = {
   server = { once = 'start', always = 'always', deny = 'deny' },
   form = { once = 'fill in', deny = 'decline' },
   link = { once = 'open', deny = 'decline' },
+  question = { deny = 'dismiss' },
+  plan = { choice = 'choose', comment = 'comment', deny = 'keep planning' },
 }
+
+---@param q sanderling.session.state.Question
+---@return sanderling.approval.Words words that differ from the usual ones
+local function words_of(q)
+  local others = other_words[q.event.kind] or {}
+  local kind = choosing.is_for(q) and choosing.field(q).kind
+  if kind == 'choices' then
+    return vim.tbl_extend('force', others, { choice = 'mark' })
+  end
+  return kind == 'string' and vim.tbl_extend('force', others, { send = 'write an answer' })
+    or others
+end
 
 --- Return another agent's titles for the keys that give its answers: the first of each kind.
 ---@param event sanderling.ApprovalRequested
@@ -86,9 +105,34 @@ local function also_denied(q)
   return count > 1 and (' all %d'):format(count) or ' the rest, too'
 end
 
+--- Return what the keys that answer from any window do in a question of the model: only dismiss it.
+---@param q sanderling.session.state.Question
+---@return table<string, string|false> by option
+function M.words_anywhere(q)
+  return choosing.is_for(q)
+      and { answer_once = false, answer_deny = other_words[q.event.kind].deny }
+    or {}
+end
+
+--- Return the options of the keys that apply to a question of the model.
+---@param q sanderling.session.state.Question
+---@return string[]
+local function options_of_choosing(q)
+  local field, index = choosing.field(q)
+  local options = field.kind == 'string' and { 'send' } or { 'choice' }
+  vim.list_extend(options, field.kind == 'choices' and { 'send' } or {})
+  vim.list_extend(options, field.kind ~= 'string' and { 'comment' } or {})
+  vim.list_extend(options, index > 1 and { 'back' } or {})
+  return vim.list_extend(options, q.event.kind == 'question' and { 'deny' } or {})
+end
+
 ---@param q sanderling.session.state.Question
 ---@return string[] options of the keys that apply
 local function options_of(q)
+  if choosing.is_for(q) then
+    local options = options_of_choosing(q)
+    return vim.list_extend(options, { 'whole', 'later', #queue.list() > 1 and 'next' or nil })
+  end
   local options = vim.tbl_filter(function(choice)
     return vim.list_contains(q.event.choices, choice)
   end, { 'once', 'session', 'always' })
@@ -100,9 +144,13 @@ local function options_of(q)
   return vim.list_extend(options, { 'whole', 'later', #queue.list() > 1 and 'next' or nil })
 end
 
+---@param q sanderling.session.state.Question
 ---@param option string
 ---@return string? as the user types it; nil if there is none
-local function key_of(option)
+local function key_of(q, option)
+  if option == 'choice' then
+    return choosing.keys(q)
+  end
   local name = config.key_name(config.options.keys['question_' .. option], '')
   return name ~= '' and name or nil
 end
@@ -116,9 +164,12 @@ function M.keys_line(q, width)
   for level, word_of in ipairs(key_words) do
     local cells = 1
     chunks = {}
-    for _, option in ipairs(vim.tbl_filter(key_of, options_of(q))) do
-      local key = assert(key_of(option))
-      local others = own_words(q.event, TITLE_CELLS[level]) or other_words[q.event.kind] or {}
+    local has_key = function(option)
+      return key_of(q, option) ~= nil
+    end
+    for _, option in ipairs(vim.tbl_filter(has_key, options_of(q))) do
+      local key = assert(key_of(q, option))
+      local others = own_words(q.event, TITLE_CELLS[level]) or words_of(q)
       local word = word_of[option] and ' ' .. (others[option] or word_of[option]) or ''
       word = word .. (option == 'deny' and word_of.deny and also_denied(q) or '')
       chunks[#chunks + 1] = { ' ' .. key, 'AgentApprovalKey' }

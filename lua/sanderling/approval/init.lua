@@ -8,6 +8,7 @@ local M = {}
 local anywhere = require('sanderling.approval.anywhere')
 local answers = require('sanderling.approval.answers')
 local bus = require('sanderling.host.bus')
+local choosing = require('sanderling.approval.choosing')
 local config = require('sanderling.config')
 local float = require('sanderling.approval.float')
 local form = require('sanderling.approval.form')
@@ -52,6 +53,7 @@ for _, type in ipairs({ 'approval_settled', 'local_answered', 'local_failed', 'l
     for _, q in ipairs(before.questions) do
       if event.id == nil or event.id == q.event.id then
         form.settle(q.event.id)
+        choosing.settle(q.event.id)
         bus.announce('AgentApprovalSettled', {
           session_id = session_id,
           id = q.event.id,

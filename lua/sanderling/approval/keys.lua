@@ -3,6 +3,7 @@ local M = {}
 
 local api = vim.api
 local answers = require('sanderling.approval.answers')
+local choosing = require('sanderling.approval.choosing')
 local config = require('sanderling.config')
 local diff = require('sanderling.transcript.diff')
 local files = require('sanderling.access.files')
@@ -83,7 +84,19 @@ local function denying_because(is_alone)
   end)
 end
 
----@type table<string, fun()>
+--- Run `fn` on a question of the model.
+---@param fn fun(q: sanderling.session.state.Question, lhs?: string)
+---@return fun(lhs?: string)
+local function choosing_in(fn)
+  return function(lhs)
+    local q = queue.question()
+    if q and choosing.is_for(q) and float.is_seen() then
+      fn(q, lhs)
+    end
+  end
+end
+
+---@type table<string, fun(lhs?: string)>
 local actions = {
   question_once = allowing('once'),
   question_session = allowing('session'),
@@ -93,6 +106,13 @@ local actions = {
   question_alone = denying(true), -- the same as `question_deny` for a single request
   question_alone_reason = denying_because(true),
   question_option = answering(answers.choose_option),
+  question_choice = choosing_in(function(q, lhs)
+    local number = lhs and choosing.number_of(lhs) or vim.v.count
+    answers.choose(q, number)
+  end),
+  question_send = choosing_in(answers.send_choice),
+  question_comment = choosing_in(answers.comment),
+  question_back = choosing_in(answers.go_back),
   question_next = function()
     go_to_question(1)
   end,

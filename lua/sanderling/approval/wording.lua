@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local choosing = require('sanderling.approval.choosing')
 local config = require('sanderling.config')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
@@ -27,6 +28,7 @@ end
 ---@field lines string[]
 ---@field marks sanderling.approval.Mark[]
 ---@field subject_lnum integer
+---@field choices? table<integer, integer> the number of the choice by its lnum
 
 --- Headings of questions that are not about a tool use.
 ---@type table<string, string>
@@ -35,11 +37,17 @@ local headings = {
   server = 'Start the MCP server %s',
   form = 'Fill in a form for %s',
   link = 'Open a page for %s',
+  question = 'The model asks',
+  plan = 'Accept the plan',
 }
 
 ---@param q sanderling.session.state.Question
 ---@return string
 local function heading_of(q)
+  if q.event.kind == 'question' then
+    local _, index, count = choosing.field(q)
+    return headings.question .. (count > 1 and (' (%d of %d)'):format(index, count) or '')
+  end
   local heading = headings[q.event.kind]
   if heading then
     return words.plain(heading:format(q.event.tool))
@@ -51,7 +59,8 @@ end
 ---@param width integer
 ---@return integer
 local function rows_of(line, width)
-  local cells = vim.fn.strdisplaywidth(line)
+  -- strdisplaywidth() also counts what 'showbreak' and 'linebreak' of the current window, not of the float, would add.
+  local cells = line:find('\t') and vim.fn.strdisplaywidth(line) or api.nvim_strwidth(line)
   local continued = width - api.nvim_strwidth(M.showbreak())
   return cells <= width and 1 or 1 + math.ceil((cells - width) / continued)
 end
@@ -135,7 +144,8 @@ function M.title_of(q, width)
     local head_cells = math.max(room - api.nvim_strwidth(tail) - 1, 1)
     heading = words.fitting(heading, head_cells + 1) .. tail
   end
-  return { { (' %s?%s '):format(heading, count_text()), 'AgentApprovalTitle' } }
+  local mark = q.event.kind == 'question' and '' or '?'
+  return { { (' %s%s%s '):format(heading, mark, count_text()), 'AgentApprovalTitle' } }
 end
 
 --- Add the directory and how confined the command is: in one line if it fits, as a wrapped one is hard to read.
@@ -296,6 +306,9 @@ end
 ---@return sanderling.approval.Body
 function M.body_of(q, width, is_terse)
   local event = q.event
+  if choosing.is_for(q) then
+    return choosing.body_of(q, width, is_terse, asker_of(q))
+  end
   local progress = progress_of(q)
   if progress and progress.is_shown then
     return small_body_of(q, width, progress)

@@ -89,6 +89,20 @@ M.rows = {
   key('question_alone', 'x', { question = 'n' }, 'deny only this one'),
   key('question_alone_reason', 'X', { question = 'n' }, 'the same, with a reason'),
   key('question_option', 'o', { question = 'n' }, "choose among another agent's answers"),
+  key(
+    'question_choice',
+    { '1', '2', '3', '4', '5', '6', '7', '8', '9' },
+    { question = 'n' },
+    "give, or mark, that one of a question's answers"
+  ),
+  key(
+    'question_send',
+    '<CR>',
+    { question = 'n' },
+    'give the answer at the cursor, or those marked'
+  ),
+  key('question_comment', 'c', { question = 'n' }, 'answer in your own words'),
+  key('question_back', '<BS>', { question = 'n' }, "back to the model's question before"),
   key('question_next', '<Tab>', { question = 'n' }, 'next question'),
   key('question_previous', '<S-Tab>', { question = 'n' }, 'previous question'),
   key('question_whole', 'p', { question = 'n' }, 'show the full request in a tab page'),
@@ -168,8 +182,8 @@ M.rows = {
 --- (escape-time, until 3.5), Neovim itself within 'ttimeoutlen', ssh when they come in one packet.
 ---@type table<string, true>
 M.allowing = for_each(
-  'answer_once question_once question_session question_always question_option form_send trust_all '
-    .. 'trust_mark trust_choose mcp_start mcp_login accept_hunk accept_file edit_accept',
+  'answer_once question_once question_session question_always question_option question_choice '
+    .. 'question_send form_send trust_all trust_mark trust_choose mcp_start mcp_login accept_hunk accept_file edit_accept',
   true
 )
 

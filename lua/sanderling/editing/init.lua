@@ -53,6 +53,18 @@ local function look_again(buf, path)
   return find.is_file_buffer(buf) and find.describe(buf, path)
 end
 
+--- Return the names of files whose buffers have unsaved changes.
+---@return string[]
+local function unsaved()
+  local names = {}
+  for _, buf in ipairs(api.nvim_list_bufs()) do
+    if vim.bo[buf].modified and find.is_file_buffer(buf) then
+      names[#names + 1] = api.nvim_buf_get_name(buf)
+    end
+  end
+  return names
+end
+
 ---@param edit sanderling.editing.Edit
 ---@return sanderling.editing.Part
 local function part_of(edit)
@@ -153,6 +165,7 @@ M.answer = door.serve({
     end,
   },
   again = { answer = look_again },
+  unsaved = { answer = unsaved },
   change = { answer = change, what_is_awaited = busy.what_is_awaited },
   before_write = { answer = before_write, what_is_awaited = busy.what_is_awaited },
 })

@@ -18,6 +18,11 @@ local texts = {
     '{send} queues, {stop} stops',
     '{stop} stops',
   },
+  chosen = {
+    'The model asks: {question} goes there to answer, {answer_deny} dismisses it',
+    '{question} answers, {answer_deny} dismisses',
+    'The model asks',
+  },
   asked = {
     'Question pending: {question} goes there to answer it, {answer_deny} denies it',
     '{question} answers, {answer_deny} denies',
@@ -35,7 +40,8 @@ local function kind_of(state)
   if not state then
     return 'idle'
   elseif #state.questions > 0 then
-    return 'asked'
+    local kind = state.questions[1].event.kind
+    return (kind == 'question' or kind == 'plan') and 'chosen' or 'asked'
   elseif state.waiting.is_held and #state.waiting.queued + #state.waiting.steering > 0 then
     return 'held'
   end

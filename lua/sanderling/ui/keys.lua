@@ -92,6 +92,17 @@ local function typed(lhs)
   )
 end
 
+--- Return keys as a list in words: `q, <Esc>`, and digits in a row as `1-9`.
+---@param list string[]
+---@return string
+function M.joined(list)
+  local is_row = #list > 2
+  for number, lhs in ipairs(list) do
+    is_row = is_row and lhs == tostring(number)
+  end
+  return is_row and ('1-%d'):format(#list) or table.concat(list, ', ')
+end
+
 --- Return the first of the keys as the user types it, else `otherwise`.
 ---@param chosen sanderling.config.Key
 ---@param otherwise string
@@ -125,7 +136,7 @@ function M.lines(place)
   for _, row in ipairs(known.rows) do
     local chosen = M.of(row.option)
     if row.places[place] and #chosen > 0 then
-      add(table.concat(vim.tbl_map(typed, chosen), ', '), (row.desc:gsub('|', '')))
+      add(M.joined(vim.tbl_map(typed, chosen)), (row.desc:gsub('|', '')))
     end
   end
   for i, name in ipairs(names) do

@@ -6,7 +6,7 @@ from contextlib import suppress
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.undo.reviewing import Reviews
 from sanderling.errors import ConfigError, ProviderError, SandboxError, ToolError
-from sanderling.protocol.actions import NoteReviewed, NoteUsage, RejectChanges
+from sanderling.protocol.actions import AnswerApproval, NoteReviewed, NoteUsage, RejectChanges
 from sanderling.protocol.events import ModelChanged, TitleChanged
 from sanderling.protocol.modes import Effort, Mode, NetworkMode
 
@@ -56,6 +56,13 @@ class Controls:
         if mode == "plan" and jobs:
             text = f"Jobs started earlier can still write to the project: {', '.join(jobs)}."
             self._services.warn(text)
+
+    def answer(self, answer: AnswerApproval) -> None:
+        """Settle a question. Accepting a plan switches the mode."""
+        approvals = self._services.approvals
+        if mode := approvals.mode_chosen(answer):
+            self.set_mode(mode)
+        approvals.answer(answer)
 
     def note_done(self, action: RejectChanges | NoteReviewed | NoteUsage) -> None:
         """Record what happened in the editor: rejected or reviewed changes, and tokens used by an inline edit."""

@@ -101,7 +101,7 @@ class Conversation:
             case actions.Rest():
                 services.sandbox.manager.rest_soon()
             case actions.AnswerApproval():
-                services.approvals.answer(action)
+                controls.answer(action)
             case actions.RejectChanges() | actions.NoteReviewed() | actions.NoteUsage():
                 controls.note_done(action)
             case actions.NoteSaved(path):

@@ -38,6 +38,7 @@ _MODE_NEWS: dict[Mode, str] = {
     "plan": "[Plan mode: the kernel keeps the project read-only, for commands, too. Look and plan;"
     " do not try to change anything. Say what you would do.]",
 }
+_PLAN_ENDS = "Write out your plan when it is complete, then call `ask_user` with `plan`: that lets the user accept it.]"
 
 _DID = {
     "undo": "The user undid your file changes of an earlier turn.",
@@ -194,7 +195,10 @@ class Notes:
 
     def _news_of_mode(self) -> str:
         is_known, self._mode = self._gate.mode == self._mode, self._gate.mode
-        return "" if is_known else _MODE_NEWS[self._gate.mode]
+        news = "" if is_known else _MODE_NEWS[self._gate.mode]
+        if news and self._mode == "plan" and self._workspace.user:
+            news = f"{news.removesuffix(']')} {_PLAN_ENDS}"
+        return news
 
     def _news_of_surroundings(self, paths: Sequence[str]) -> str:
         environment = self._workspace.sandbox.facts

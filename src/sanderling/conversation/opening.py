@@ -85,6 +85,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where commands run, if not in the sandbox."""
     model_proxy: "ModelProxy | None" = None
     """The proxy to models, if the keys are on another machine."""
+    can_ask: bool = False
+    """The user can answer questions of the model."""
     tools: "ClientTools | None" = None
     """The client's tools, which replace Sanderling's; then nothing runs here."""
 
@@ -139,7 +141,12 @@ async def open_for_client(
 ) -> OpenedAgent:
     """Open a session for a client of the Agent Client Protocol; see `SessionOptions` and `acp.agent.opening.SessionOpener`."""
     options = SessionOptions(
-        editor=editor, elsewhere=elsewhere, is_shown=True, model_proxy=model_proxy, tools=tools
+        editor=editor,
+        elsewhere=elsewhere,
+        is_shown=True,
+        model_proxy=model_proxy,
+        can_ask=True,
+        tools=tools,
     )
     return await open_conversation(session_id, project, layers, emit, options)
 
@@ -308,6 +315,7 @@ class _AgentBuilder(NamedTuple):
             servers=servers,
             patience_s=options.patience_s,
             elsewhere=options.elsewhere,
+            can_ask=options.can_ask,
             has_user=options.has_user,
         )
         self.resources.callback(services.workspace.journal.close)

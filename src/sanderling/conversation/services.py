@@ -39,6 +39,7 @@ from sanderling.session.log import changes_dir
 from sanderling.session.records import is_session_id
 from sanderling.session.session import Session
 from sanderling.text import printable
+from sanderling.tools.ask_user import ask_user
 from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
 from sanderling.tools.client_tools import ClientTools
 from sanderling.tools.commands.jobs import Jobs
@@ -71,6 +72,7 @@ class SessionServices:
         client: runs the session's tools, if they are not those of this machine.
         sources: replace the built-in tools.
         has_user: a user can answer questions.
+        can_ask: the model may ask the user questions.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class SessionServices:
         patience_s: float = GRACE_S,
         elsewhere: Elsewhere | None = None,
         client: ClientTools | None = None,
+        can_ask: bool = False,
         has_user: bool = True,
     ) -> None:
         self.session = session
@@ -116,7 +119,10 @@ class SessionServices:
         has_editor = code is not None or client is not None
         own = sources or (OwnTools(has_editor=has_editor),)
         own = (client,) if client else (*own, *search_sources(settings))
-        catalog = Catalog(*own, disabled=settings.tools_disabled)
+        disabled = settings.tools_disabled if can_ask else (*settings.tools_disabled, ask_user.name)
+        catalog = Catalog(*own, disabled=disabled)
+        if catalog.offers(ask_user.name):
+            self.workspace.user = self.gate
         self._loader = ServerLoader(settings, catalog, self._server_context, patience_s=patience_s)
         if servers:
             self._loader.load(servers)

@@ -251,6 +251,9 @@ class ToolUses:
         is_edit = use.effect.kind == "write"
         if any(not is_edit or other.effect.kind == "write" for other in others):
             return outcome
+        if is_edit and outcome.is_error:
+            await self._add_diagnostics_to_last_edit()
+            return outcome
         found = await self._workspace.watches.take(self._workspace.editor, waits=is_edit)
         if not found:
             return outcome
@@ -262,6 +265,18 @@ class ToolUses:
             content=_with_text(outcome.content, report.text),
             summary=f"{outcome.summary} · {report.summary}" if is_edit else outcome.summary,
         )
+
+    async def _add_diagnostics_to_last_edit(self) -> None:
+        """Add new diagnostics to the last edit of the message that was made, because the last one was not."""
+        made = (each for each in reversed(self._uses) if each.effect.kind == "write")
+        for each in made:
+            if each.outcome and not each.outcome.is_error:
+                found = await self._workspace.watches.take(self._workspace.editor, waits=True)
+                report = await diagnostic_report(found, self._workspace, self._gate.may_read())
+                if report.text:
+                    content = _with_text(each.outcome.content, report.text)
+                    each.outcome = msgspec.structs.replace(each.outcome, content=content)
+                return
 
     async def _request(self, use: _Use, tool: Tool) -> UseRequest:
         """Return the request for the current state: the shell's may have changed since the message arrived."""
@@ -328,9 +343,11 @@ class ToolUses:
         tool_use_id, workspace = request.tool_use_id, self._workspace
         made: Sequence[FileChange] = ()
         try:
-            async with self._limiter, workspace.sandbox.environment.lending(permit.grant):
+            limiter = nullcontext() if request.tool.waits_for_user else self._limiter
+            async with limiter, workspace.sandbox.environment.lending(permit.grant):
                 request.check_ground(workspace)
-                self._session.append(LoggedToolStart(tool_use_id))
+                if not request.tool.waits_for_user:
+                    self._session.append(LoggedToolStart(tool_use_id))
                 context = Context(
                     workspace.granted(permit.grant),
                     tool_use_id,

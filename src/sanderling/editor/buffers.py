@@ -28,7 +28,7 @@ class NeovimBuffers:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._questions = EditorQuestions(bridge, "sanderling.editing")
-        self._diagnostics = EditorQuestions(bridge, "sanderling.changes.editing.diagnostics")
+        self._diagnostics = EditorQuestions(bridge, "sanderling.editing.diagnostics")
 
     async def buffer(self, path: str, identity: Identity) -> Buffer | None:
         return _buffer(await self._questions.ask("find", path, *identity))
@@ -53,6 +53,9 @@ class NeovimBuffers:
 
     async def not_written(self, buffer: Buffer) -> None:
         self._bridge.notify(NOT_WRITTEN, buffer.id, buffer.tick)
+
+    async def unsaved(self) -> tuple[str, ...]:
+        return tuple(await self._questions.ask("unsaved"))
 
     async def files_changed(self, paths: tuple[str, ...]) -> None:
         self._bridge.notify(FILES_CHANGED, paths)

@@ -155,6 +155,7 @@ class EditorSession:
             code=NeovimCode(self._bridge),
             is_shown=True,
             has_history=self.opening.wants_history,
+            can_ask=True,
             agent=self.opening.agent,
         )
         try:

@@ -26,6 +26,9 @@ FORMS = ("form", "link")
 """Questions that can be dismissed; "cancel" denies all others."""
 
 
+_PLAN_MODES: dict[str, Mode] = {"ask": "ask", "auto": "auto"}
+
+
 class _OpenQuestion(msgspec.Struct):
     kind: str
     settled: anyio.Event = msgspec.field(default_factory=anyio.Event)
@@ -66,6 +69,13 @@ class Approvals:
             is_no = is_no or (answer.answer == "again" and waiting.kind != "write")
             waiting.answer = msgspec.structs.replace(answer, answer="deny") if is_no else answer
             waiting.settled.set()
+
+    def mode_chosen(self, answer: AnswerApproval) -> Mode | None:
+        """Return the mode that the user switches to by accepting a plan; None if this answer does not."""
+        waiting = self._open.get(answer.id)
+        is_yes = answer.answer not in ("deny", "cancel", "again")
+        is_plan = waiting is not None and waiting.kind == "plan" and not waiting.answer
+        return _PLAN_MODES.get(answer.values.get("plan", "")) if is_plan and is_yes else None
 
     async def ask_to_go_on(self, kind: Limit, subject: str, reason: str) -> bool:
         """

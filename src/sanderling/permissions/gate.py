@@ -124,6 +124,10 @@ class Gate:
         rules = (*self._own_rules, *self._store.load().rules)
         return unguarded(rules, self._workspace.project, self._workspace.disk)
 
+    async def ask_user(self, question: ApprovalRequested) -> AnswerApproval:
+        """Show a question of the model's."""
+        return await self.approvals.ask(question)
+
     async def permit(self, request: UseRequest, *, is_answered: bool = False) -> Permit:
         """
         Return the terms on which the use may run. Asks the user if needed, unless it `is_answered`: they have allowed exactly this.

@@ -302,6 +302,7 @@ Limit = Literal["again", "calls", "budget", "tokens", "retry"]
 class FormChoice(_Event, frozen=True):
     value: str
     title: str = ""
+    help: str = ""
 
 
 class FormField(_Event, frozen=True):
@@ -339,8 +340,11 @@ class ApprovalRequested(_Event, tag="approval_requested", frozen=True):
 
     The `kind` is one of: a call of `tool` ("use"); a change of a file, whose `proposal` is reviewed in the editor's buffer ("write");
     access that the sandbox blocked ("grant"); unsaved changes that would be overwritten ("overlap"); a `Limit`, named by `tool`, that the
-    turn reached ("limit"). For the other three, `tool` names a tool server: whether it may start ("server"), its questions to the user,
-    in `fields` ("form"), or a page that it asks the user to open, whose address is `subject` ("link").
+    turn reached ("limit"). For three others, `tool` names a tool server: whether it may start ("server"), its questions to the user,
+    in `fields` ("form"), or a page that it asks the user to open, whose address is `subject` ("link"). In the last two the model asks:
+    one question in each of `fields` ("question"), or whether the user accepts the plan named by `subject` ("plan"), which switches the
+    mode to the value of the field. The answer's `values` have the chosen values of a field by its name, one in each line, and the user's
+    own words by that name and `_text`.
     """
 
     id: str
@@ -355,7 +359,18 @@ class ApprovalRequested(_Event, tag="approval_requested", frozen=True):
     wider: str = ""
     path: str = ""
     is_of_several: bool = False
-    kind: Literal["use", "write", "grant", "overlap", "limit", "server", "form", "link"] = "use"
+    kind: Literal[
+        "use",
+        "write",
+        "grant",
+        "overlap",
+        "limit",
+        "server",
+        "form",
+        "link",
+        "question",
+        "plan",
+    ] = "use"
     fields: tuple[FormField, ...] = ()
     proposal: Proposal | None = None
     options: tuple[AnswerOption, ...] = ()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sanderling.acp.agent.clients import Client
     from sanderling.serve.broadcast import Broadcast
 
+NOT_OFFERED = frozenset(("ask_user",))
+"""Tools that need the mode and the questions of this machine."""
 OURS_ALONE = frozenset(("todo",))
 """Tools without effects outside of the conversation, which the server runs."""
 NO_TOOLS = (
@@ -91,7 +93,11 @@ class ClientToolProxy:
             shown.take(output)
 
     async def tools(self) -> Sequence[Tool]:
-        return [tool if name in OURS_ALONE else self._there(tool) for name, tool in TOOLS.items()]
+        return [
+            tool if name in OURS_ALONE else self._there(tool)
+            for name, tool in TOOLS.items()
+            if name not in NOT_OFFERED
+        ]
 
     def _there(self, tool: Tool) -> Tool:
         async def run(args: Any, context: Context) -> Outcome:

@@ -55,7 +55,8 @@ class Tool(msgspec.Struct, frozen=True):
 
     `effect` returns what a call would do, for the permissions; `title` its line on the screen, without the tool's name. `look` returns
     what the user sees before allowing it. If only another process knows what a call would do, `plan` asks it, and returns the input for
-    `effect`, `title`, `look` and `run`. If the tool `is_elsewhere`, permissions are checked where it runs.
+    `effect`, `title`, `look` and `run`. If the tool `is_elsewhere`, permissions are checked where it runs. A tool that
+    `waits_for_user` does nothing else: interrupted, it was not run.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Tool(msgspec.Struct, frozen=True):
     look: Look | None = None
     plan: PlanFor | None = None
     is_elsewhere: bool = False
+    waits_for_user: bool = False
 
     @property
     def description(self) -> str:
@@ -194,12 +196,15 @@ def tool(
     title: "Callable[[Any, Workspace], str]",
     preview: Look | None = None,
     plan: PlanFor | None = None,
+    waits_for_user: bool = False,
 ) -> Callable[[Run], Tool]:
     """Make a function a tool with its name and docstring."""
 
     def make(run: Run) -> Tool:
         name = getattr(run, "__name__")  # noqa: B009 - a Callable need not have one
-        return Tool(name, input_type, run, effect, title, preview, plan)
+        return Tool(
+            name, input_type, run, effect, title, preview, plan, waits_for_user=waits_for_user
+        )
 
     return make
 

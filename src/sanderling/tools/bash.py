@@ -15,6 +15,7 @@ from sanderling.tools.commands.shell import ShellChange, first_line, in_one_line
 from sanderling.tools.commands.variables import is_decisive
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
+from sanderling.tools.unsaved import unsaved_note
 from sanderling.tools.workspace import Workspace
 
 FIRST_LOOK_S = 1.0  # for a background command; servers often fail at once
@@ -67,6 +68,7 @@ async def bash(args: BashInput, context: Context) -> Outcome:
     jobs = context.workspace.jobs
     if args.background and jobs.is_full:
         raise ToolError(f"{MAX_RUNNING} jobs are running: stop one first.")
+    unsaved = await unsaved_note(context.workspace)
     grant, use_id = context.workspace.grant, context.tool_use_id
     job = await jobs.launch(args.command, context.show, grant, context.shell, use_id)
     if args.background:
@@ -87,15 +89,15 @@ async def bash(args: BashInput, context: Context) -> Outcome:
             context.workspace.shell.forget(job.started)
         raise
     if args.background:
-        return _started(job, context)
+        return _started(job, context, unsaved)
     if job.is_running:
-        return _timed_out(job, args, context)
+        return _timed_out(job, args, context, unsaved)
     late = f"Stopped after {args.timeout_s:g} s, because {MAX_RUNNING} jobs are running already."
-    return _ended(job, context, [f"[{late}]"] if is_crowded else [])
+    return _ended(job, context, [unsaved, f"[{late}]" if is_crowded else ""])
 
 
-def _started(job: Job, context: Context) -> Outcome:
-    output, more = job.log.take(), facts(job)
+def _started(job: Job, context: Context, unsaved: str) -> Outcome:
+    output, more = job.log.take(), facts(job, unsaved)
     context.show(output)
     if job.is_running:
         state = f"[{job.id} runs in the background. {_how_to_read(job)}]"
@@ -108,13 +110,14 @@ def _started(job: Job, context: Context) -> Outcome:
     return _outcome(output, _lines(state, more), more, summary=_summary(job), is_error=is_error)
 
 
-def _timed_out(job: Job, args: BashInput, context: Context) -> Outcome:
+def _timed_out(job: Job, args: BashInput, context: Context, unsaved: str) -> Outcome:
     context.workspace.jobs.to_background(job)
     output = job.log.take()
     state = facts(
         job,
         f"[Still running after {args.timeout_s:g} s, now in the background as {job.id}. {_how_to_read(job)}"
         " It will not change the shell's directory or variables.]",
+        unsaved,
     )
     return _outcome(output, state, state, summary=f"→ {job.id}", job=job.id)
 

@@ -8,6 +8,7 @@ import anyio
 
 from sanderling.errors import ConfigError
 from sanderling.providers import ToolSpec
+from sanderling.tools.ask_user import ask_user
 from sanderling.tools.base import OutsideTool, Tool
 from sanderling.tools.bash import bash
 from sanderling.tools.code.tools import code_nav, code_refactor, diagnostics
@@ -28,7 +29,7 @@ EDITOR_TOOLS = (code_nav, code_refactor, diagnostics)
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
-        *(read, edit, write, bash, jobs, grep, glob, ls, todo, web_fetch),
+        *(read, edit, write, bash, jobs, grep, glob, ls, todo, ask_user, web_fetch),
         *EDITOR_TOOLS,
     )
 }
@@ -80,6 +81,9 @@ class Catalog:
     def add(self, source: ToolSource) -> None:
         self._sources = (*self._sources, source)
 
+    def offers(self, name: str) -> bool:
+        return not any(fnmatchcase(name, each) for each in self._disabled)
+
     async def so_far(self) -> Toolset:
         """Return the current tools. `by_name` stays up to date: it includes later tools, too."""
         async with self._asking:
@@ -94,9 +98,8 @@ class Catalog:
         """True for tools to add, and for deferred tools that are now sent."""
         known = self._tools.get(tool.name)
         is_well_named = is_outside_name(tool.name) if isinstance(tool, OutsideTool) else True
-        is_disabled = any(fnmatchcase(tool.name, each) for each in self._disabled)
         is_sent_now = known is not None and _is_waiting(known) and not _is_waiting(tool)
-        return is_well_named and not is_disabled and (known is None or is_sent_now)
+        return is_well_named and self.offers(tool.name) and (known is None or is_sent_now)
 
 
 def _is_waiting(tool: Tool) -> bool:

@@ -88,6 +88,10 @@ class Editor(Protocol):
         """Mark `buffer` as unmodified after our change was undone, whatever its file contains."""
         ...
 
+    async def unsaved(self) -> tuple[str, ...]:
+        """Return the paths of files whose buffers have unsaved changes."""
+        ...
+
     async def files_changed(self, paths: tuple[str, ...]) -> None:
         """Reload unmodified buffers of files that changed on disk; no paths means all."""
         ...

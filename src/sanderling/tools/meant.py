@@ -34,6 +34,10 @@ _OTHER_NAMES = {
     "ignore_case": "case_insensitive _i",
     "literal": "fixed_strings",
     "items": "todos",
+    "question": "prompt",
+    "choices": "options answers",
+    "several": "multi_select multiple",
+    "label": "title value",
     "id": "job_id task_id bash_id shell_id",
     "wait_s": "wait timeout timeout_s",
     "action": "operation",
@@ -217,8 +221,8 @@ def _gather(
     taken: dict[str, Any], others: dict[str, Any], fields: Mapping[str, inspect.Field]
 ) -> None:
     """Wrap fields given next to a list of items as an item: `old` and `new` without `edits`."""
-    lists = [(name, _bare(field.type)) for name, field in fields.items() if field.required]
-    for name, kind in lists:
+    for name, field in fields.items():
+        kind = _bare(field.type)
         if name in taken or not isinstance(kind, _LISTS):
             continue
         item_type = _bare(kind.item_type)
@@ -226,7 +230,10 @@ def _gather(
             continue
         items = {field.encode_name: field for field in item_type.fields}
         parts = {each: others[each] for each in others if each in items or _own_name(each, items)}
-        if parts:
+        has_needed = any(
+            (items.get(each) or items[_own_name(each, items)]).required for each in parts
+        )
+        if parts and (field.required or has_needed):
             taken[name] = [parts]
             for each in parts:
                 del others[each]
@@ -240,13 +247,16 @@ def _fit(value: Any, kind: inspect.Type, ignored: list[str]) -> Any:  # noqa: PL
             return value if value is None or len(others) != 1 else _fit(value, others[0], ignored)
         case inspect.ListType() | inspect.VarTupleType():
             value = _parsed(value)
-            is_one = isinstance(value, dict) and value != {}
+            is_text = isinstance(value, str) and _text_field(kind.item_type, value)
+            is_one = (isinstance(value, dict) and value != {}) or is_text
             if not is_one and not isinstance(value, list):
                 return cast("object", value)
             items = cast("list[Any]", [value] if is_one else value)
             return [_fit(each, kind.item_type, ignored) for each in items]
         case inspect.StructType():
             value = _parsed(value)
+            if name := _text_field(kind, value):
+                value = {name: value}
             if not isinstance(value, dict):
                 return value
             fields = {field.encode_name: field for field in kind.fields}
@@ -267,6 +277,16 @@ def _fit(value: Any, kind: inspect.Type, ignored: list[str]) -> Any:  # noqa: PL
             return word if word in kind.values else value
         case _:
             return value
+
+
+def _text_field(kind: inspect.Type, value: object) -> str:
+    """Return the first field of a struct if it is the only required one and can be meant by `value`, a text; else ""."""
+    kind = _bare(kind)
+    if not isinstance(kind, inspect.StructType) or not isinstance(value, str) or not value:
+        return ""
+    needed = [field for field in kind.fields if field.required]
+    is_text = needed == [*kind.fields[:1]] and isinstance(_bare(needed[0].type), inspect.StrType)
+    return needed[0].encode_name if is_text else ""
 
 
 def _is_plain(value: object) -> bool:

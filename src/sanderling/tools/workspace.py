@@ -29,6 +29,7 @@ from sanderling.tools.outcome import AccessRefusedError
 from sanderling.tools.paths import escaped
 from sanderling.tools.read_cache import ReadCache
 from sanderling.tools.todo_list import TodoList
+from sanderling.tools.user import User
 from sanderling.tools.watches import EditWatches
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Workspace(Struct):
     todo: TodoList = field(default_factory=TodoList)
     watches: EditWatches = field(default_factory=EditWatches)
     code: "LanguageServers | None" = None
+    user: User | None = None
+    """The user, if they can be asked in this session."""
     grant: Grant = NO_GRANT
     _environment: ExecutionEnvironment | None = None
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)

@@ -92,6 +92,9 @@ class ClientEditor:
 
     async def not_written(self, buffer: Buffer) -> None: ...
 
+    async def unsaved(self) -> tuple[str, ...]:
+        return ()  # the protocol cannot list them
+
     async def files_changed(self, paths: tuple[str, ...]) -> None: ...
 
     async def changed_on_disk(

@@ -22,12 +22,18 @@ from sanderling.acp.wire.content import Location, ToolContent, shown_text
 from sanderling.acp.wire.errors import ClosedError, RpcError
 from sanderling.acp.wire.updates import ToolCallFields
 from sanderling.protocol.actions import Action, AnswerApproval, CancelTurn
-from sanderling.protocol.events import ApprovalRequested, FormField
+from sanderling.protocol.events import ApprovalRequested, FormChoice, FormField
+from sanderling.tools.ask_user import KEEP, text_name
 
 PERMISSION, ELICITATION = "session/request_permission", "elicitation/create"
 GRANT = ":grant"
 NOBODY = "The client cannot ask the user: {problem}. Do what you can without it, then say what was left undone."
 ONCE, SESSION, ALWAYS, WIDER, DENY, ALONE = "once", "session", "always", "wider", "deny", "alone"
+CHOICE = "choice:"
+OF_MODEL = ("question", "plan")
+"""Kinds of questions that the model asks."""
+NONE_OF_THEM = "None of these"
+NO_FORMS = "(The user's editor cannot show a text field. Ask this in your answer.)"
 WORDS = {
     "grant": "Allow this access",
     "overlap": "Overwrite the unsaved changes",
@@ -48,6 +54,8 @@ class ClientQuestions:
     async def ask(self, question: ApprovalRequested) -> Action:
         """Ask the user; return the action that their answer results in."""
         try:
+            if question.kind in OF_MODEL:
+                return await self._ask_for_model(question)
             if question.kind == "form":
                 return await self._fill_in(question)
             if question.kind == "link" and self._audience.can(_opens_links):
@@ -72,16 +80,37 @@ class ClientQuestions:
             return CancelTurn()
         return _answer(question, response.outcome.option_id or "")
 
+    async def _ask_for_model(self, question: ApprovalRequested) -> Action:
+        """Ask in one form, or else for one field after the other, whose choices are the options."""
+        if self._audience.can(_fills_in_forms):
+            return await self._fill_in(question)
+        values = dict[str, str]()
+        for field in question.fields:
+            if not field.choices:
+                values[text_name(field.name)] = NO_FORMS
+                continue
+            asked = PermissionRequest(
+                session_id=self._session_id,
+                tool_call=msgspec.structs.replace(_call(question), title=_asked(question, field)),
+                options=_choices(question, field),
+                meta=self._about(question),
+            )
+            response = await self._audience.ask(PERMISSION, asked, PermissionResponse, _permits)
+            if response.outcome.outcome != "selected":
+                return CancelTurn()
+            offered = {f"{CHOICE}{number}": each for number, each in enumerate(field.choices)}
+            if chosen := offered.get(response.outcome.option_id or ""):
+                values[field.name] = chosen.value
+        return AnswerApproval(question.id, "once" if values else "deny", values=values)
+
     async def _fill_in(self, question: ApprovalRequested) -> Action:
         if not self._audience.can(_fills_in_forms):
             return AnswerApproval(question.id, "cancel")
         asked = ElicitationRequest(
             mode="form",
             session_id=self._session_id,
-            message="\n".join(
-                filter(None, (f"{question.tool} {question.title}:", question.reason))
-            ),
-            requested_schema=_schema(question.fields),
+            message=_message(question),
+            requested_schema=_schema(_with_own_words(question)),
             meta=self._about(question),
         )
         response = await self._audience.ask(
@@ -144,7 +173,7 @@ def _call(question: ApprovalRequested) -> ToolCallFields:
     return ToolCallFields(
         tool_call_id=call_of(question),
         title=_title(question),
-        kind=KINDS.get(question.tool, "other"),
+        kind="switch_mode" if question.kind == "plan" else KINDS.get(question.tool, "other"),
         status="pending",
         name=question.tool,
         content=_content(question),
@@ -161,6 +190,8 @@ def _title(question: ApprovalRequested) -> str:
 
 def _content(question: ApprovalRequested) -> list[ToolContent]:
     parts: list[ToolContent] = []
+    if question.kind in OF_MODEL:
+        return [shown_text(question.subject)]
     if question.filetype == "diff" and question.path:
         parts = shown_parts(question.path, question.subject)
     if not parts and question.subject:
@@ -204,6 +235,57 @@ def _answer(question: ApprovalRequested, option: str) -> AnswerApproval:
             return AnswerApproval(question.id, "deny", is_alone=option == ALONE)
 
 
+# --- questions of the model ---------------------------------------------------------------------------------------------
+
+
+def _message(question: ApprovalRequested) -> str:
+    match question.kind, question.fields:
+        case "plan", _:
+            return f"Accept the plan? {question.subject}"
+        case "question", (only,):
+            return only.label
+        case "question", several:
+            return f"{len(several)} questions"
+        case _:
+            parts = (f"{question.tool} {question.title}:", question.reason)
+            return "\n".join(filter(None, parts))
+
+
+def _asked(question: ApprovalRequested, field: FormField) -> str:
+    if question.kind == "plan":
+        return _message(question)
+    is_limited = field.kind == "choices"
+    return f"{field.label} (choose one)" if is_limited else field.label
+
+
+def _choices(question: ApprovalRequested, field: FormField) -> list[PermissionOption]:
+    options = [
+        PermissionOption(
+            option_id=f"{CHOICE}{number}",
+            name=each.title or each.value,
+            kind="reject_once" if each.value == KEEP and question.kind == "plan" else "allow_once",
+        )
+        for number, each in enumerate(field.choices)
+    ]
+    if question.kind == "plan":
+        return options
+    return [*options, PermissionOption(option_id=DENY, name=NONE_OF_THEM, kind="reject_once")]
+
+
+def _with_own_words(question: ApprovalRequested) -> tuple[FormField, ...]:
+    """Return the fields of the form: after each choice of the model's, one for the user's own words."""
+    if question.kind not in OF_MODEL:
+        return question.fields
+    fields: list[FormField] = []
+    for field in question.fields:
+        label = field.label or "Answer"
+        fields.append(msgspec.structs.replace(field, label=label))
+        if field.choices:
+            own = "Comment" if question.kind == "plan" else "In your own words"
+            fields.append(FormField(text_name(field.name), "string", label=own))
+    return tuple(fields)
+
+
 # --- forms -------------------------------------------------------------------------------------------------------------
 
 
@@ -218,7 +300,7 @@ def _schema(fields: tuple[FormField, ...]) -> dict[str, Any]:
 
 
 def _property(field: FormField) -> dict[str, Any]:
-    titled = [{"const": each.value, "title": each.title or each.value} for each in field.choices]
+    titled = [{"const": each.value, "title": _titled(each)} for each in field.choices]
     match field.kind:
         case "choice":
             asked: dict[str, Any] = {"type": "string", "oneOf": titled}
@@ -230,6 +312,10 @@ def _property(field: FormField) -> dict[str, Any]:
     asked |= {"description": field.help} if field.help else {}
     default = _default(field)
     return asked if default is None else asked | {"default": default}
+
+
+def _titled(choice: FormChoice) -> str:
+    return ": ".join(filter(None, (choice.title or choice.value, choice.help)))
 
 
 def _default(field: FormField) -> Any:
