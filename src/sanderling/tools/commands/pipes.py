@@ -37,8 +37,8 @@ ANSWERS = {
 LOOKING = {"find", "ls", "cat", "du", "stat", "file", "head", "tail", "wc", "readlink"}
 """Programs whose failure is meant to be ignored if their errors go to /dev/null."""
 
-_TOKENS = re.compile(
-    r"""
+# Strings: compiling them would delay the start of every session.
+_TOKENS = r"""(?xs)
     (?P<word>(?:'[^']*'|\$'(?:[^'\\]|\\.)*'|"(?:[^"\\`$]|\\.|\$\([^()"'`]*\)|\$(?!\())*"|\\.|[^\s'"`\\|&;()<>\#]|(?<=[^\s|&;()])\#)+)
     |(?P<comment>\#[^\n]*)
     |(?P<heredoc><<-?(?!<)[ \t]*(?:(?P<quote>['"])(?P<quoted>[\w.-]+)(?P=quote)|(?P<plain>[\w.-]+)))
@@ -50,14 +50,10 @@ _TOKENS = re.compile(
     |(?P<open>\()
     |(?P<close>\))
     |(?P<blank>[^\S\n]+)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_SHOWS_ITS_LINES = re.compile(r"\bDEBUG\b|\bset\s+-\w*v|\bset\s.*-o\s+verbose")
+    """
+_SHOWS_ITS_LINES = r"\bDEBUG\b|\bset\s+-\w*v|\bset\s.*-o\s+verbose"
 _SILENT = "2>/dev/null"
-_NO_NAME = re.compile(
-    r"\w+=|[{!]$|(?:time|sudo|env|command|nice|exec|builtin|then|do|else|2>/dev/null)$|\d+$"
-)
+_NO_NAME = r"\w+=|[{!]$|(?:time|sudo|env|command|nice|exec|builtin|then|do|else|2>/dev/null)$|\d+$"
 
 
 class PipePart(NamedTuple):
@@ -118,12 +114,12 @@ class _Line:
 
 def last_pipe(command: str) -> tuple[PipePart, ...]:
     """Return the pipe that ends `command`; empty if none does, or if a line after it could change its meaning."""
-    if "|" not in command or _SHOWS_ITS_LINES.search(command):
+    if "|" not in command or re.search(_SHOWS_ITS_LINES, command):
         return ()
-    line, at = _Line(), 0
+    line, at, tokens = _Line(), 0, re.compile(_TOKENS)
     here: list[str] = []  # what ends the here-documents that begin at the next line
     while at < len(command):
-        token = _TOKENS.match(command, at)
+        token = tokens.match(command, at)
         if not token:
             return ()
         at = token.end()
@@ -143,7 +139,7 @@ def last_pipe(command: str) -> tuple[PipePart, ...]:
 
 
 def _part(words: Sequence[str]) -> PipePart:
-    word = next((word for word in words if not _NO_NAME.match(word)), "")
+    word = next((word for word in words if not re.match(_NO_NAME, word)), "")
     name = word.rpartition("/")[2]
     is_name = re.fullmatch(r"[\w.+-]{1,40}|\[", name)
     return PipePart(name if is_name else "", _SILENT in words)

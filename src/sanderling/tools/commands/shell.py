@@ -185,7 +185,7 @@ _WITHOUT_TERMINAL = {
     "nvim": _NEOVIM,
     **{name: _VIM % {"name": name} for name in ("vim", "vi", "view", "vimdiff", "rvim", "rview")},
 }
-_EDITOR = re.compile(rf"(?<![\w./-])(?:{'|'.join(_WITHOUT_TERMINAL)})(?![\w./-])")
+_EDITOR = rf"(?<![\w./-])(?:{'|'.join(_WITHOUT_TERMINAL)})(?![\w./-])"
 
 
 class ShellState(msgspec.Struct, frozen=True):
@@ -322,7 +322,7 @@ class Shell:
                 name, command, cwd=state.cwd, project=self._project, is_confined=is_confined
             )
         ]
-        editors = dict.fromkeys(_EDITOR.findall(command))
+        editors = dict.fromkeys(re.findall(_EDITOR, command))
         functions += [_WITHOUT_TERMINAL[name] for name in editors]
         tools = self._sandbox.first_on_path(environment)
         directory = ScratchDirectory(*await environment.scratch())
