@@ -526,7 +526,7 @@ async def test_command_that_began_in_the_sandbox_stays_in_it_when_that_is_switch
 @prove
 async def test_shell_without_bash_keeps_the_same(desk, monkeypatch):
     monkeypatch.setattr("sanderling.tools.commands.shell.BASH", ())
-    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     desk.workspace = workspace_of(desk.project, desk.sandbox, start=desk.jobs._start)
     told = await desk.say("mkdir -p sub; cd sub; export A='x\n=y'; unset USER; exit 3")
     assert "[exit status 3 · " in told
