@@ -168,7 +168,9 @@ def _add_type(field: dict[str, Any]) -> None:
 
 
 def _shorten(field: dict[str, Any]) -> None:
-    """Remove empty defaults, and null next to a type: they tell a model nothing, and every request has them."""
+    """Remove what tells a model nothing, because every request has it: empty defaults, null next to a type, obvious lower limits."""
+    for limit in ("minimum", "exclusiveMinimum", "minLength"):
+        field.pop(limit, None)
     if not field.get("default", True):
         del field["default"]
     types = [each for each in field.pop("anyOf", ()) if each != {"type": "null"}]

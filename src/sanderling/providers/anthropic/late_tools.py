@@ -1,5 +1,5 @@
 """
-Tools that come after a session's first request, such as those of tool servers: declared where they came, not in `tools`.
+Tools that come after a session's first request, for example from a slow tool server: declared where they came, not in `tools`.
 
 `tools` is the beginning of every request, so a change there invalidates the API's whole cache. Instead a system message after the last one
 adds the tool by its definition (https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages). It stays at its
@@ -35,7 +35,7 @@ class Addition(NamedTuple):
 
 
 class LateTools:
-    """Remembers with which request each tool came. A conversation that begins otherwise, as after a summary, starts anew."""
+    """Remembers with which request each tool came. A conversation that begins otherwise, as after a summary, starts again."""
 
     def __init__(self) -> None:
         self._first: Message | None = None

@@ -53,7 +53,7 @@ class AnthropicProvider(HttpProvider):
         super().__init__(settings, endpoint, model or settings.model)
         self._encoder = RequestEncoder(endpoint.quirks_of(self.model))
         self._profile: Profile | None = None
-        # A proxy in the place of Claude's API may not know them.
+        # A proxy for Claude's API may not know them.
         self._takes_late_tools = not (self._is_claude and self._user_url)
         self._answered = ("", "")  # the last session, and the id of the answer to it
 

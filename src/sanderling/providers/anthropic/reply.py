@@ -211,7 +211,7 @@ def decode_page(data: bytes) -> ModelPage:
 
 
 def decode_usage(data: bytes) -> Usage:
-    """Return the usage of an answer that was not streamed; what cannot be read counts as zero."""
+    """Return the usage of an answer that was not streamed; unreadable counts are zero."""
     try:
         usage = field(json.loads(data), "usage")
     except (ValueError, RecursionError):
