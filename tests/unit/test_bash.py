@@ -799,6 +799,37 @@ async def test_no_program_waits_for_a_terminal(desk, line):
     assert "[exit status " in await desk.say(f"{setup} {line}", timeout_s=20)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "timeout 60 vim foo",
+        "command vim foo",
+        "GIT_EDITOR=vim git commit",
+        "echo foo | xargs vim",
+        "command -p view foo",
+    ],
+)
+async def test_an_editor_that_another_program_starts_ends(desk, line):
+    if not shutil.which("vim"):
+        pytest.skip("there is no vim")
+    setup = "mkdir r && cd r && git init -q --template= && git config user.email a@b && git config user.name a; touch foo; git add foo;"
+    assert "[exit status " in await desk.say(f"{setup} {line}", timeout_s=20)
+
+
+async def test_a_configuration_of_the_editor_is_loaded_and_keys_from_a_pipe_are_read(unconfined):
+    if not shutil.which("vim"):
+        pytest.skip("there is no vim")
+    nvim = find_neovim()
+    line = (
+        "export HOME=$PWD XDG_CONFIG_HOME=$PWD; mkdir nvim; echo 'vim.g.mine = 1' > nvim/init.lua; echo 'let g:mine = 2' > .vimrc;"
+        f" {nvim} --headless -c 'call writefile([g:mine], \"one\")' -c qa;"
+        " command vim -c 'call writefile([g:mine], \"two\")' -c qa;"
+        r" printf ':call writefile([g:mine + 1], \"three\")\r:qa\r' | command vim; cat one two three"
+    )
+    told = await unconfined.say(line, timeout_s=60)
+    assert "1\n2\n3\n[exit status 0" in told
+
+
 async def test_a_function_of_the_shell_named_like_an_editor_is_kept(desk):
     assert (await desk.say("vim() { echo mine; }; vim foo")).startswith("mine\n")
 

@@ -531,6 +531,21 @@ def test_name_that_may_run_later_is_told_at_the_end_of_its_command(shell):
     assert "guard: noticed: pkg/.envrc: is new" in ran.stderr
 
 
+def test_the_end_of_a_background_job_is_reported_once_with_the_next_results(shell):
+    job = {"command": "until [ -e go ]; do sleep 0.01; done; echo done; exit 3", "background": True}
+    wait = {"command": "touch go; sleep 1"}
+    steps = [[{"tool_use": {"name": "bash", "input": each}}] for each in (job, wait, wait)]
+    ran = shell.play(*steps, [{"text": "Done."}], args=("--mode", "auto"))
+    assert ran.returncode == 0
+    texts = [
+        block.text
+        for message in shell.sessions()[0].history
+        for block in message.content
+        if isinstance(block, TextBlock)
+    ]
+    assert texts.count("[j1 has ended: exit status 3. `jobs read j1` has 5 bytes.]") == 1
+
+
 # --- what is allowed ---------------------------------------------------------------------------------------------------
 
 

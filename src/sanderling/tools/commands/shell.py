@@ -46,7 +46,22 @@ MAX_TITLE_CHARS = 80
 
 BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/run/current-system/sw/bin/bash")
 
+# For an editor that another program starts (`GIT_EDITOR=vim git commit`, `timeout 9 vim`): it ends where it would wait for a key, unless
+# keys come from a pipe, or it serves its API. The variable replaces the user's own configuration, so it loads that first.
+_VIMINIT = r"""if 1
+if has('nvim') | let g:sanderling_rc = [stdpath('config') . '/init.lua', stdpath('config') . '/init.vim'] | endif
+if !has('nvim') | let g:sanderling_rc = [$HOME . '/.vimrc', $HOME . '/.vim/vimrc', $VIMRUNTIME . '/defaults.vim'] | endif
+let g:sanderling_rc = get(filter(g:sanderling_rc, 'filereadable(v:val)'), 0, '')
+if g:sanderling_rc !~# '^$\|defaults.vim$' | let $MYVIMRC = g:sanderling_rc | endif
+if g:sanderling_rc !=# '' | exe 'source' fnameescape(g:sanderling_rc) | endif
+unlet g:sanderling_rc
+let g:sanderling_serves = has('nvim') && match(v:argv, '^--\(headless\|embed\)$\|^-[lE]') >= 0
+if resolve('/proc/self/fd/0') ==# '/dev/null' && exists('##SafeState') && !g:sanderling_serves | au SafeState * cquit | endif
+unlet g:sanderling_serves
+endif""".replace("\n", " | ")
+
 WITHOUT_PROMPTS = {
+    "VIMINIT": _VIMINIT,
     "TERM": "dumb",
     "PAGER": "cat",
     "MANPAGER": "cat",
@@ -68,7 +83,7 @@ NOT_KEPT = frozenset(
         *environment({}, _NO_POLICY, "landlock"),
         *proxy_environment(PROXY_PORT),
         *resolver_environment(""),
-        *("_", "PWD", "OLDPWD", "CDPATH", "SHLVL", "IFS"),
+        *("VIMINIT", "_", "PWD", "OLDPWD", "CDPATH", "SHLVL", "IFS"),
         *("BASHOPTS", "SHELLOPTS", "UID", "EUID", "PPID"),  # the shell refuses to set them
     }
 )
