@@ -76,7 +76,7 @@ def vibe(api: ModelApi, home: Path) -> dict[str, Any]:
 
 
 def fast_agent(_: ModelApi, __: Path) -> dict[str, Any]:
-    return {"command": "uvx fast-agent-acp@latest --model passthrough --no-env"}
+    return {"command": "uvx fast-agent-acp@latest --model passthrough"}
 
 
 def gemini(api: ModelApi, _: Path) -> dict[str, Any]:
