@@ -1,4 +1,4 @@
-"""A model behind the Messages API and the Responses API, on the loopback: it uses a tool once, then says "pong"."""
+"""A model behind the APIs of Messages, Responses, Chat Completions and Gemini, on the loopback: it uses a tool once, then says "pong"."""
 
 import json
 import threading
@@ -63,10 +63,34 @@ class ModelApi:
     def _reply(self, path: str, body: bytes) -> bytes:
         self._bodies.append(body)
         is_first = b"tool_result" not in body and b"function_call_output" not in body
+        if "/chat/completions" in path:
+            return _chat()
+        if "enerateContent" in path:
+            return _gemini(is_stream="stream" in path)
         tool = self._tool if is_first and b"ping" in body else None
         events = _messages(tool) if "/messages" in path else _responses(tool)
         lines = (f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events)
         return "".join(lines).encode()
+
+
+def _chat() -> bytes:
+    chunk: Event = {"id": "c_1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    said: Event = {"index": 0, "delta": {"role": "assistant", "content": "pong"}}
+    end: Event = {"index": 0, "delta": {}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    chunks = ({**chunk, "choices": [said]}, {**chunk, "choices": [end], "usage": usage})
+    lines = (*map(json.dumps, chunks), "[DONE]")
+    return "".join(f"data: {line}\n\n" for line in lines).encode()
+
+
+def _gemini(*, is_stream: bool) -> bytes:
+    content: Event = {"role": "model", "parts": [{"text": "pong"}]}
+    reply: Event = {
+        "candidates": [{"index": 0, "content": content, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+    }
+    data = json.dumps(reply)
+    return (f"data: {data}\n\n" if is_stream else data).encode()
 
 
 def _messages(tool: tuple[str, dict[str, Any]] | None) -> list[Event]:

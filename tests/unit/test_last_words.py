@@ -83,3 +83,12 @@ def test_the_reason_is_found_wherever_it_is(output, reason):
 
 def test_no_output_has_no_reason():
     assert reason_in("") == reason_in("\n  \n") == ""
+
+
+def test_the_text_in_a_frame_is_the_reason_and_not_its_border():
+    output = (
+        "Usage: it [OPTIONS]\nTry 'it --help' for help.\n"
+        "\u256d\u2500 Error \u2500\u2500\u2500\u2500\u2500\u2500\u256e\n\u2502 No such option: \u2502\n"
+        "\u2502 --nope          \u2502\n\u2570\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u256f\n"
+    )
+    assert reason_in(output) == "No such option: --nope"

@@ -246,3 +246,24 @@ async def test_model_that_nobody_can_be_asked_for_is_told_and_changes_nothing(co
     assert isinstance(events[-1], Notice)
     assert not [event for event in events if isinstance(event, ModelChanged)]
     await close(conversation)
+
+
+async def test_a_provider_declared_during_the_session_can_be_chosen(
+    converse, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    open_session, close = converse
+    events: list[Event] = []
+    conversation = await open_session(events)
+    conversation.act(SetModel("late:m"))
+    assert "there is no provider 'late'" in events[-1].text
+    config = tmp_path / ".config/sanderling/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[providers.late]\nwire = "chat"\nbase_url = 5\n')
+    conversation.act(SetModel("late:m"))
+    assert "[providers.late] is wrong" in events[-1].text
+    config.write_text('[providers.late]\nwire = "chat"\nbase_url = "http://127.0.0.1:1"\n')
+    conversation.act(SetModel("late:m"))
+    assert conversation.services.provider.model == "late:m"
+    await close(conversation)

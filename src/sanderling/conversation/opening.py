@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 from anyio import to_thread
 
-from sanderling.config import Settings
+from sanderling.config import Settings, Table
 from sanderling.config.layers import Layers
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
@@ -16,7 +16,7 @@ from sanderling.errors import ConfigError
 from sanderling.mcp import GRACE_S
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import load_rules
-from sanderling.project.project import Project
+from sanderling.project.project import Project, with_project
 from sanderling.protocol.agent import OpenedAgent
 from sanderling.protocol.events import Event, Notice
 from sanderling.protocol.messages import Prompt
@@ -198,15 +198,19 @@ class _AgentBuilder(NamedTuple):
         try:
             if agent := self._agent(settings):
                 return self._external(project, settings, agent)
-            return self._here(project, settings)
+            return self._here(project, settings, layers)
         except ConfigError as error:
             # Only needed after an error.
             from sanderling.conversation.checks.configuration import explained
 
             raise explained(error, settings, self.session.project) from error
 
-    def _here(self, project: Project, settings: Settings) -> Conversation:
+    def _here(self, project: Project, settings: Settings, layers: Layers) -> Conversation:
         """Start a session in the project, with the project's settings."""
+
+        def read_providers() -> dict[str, Table]:
+            return with_project(layers.read_again(), project.trust).settings().providers
+
         options = self.options
         check_disabled(settings.tools_disabled)
         policy = self._policy(settings)
@@ -219,7 +223,13 @@ class _AgentBuilder(NamedTuple):
             sample = copy_sample(self.resources)
             policy = policy._replace(write_paths=(*policy.write_paths, sample))
         provider = options.wrap(
-            make_provider(settings, sample, fallback=fallback, model_proxy=options.model_proxy),
+            make_provider(
+                settings,
+                sample,
+                fallback=fallback,
+                model_proxy=options.model_proxy,
+                read_providers=read_providers,
+            ),
             self.session.project,
         )
         self.resources.push_async_callback(provider.aclose)

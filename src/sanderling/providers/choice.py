@@ -6,12 +6,14 @@ model to the first provider with a key. Providers that are not used are not impo
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sanderling.config import DEFAULT_MODEL, Settings
+from msgspec.structs import replace
+
+from sanderling.config import DEFAULT_MODEL, Settings, Table
 from sanderling.errors import ConfigError
 from sanderling.providers import Delegate, Provider
 from sanderling.providers.credentials import Credentials
@@ -28,6 +30,8 @@ from sanderling.text import did_you_mean, nearest
 if TYPE_CHECKING:
     from sanderling.providers.http.model_proxy import ModelProxy
     from sanderling.providers.http.provider import HttpProvider
+
+ReadProviders = Callable[[], Mapping[str, Table]]
 
 SCRIPT_PREFIX = "script:"
 SCRIPTED = ("demo", "scripted")  # need no key and accept any model name
@@ -56,14 +60,17 @@ def make_provider(
     *,
     fallback: str = "demo",
     model_proxy: "ModelProxy | None" = None,
+    read_providers: "ReadProviders" = dict,
 ) -> "ProviderChoice":
     """
     Make the provider of a session. `sample` is the directory of the demo model's project, `model_proxy` the model proxy.
 
+    `read_providers` returns the user's tables of providers as they are now; it may raise ConfigError.
+
     Raises:
         ConfigError: the settings name an unknown provider or model.
     """
-    return ProviderChoice(settings, sample, fallback, model_proxy)
+    return ProviderChoice(settings, sample, fallback, model_proxy, read_providers)
 
 
 def credentials(settings: Settings, name: str = "") -> Credentials:
@@ -90,7 +97,9 @@ class ProviderChoice(Delegate):
         sample: str = "",
         fallback: str = "demo",
         model_proxy: "ModelProxy | None" = None,
+        read_providers: "ReadProviders" = dict,
     ) -> None:
+        self._read_providers = read_providers
         self._settings = settings
         self._model_proxy = model_proxy
         self._sample = sample
@@ -110,7 +119,27 @@ class ProviderChoice(Delegate):
         return tuple(map(self._full, await self._provider.list_models()))
 
     def set_model(self, model: str) -> None:
-        self._use(*_later_choice(model, self._settings, self._fallback))
+        before = self._settings
+        name, colon, _ = model.partition(":")
+        if colon and not model.startswith(SCRIPT_PREFIX) and name not in _names(self._settings):
+            self._learn_provider(name)
+        try:
+            self._use(*_later_choice(model, self._settings, self._fallback))
+        except ConfigError:
+            self._settings = before  # the user may repair the table
+            raise
+
+    def _learn_provider(self, name: str) -> None:
+        """Add a provider that the user has declared since the session began. Those that are known keep their tables."""
+        known = self._settings
+        try:
+            table = self._read_providers().get(name)
+        except ConfigError:  # elsewhere the colon is part of a model's name
+            if known.provider in _PLAIN:
+                raise
+            return
+        if table is not None:
+            self._settings = replace(known, providers={**known.providers, name: table})
 
     def _use(self, name: str, model: str) -> None:
         kept_as = model if model.startswith(SCRIPT_PREFIX) else name

@@ -23,6 +23,8 @@ _NPM_TAG = re.compile(r"(?:network|notarget|[0-9]{3})\s+(?:[0-9]{3} )?")
 _ERROR = re.compile(r"(?:error|Error): *|\s*\u00d7 *")
 _CAUSE = re.compile(r"\s+(?:(?:cause|Caused by): *|[├╰]\S* +)(.*)")
 _EXCEPTION = re.compile(r"(?:Uncaught )?(?:\w+\.)*\w*(?:Error|Exception)(?: \[\w+\])?: ")
+_FRAME_END = re.compile(r"\s*[\u2570\u2514][\u2500\u2501]+[\u256f\u2518]$")
+_FRAMED = re.compile(r"\s*\u2502\s*(.*?)\s*\u2502$")
 _GROUP = re.compile(r"^ *(?:\| )+")
 _ASIDE = re.compile(
     r"\s|Node\.js v\d|npm notice|Run '.*help|See '.*help|Try '.*help|For more information|[Uu]sage:"
@@ -34,7 +36,7 @@ _TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
 def reason_in(text: str) -> str:
     """Return the reason in the output `text` of a program that has failed, as one line; empty if it has no output."""
     lines = [_GROUP.sub("", line).rstrip() for line in text.splitlines()[-TAIL:]]
-    found = _of_npm(lines) or _of_python(lines) or _of_causes(lines)
+    found = _of_npm(lines) or _of_box(lines) or _of_python(lines) or _of_causes(lines)
     if found:
         return found
     said = [line for line in lines if line.strip()]
@@ -55,6 +57,19 @@ def _of_npm(lines: Sequence[str]) -> str:
     best = next((each for each in reasons if _NPM_REASON.search(each)), "")
     reason = best or (reasons[0] if reasons else "")
     return f"npm: {_NPM_TAG.sub('', reason, count=1).strip()}" if reason else ""
+
+
+def _of_box(lines: Sequence[str]) -> str:
+    """Return the text in the frame that ends the output, as programs with rich in Python draw one around their errors."""
+    said = [line for line in lines if line.strip()]
+    if not (said and _FRAME_END.match(said[-1])):
+        return ""
+    inside = list[str]()
+    for line in reversed(said[:-1]):
+        if not (found := _FRAMED.match(line)):
+            break
+        inside.insert(0, found[1])
+    return " ".join(filter(None, inside))
 
 
 def _of_python(lines: Sequence[str]) -> str:
