@@ -105,15 +105,17 @@ class Position:
     is_cacheable: bool
 
 
-def positions(request: Body) -> list[Position]:
-    """Of each block of the request, in the order in which the API puts them together."""
+def quarter_of_chars(block: Block) -> float:
+    return len(_rendered("", block)) / CHARS_PER_TOKEN
+
+
+def positions(request: Body, count: Callable[[Block], float] = quarter_of_chars) -> list[Position]:
+    """Of each block of the request, in the order in which the API puts them together; `count` counts its tokens."""
     found = list(_blocks(request))
     digests = accumulate(
         (_rendered(where, block) for where, block in found), _grown, initial=b"the beginning"
     )
-    tokens = accumulate(
-        math.ceil(len(_rendered("", block)) / CHARS_PER_TOKEN) for _, block in found
-    )
+    tokens = accumulate(math.ceil(count(block)) for _, block in found)
     return [
         Position(digest, count, "cache_control" in block, block.get("type") not in THOUGHTS)
         for digest, count, (_, block) in zip(list(digests)[1:], tokens, found, strict=True)
@@ -145,13 +147,15 @@ def _grown(digest: bytes, more: bytes) -> bytes:
 class PromptCache:
     """`now` is its clock, in seconds."""
 
+    count: Callable[[Block], float] = staticmethod(quarter_of_chars)
+
     def __init__(self) -> None:
         self.now = 0.0
         self._until: dict[bytes, float] = {}
 
     def usage(self, request: Body) -> dict[str, int]:
         """What the API would bill of the request; afterwards the cache holds what the request has left there."""
-        found = positions(request)
+        found = positions(request, self.count)
         breakpoints = [n for n, position in enumerate(found) if position.is_marked]
         if request.get("cache_control"):
             breakpoints.append(max(n for n, each in enumerate(found) if each.is_cacheable))

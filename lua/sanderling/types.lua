@@ -492,6 +492,7 @@
 ---@field values table<string, any>
 ---@field review sanderling.Review|nil
 ---@field option string
+---@field is_unattended boolean
 
 ---@class (exact) sanderling.RejectedHunk
 ---@field first_line integer

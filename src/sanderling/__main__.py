@@ -1,7 +1,8 @@
 """
 The command line.
 
-`sanderling -p PROMPT` sends one prompt and prints the answer (`cli/print_mode`). The other commands are a table in `cli`.
+`sanderling` opens Neovim with the chat, `sanderling -p PROMPT` sends one prompt and prints the answer (`cli/print_mode`). The other commands
+are a table in `cli`.
 """
 
 import errno
@@ -57,6 +58,10 @@ def run(argv: list[str]) -> int:
 
 
 def ask(argv: list[str]) -> int:
+    if not argv and sys.stdin.isatty() and sys.stdout.isatty():
+        from sanderling.cli.neovim import open_chat
+
+        return open_chat()
     parser = print_parser({name: what for name, (_, what) in COMMANDS.items()})
     arguments = parser.parse_args(argv)
     is_piped = not sys.stdin.isatty()

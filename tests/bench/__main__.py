@@ -28,6 +28,7 @@ from tests.bench.shared import Bench, Row, Server
 from tests.bench.start import chat, memory, start
 from tests.bench.stream import flood, grown, stream
 from tests.bench.tools import code, tools
+from tests.bench.units import cost_units
 
 GROUPS = {
     group.__name__: group
@@ -35,7 +36,7 @@ GROUPS = {
         *(start, chat, warm, first_text, cold, stream, grown, long, flood, hostile, cancel),
         *(interrupt, memory, sandbox, servers, tools, rounds, changes, code, review, edit),
         *(mentions, undo, print_mode, acp, acp_client, remote, serve, first_request, cache, resume),
-        shown,
+        *(shown, cost_units),
     )
 }
 WIDTHS = (62, 50, 18, 5)

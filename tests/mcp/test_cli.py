@@ -60,7 +60,10 @@ def test_what_is_declared_is_listed(shell):
     )
     (shell.project / ".mcp.json").write_text('{"mcpServers": {"docs": {"command": "docs"}}}')
     listed = shell.run("list")
-    assert "ignored until trusted with :Agent trust in Neovim: .mcp.json" in listed.stderr
+    assert (
+        "ignored until trusted with `sanderling trust`, or :Agent trust in Neovim: .mcp.json"
+        in listed.stderr
+    )
     assert listed.stdout.splitlines() == [
         "git      mcp-server-git --repository .",
         "tracker  https://mcp.example/mcp",
@@ -68,6 +71,105 @@ def test_what_is_declared_is_listed(shell):
     ]
     shell.trust()
     assert shell.rows("list")[-1] == {"name": "docs", "place": "docs", "is_projects": True}
+
+
+def test_added_servers_are_listed_until_they_are_removed(shell):
+    added = shell.run(
+        "add", "notes", "--env", "TOKEN=a=b", "--env", "KEY", "--", "npx", "-y", "notes"
+    )
+    assert (added.returncode, added.stderr) == (0, "")
+    assert (
+        added.stdout
+        == "Added notes to ~/.config/sanderling/mcp.json. Next: sanderling mcp check notes\n"
+    )
+    assert shell.run("add", "web", "https://a.example/mcp", "--header", "X: ${KEY}").returncode == 0
+    path = shell.config.with_name("mcp.json")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_text())["mcpServers"] == {
+        "notes": {
+            "command": "npx",
+            "args": ["-y", "notes"],
+            "env": {"TOKEN": "a=b", "KEY": "${KEY}"},
+        },
+        "web": {"type": "http", "url": "https://a.example/mcp", "headers": {"X": "${KEY}"}},
+    }
+    assert [row["place"] for row in shell.rows("list")] == ["npx -y notes", "https://a.example/mcp"]
+    again = shell.run("add", "notes", "--", "x")
+    assert again.returncode == 2
+    assert "run sanderling mcp remove notes first" in again.stderr
+    assert (
+        shell.run("remove", "notes").stdout == "Removed notes from ~/.config/sanderling/mcp.json.\n"
+    )
+    assert [row["name"] for row in shell.rows("list")] == ["web"]
+    assert "there is no server 'notes'" in shell.run("remove", "notes").stderr
+
+
+def test_a_server_added_for_the_project_needs_trust_and_keeps_the_rest_of_the_file(shell):
+    path = shell.project / ".mcp.json"
+    path.write_text(
+        '{"other": [1], "mcpServers": {"docs": {"command": "docs", "alwaysAllow": []}}}'
+    )
+    added = shell.run("add", "it", "--project", "--", "npx", "it")
+    assert "trust it with :Agent trust" in added.stdout
+    assert json.loads(path.read_text()) == {
+        "other": [1],
+        "mcpServers": {
+            "docs": {"command": "docs", "alwaysAllow": []},
+            "it": {"command": "npx", "args": ["it"]},
+        },
+    }
+    assert shell.rows("list") == []
+    shell.trust()
+    assert [row["name"] for row in shell.rows("list")] == ["docs", "it"]
+    assert "Removed it from" in shell.run("remove", "it", "--project").stdout
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (("it",), "the command is missing"),
+        (("it", "--project", "--host", "a.example", "--", "x"), "add it with --user"),
+        (("it", "--env", "=x", "--", "x"), "write --env K=V"),
+        (("it", "--header", "A: b", "--", "x"), "--header is for a URL"),
+        (("it", "ftp://a.example"), "is not a URL that begins with https"),
+        (("it", "https://a.example", "--env", "A=b"), "send keys with --header"),
+        (("it", "http://a.example/", "--header", "A: b"), "use https"),
+        (("!!", "--", "x"), "a name needs a letter or a digit"),
+    ],
+)
+def test_what_cannot_be_added_is_not_written(shell, arguments, words):
+    result = shell.run("add", *arguments)
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert not shell.config.with_name("mcp.json").exists()
+    assert not (shell.project / ".mcp.json").exists()
+
+
+def test_a_malformed_file_is_named_with_its_line_and_kept(shell):
+    path = shell.config.with_name("mcp.json")
+    path.write_text('{"mcpServers": {\n"a": {"command": "x"},\n}}')
+    before = path.read_text()
+    for action in (("add", "b", "--", "x"), ("remove", "a"), ("list",), ("check",)):
+        result = shell.run(*action)
+        assert result.returncode == 2
+        assert "~/.config/sanderling/mcp.json:2: JSON allows no comma before }" in result.stderr
+    assert path.read_text() == before
+
+
+def test_a_mistake_in_a_table_is_named_with_file_and_line(shell):
+    shell.config.write_text(
+        '[mcp.servers.a]\ncommand = "x"\n[mcp.servers.b]\ncommand = "y"\nhots = []\n'
+    )
+    for action in ("list", "check"):
+        result = shell.run(action)
+        assert result.returncode == 2
+        assert "config.toml:5: unknown key 'mcp.servers.b.hots'" in result.stderr
+
+
+def test_a_server_of_config_toml_is_removed_there(shell):
+    shell.declare(it={"command": ["x"]})
+    result = shell.run("remove", "it")
+    assert "'it' is declared in ~/.config/sanderling/config.toml:1" in result.stderr
 
 
 @prove

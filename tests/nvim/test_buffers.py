@@ -1331,7 +1331,11 @@ SERVE = textwrap.dedent("""
     async def set_deadline(seconds):
         questions.DEADLINE_S = seconds
 
+    async def set_patience(seconds):
+        questions.PATIENCE_S = seconds
+
     buffers.set_deadline = set_deadline
+    buffers.set_patience = set_patience
 
     async def serve():
         reader = asyncio.StreamReader(limit=1 << 28)
@@ -1541,16 +1545,30 @@ def test_a_slow_hook_is_waited_for(child, opened, python_side):
     assert python_side.call("before_write", buffer).text.startswith("formatted\n")
 
 
+def make_busy(child, path, duration_ms):
+    sleeps = path.with_name("sleeps")
+    sleep = f"vim.fn.writefile({{}}, ...) vim.uv.sleep({duration_ms})"
+    child.rpc.send("nvim_exec_lua", sleep, [str(sleeps)])
+    wait_until(sleeps.exists)
+
+
+def test_a_neovim_that_is_busy_for_two_seconds_is_waited_for(child, opened, python_side):
+    path = opened("a.txt")
+    buffer = python_side.buffer(path)
+    python_side.call("set_deadline", 1.0)
+    make_busy(child, path, 2000)
+    assert python_side.call("change", buffer, (Hunk(0, 1, ("late",)),), "use-1") is True
+    assert child.lines()[0] == "late"
+
+
 @prove
 def test_a_busy_neovim_does_not_do_later_what_was_asked_too_long_ago(child, opened, python_side):
     path = opened("a.txt")
     buffer = python_side.buffer(path)
     python_side.call("set_deadline", 1.0)
-    sleeps = path.with_name("sleeps")
-    sleep = "vim.fn.writefile({}, ...) vim.uv.sleep(5000)"
-    child.rpc.send("nvim_exec_lua", sleep, [str(sleeps)])
-    wait_until(sleeps.exists)
-    with pytest.raises(ToolError, match="Neovim was busy"):
+    python_side.call("set_patience", 2.0)
+    make_busy(child, path, 5000)
+    with pytest.raises(ToolError, match="Neovim is busy: no answer within 3 s"):
         python_side.call("change", buffer, (Hunk(0, 1, ("late",)),), "use-1")
     assert child.lines()[0] == "one"
 

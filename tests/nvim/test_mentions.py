@@ -258,6 +258,40 @@ def test_a_menu_of_files_opens_while_a_mention_is_typed(start_claude, project):
     wait_until(lambda: child.prompt_lines() == ["look at @src/slow.py"])
 
 
+def write(project, *names):
+    for name in names:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("")
+
+
+def offered(child, prefix):
+    """The files that the menu offers for a mention, once they have been listed."""
+    child.feed("<Esc>ggVGc")
+    wait_until(lambda: child.lua(COUNT) > 0)
+    child.feed(f"@{prefix}")
+    wait_until(lambda: menu(child))
+    return menu(child)
+
+
+def test_capitals_in_a_mention_prefer_files_with_the_same_capitals(start_claude, project):
+    child = start_claude()
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    write(project, "docs/changes.md", "tests/test_chain.py", ".devcontainer/on-create.sh", "ch.md")
+    write(project, "docs/why.md", "CHANGES.md", "lib/CHOICES.txt")
+    child.open_chat()
+    assert offered(child, "CH")[:2] == ["@CHANGES.md", "@lib/CHOICES.txt"]
+    assert offered(child, "ch")[0] == "@ch.md"
+
+
+def test_installed_packages_are_not_offered(start_claude, project):
+    child = start_claude()
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    write(project, "pyvenv.py", "tool/env-1/pyvenv.cfg", "tool/env-1/lib/pyvendor.py")
+    write(project, "tool/env-10/pyvoice.py", "web/node_modules/pyvis/index.js")
+    child.open_chat()
+    assert sorted(offered(child, "pyv")) == ["@pyvenv.py", "@tool/env-10/pyvoice.py"]
+
+
 COMPLETE = """
   local buf = vim.api.nvim_get_current_buf()
   local client = vim.lsp.get_clients({ bufnr = buf, name = 'sanderling' })[1]

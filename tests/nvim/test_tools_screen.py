@@ -707,6 +707,37 @@ def test_agentterminal_watches_the_newest_job_and_shows_what_it_writes(screen):
     assert terminal(screen).count("[exit status 3]") == 1
 
 
+def test_agentterminal_watches_the_command_that_runs_rather_than_jobs(screen):
+    screen.send(jobs("", "exit status 0"), started("bash", "make test", "t7"))
+    screen.command("Agent terminal")
+    assert screen.actions() == [{"type": "watch_job", "id": "t7", "is_on": True}]
+    screen.send(job_output("one\n", "t7"), job_output("other", "j1"))
+    wait_until(lambda: terminal(screen) == ["one"])
+    screen.command("Agent terminal!")
+    assert screen.actions()[-1] == {"type": "stop_job", "id": "t7"}
+    screen.send(ended("exit status 130 · 2 s", "", "t7"))
+    wait_until(lambda: terminal(screen) == ["one", "[exit status 130 · 2 s]"])
+    screen.command("close")
+    screen.command("Agent terminal")
+    assert screen.actions()[-1] == {"type": "watch_job", "id": "j0", "is_on": True}
+
+
+def test_watched_command_that_becomes_a_job_goes_on(screen):
+    screen.send(started("bash", "make test", "t7"))
+    screen.command("Agent terminal")
+    screen.send(job_output("one\n", "t7"), ended("→ j0", "", "t7", job="j0"), jobs(""))
+    screen.send(job_output("two\n", "t7"), jobs("exit status 3"))
+    wait_until(lambda: terminal(screen) == ["one", "two", "[exit status 3]"])
+
+
+def test_agentterminal_does_not_wait_for_a_command_that_is_asked_about(screen):
+    asked = {"type": "approval_requested", "id": "t7", "tool": "bash", "title": "make test"}
+    asked |= {"subject": "make test", "reason": "", "cwd": "/", "choices": ["once"]}
+    screen.send(jobs(""), started("bash", "make test", "t7"), asked)
+    screen.command("Agent terminal")
+    assert screen.actions() == [{"type": "watch_job", "id": "j0", "is_on": True}]
+
+
 CLIPBOARD = "52;c;ZXZpbA=="
 WHOLE = "\x1b[2J\x1b[HabcdefghÜi"  # alone
 HOSTILE_OUTPUT = {

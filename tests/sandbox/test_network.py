@@ -7,10 +7,12 @@ import socket
 import struct
 import subprocess
 import sys
+from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from hypothesis import strategies as st
 from sanderling.errors import SandboxError
 from sanderling.hosts import is_public
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.environment import proxy_environment
+from sanderling.sandbox.environment import proxy_environment, resolver_environment
 from sanderling.sandbox.network import denied
 from sanderling.sandbox.network import proxy as serving
 from sanderling.sandbox.network.host_rules import HostRules
@@ -735,6 +737,107 @@ async def test_httpx_uses_the_proxy_and_reaches_the_loopback_without_it(tmp_path
         assert done.stdout == "hello\n", done.stderr
         done = await run(sys.executable, "-c", script, "http://other.example/", env=env)
         assert "other.example:80: only listed hosts" in done.stdout
+
+
+MARK = "sanderling-0123456789abcdef"
+HTTPX = "import httpx, sys; print(httpx.get(sys.argv[1]).text)"
+NODE = "fetch(process.argv[1]).then((r) => r.text()).then(console.log)"
+CLIENTS = {
+    "curl": ("curl", "-sS", "{url}"),
+    "wget": ("wget", "-qO-", "--tries=1", "{url}"),
+    "python": (sys.executable, "-c", FETCH, "{url}"),
+    "httpx": (sys.executable, "-c", HTTPX, "{url}"),
+    "git": ("git", "ls-remote", "{url}"),
+    "pip": (
+        sys.executable,
+        *[
+            "-m",
+            "pip",
+            "download",
+            "--no-cache-dir",
+            "--retries",
+            "0",
+            "--trusted-host",
+            "other.example",
+            "-i",
+        ],
+        *("{url}", "nothing"),
+    ),
+    "npm": (
+        *["npm", "view", "--no-update-notifier", "--fetch-retries=0", "--registry={url}"],
+        "nothing",
+    ),
+    "node": ("node", "-e", NODE, "{url}"),
+}
+
+
+@prove
+@pytest.mark.parametrize("scheme, port", [("https", 443), ("http", 80)])
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_refusal_has_the_mark_of_the_client(client, scheme, port, tmp_path):
+    program, *arguments = CLIENTS[client]
+    if not shutil.which(program) or (client == "httpx" and not find_spec("httpx")):
+        pytest.skip(f"there is no {client}")
+    url = f"{scheme}://other.example/"
+    async with proxy_for() as proxy:
+        env = {**proxy_environment(proxy.port, MARK), "HOME": str(tmp_path)}
+        done = await run(program, *(each.format(url=url) for each in arguments), env=env)
+        found = {denial for denial in proxy.denials if "other" in denial.target}
+        if client == "node" and not found:
+            pytest.skip("this node knows no proxy in its environment")
+        assert found == {Denial("connect", f"other.example:{port}", NOT_LISTED, by=MARK)}, done
+
+
+@prove
+@pytest.mark.parametrize("client", ["curl", "wget", "python", "httpx", "node"])
+async def test_a_client_with_a_mark_reaches_a_listed_host_and_the_loopback(client):
+    program, *arguments = CLIENTS[client]
+    if not shutil.which(program) or (client == "httpx" and not find_spec("httpx")):
+        pytest.skip(f"there is no {client}")
+    server = HttpServer()
+    async with server_for(server) as port, proxy_for(f"127.0.0.1:{port}") as proxy:
+        url = f"http://127.0.0.1:{port}/"
+        env = proxy_environment(proxy.port, MARK)
+        for bypass in (env["no_proxy"], "none.example"):
+            env |= {"no_proxy": bypass, "NO_PROXY": bypass}
+            done = await run(program, *(each.format(url=url) for each in arguments), env=env)
+            assert "hello" in done.stdout, done
+    assert b"proxy-auth" not in b"".join(server.requests).lower()
+
+
+@pytest.mark.parametrize(
+    "header, mark",
+    [
+        (f"Basic {b64encode(f'{MARK}:x'.encode()).decode()}", MARK),
+        (f"basic  {b64encode(f'{MARK}:'.encode()).decode()}", MARK),
+        (f"Bearer {b64encode(f'{MARK}:x'.encode()).decode()}", ""),
+        ("Basic %%%", ""),
+        ("Basic", ""),
+        (f"Basic {b64encode(b'j1:x').decode()}", ""),
+        (f"Basic {b64encode(f'{MARK}0:x'.encode()).decode()}", ""),
+        ("Basic /zp4", ""),  # not UTF-8
+    ],
+)
+async def test_only_a_mark_of_ours_is_taken_from_a_request(header, mark):
+
+    async with proxy_for() as proxy:
+        head = f"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\nProxy-Authorization: {header}\r\n\r\n"
+        assert (await say(proxy.port, head.encode())).startswith(b"HTTP/1.1 403")
+        assert [denial.by for denial in proxy.denials] == [mark]
+
+
+async def test_a_name_is_reported_with_its_mark_and_not_again_without():
+    async with names_answered() as (client, denials):
+        domain = resolver_environment(MARK)["LOCALDOMAIN"]
+        await ask(
+            client, *map(query, (f"Example.org.{domain}", "example.org", "localhost.example"))
+        )
+        await ask(client, *map(query, ("other.example", f"localhost.{domain}")))
+    assert denials == [
+        Denial("resolve", "example.org", OFF, by=MARK),
+        Denial("resolve", "localhost.example", OFF),
+        Denial("resolve", "other.example", OFF),
+    ]
 
 
 @needs("git")

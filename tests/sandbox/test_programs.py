@@ -276,6 +276,16 @@ def test_of_a_link_the_directory_that_it_leads_to_is_needed_too(place, own):
     assert found == [str(directory), str(real)]
 
 
+def test_of_a_script_the_directory_of_its_interpreter_is_needed_too(place, own):
+    directory = own("elsewhere", at=place.base)
+    interpreter = place.base / "interpreters/mine"
+    interpreter.parent.mkdir()
+    program(interpreter)
+    (directory / "mytool").write_text(f"#!{interpreter}\n")
+    found = [denial.target for denial in denied(place, "sh: 1: mytool: not found")]
+    assert found == [str(directory), str(interpreter.parent)]
+
+
 @prove
 async def test_hidden_program_runs_where_its_directory_is_granted(place, own, monkeypatch):
     directory = own("elsewhere", at=place.base)

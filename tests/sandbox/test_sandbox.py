@@ -893,7 +893,13 @@ async def test_hosts_of_the_proxy_can_be_replaced_while_somebody_uses_it(place, 
 @prove
 async def test_commands_are_told_of_the_proxy(place):
     async with place.open("full", network="proxy") as sandbox:
-        assert (await run(sandbox, "echo $https_proxy"))[1] == "http://127.0.0.1:3128\n"
+        process = await sandbox.spawn(["printenv", "https_proxy"])
+        assert process.stdout
+        assert (
+            await all_of(process.stdout)
+        ) == f"http://{process.mark}:x@127.0.0.1:3128\n".encode()
+        await process.wait()
+        process.close()
         await sandbox.set_network("off")
         assert (await run(sandbox, "echo $https_proxy"))[1] == "\n"
 
@@ -971,10 +977,11 @@ async def test_proxy_that_is_refused_for_one_view_serves_none(place, port):
 @pytest.mark.parametrize("mode, rule", [("off", "network_off"), ("proxy", "not_listed")])
 async def test_name_that_is_looked_up_is_a_denial(place, level, mode, rule):
     async with place.open(level, network=mode) as sandbox:
-        status, _, _ = await run(sandbox, "getent hosts sanderling.example")
-        assert status == 2
+        process = await sandbox.spawn(["getent", "hosts", "sanderling.example"])
+        assert await process.wait() == 2
+        process.close()
         await happens(lambda: place.events)
-        assert set(place.events) == {Denial("resolve", "sanderling.example", rule)}
+        assert place.events == [Denial("resolve", "sanderling.example", rule, by=process.mark)]
 
 
 # --- what may be written, and read -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import DEADLINE_S, happens, prove, prove_rest, running
+from tests.conftest import DEADLINE_S, find_neovim, happens, prove, prove_rest, running
 from tests.sandboxes import in_own_task, kept, policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
@@ -525,7 +526,7 @@ async def test_command_that_began_in_the_sandbox_stays_in_it_when_that_is_switch
 @prove
 async def test_shell_without_bash_keeps_the_same(desk, monkeypatch):
     monkeypatch.setattr("sanderling.tools.commands.shell.BASH", ())
-    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     desk.workspace = workspace_of(desk.project, desk.sandbox, start=desk.jobs._start)
     told = await desk.say("mkdir -p sub; cd sub; export A='x\n=y'; unset USER; exit 3")
     assert "[exit status 3 · " in told
@@ -685,6 +686,123 @@ async def test_landlock_alone_leaves_nothing_and_keeps_the_state(tmp_path, marke
         assert (await desk.say(f"head -n 2 {path}")).startswith("1 /\n1\n")
 
 
+# --- pipes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command, output, state",
+    [
+        ("(echo a; exit 3) | tail -1", "a", "exit status 0; 3 in the pipe before tail"),
+        (
+            "cat <<'E' | (cat; exit 4) | cat\nx | y\nE",
+            "x | y",
+            "exit status 0; 4 in the pipe before cat",
+        ),
+        ("(exit 3) | (exit 5)", "(no output)", "exit status 5; 3 in the pipe before the next part"),
+        ("set -o pipefail; (exit 3) | cat", "(no output)", "exit status 3"),
+        ("set -e; (exit 3) | cat; echo on", "on", "exit status 0"),
+        ("set -eu; (exit 3) | cat", "(no output)", "exit status 0; 3 in the pipe before cat"),
+        ("set -x; (exit 3) | cat", "++ cat\n++ exit 3", "exit status 0; 3 in the pipe before cat"),
+        (
+            "trap 'echo at the end $?' EXIT; (exit 3) | (exit 4)",
+            "at the end 4",
+            "exit status 4; 3 in the pipe before the next part",
+        ),
+        (
+            "trap 'echo ERR $?' ERR; (exit 3) | cat",
+            "(no output)",
+            "exit status 0; 3 in the pipe before cat",
+        ),
+        ("exec 3>&1; exec cat < <(echo a | (cat; exit 3))", "a", "exit status 0"),
+        ("echo a | tee >(cat >/dev/null) | cat", "a", "exit status 0"),
+        ("false | true; exit 6", "(no output)", "exit status 6"),
+        ("echo $LINENO | cat", "1", "exit status 0"),
+        ("! (exit 2) | true", "(no output)", "exit status 1; 2 in the pipe before true"),
+        ("yes | head -1", "y", "exit status 0"),
+    ],
+)
+async def test_failed_part_of_a_pipe_is_reported_and_nothing_else_changes(
+    desk, command, output, state
+):
+    outcome = await desk.run(command)
+    assert isinstance(outcome.content, str)
+    lines = outcome.content.split("\n")
+    at = next(number for number, line in enumerate(lines) if line.startswith("[exit status"))
+    assert sorted(lines[:at]) == sorted(output.split("\n"))
+    assert lines[at].startswith(f"[{state} · ")
+    assert outcome.is_error == (state != "exit status 0")
+    assert outcome.summary.startswith("✓" if state == "exit status 0" else state)
+
+
+async def test_shell_keeps_its_state_after_a_pipe_that_failed_in_part(desk):
+    told = await desk.say("mkdir sub; cd sub; export A=1; (exit 3) | cat")
+    assert "3 in the pipe before cat · " in told
+    assert "cwd: sub (changed) · exported: A" in told
+    assert (await desk.say("echo $A | cat")).startswith("1\n[exit status 0 · ")
+
+
+async def test_failed_part_of_a_pipe_in_the_background_is_reported(desk):
+    await desk.say("until [ -e go ]; do sleep 0.01; done; (exit 3) | cat", background=True)
+    (desk.project / "go").touch()
+    told = await desk.ask(action="read", id="j1", wait_s=20)
+    assert "[exit status 0; 3 in the pipe before cat · " in told
+
+
+# --- programs that want a terminal -------------------------------------------------------------------------------------
+
+EDITORS = ("vim", "vi", "view", "nvim")
+
+
+@pytest.fixture(params=EDITORS)
+def editor(request) -> str:
+    """The name of a real editor that commands find."""
+    if request.param == "nvim":
+        directory = Path(find_neovim()).resolve().parent
+        return f"PATH={directory}:$PATH; nvim --clean"
+    if not shutil.which(request.param):
+        pytest.skip(f"there is no {request.param}")
+    return request.param
+
+
+@pytest.fixture
+async def unconfined(tmp_path) -> AsyncIterator[Desk]:
+    async for served in in_own_task(Desk(tmp_path, is_confined=False).served()):
+        yield served
+
+
+async def test_an_editor_that_would_wait_for_keys_ends(unconfined, editor):
+    (unconfined.project / "foo").write_text("kept\n")
+    for line in (f"{editor} foo", f"{editor} foo", f"{editor} -c 'set nu' foo"):
+        told = await unconfined.say(line, timeout_s=20)
+        assert "[exit status 1 · " in told
+    assert (unconfined.project / "foo").read_text() == "kept\n"
+    assert {path.name for path in unconfined.project.iterdir()} == {".git", "foo"}
+
+
+async def test_an_editor_runs_its_commands_without_a_terminal(unconfined, editor):
+    (unconfined.project / "foo").write_text("one\n")
+    for number, options in enumerate(("-es", "")):
+        line = f"set -e; {editor} {options} -c '%s/one/two/e' -c 'w! out{number}' -c 'qa!' foo; echo went on"
+        told = await unconfined.say(line, timeout_s=20)
+        assert "went on\n[exit status 0" in told
+        assert (unconfined.project / f"out{number}").read_text() == "two\n"
+
+
+@pytest.mark.parametrize(
+    "line", ["vim foo", "less -R foo", "git commit", "more foo", "top", "crontab -e"]
+)
+async def test_no_program_waits_for_a_terminal(desk, line):
+    if not shutil.which(line.split()[0]):
+        pytest.skip(f"there is no {line}")
+    (desk.project / "foo").write_text("text\n")
+    setup = "mkdir r && cd r && git init -q --template= && git config user.email a@b && git config user.name a; cp ../foo .; git add foo;"
+    assert "[exit status " in await desk.say(f"{setup} {line}", timeout_s=20)
+
+
+async def test_a_function_of_the_shell_named_like_an_editor_is_kept(desk):
+    assert (await desk.say("vim() { echo mine; }; vim foo")).startswith("mine\n")
+
+
 # --- what the sandbox refused ------------------------------------------------------------------------------------------
 
 
@@ -707,6 +825,60 @@ async def test_network_that_is_off_is_told(confined):
     script = "import socket; socket.create_connection(('192.0.2.1', 80), 3)"
     told = await confined.say(f'python3 -c "{script}"')
     assert "[The network is off: do without, or ask the user" in told
+
+
+LOOKUP = "import socket; socket.getaddrinfo('example.org', 80)"
+UNMARKED = (
+    "import os, socket; os.environ.clear(); s = socket.socket(type=socket.SOCK_DGRAM);"
+    r" s.sendto(b'\0\7\1\0\0\1' + bytes(6) + b'\7example\3org\0\0\1\0\1', ('127.0.0.1', 53));"
+    " s.recv(512); raise SystemExit(1)"
+)
+"""Asks as a program that is linked with musl does."""
+
+
+async def both(desk: Desk, asks: str) -> tuple[Outcome, Outcome]:
+    """The outcomes of a command that asks for a host, and of one that fails meanwhile without the network."""
+    outcomes: dict[str, Outcome] = {}
+
+    async def run(name: str, command: str) -> None:
+        outcomes[name] = await desk.run(command)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(
+            run, "innocent", "touch began; until [ -e asked ]; do sleep 0.01; done; exit 3"
+        )
+        await happens((desk.project / "began").exists)
+        tasks.start_soon(run, "asks", f'python3 -c "{asks}"; touch asked; exit 4')
+    return outcomes["asks"], outcomes["innocent"]
+
+
+async def test_a_refusal_is_charged_to_the_command_that_caused_it_only(confined):
+    asks, innocent = await both(confined, LOOKUP)
+    assert [denial.target for denial in asks.denials] == ["example.org"]
+    assert "[The sandbox refused: resolve example.org: the network is off." in asks.content
+    assert innocent.denials == ()
+    assert "example.org" not in innocent.content
+
+
+async def test_a_refusal_without_a_mark_is_named_to_all_and_charged_to_none(confined):
+    for outcome in await both(confined, UNMARKED):
+        assert outcome.denials == ()
+        assert (
+            "[The sandbox refused, to this command or to another one that ran at the same time:"
+            " resolve example.org: the network is off." in outcome.content
+        )
+    alone = await confined.run(f'python3 -c "{UNMARKED.replace("example", "another")}"')
+    assert [denial.target for denial in alone.denials] == ["another.org"]
+
+
+async def test_a_refusal_of_a_job_is_not_charged_to_a_later_command(confined):
+    job = f'until [ -e go ]; do sleep 0.01; done; python3 -c "{LOOKUP}"; touch asked; sleep 1000'
+    await confined.run(job, background=True)
+    outcome = await confined.run("touch go; until [ -e asked ]; do sleep 0.01; done; exit 3")
+    assert outcome.denials == ()
+    assert "example.org" not in outcome.content
+    assert "[The sandbox refused: resolve example.org" in await confined.ask(action="read", id="j1")
+    await confined.ask(action="stop", id="j1")
 
 
 @pytest.mark.parametrize(

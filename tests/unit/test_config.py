@@ -92,6 +92,7 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         idle_timeout_s = 60
         max_calls = 2
         budget_usd = 3
+        prewarm = true
         auto_compact = false
         acp_terminals = "editor"
         script = "s.json"

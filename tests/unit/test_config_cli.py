@@ -138,7 +138,7 @@ def test_files_without_mistakes_are_named(run, user, project):
     assert status == 0
     assert out.splitlines() == [
         "~/.config/sanderling/config.toml: read",
-        ".sanderling.toml: not trusted, so ignored: run :Agent trust in Neovim",
+        ".sanderling.toml: not trusted, so ignored: run `sanderling trust`, or :Agent trust in Neovim",
     ]
 
 
@@ -154,7 +154,7 @@ WRONG_IN_PARTS = {
     ),
     "[mcp.servers.git]\ncommand = ['x']\nhots = []": (3, "did you mean 'mcp.servers.git.hosts'?"),
     "\n[mcp.servers.git]\nhosts = []": (2, "it needs either a command or a url"),
-    "[mcp.servers.git]\ncommand = 'x'": (2, "must be a list, not a string"),
+    "[mcp.servers.git]\ncommand = 5": (2, "must be a list, not a whole number"),
     "[[permissions]]\naction = 'deny'\n[[permissions]]\naction = 'alow'": (4, "one of allow, ask, deny"),
     "[[permissions]]\naction = 'deny'\n[[permissions]]\ntool = 'bash'": (3, "permission rule 2 is wrong"),
     "[[permissions]]\naction = 'allow'\ntool = 'bsh'": (1, "no tool 'bsh'"),
@@ -234,7 +234,7 @@ input = "x"
 [prices.n]
 input = 1
 [mcp.servers.git]
-command = "x"
+command = 5
 env = { TOKEN = "hunter22" }
 [mcp.servers.web]
 hosts = []

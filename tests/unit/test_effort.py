@@ -15,7 +15,7 @@ from sanderling.project.slash_commands import SlashCommands
 from sanderling.project.trust.trust import OwnFiles
 from sanderling.protocol.actions import SetEffort, SetModel
 from sanderling.protocol.events import EffortChanged, Notice
-from sanderling.protocol.messages import Message, Prompt, TextBlock
+from sanderling.protocol.messages import Message, Prompt, TextBlock, Usage
 from sanderling.protocol.modes import Effort
 from sanderling.providers import Delegate, ModelLimits, ModelRequest
 from sanderling.providers.anthropic.reply import decode_limits
@@ -23,6 +23,7 @@ from sanderling.providers.anthropic.request import RequestEncoder
 from sanderling.providers.chat.request import ChatEncoder
 from sanderling.providers.choice import make_provider
 from sanderling.providers.endpoint import load_endpoint
+from sanderling.providers.models.known import KnownModels
 from sanderling.providers.ollama.request import Ask, OllamaEncoder
 from sanderling.providers.responses.request import ResponsesEncoder
 from sanderling.session.session import Session
@@ -231,3 +232,40 @@ def test_a_client_sees_the_effort_if_the_model_has_levels_and_can_set_it():
 
 def test_limits_without_capabilities_say_nothing_of_the_effort():
     assert ModelLimits().efforts is None
+
+
+# --- fast tiers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, model, fields",
+    [
+        ("anthropic", "claude-opus-5-5", {"speed": "fast"}),
+        ("openai", "gpt-6.1-sol", {"service_tier": "fast"}),
+        ("openai", "gpt-5.6-luna", {"service_tier": "fast"}),
+        ("openai-chat", "gpt-5.6-sol", {"service_tier": "fast"}),
+    ],
+)
+def test_a_model_at_the_fast_tier_is_the_same_request_with_the_tier(name, model, fields):
+    standard, fast = (sent(name, each, "high") for each in (model, f"{model}-fast"))
+    assert fast == standard | fields
+    assert fast["model"] == model
+
+
+@pytest.mark.parametrize("name", ["anthropic:claude-opus-5-5", "openai:gpt-6.1-sol"])
+def test_the_fast_tier_is_listed_with_its_price(name):
+    known = KnownModels()
+    standard, fast = known.of(name), known.of(f"{name}-fast")
+    assert fast.price.input == 2 * standard.price.input
+    assert fast.price.cost_usd(Usage(5, 6, 7, 8), 26) == pytest.approx(
+        2 * standard.price.cost_usd(Usage(5, 6, 7, 8), 26)
+    )
+    assert fast.window_tokens == standard.window_tokens
+    assert f"${fast.price.input:g}/${fast.price.output:g} per M" in fast.note
+    provider, _, model = name.partition(":")
+    assert f"{model}-fast" in known.names(provider)
+
+
+def test_a_model_of_another_provider_whose_name_ends_so_keeps_it():
+    assert sent("xai", "grok-5-fast", "default")["model"] == "grok-5-fast"
+    assert sent("openai", "gpt-5-fast", "default")["model"] == "gpt-5-fast"

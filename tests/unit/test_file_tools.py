@@ -3,6 +3,7 @@
 import base64
 import os
 import random
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -1317,6 +1318,30 @@ async def test_unsaved_changes_of_the_same_text_are_never_lost(place, opened):
     assert opened.path.read_text() == before
 
 
+async def test_text_quoted_from_the_buffer_is_replaced_there_next_to_unsaved_lines(place, opened):
+    before = opened.path.read_text()
+    async with place.desk(opened.editor, is_on=True) as desk:
+        await desk.use(read, path="a")
+        opened.editor.type(opened.path, before.replace("two\n", "# mine\ntwo\n"))
+        spanning = [{"old": "one\ntwo\nthree", "new": "1"}]
+        assert "unsaved changes in a" in await desk.refusal(edit, path="a", edits=spanning)
+        edits = [{"old": "two\nthree", "new": "2\n3"}]
+        preview = await desk.preview(edit, path="a", edits=edits)
+        assert "\n # mine\n-two\n-three\n+2\n+3\n" in preview.subject
+        await desk.use(edit, path="a", edits=edits)
+    assert opened.text == "one\n# mine\n2\n3\nfour\nfive\nsix\nseven\n"
+    assert opened.path.read_text() == before
+
+
+async def test_line_number_next_to_unsaved_lines_is_that_of_the_text_as_read(place, opened):
+    before = opened.path.read_text()
+    async with place.desk(opened.editor, is_on=True) as desk:
+        await desk.use(read, path="a")
+        opened.editor.type(opened.path, "# mine\n" + before)
+        await desk.use(edit, path="a", edits=[{"insert_at_line": 5, "new": "5.5"}])
+    assert opened.text == "# mine\n" + before.replace("five\n", "five\n5.5\n")
+
+
 async def test_unsaved_text_that_was_read_is_edited_as_it_is(place, opened):
     opened.editor.type(opened.path, "un\nsaved\n")
     async with place.desk(opened.editor) as desk:
@@ -1781,3 +1806,119 @@ def test_difference_of_hostile_texts_takes_no_time_and_little_room():
 
 def test_half_of_a_surrogate_pair_never_reaches_the_model():
     assert TextDifference("", "\ud800\n").shown().text.encode()
+
+
+# --- the session's own /tmp --------------------------------------------------------------------------------------------
+
+
+async def run(desk, command: str) -> None:
+    process = await desk.workspace.environment.spawn(["/bin/sh", "-c", command], cwd="/tmp")
+    assert await process.wait() == 0
+    process.close()
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    """A name in /tmp that the host does not have."""
+    name = Path("/tmp") / f"scratch-{tmp_path.name}-{os.getpid()}"
+    yield name
+    assert not os.path.lexists(name)
+
+
+@pytest.fixture
+async def outside(monkeypatch, plain_environment) -> AsyncIterator[Desk]:  # noqa: ARG001
+    """A project outside of /tmp."""
+    cache = Path(__file__).parents[2] / ".pytest_cache"
+    cache.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as base:
+        place = Place(Path(base))
+        place.project.mkdir(parents=True)
+        monkeypatch.setenv("HOME", str(place.home))
+        async for desk in in_own_task(place.desk(is_on=True)):
+            yield desk
+
+
+async def check_scratch(desk: Desk, scratch: Path) -> None:
+    await run(desk, f"mkdir {scratch} && echo one > {scratch}/s.py")
+    path = f"{scratch}/s.py"
+    assert await desk.told(read, path=path) == "1\tone\n(1 line)"
+    told = await desk.told(edit, path=path, edits=[{"old": "one", "new": "two"}])
+    assert told == f"Changed {path}: +1 −1, now line 1."
+    told = await desk.told(write, path=f"{scratch}/deep/new.py", content="three\n")
+    assert "private" not in told
+    await run(desk, f'test "$(cat {scratch}/s.py {scratch}/deep/new.py)" = "two\nthree"')
+    for each in (path, f"{scratch}/deep/new.py", "/tmp/x", "/var/tmp/x/y"):
+        assert desk.workspace.environment.needed_to_write(each) == NO_GRANT
+
+
+async def test_file_of_a_command_in_tmp_is_ordinary(confined, scratch):
+    await check_scratch(confined, scratch)
+
+
+async def test_file_in_tmp_is_ordinary_for_a_project_elsewhere(outside, scratch):
+    await check_scratch(outside, scratch)
+
+
+async def test_file_of_the_user_in_tmp_is_not_reached_and_needs_a_grant(confined, tmp_path):
+    with tempfile.NamedTemporaryFile("w+", dir="/tmp", suffix=".py") as file:
+        file.write("the user's\n")
+        file.flush()
+        needed = confined.workspace.environment.needed_to_write
+        assert needed(file.name).write_paths == (file.name,)
+        assert "the sandbox hides it" in await confined.refusal(read, path=file.name)
+        await run(confined, f"echo own > {file.name}")
+        assert needed(file.name) == NO_GRANT
+        assert (await confined.told(read, path=file.name)).startswith(
+            "1\town\n(1 line; the sandbox hides"
+        )
+        await confined.use(write, path=file.name, content="changed\n")
+        file.seek(0)
+        assert file.read() == "the user's\n"
+    for path in (
+        tmp_path / "home/x",
+        tmp_path / "state/tmp/1-1/x",
+        Path("/tmpx/y"),
+        Path("/etc/x"),
+    ):
+        assert needed(str(path)) != NO_GRANT
+
+
+async def test_link_in_tmp_does_not_lead_out_of_it(confined, scratch):
+    project = confined.project
+    (project / "secret.txt").write_text("secret\n")
+    await run(
+        confined,
+        f"mkdir {scratch} && cd {scratch} && ln -s {project} dir && ln -s {project}/secret.txt file"
+        f" && ln -s {project}/new.txt dangling && echo x > real && ln -s real inside",
+    )
+    for name in ("dir/secret.txt", "file", "dangling", "dir/new.txt"):
+        path = f"{scratch}/{name}"
+        for tool, data in (
+            (read, {}),
+            (edit, {"edits": [{"old": "secret", "new": "x"}]}),
+            (write, {"content": "x"}),
+        ):
+            said = await confined.refusal(tool, path=path, **data)
+            assert said.startswith(f"{path} is a link to "), (name, tool.name)
+    assert [each.name for each in project.iterdir()] == ["secret.txt"]
+    assert (project / "secret.txt").read_text() == "secret\n"
+    assert await confined.told(read, path=f"{scratch}/inside") == "1\tx\n(1 line)"
+
+
+async def test_tmp_of_another_session_is_not_reached(place, scratch):
+    async with place.desk(is_on=True) as one, place.desk(is_on=True) as other:
+        await one.use(write, path=str(scratch), content="one's\n")
+        assert "does not exist" in await other.refusal(read, path=str(scratch))
+        held = list((place.base / "state/tmp").glob(f"*/{scratch.name}"))
+        assert len(held) == 1
+        assert "does not exist" in await other.refusal(read, path=str(held[0]))
+        assert other.workspace.environment.needed_to_write(str(held[0])) != NO_GRANT
+        assert one.workspace.environment.needed_to_write(str(held[0])) != NO_GRANT
+
+
+async def test_change_in_tmp_is_not_journaled(confined, scratch):
+    await confined.use(write, path=str(scratch), content="x\n")
+    await confined.use(write, path="a.txt", content="x\n")
+    records = repr(await confined.workspace.journal.records())
+    assert "a.txt" in records
+    assert scratch.name not in records

@@ -82,6 +82,39 @@ async def test_job_starts_at_once_and_tells_what_it_says_first(desk, monkeypatch
     await desk.ask(action="stop", id="j1")
 
 
+async def test_job_without_output_begins_with_one_line(desk):
+    assert await desk.say("sleep 1000", background=True) == (
+        "[j1 runs in the background. Read more with jobs: read j1.]"
+    )
+    await desk.ask(action="stop", id="j1")
+
+
+async def test_the_file_with_all_output_is_named_only_where_something_is_left_out(desk):
+    command = "for i in 1 2 3; do until [ -e $i ]; do sleep 0.01; done; seq ${i}0000 ${i}4000; done"
+    await desk.say(command, background=True)
+    (desk.project / "1").touch()
+    job = desk.jobs.find("j1")
+    size = 6 * 4001
+    await job.wait_for_bytes(size - 1)
+    told = await desk.ask(action="read", id="j1")
+    assert "bytes are left out here" in told
+    assert f"All {size:,} bytes of output: " in told
+    (desk.project / "2").touch()
+    await job.wait_for_bytes(size)
+    while (more := await desk.ask(action="read", id="j1")).startswith("(no output)"):
+        await anyio.sleep(0.01)
+    assert ("bytes of output" in more) == ("left out here" in more)
+    await desk.ask(action="stop", id="j1")
+
+
+async def test_short_output_of_a_job_names_no_file(desk):
+    assert "bytes of output" not in await desk.say(f"echo a; {ENDS_ON_FILE}; echo b", timeout_s=0.3)
+    (desk.project / "end").touch()
+    told = await desk.ask(action="read", id="j1", wait_s=10)
+    assert told.startswith("b\n")
+    assert "bytes of output" not in told
+
+
 async def test_job_that_fails_at_once_is_told_as_failed(desk, monkeypatch):
     monkeypatch.setattr(FIRST_LOOK_S, PATIENCE_S)
     outcome = await desk.run("echo no such port; exit 1", background=True)
@@ -109,7 +142,8 @@ async def test_read_waits_no_longer_than_it_is_told(desk):
         await anyio.wait_all_tasks_blocked()
         await passes(PATIENCE_S + 1)
     asked = {"action": "read", "id": "j1"}
-    assert module.jobs.parse(asked | {"wait_s": 61}).wait_s == 60
+    assert module.jobs.parse(asked | {"wait_s": 599}).wait_s == 599
+    assert module.jobs.parse(asked | {"wait_s": 601}).wait_s == 600
     with pytest.raises(ToolError, match="wait_s"):
         module.jobs.parse(asked | {"wait_s": -1})
     await desk.ask(action="stop", id="j1")
@@ -278,3 +312,23 @@ async def test_refusal_to_a_job_is_told_when_it_is_read(tmp_path):
         told = await desk.ask(action="read", id="j1")
         assert "[The sandbox refused: write /etc/planted" in told
         assert "refused" not in await desk.ask(action="read", id="j1")
+
+
+async def test_running_command_is_found_by_its_call_and_stopped(desk):
+    found: list[engine.Job] = []
+
+    async def watch() -> None:
+        await happens((desk.project / "ready").exists)
+        job = desk.jobs.find_shown("t5")
+        found.append(job)
+        await job.wait_for_bytes(0)
+        assert job.log.read(0, 100) == b"begun\n"
+        await job.stop()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        told = await desk.say("echo begun; touch ready; sleep 1000", tool_use_id="t5")
+    assert told.startswith(("begun\n[exit status 130", "begun\n[ended by SIG"))
+    with pytest.raises(ToolError, match="There is no job 't5'"):
+        desk.jobs.find_shown("t5")
+    assert not found[0].is_running

@@ -178,7 +178,11 @@ def test_empty_home_is_that_of_the_account(shell):
     [
         ("settings", 2, "config.toml: cannot be read: it is not a regular file"),
         ("rules", 3, "cannot be read: it is not a regular file. Until it is repaired"),
-        ("trust", 0, "ignored until trusted with :Agent trust in Neovim: AGENTS.md"),
+        (
+            "trust",
+            0,
+            "ignored until trusted with `sanderling trust`, or :Agent trust in Neovim: AGENTS.md",
+        ),
         ("session", 0, ""),
     ],
 )
@@ -536,7 +540,8 @@ def test_what_would_ask_is_denied_and_told(shell):
     assert "denied: bash make all" in ran.stderr
     assert "--allow 'bash make all $' or --mode auto allows it" in ran.stderr
     [told] = shell.sessions()[0].history[2].content[:1]
-    assert "Questions cannot be answered" in told.content
+    assert told.content.startswith("Denied: Questions cannot be answered: this runs from a script.")
+    assert "user" not in told.content
     assert "--mode auto would allow it" in told.content
 
 
@@ -552,6 +557,9 @@ def test_what_the_sandbox_refuses_is_told_by_name_and_what_lets_it_in(shell):
     [denied] = json.loads(ran.stdout)["denials"]
     assert (denied["tool"], denied["title"]) == ("sandbox", f"read {outside}")
     assert denied["reason"] == "bash cat ../outside.txt"
+    [told] = shell.sessions()[0].history[2].content[:1]
+    assert "[Not allowed: Questions cannot be answered: this runs from a script." in told.content
+    assert "The user did not" not in told.content
 
 
 def test_mode_auto_lets_through_what_the_sandbox_confines(shell):

@@ -196,6 +196,27 @@ def test_date_is_todays(project):
     )
 
 
+def test_state_of_git_is_told_once_and_not_of_another_branch(project):
+    facts = SessionFacts(str(project))
+    facts.news(sandbox="full", network="off")
+    facts.learn_changed(None)
+    assert facts.news(sandbox="full", network="off") == ""
+    facts.learn_changed(0)
+    assert facts.news(sandbox="full", network="off") == "[Now:\ngit: branch main, clean]"
+    resumed = SessionFacts(str(project))
+    resumed.restore(facts.state())
+    assert resumed.news(sandbox="full", network="off") == ""
+    resumed.learn_changed(1)
+    assert "git: branch main, 1 file changed" in resumed.news(sandbox="full", network="off")
+    git(project, "switch", "-c", "other")
+    assert resumed.news(sandbox="full", network="off") == "[Now:\ngit: branch other]"
+
+
+def test_state_of_git_is_learned_only_in_a_repository(project, tmp_path):
+    assert SessionFacts(str(project)).needs_git
+    assert not SessionFacts(str(tmp_path)).needs_git
+
+
 def test_git_head_is_read_where_git_keeps_it(project):
     commit = git(project, "rev-parse", "HEAD")
     git(project, "worktree", "add", "-b", "other", "../tree")

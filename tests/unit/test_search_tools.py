@@ -219,7 +219,7 @@ async def test_files_only_counts_matching_lines(repository, tools):
     cut = await tools.grep("needle", files_only=True, limit=2)
     assert text == "2 files with at least 102 matches:\nmany.txt: 100+\nsrc/app.py: 2"
     assert cut.startswith("The first 2 of 6 files with at least 106 matches. Narrow")
-    assert len(cut.split("\n")) == 3
+    assert len(cut.split("\n")) == 4
 
 
 @prove
@@ -273,16 +273,77 @@ async def test_configuration_of_ripgrep_is_not_read(place, monkeypatch):
 # --- grep: bounds ------------------------------------------------------------------------------------------------------
 
 
-async def test_more_matches_than_the_limit_are_counted_and_said(place, tools):
-    place.write({f"{name}.txt": "needle\n" * 150 for name in "dbac"})
+async def test_more_matches_than_the_limit_are_counted_by_directory(place, tools):
+    place.write({f"{name}.txt": "needle\n" * 150 for name in ("d", "b/d/x", "b/a", "c/c")})
     text = await tools.grep("needle")
-    assert text.startswith("The first 200 of 600 matches in 4 files. Narrow the pattern")
-    assert files_in(text) == ["a.txt", "b.txt"]
-    assert len(re.findall(r"^\d+:", text, re.MULTILINE)) == 200
-    text = await tools.grep("needle", limit=10)
-    assert text.startswith("The first 10 of at least 44 matches in 4 files.")
+    assert text.startswith(
+        "The first 20 of 600 matches in 4 files. Narrow the pattern, or use path, glob or type to see others."
+        " At most 5 per file are shown.\n"
+        "By directory: b/ 300 in 2 files, ./ 150 in 1 file, c/ 150 in 1 file\n\n"
+        "b/a.txt\n1: needle\n2: needle\n3: needle\n4: needle\n5: needle\n(145 more)\n\n"
+        "b/d/x.txt\n1: needle\n"
+    )
+    assert files_in(text) == ["b/a.txt", "b/d/x.txt", "c/c.txt", "d.txt"]
+    below = await tools.grep("needle", path="b", limit=7)
+    assert below.startswith("The first 7 of 300 matches in 2 files. ")
+    assert "By directory: b/ 150 in 1 file, b/d/ 150 in 1 file\n" in below
     exact = await tools.grep("needle", limit=600)
     assert exact.startswith("600 matches in 4 files:\n")
+
+
+async def test_matches_of_one_file_beyond_the_limit_are_shown_up_to_it(place, tools):
+    place.write({"only.txt": "needle\n" * 3000})
+    text = await tools.grep("needle")
+    assert text.startswith("The first 200 of 3,000 matches in 1 file. Narrow the pattern")
+    assert len(re.findall(r"^\d+:", text, re.MULTILINE)) == 200
+    assert "By directory" not in text
+
+
+async def test_files_beyond_the_limit_are_counted_by_directory(place, tools):
+    place.write({f"{name}/{n}.txt": "needle\n" for name in "ab" for n in range(5)})
+    text = await tools.grep("needle", files_only=True, limit=3)
+    assert text.startswith("The first 3 of 10 files with 10 matches. ")
+    assert "\nBy directory: a/ 5 in 5 files, b/ 5 in 5 files\na/0.txt: 1\n" in text
+
+
+PACKAGES: dict[str, str | bytes] = {
+    "app.py": "needle\n",
+    "env-of-mine/pyvenv.cfg": "home = /usr/bin\n",
+    "env-of-mine/lib/site.py": "needle\n",
+    "env/settings.py": "needle\n",
+    "web/node_modules/ms/index.js": "needle\n",
+    "web/node_modules/ms/node_modules/deep/index.js": "needle\n",
+}
+
+
+async def test_installed_packages_are_searched_only_where_they_are_named(place, tools):
+    place.write(PACKAGES)
+    (place.project / "env-of-mine/lib64").symlink_to("lib")
+    text = await tools.grep("needle")
+    assert files_in(text) == ["app.py", "env/settings.py"]
+    assert "lib64" not in text
+    for path, options in (
+        ("env-of-mine/lib/site.py", {"path": "env-of-mine"}),
+        ("env-of-mine/lib/site.py", {"path": "env-of-mine/lib/site.py"}),
+        ("env-of-mine/lib/site.py", {"glob": "env-of-mine/**"}),
+        ("env-of-mine/lib/site.py", {"glob": "**/env-of-mine/**/*.py"}),
+        ("web/node_modules/ms/index.js", {"path": "web/node_modules"}),
+        ("web/node_modules/ms/index.js", {"path": "web/node_modules/ms"}),
+        ("web/node_modules/ms/index.js", {"glob": "**/node_modules/*/*.js"}),
+    ):
+        assert path in files_in(await tools.grep("needle", **options)), options
+    assert await tools.names("*.py") == ["app.py", "env/settings.py"]
+    assert await tools.names("*.js") == []
+    assert await tools.names("**/node_modules/ms/*.js") == ["web/node_modules/ms/index.js"]
+    assert await tools.names("*.py", path="env-of-mine") == ["env-of-mine/lib/site.py"]
+
+
+async def test_virtual_environment_with_the_only_match_is_named(place, tools):
+    place.write(PACKAGES | {"env-of-mine/lib/site.py": "other\n"})
+    text = await tools.grep("other")
+    assert text == (
+        "No matches for other in 2 files. Not searched: env-of-mine. Pass one as path to search it."
+    )
 
 
 @prove
@@ -575,9 +636,55 @@ async def test_what_the_kernel_says_of_itself_is_not_told_as_covered(tools):
 async def test_missing_path_is_an_error(tools, files_only):
     for options in ({"path": "nowhere"}, {"glob": "nowhere/**/*.py"}):
         words = await tools.refusal(grep, pattern="x", files_only=files_only, **options)
-        assert words == (
-            "nowhere does not exist, or the sandbox hides it. List its parent directory with ls."
-        )
+        assert words == ("nowhere does not exist, or the sandbox hides it.")
+
+
+@pytest.mark.parametrize(
+    "path, advice",
+    [
+        ("source/deep/er/util.ts", " There is src/deep/er/util.ts."),
+        ("lib/src/app.py", " There is src/app.py."),
+        ("/repo/src/deep/er", " There is src/deep/er/."),
+        ("python/src/ap.py", " There is src/app.py."),
+        ("src/viw.tsx", " Did you mean src/view.tsx?"),
+        ("lib/APP.PY", " There is src/app.py."),
+        ("lib/secret.py", ""),
+        ("lib/code.py", ""),
+        ("lib/nothing.txt", ""),
+    ],
+)
+@pytest.mark.usefixtures("repository")
+async def test_missing_path_names_where_it_is_instead(tools, path, advice):
+    """What is ignored is not named."""
+    expected = f"{path} does not exist, or the sandbox hides it.{advice}"
+    edits = [{"old": "a", "new": "b"}]
+    assert await tools.refusal(read, path=path) == expected
+    assert await tools.refusal(edit, path=path, edits=edits) == expected
+    assert await tools.refusal(grep, path=path, pattern="x") == expected
+    assert await tools.refusal(glob, path=path, pattern="*") == expected
+
+
+async def test_missing_path_with_many_namesakes_names_only_those_with_more_in_common(place, tools):
+    place.write({f"pkg{n}/sub/__init__.py": "" for n in range(9)} | {"x/deep/__init__.py": ""})
+    assert (await tools.refusal(read, path="lib/__init__.py")).endswith("hides it.")
+    said = await tools.refusal(read, path="src/deep/__init__.py")
+    assert said.endswith("hides it. There is x/deep/__init__.py.")
+    said = await tools.refusal(read, path="src/sub/__init__.py")
+    assert said.endswith(
+        " There are pkg0/sub/__init__.py and pkg1/sub/__init__.py and pkg2/sub/__init__.py."
+    )
+
+
+@pytest.mark.usefixtures("repository")
+async def test_path_that_a_rule_denies_is_not_suggested(tools):
+    def may_read(path: str) -> bool:
+        return "util" not in path
+
+    context = Context(tools.workspace, "t1", lambda _: None, may_read=may_read)
+    for path in ("er/util.ts", "src/deep/er/utl.ts"):
+        with pytest.raises(ToolError) as refused:
+            await read.run(read.parse({"path": path}), context)
+        assert "util.ts" not in str(refused.value).removeprefix(path)
 
 
 async def test_what_would_never_end_is_not_searched(repository, tools):

@@ -1,6 +1,8 @@
 """The turn's loop with real tools: what runs, what asks, what the model is told, what is shown; in the real sandbox."""
 
 import asyncio
+import json
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +24,7 @@ from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
     ApprovalRequested,
     ApprovalSettled,
+    ChangedLines,
     ModeChanged,
     Notice,
     PromptSteered,
@@ -134,6 +137,16 @@ def test_without_an_editor_tools_and_system_prompt_are_smaller_and_name_none():
     assert len((tools + prompt).encode()) <= 11_000, len(tools)
     for word in ("editor", "Neovim", "code_nav", "code_refactor", "diagnostics"):
         assert word not in prompt + tools
+
+
+def test_no_schema_has_what_says_nothing_to_a_model():
+    for spec in specs_of(TOOLS.values()):
+        schema = json.dumps(spec.input_schema)
+        for empty in (
+            *('"default": ""', '"default": false', '"default": 0', '"default": null'),
+            *('"null"', '"title"'),
+        ):
+            assert empty not in schema, spec.name
 
 
 def test_every_tool_says_what_it_is_for_and_allows_no_unknown_field():
@@ -548,6 +561,79 @@ async def test_stopping_the_turn_takes_its_questions_back(tmp_path):
     assert talk.results == [ToolResult("t1", INTERRUPTED, is_error=True)]
 
 
+@prove
+async def test_lines_that_a_command_changed_are_reported_with_its_end(tmp_path):
+    command = "sed -i s/1/2/ app.py; mkdir sub; printf 'a\\nb\\n' > sub/new; exit 3"
+    talk = Talk(tmp_path, uses(bash(command), bash("cat app.py")), bash("rm sub/new"), mode="auto")
+    async with talk.asked():
+        pass
+    changed = [set(ended.changed) for ended in talk.of(ToolEnded)]
+    made = {ChangedLines("app.py", 1, 1), ChangedLines("sub/new", 2, 0)}
+    assert changed == [made, set(), {ChangedLines("sub/new", 0, 2)}]
+
+
+# --- jobs that end -----------------------------------------------------------------------------------------------------
+
+
+JOB = "until [ -e go ]; do sleep 0.01; done; echo done; exit 3"
+ENDED = "[j1 has ended: exit status 3. `jobs read j1` has 5 bytes.]"
+
+
+def notes_of(talk: Talk) -> list[list[str]]:
+    """The texts in each message to the model."""
+    return [
+        [block.text for block in message.content if isinstance(block, TextBlock)]
+        for message in talk.session.history
+        if message.role == "user"
+    ]
+
+
+async def job_ends(talk: Talk) -> None:
+    (talk.project / "go").touch()
+    await happens(lambda: not talk.conversation.services.workspace.jobs.are_running)
+
+
+@prove
+async def test_the_end_of_a_job_is_reported_once_with_the_next_results(tmp_path):
+    start = bash(JOB, background=True)
+    wait = bash("touch go; while [ -e /proc/$$/nothing ] || ! [ -e gone ]; do sleep 0.01; done")
+    talk = Talk(tmp_path, start, wait, bash("true"), bash("true"), mode="auto")
+    async with talk.asked():
+        await happens((talk.project / "go").exists)
+        await job_ends(talk)
+        (talk.project / "gone").touch()
+    assert [ENDED in notes for notes in notes_of(talk)] == [False, False, True, False, False]
+
+
+@prove
+async def test_the_end_of_a_job_is_reported_with_the_next_prompt(tmp_path):
+    talk = Talk(tmp_path, bash(JOB, background=True), DONE, DONE, DONE, mode="auto")
+    async with talk.served():
+        for number, is_known in enumerate((False, True, False), 1):
+            talk.conversation.submit(Prompt(f"p{number}", "Go on."))
+            await talk.until(TurnEnded, number)
+            if number == 1:
+                await job_ends(talk)
+            assert (ENDED in notes_of(talk)[-1]) == is_known
+
+
+@prove
+async def test_the_end_of_a_job_that_was_read_or_stopped_is_not_reported(tmp_path):
+    read = ("jobs", {"action": "read", "id": "j1", "wait_s": 20})
+    talk = Talk(
+        tmp_path,
+        bash("sleep 0.5; exit 3", background=True, timeout_s=1),
+        read,
+        bash("sleep 1000", background=True),
+        ("jobs", {"action": "stop", "id": "j2"}),
+        bash("true"),
+        mode="auto",
+    )
+    async with talk.asked():
+        pass
+    assert "has ended" not in str(notes_of(talk))
+
+
 # --- what the sandbox refuses ------------------------------------------------------------------------------------------
 
 
@@ -570,6 +656,25 @@ async def test_hidden_file_is_offered_and_the_command_runs_again(tmp_path, outsi
     assert talk.questions[0].choices == ("once", "session")
     assert talk.told(0).startswith("my notes\n")
     assert "No such file" in talk.told(1)
+
+
+@prove
+async def test_only_the_command_that_was_refused_a_host_is_asked_about_and_runs_again(tmp_path):
+    lookup = "echo x >> asks; python3 -c \"import socket; socket.getaddrinfo('docs.example', 80)\""
+    talk = Talk(
+        tmp_path,
+        bash("echo x >> job; until [ -e asks ]; do sleep 0.01; done; sleep 1000", background=True),
+        uses(bash("echo x >> count; sleep 0.2; exit 1"), bash(lookup)),
+        mode="auto",
+    )
+    await talk.run("once")
+    [question] = talk.questions
+    assert question.subject == "resolve docs.example"
+    assert "socket.getaddrinfo" in question.title
+    lines = {name: (talk.project / name).read_text() for name in ("job", "count", "asks")}
+    assert lines == {"job": "x\n", "count": "x\n", "asks": "x\nx\n"}
+    again = "[Run again with docs.example allowed; the output of the first run is left out.]"
+    assert [again in talk.told(n) for n in range(3)] == [False, False, True]
 
 
 @prove
@@ -635,7 +740,7 @@ async def test_blocked_host_is_offered_and_for_the_session_goes_through_the_prox
 async def test_network_that_was_lent_for_one_command_is_off_again(tmp_path):
     command = "python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'; echo $https_proxy; exit 1"
     talk = await Talk(tmp_path, bash(command), mode="auto").run("once")
-    assert "http://127.0.0.1:3128" in talk.told()
+    assert re.search(r"^http://\S+@127\.0\.0\.1:3128$", talk.told(), re.MULTILINE)
     assert talk.services.sandbox.facts.network == "off"
 
 

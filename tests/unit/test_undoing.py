@@ -30,6 +30,10 @@ def write(path: str, content: str) -> dict:
     return {"tool_use": {"name": "write", "input": {"path": path, "content": content}}}
 
 
+def remove(path: str) -> dict:
+    return {"tool_use": {"name": "bash", "input": {"command": f"rm {path}"}}}
+
+
 def said_last(talk: Talk) -> list[str]:
     return [block.text for block in talk.history[-2].content if isinstance(block, TextBlock)]
 
@@ -63,9 +67,27 @@ async def test_undo_and_redo_are_told_to_the_person_and_with_the_next_prompt_to_
         assert "Nothing to redo" in (await talk.act(RedoTurn(), Notice)).text
         await talk.run_turns(THREE)
     notes = said_last(talk)
-    assert "undid your file changes" in notes[0]
-    assert "a, b" in notes[0]
-    assert "redid" in notes[1]
+    assert "undid your file changes of an earlier turn. Restored: a. Removed: b. Read" in notes[0]
+    assert "redid what was undone before. Changed again: a, b. Read" in notes[1]
+
+
+async def test_redo_that_removes_a_file_says_so(tmp_path):
+    replies = (
+        [write("a", "one\n")],
+        [{"text": "Done."}],
+        [remove("a")],
+        [{"text": "Done."}],
+        [{"text": "Yes."}],
+    )
+    async with Talk(tmp_path, *replies, answer="once").after(ONE, TWO) as talk:
+        await talk.act(UndoTurn(), FilesRestored)
+        assert (talk.project / "a").read_text() == "one\n"
+        await talk.act(RedoTurn(), FilesRestored)
+        assert not (talk.project / "a").exists()
+        await talk.run_turns(THREE)
+    notes = said_last(talk)
+    assert "Restored: a. Read" in notes[0]
+    assert "redid what was undone before. Removed: a. Read" in notes[1]
 
 
 async def test_rewinding_takes_back_the_conversation_the_files_or_both(tmp_path):

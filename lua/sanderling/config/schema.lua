@@ -96,6 +96,12 @@ M.rows = {
     host = true,
   },
   {
+    name = 'prewarm',
+    default = false,
+    doc = "fill the API's cache when a chat opens, before the first prompt",
+    host = true,
+  },
+  {
     name = 'idle_timeout_s',
     default = 120,
     least = 0.001,

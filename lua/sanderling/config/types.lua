@@ -131,6 +131,7 @@
 ---@field base_url string of Claude's API; empty: $ANTHROPIC_BASE_URL or the default
 ---@field thinking boolean request thinking, and summaries of it
 ---@field effort 'default'|'low'|'medium'|'high'|'xhigh'|'max' how much the model thinks and writes, of the levels that it takes
+---@field prewarm boolean fill the API's cache when a chat opens, before the first prompt
 ---@field idle_timeout_s number seconds without a byte before a request fails
 ---@field max_calls integer model calls per turn before you are asked; 0: no limit
 ---@field budget_usd number dollars per session before you are asked; 0: no limit

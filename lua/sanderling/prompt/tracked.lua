@@ -63,12 +63,38 @@ local function add(index, path)
   index.masks[at] = mask_of(folded)
 end
 
+--- Return the virtual environments among the files of `source`, each with a slash: .gitignore need not name them.
+---@param source string names, each followed by a NUL
+---@return string[]
+local function environments(source)
+  local found, at = {}, 1
+  while true do
+    local from, to = source:find('/pyvenv.cfg\0', at, true)
+    if not from then
+      return found
+    end
+    local begin = from
+    while begin > at and source:byte(begin - 1) ~= 0 do
+      begin = begin - 1
+    end
+    found[#found + 1] = source:sub(begin, from)
+    at = to + 1
+  end
+end
+
 --- Index the files of `source` in slices, then replace the old index.
 ---@param project string
 ---@param source string names, each followed by a NUL
 local function take_in(project, source)
   local index, seen, at = empty(), {}, 1
   index.source = source
+  local skipped = environments(source)
+  local function is_installed(path)
+    return ('/' .. path):find('/node_modules/', 1, true)
+      or vim.iter(skipped):any(function(directory)
+        return vim.startswith(path, directory)
+      end)
+  end
   local function directories_of(path)
     local behind = path:match('^.*()/')
     while behind do
@@ -87,7 +113,7 @@ local function take_in(project, source)
       local behind = source:find('\0', at, true) or #source + 1
       local path = source:sub(at, behind - 1)
       at = behind + 1
-      if path ~= '' and not path:find('%c') then
+      if path ~= '' and not path:find('%c') and not is_installed(path) then
         add(index, path)
         directories_of(path)
       end
@@ -203,6 +229,24 @@ local function ranked(index, query)
   return ranks
 end
 
+--- Return a comparison of files by index: those with the capitals of `query` first, then the shorter ones.
+---@param index sanderling.prompt.tracked.Index
+---@param query string
+---@return fun(one: integer, other: integer): boolean
+local function order_of(index, query)
+  local has_capitals = query ~= query:lower()
+  return function(one, other)
+    local path, other_path = index.paths[one], index.paths[other]
+    if has_capitals then
+      local is_exact = path:find(query, 1, true) ~= nil
+      if is_exact ~= (other_path:find(query, 1, true) ~= nil) then
+        return is_exact
+      end
+    end
+    return #path < #other_path
+  end
+end
+
 --- Return the files that match `query` best.
 ---@param project string
 ---@param query string
@@ -210,10 +254,9 @@ end
 ---@return string[]
 function M.search(project, query, count)
   local index, found = indexes[project] or empty(), {}
+  local order = order_of(index, query)
   for _, indices in ipairs(ranked(index, query:lower())) do
-    table.sort(indices, function(one, other)
-      return #index.paths[one] < #index.paths[other]
-    end)
+    table.sort(indices, order)
     for _, i in ipairs(indices) do
       found[#found + 1] = index.paths[i]
       if #found == count then

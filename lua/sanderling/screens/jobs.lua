@@ -161,6 +161,16 @@ bus.subscribe('job_output', function(session_id, event)
   end
 end)
 
+-- A command that was watched while it ran in the foreground. As a job it has another id, with which its end is reported.
+bus.subscribe('tool_ended', function(session_id, event)
+  local screen = screens[key(session_id, event.id)]
+  if screen and (event.job or '') ~= '' then
+    screens[key(session_id, event.job)] = screen
+  elseif screen then
+    write_end(screen, event.summary)
+  end
+end)
+
 for type, sentence in pairs({
   local_failed = 'The agent process ended.',
   local_closed = 'The conversation was closed.',
@@ -181,13 +191,38 @@ local function known()
   return live.state_of(live.current_id()).jobs
 end
 
---- Return the job `id`, or the newest one; report it if there is none.
----@param id string empty: the newest
+--- Return the command that runs in the foreground and is not asked about.
+---@return sanderling.ShownJob?
+local function in_front()
+  local state = live.state_of(live.current_id())
+  for _, tool in ipairs(state.tools) do
+    local is_asked = vim.iter(state.questions):any(function(question)
+      return vim.startswith(question.event.id, tool.id)
+    end)
+    if tool.name == 'bash' and not is_asked then
+      return { id = tool.id, command = tool.title, outcome = '' }
+    end
+  end
+end
+
+--- Return what one wants to watch: the command in the foreground, else the newest running job, else the newest.
+---@param list sanderling.ShownJob[]
+---@return sanderling.ShownJob?
+local function most_wanted(list)
+  local running = vim.tbl_filter(function(job)
+    return job.outcome == ''
+  end, list)
+  return in_front() or running[#running] or list[#list]
+end
+
+--- Return the job `id`; report it if there is none.
+---@param id string empty: see `most_wanted`
 ---@return sanderling.ShownJob?
 local function find(id)
   local list = known()
-  if id == '' and #list > 0 then
-    return list[#list]
+  local wanted = id == '' and most_wanted(list)
+  if wanted then
+    return wanted
   end
   for _, job in ipairs(list) do
     if job.id == id then
@@ -251,7 +286,8 @@ end
 ---@param job sanderling.ShownJob
 ---@param session_id string
 local function open(job, session_id)
-  local buf = scratch.new('job ' .. job.id)
+  local is_in_front = not vim.startswith(job.id, 'j')
+  local buf = scratch.new(is_in_front and 'command' or 'job ' .. job.id)
   scratch.set_buf_options(buf, { bufhidden = 'hide' })
   open_split(buf)
   local screen = {
@@ -269,8 +305,13 @@ local function open(job, session_id)
     once = true,
     desc = 'Agent: stop watching the job',
     callback = function()
-      screens[key(session_id, job.id)] = nil
-      if #live.state_of(session_id).jobs > 0 then
+      for name, other in pairs(screens) do
+        if other == screen then
+          screens[name] = nil
+        end
+      end
+      local state = live.state_of(session_id)
+      if #state.jobs + #state.tools > 0 then
         live.act(session_id, { type = 'watch_job', id = job.id, is_on = false })
       end
     end,
@@ -279,7 +320,7 @@ local function open(job, session_id)
   live.act(session_id, { type = 'watch_job', id = job.id, is_on = true })
 end
 
---- Show a job's output in a split, the newest job's unless `id` is given.
+--- Show a job's output in a split, that of the running command unless `id` is given.
 ---@param id string
 function M.show(id)
   local job = find(id)
@@ -298,7 +339,7 @@ function M.show(id)
   end
 end
 
---- Stop a job, the newest unless `id` is given.
+--- Stop a job, the running command unless `id` is given.
 ---@param id string
 function M.stop(id)
   local job = find(id)

@@ -47,7 +47,7 @@ local tallies = require('sanderling.session.tally')
 ---@field turn? string id of the last turn's prompt
 ---@field tally sanderling.session.tally.Tally
 ---@field retry? sanderling.RetryScheduled the pending retry
----@field tools { id: string, name: string }[] running tools, in order
+---@field tools { id: string, name: string, title: string }[] running tools, in order
 ---@field questions sanderling.session.state.Question[] pending questions, in order
 ---@field mode 'ask'|'auto'|'plan'
 ---@field wanted_mode? 'ask'|'auto'|'plan' requested but not confirmed
@@ -336,7 +336,7 @@ function changes.text_delta(state, event, now_ns)
 end
 
 function changes.tool_started(state, event)
-  state.tools = with(state.tools, { id = event.id, name = event.tool })
+  state.tools = with(state.tools, { id = event.id, name = event.tool, title = event.title })
 end
 
 function changes.tool_ended(state, event)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from sanderling.paths import is_within
 from sanderling.sandbox.inside.writing import passed_through
-from sanderling.sandbox.kernel.programs import TOOLCHAINS
+from sanderling.sandbox.kernel.programs import FILLED, TOOLCHAINS
 from sanderling.sandbox.names import row_of
 
 DATA = frozenset(
@@ -53,7 +53,7 @@ _RUNS = (
     " .claude.json .config/opencode .local/share/opencode .config/goose .local/share/goose .kimi .kimi-code .config/crush"
     " .config/sanderling .local/share/sanderling .local/state/sanderling"
 )
-RUNS = frozenset((*_RUNS.split(), *TOOLCHAINS))
+RUNS = frozenset((*_RUNS.split(), *TOOLCHAINS, *FILLED))
 """Names below HOME that run programs when the user opens a shell, an editor or an agent, or that hold other secrets."""
 
 MAX_ENTRIES = 2_000

@@ -51,6 +51,7 @@ class CommandChanges:
         self._are_edits = False
         self._job_use = ""
         self._had_job = False
+        self._made: dict[str, list[FileChange]] = {}  # by commands in front
         self._persons = 0
         self._had_persons = False
         self._saved: set[str] = set()
@@ -72,22 +73,28 @@ class CommandChanges:
     @asynccontextmanager
     async def during(
         self, environment: ExecutionEnvironment, tool_use_id: str, *, are_edits: bool = False
-    ) -> AsyncGenerator[None]:
-        """Record changes in this context as a tool call's; if they `are_edits`, they are to be reviewed like a file tool's."""
+    ) -> AsyncGenerator[list[FileChange]]:
+        """
+        Record changes in this context as a tool call's; if they `are_edits`, they are to be reviewed like a file tool's.
+
+        The list has them after the context, without those that may be somebody else's.
+        """
         async with self._looking:  # the next scan must know that this call has begun
             await self._look(environment)
             await self._journal.append(CommandBegun(tool_use_id), is_durable=False)
             self._in_front.append(tool_use_id)
+            made = self._made[tool_use_id] = []
             self._are_edits = are_edits
         self._report_refusal()
         try:
-            yield
+            yield made
         finally:
             with anyio.CancelScope(shield=True):
                 async with self._looking:
                     await self._look(environment)
                     await self._journal.append(CommandEnded(tool_use_id), is_durable=False)
                     self._in_front.remove(tool_use_id)
+                    self._made.pop(tool_use_id, None)
                     self._are_edits = False
                     if self._is_job_running():
                         self._job_use = tool_use_id
@@ -153,6 +160,7 @@ class CommandChanges:
             )
             for each in found
         ]
+        self._made.get(in_front, []).extend(each for each in changes if not each.doubt)
         if changes:
             with anyio.CancelScope(shield=True):
                 announced = map(Changing, changes if self._are_edits and not is_of_command else ())

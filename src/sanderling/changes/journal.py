@@ -57,6 +57,13 @@ class Edit:
         self.stamp = NOT_WRITTEN._replace(mode=change.after.mode)
 
 
+@asynccontextmanager
+async def unjournaled(path: str, new: bytes, mode: int, tool_use_id: str) -> AsyncGenerator[Edit]:
+    """Make a change in this context that cannot be undone."""
+    after = State("file", stat.S_IMODE(mode), len(new))
+    yield Edit(FileChange(path, ABSENT, after, tool_use_id))
+
+
 class Journal:
     """
     The journal of a session, in its own directory below `root`.

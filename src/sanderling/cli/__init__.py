@@ -12,9 +12,11 @@ COMMANDS = {
     "mcp": ("mcp", "list and check tool servers, or log in to one"),
     "redo": ("undo", "redo the last undo"),
     "remote": ("client", "talk to Sanderling on another machine, or in a container"),
+    "rules": ("rules", "list what is allowed and denied here, or remove a rule"),
     "sandbox": ("sandbox", "show what the sandbox enforces here, or run a command in it"),
     "serve": ("", "serve sessions over WebSocket"),
     "sessions": ("sessions", "list the sessions of this project, newest first"),
+    "trust": ("trust", "show a project's instructions and settings, and trust them"),
     "undo": ("undo", "undo the changes of the agent's last turn"),
 }
 """By name: the module here whose `add` creates the parser, and a summary. `acp` and `serve` have their own parsers."""

@@ -24,10 +24,12 @@ from sanderling.config.file import (
     shown_path,
     sound,
     user_file,
+    user_servers_file,
     without,
 )
 from sanderling.config.layers import Layers
 from sanderling.config.project import PROJECT_FILE, parse_project_file, project_file_type
+from sanderling.config.servers_file import parse_user_servers, read_user_servers
 from sanderling.config.show import as_toml, places, shown_tables
 from sanderling.conversation.checks.configuration import KINDS, mistakes_in
 from sanderling.errors import SanderlingError
@@ -43,8 +45,8 @@ from sanderling.text import visible
 EXIT_WRONG = 2
 _STATES = {
     "trusted": "trusted",
-    "new": "not trusted, so ignored: run :Agent trust in Neovim",
-    "changed": "changed since you trusted it, so ignored: run :Agent trust in Neovim",
+    "new": "not trusted, so ignored: run `sanderling trust`, or :Agent trust in Neovim",
+    "changed": "changed since you trusted it, so ignored: run `sanderling trust`, or :Agent trust in Neovim",
 }
 
 
@@ -73,6 +75,7 @@ def print_settings(arguments: argparse.Namespace) -> int:
     try:
         project = project_root(arguments.project)
         layers, mistakes = _own_layers(arguments, read_user_file())
+        layers = replace(layers, servers=read_user_servers())
         sound(layers.setup, mistakes)
         settings = with_project(layers, Trust(layers.state_dir, project)).settings()
     except SanderlingError as error:
@@ -126,8 +129,11 @@ class CheckReport(msgspec.Struct, frozen=True):
 
 def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
     file, wrong_in_file = parse_user_file()
+    servers, wrong_in_servers = parse_user_servers()
     layers, wrong_in_setup = _own_layers(arguments, file)
+    layers = replace(layers, servers=servers)
     wrong_in_file += mistakes_of(file, KINDS)
+    wrong_in_servers += mistakes_of(servers, KINDS)
     wrong_in_setup += mistakes_of(layers.setup, KINDS)
     trust = Trust(layers.state_dir, project)
     project_file = trust.look(PROJECT_FILE)
@@ -135,11 +141,12 @@ def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
     project_layer, wrong_in_project = parse_project_file(text, KINDS)
     sound_layers = replace(
         layers,
+        servers=without(servers, wrong_in_servers),
         file=without(file, wrong_in_file),
         setup=without(layers.setup, wrong_in_setup),
         project=without(project_layer, wrong_in_project),
     )
-    known = [*wrong_in_file, *wrong_in_setup, *wrong_in_project]
+    known = [*wrong_in_file, *wrong_in_servers, *wrong_in_setup, *wrong_in_project]
     mistakes = mistakes_in(sound_layers.merged(), project, known)
     tables = Table()
     if not mistakes:
@@ -147,6 +154,7 @@ def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
     models = Path(config_dir(), MODELS_FILE)
     files = {
         file.origin: "read" if user_file().exists() else "not there",
+        **({servers.origin: "read"} if user_servers_file().exists() else {}),
         **({shown_path(models): "read"} if models.exists() else {}),
         PROJECT_FILE: _said(project_file) if project_file else "not there",
     }

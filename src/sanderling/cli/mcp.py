@@ -1,5 +1,5 @@
 """
-`sanderling mcp list|check|login|logout`: the tool servers declared here, and whether they work.
+`sanderling mcp add|remove|list|check|login|logout`: the tool servers declared here, and whether they work.
 
 `check` starts each server as a session would, and stops it again. A server of the project starts only if the user has allowed that
 permanently, because this command asks nothing.
@@ -18,6 +18,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from sanderling.cli import mcp_files
 from sanderling.config import Settings
 from sanderling.config.layers import own_layers
 from sanderling.config.project import PROJECT_FILE
@@ -69,6 +70,7 @@ class _DeclaredServers(NamedTuple):
 def add(commands: Any) -> None:
     mcp = commands.add_parser("mcp")
     actions = mcp.add_subparsers(dest="action", required=True)
+    mcp_files.add(actions)
     for name, run, what in (
         ("list", print_list, "list the tool servers declared here"),
         (
@@ -155,14 +157,31 @@ def _declared(arguments: argparse.Namespace) -> _DeclaredServers:
     project = project_root(arguments.project)
     trust = Trust(layers.state_dir, project)
     for path in trust.untrusted((MCP_FILE, PROJECT_FILE)):
-        sys.stderr.write(f"sanderling: ignored until trusted with :Agent trust in Neovim: {path}\n")
+        sys.stderr.write(
+            f"sanderling: ignored until trusted with `sanderling trust`, or :Agent trust in Neovim: {path}\n"
+        )
     settings = with_project(layers, trust).settings()
-    own = load_servers(settings.mcp_servers)
+    own = _own_servers(settings, project)
     proposed, problem = proposals(trust, settings)
     if problem:
         raise problem
     others = {name: each for name, each in proposed.items() if name not in own}
     return _DeclaredServers(settings, project, own, others)
+
+
+def _own_servers(settings: Settings, project: str) -> dict[str, McpServer]:
+    """
+    Return the user's own servers.
+
+    Raises:
+        ConfigError: names each mistake in a server with file and line.
+    """
+    try:
+        return load_servers(settings.mcp_servers)
+    except ConfigError as error:
+        from sanderling.conversation.checks.configuration import explained
+
+        raise explained(error, settings, project) from error
 
 
 def _rows(declared: _DeclaredServers) -> list[_ServerRow]:

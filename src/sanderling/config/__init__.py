@@ -83,6 +83,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Effort,
         Meta(description="how much the model thinks and writes, of the levels that it takes"),
     ] = "default"
+    prewarm: Annotated[
+        bool,
+        Meta(description="fill the API's cache when a chat opens, before the first prompt"),
+    ] = False
     idle_timeout_s: Annotated[
         float, Meta(gt=0, description="seconds without a byte before a request fails")
     ] = 120.0

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sanderling.config import FIELDS, GROUPS, KeyPath, Layer, Settings, Table, config_dir, key_of
+from sanderling.config.commands import with_joined_commands
 from sanderling.config.expansion import expanded
 from sanderling.errors import ConfigError
 from sanderling.paths import open_plain
@@ -23,6 +24,7 @@ MAX_DEPTH = 50
 MAX_SHOWN = 10
 MAX_FOUND = 500  # looking for the key that was meant is slow
 _TOP_KEYS = frozenset(field for field in FIELDS if len(key_of(field)) == 1)
+PASTED_JSON = "mcp.json in the same directory"
 _PLACE = r" \(at (?:line (\d+), column \d+|end of document)\)$"  # as tomllib writes it
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -52,6 +54,11 @@ def user_file(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(config_dir(environment), "config.toml")
 
 
+def user_servers_file(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the path of the user's MCP servers in JSON (`servers_file.py`)."""
+    return Path(config_dir(environment), "mcp.json")
+
+
 def read_user_file(environment: Mapping[str, str] = os.environ) -> Layer:
     """
     Read the user's settings file; return an empty layer if it does not exist.
@@ -70,25 +77,29 @@ def parse_file(
     path: Path, environment: Mapping[str, str] | None = os.environ
 ) -> tuple[Layer, list[Mistake]]:
     """Read the file at `path` and find its mistakes; return an empty layer if it does not exist. `environment` as for `parse`."""
+    text, mistakes = read_text(path)
+    if text is None:
+        return Layer(shown_path(path)), mistakes
+    return parse(shown_path(path), text, environment)
+
+
+def read_text(path: Path) -> tuple[str | None, list[Mistake]]:
+    """Return the text of the settings file at `path`, None without it, and why it cannot be read."""
     origin = shown_path(path)
     try:
         with open_plain(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
-        return Layer(origin), []
+        return None, []
     except OSError as error:
-        return Layer(origin), [
-            Mistake(SettingLocation(origin), f"cannot be read: {error.strerror}")
-        ]
+        return None, [Mistake(SettingLocation(origin), f"cannot be read: {error.strerror}")]
     if len(data) > MAX_FILE_BYTES:
-        return Layer(origin), [
-            Mistake(SettingLocation(origin), f"more than {MAX_FILE_BYTES:,} bytes")
-        ]
+        return None, [Mistake(SettingLocation(origin), f"more than {MAX_FILE_BYTES:,} bytes")]
     try:
-        return parse(origin, data.decode("utf-8-sig"), environment)
+        return data.decode("utf-8-sig"), []
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return Layer(origin), [Mistake(SettingLocation(origin, line), "not UTF-8")]
+        return None, [Mistake(SettingLocation(origin, line), "not UTF-8")]
 
 
 def setup_layer(options: Table) -> Layer:
@@ -103,6 +114,7 @@ def setup_layer(options: Table) -> Layer:
 
 def parse_setup(options: Table) -> tuple[Layer, list[Mistake]]:
     errors = list[ConfigError]()
+    options = with_joined_commands(options, errors.append)
     layer = Layer("setup()", expanded(options, os.environ, errors.append), written=options)
     return layer, placed(layer, errors)
 
@@ -118,15 +130,24 @@ def parse(
     except (ValueError, RecursionError) as error:
         found = re.search(_PLACE, str(error))
         line = int(found[1] or text.count("\n") + 1) if found else 0
-        words = f"not valid TOML: {re.sub(_PLACE, '', str(error))}"
+        words = f"not valid TOML: {re.sub(_PLACE, '', str(error))}{_hint_for_json(text, line)}"
         return Layer(origin), [Mistake(SettingLocation(origin, line), words)]
     errors, written = list[ConfigError](), Table()
     if _depth(options) > MAX_DEPTH:
         return Layer(origin), [Mistake(SettingLocation(origin, 0), "tables are nested too deeply")]
+    options = with_joined_commands(options, errors.append)
     if environment is not None and "$" in text:
         written, options = options, expanded(options, environment, errors.append)
     layer = Layer(origin, options, text, written)
     return layer, placed(layer, errors)
+
+
+def _hint_for_json(text: str, line: int) -> str:
+    """Return where JSON pasted into a settings file belongs; "" if there is none on this line."""
+    wrong = "".join(text.splitlines(keepends=True)[line - 1 : line]).lstrip()
+    if not (wrong.startswith("{") or re.match(r'"[^"]*"\s*:', wrong)):
+        return ""
+    return f": JSON of MCP servers belongs in {PASTED_JSON}"
 
 
 def _depth(options: Table) -> int:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sanderling.config import LEVELS, KeyPath, Layer, Settings, Table, state_dir
 from sanderling.config.expansion import variables_in
-from sanderling.config.file import SettingLocation, fields_of, read_user_file
+from sanderling.config.file import SettingLocation, fields_of, read_user_file, user_servers_file
 from sanderling.errors import ConfigError
 
 
@@ -46,6 +46,7 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 
     state_dir: str
     log_file: str = ""
+    servers: Layer = Layer()  # the user's mcp.json
     file: Layer = Layer()
     project: Layer = Layer()
     setup: Layer = Layer()
@@ -53,12 +54,12 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 
     def read_again(self) -> "Layers":
         """
-        Return these layers with the user's file as it is now.
+        Return these layers with the user's files as they are now.
 
         Raises:
-            ConfigError: names what is wrong in it.
+            ConfigError: names what is wrong in them.
         """
-        return replace(self, file=read_user_file())
+        return replace(self, servers=_read_user_servers(), file=read_user_file())
 
     def settings(self) -> Settings:
         """
@@ -76,12 +77,14 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 
     def merged(self) -> Settings:
         """Return the settings in effect, whether they fit together or not."""
-        person = _merged((self.file, self.setup))
+        in_json = _without_declared(self.servers, _merged((self.file, self.setup)))
+        person = _merged((in_json, self.file, self.setup))
         free = _free(self.project.options)
         own = _get(person, ("mcp", "servers"), {})
         servers = _get(self.project.options, ("mcp", "servers"), {})
         theirs = {name: server for name, server in servers.items() if name not in own}
         layers = (
+            in_json,
             self.file,
             replace(self.project, options={**free, "mcp": {"servers": theirs}} if theirs else free),
             self.setup,
@@ -105,7 +108,11 @@ def own_layers(environment: Mapping[str, str] = os.environ) -> Layers:
     Raises:
         ConfigError: names what is wrong, with file and line.
     """
-    return Layers(state_dir=str(state_dir(environment)), file=read_user_file(environment))
+    return Layers(
+        state_dir=str(state_dir(environment)),
+        servers=_read_user_servers(environment),
+        file=read_user_file(environment),
+    )
 
 
 def own_settings(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -193,6 +200,31 @@ def _place_in(layer: Layer, path: KeyPath) -> SettingLocation:
     from sanderling.config.lines import line_finder  # rarely needed
 
     return SettingLocation(layer.origin, line_finder(layer.text)(path))
+
+
+def _read_user_servers(environment: Mapping[str, str] = os.environ) -> Layer:
+    """
+    Return the layer of the user's mcp.json.
+
+    Raises:
+        ConfigError: names every mistake with file and line.
+    """
+    if not user_servers_file(environment).exists():
+        return Layer()
+    from sanderling.config.servers_file import read_user_servers  # only needed if there is a file
+
+    return read_user_servers(environment)
+
+
+def _without_declared(servers: Layer, options: Table) -> Layer:
+    """Return the layer of mcp.json without the servers for which settings have another command or URL."""
+    declared = _get(servers.options, ("mcp", "servers"), {})
+    rest = {
+        name: each
+        for name, each in declared.items()
+        if not {"command", "url"} & {*_get(options, ("mcp", "servers", name), {})}
+    }
+    return replace(servers, options={"mcp": {"servers": rest}} if rest else {})
 
 
 def _merged(layers: Iterable[Layer]) -> Table:

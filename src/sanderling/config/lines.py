@@ -1,5 +1,6 @@
-"""The lines on which the keys of a TOML file begin. tomllib does not report them, so they are searched once something is wrong."""
+"""The lines on which the keys of a TOML or JSON file begin. The parsers do not report them, so they are searched once something is wrong."""
 
+import json
 import re
 import tomllib
 from collections import Counter
@@ -41,12 +42,38 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 def line_finder(text: str) -> Callable[[KeyPath], int]:
     """Return a function from a key to its line, or to that of the nearest table around it; 0 if there is no such line, or for invalid TOML."""
     try:
-        lines = key_lines(text)
+        lines = (
+            json_lines(text) if text.lstrip("\ufeff \t\r\n").startswith("{") else key_lines(text)
+        )
     except (ValueError, RecursionError):
         lines = {}
     return lambda path: next(
         (lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in lines), 0
     )
+
+
+_JSON_PIECE = re.compile(r'("(?:\\.|[^"\\])*")(\s*:)?|[\[\]{},\n]')
+
+
+def json_lines(text: str) -> dict[KeyPath, int]:
+    """Return the line of each key in a JSON file of servers, with the keys that settings have for them."""
+    lines, number = dict[KeyPath, int](), 1
+    path: list[str] = []
+    key = ""
+    for found in _JSON_PIECE.finditer(text):
+        piece = found[0]
+        if found[2]:
+            key = str(json.loads(found[1]))
+            whole = (*filter(None, path), key)
+            if whole[0] == "mcpServers":
+                lines.setdefault(("mcp", "servers", *whole[1:]), number)
+        elif piece in ("{", "["):
+            path.append(key)
+            key = ""
+        elif piece in ("}", "]") and path:
+            path.pop()
+        number += piece.count("\n")
+    return lines
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:

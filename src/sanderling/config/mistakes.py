@@ -21,6 +21,7 @@ _NAMES = {
 }
 _TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
 _PLACE = re.compile(r" - at `(key in )?\$.*`$")
+_OF_OTHERS = {"mcpServers": "mcp.servers", "mcp_servers": "mcp.servers"}
 LIKE = 0.75  # similarity above which a key is a misspelt neighbour rather than one of another table
 
 NearestElsewhere = Callable[[str], str]
@@ -118,6 +119,9 @@ def _unknown(
         return ConfigError(
             f"'{key}' is an option of Neovim: set it in setup() or vim.g.sanderling", location
         )
+    if not path and key in _OF_OTHERS:
+        words = f"unknown key '{key}'; did you mean '{_OF_OTHERS[key]}'?"
+        return ConfigError(words, location)
     near = difflib.get_close_matches(key, known, n=1)
     name = elsewhere(dotted(location))
     if near and not (name and difflib.SequenceMatcher(None, key, near[0]).ratio() < LIKE):

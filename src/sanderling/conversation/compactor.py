@@ -94,6 +94,7 @@ class Compactor:
     def undo(self) -> None:
         """Undo the last compaction, and turn automatic compaction off."""
         if self._session.undo_compaction():
+            self._calls.cache.explain("a compaction was undone")
             self._is_automatic = False
             self._notes.forget()
             self._memory.keep()
@@ -122,6 +123,7 @@ class Compactor:
         if texts:
             after = round(estimated_tokens(with_results(history, texts)) * factor)
             self._session.append(LoggedClearing(texts, tokens, after))
+            self._calls.cache.explain("old tool results were cleared")
             self._show(Compacted("cleared", tokens, after))
         return bool(texts)
 
@@ -147,6 +149,7 @@ class Compactor:
         )
         after = estimated_tokens(history)
         session.append(LoggedSummary(history, summary, before, after))
+        self._calls.cache.explain("the conversation was summarized")
         self._memory.keep()
         self._summary = history[0]
         self._show(Compacted("summary", before, after, summary))

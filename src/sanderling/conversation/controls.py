@@ -101,4 +101,4 @@ class Controls:
 
     async def stop_job(self, job_id: str) -> None:
         with suppress(ToolError):
-            await self._services.workspace.jobs.find(job_id).stop()
+            await self._services.workspace.jobs.find_shown(job_id).stop()

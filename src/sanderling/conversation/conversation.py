@@ -15,6 +15,7 @@ from sanderling.conversation.prompt import (
     prompt_message,
     with_sessions,
 )
+from sanderling.conversation.servers import NoServers
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.turn import Turn
 from sanderling.conversation.undo.reviewing import Reviews
@@ -166,6 +167,8 @@ class Conversation:
         """Prepare the provider. Errors are reported by the turn that needs it."""
         with suppress(ProviderError):
             await self.services.provider.prepare()
+            if not self._turn and isinstance(self.services.servers, NoServers):
+                await self.services.calls.prewarm()  # later tools would begin the request
         if not self._turn:  # a turn starts the tool servers itself, after its request
             self.services.servers.begin()
 

@@ -48,7 +48,7 @@ class ChosenEffort:
         self._emit(self.shown())
 
     def begin_turn(self, of_prompt: Effort | None) -> None:
-        """Use the effort of the turn's prompt, or the one that was chosen for this turn."""
+        """Use the effort of the turn's prompt, or the effort chosen for this turn."""
         self._of_turn = self._of_next or of_prompt
         if self._of_next:
             self._of_next = None

@@ -1,5 +1,6 @@
 """Requests to the model: retries them, counts their tokens and enforces the user's limits."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
@@ -8,6 +9,7 @@ from typing import TypeVar
 import anyio
 
 from sanderling.config import Settings
+from sanderling.conversation.cache_misses import CacheWatch, Miss
 from sanderling.conversation.effort import ChosenEffort
 from sanderling.conversation.reply import Reply
 from sanderling.errors import ProviderError
@@ -17,6 +19,7 @@ from sanderling.protocol.messages import Message, StopReason, Usage
 from sanderling.protocol.modes import Effort
 from sanderling.providers import (
     BlockDone,
+    CacheMissed,
     ModelRequest,
     Provider,
     ReplyDone,
@@ -35,6 +38,8 @@ from sanderling.text import duration, name_set
 from sanderling.tools.catalog import Catalog
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 FALLBACK_AFTER = 3  # failed attempts
 UNAVAILABLE = name_set("overloaded server rate_limited network stalled")
@@ -64,6 +69,7 @@ class ModelCalls:
         self._emit = emit
         self.effort = ChosenEffort(provider, settings.effort, emit)
         self.backoff = Backoff()
+        self.cache = CacheWatch(session.ledger.last)
         self._system = system
         self._block_id = 0
         self._left = 0  # calls left in this turn
@@ -172,6 +178,19 @@ class ModelCalls:
 
         return await self._insist(stream)
 
+    async def prewarm(self) -> None:
+        """Have the API cache what the session's first request begins with, if the user wants that."""
+        if not self._settings.prewarm or self._session.history:
+            return
+        model = self._provider.model
+        try:
+            usage = await self._provider.prewarm(await self._request())
+        except ProviderError as error:
+            log.info("the API's cache could not be filled: %s", error)
+            return
+        if usage != Usage():
+            self.note_aside(model, usage)
+
     async def _request(self, start: int = 0, *more: Message) -> ModelRequest:
         tools = await self.catalog.so_far()
         history = [*self._session.history[start:], *more]
@@ -235,10 +254,11 @@ class ModelCalls:
 
     async def _stream(self, reply: Reply, first_block_id: int) -> StopReason:
         is_again = reply.has_begun
-        model, usage = self._provider.model, Usage()
+        model, usage, told = self._provider.model, Usage(), ""
         if not is_again:
             reply.model = model
         request = await self._request()
+        self.cache.sends(request, model, self._session.history)
         try:
             async with aclosing(self._provider.stream(request)) as items:
                 async for item in items:
@@ -263,16 +283,19 @@ class ModelCalls:
                             self._block_id += 1
                         case UsageReport(usage):
                             self._emit_usage(usage, model, usage)
+                        case CacheMissed(told):
+                            pass
                         case ReplyDone(stop_reason):
                             return stop_reason
         finally:
             self._block_id += reply.has_open_block  # a block that was cut off keeps its id
-            self._book(model, usage)
+            self._book(model, usage, self.cache.miss(usage, told))
         raise cut_off()
 
-    def _book(self, model: str, usage: Usage) -> None:
+    def _book(self, model: str, usage: Usage, miss: Miss | None = None) -> None:
         if usage != Usage():
-            self._session.append(LoggedUsage(model, usage))
+            tokens, why = miss or (0, "")
+            self._session.append(LoggedUsage(model, usage, missed_tokens=tokens, missed_why=why))
 
     def note_aside(self, model: str, usage: Usage) -> None:
         """Count the usage of a request outside the session. A session without prompts has no log yet, so it is only counted in memory."""

@@ -15,12 +15,13 @@ from sanderling.project.facts import SessionFacts
 from sanderling.project.project import Project
 from sanderling.project.trust.reading import visible_name
 from sanderling.protocol.actions import RejectChanges
-from sanderling.protocol.events import FilesRestored
 from sanderling.protocol.messages import Prompt, ToolUse
 from sanderling.protocol.modes import Mode
 from sanderling.session.records import LoggedRestored, LoggedRewind
 from sanderling.session.session import Session
 from sanderling.tools.client_tools import ClientTools
+from sanderling.tools.commands.git_status import count_changed
+from sanderling.tools.commands.jobs import ending_line
 from sanderling.tools.workspace import Workspace
 
 MAX_CHANGED_FILES = 100
@@ -47,9 +48,11 @@ _DID = {
 }
 _HOW = {
     "restored": "Restored",
+    "removed": "Removed",
     "merged": "Merged with the user's changes",
     "left": "Left as they are",
 }
+AGAIN = "Changed again"
 CUT_OFF = "[Interrupted by the user.]"
 REWOUND = (
     "[The user took the conversation back to this point: you no longer see what came after it. Files may have"
@@ -160,6 +163,13 @@ class Notes:
         notes = [*self._news([], is_prompt=True), self._changes(), self._jobs()]
         return [note for note in notes if note]
 
+    async def learn_git(self) -> None:
+        """Count the changed files in the sandbox, once in a session, for one of the next notes. Without a sandbox git does not run."""
+        environment = self._workspace.sandbox.ahead
+        if self._client or not environment or not self._facts.needs_git:
+            return
+        self._facts.learn_changed(await count_changed(environment))
+
     def forget(self) -> None:
         """Send everything again with the next message, because the model no longer sees it."""
         self._facts.forget()
@@ -177,6 +187,7 @@ class Notes:
             self._news_of_surroundings(paths),
             self._news_of_mode(),
             *self._rejected,
+            *map(ending_line, self._workspace.jobs.take_ended()),
             reminder,
         ]
         self._rejected = []
@@ -216,13 +227,17 @@ def _taken_back(record: LoggedRestored | LoggedRewind) -> str:
     match record:
         case LoggedRewind():
             return REWOUND
-        case LoggedRestored(restored=restored):
-            listed = {how: _named(restored, how) for how in ("restored", "merged", "left")}
-            parts = [f"{_HOW[how]}: {names}." for how, names in listed.items() if names]
+        case LoggedRestored(restored=restored, removed=removed):
+            files = [(each.path, each.how) for each in restored.files if each.path not in removed]
+            files += [(path, "removed") for path in removed]
+            listed = {how: _named(path for path, its in files if its == how) for how in _HOW}
+            how_restored = AGAIN if restored.kind == "redo" else _HOW["restored"]
+            words = _HOW | {"restored": how_restored}
+            parts = [f"{words[how]}: {names}." for how, names in listed.items() if names]
             return f"[{_DID[restored.kind]} {' '.join(parts)} Read a file again before you rely on it.]"
 
 
-def _named(restored: FilesRestored, how: str) -> str:
-    files = [visible_name(each.path) for each in restored.files if each.how == how]
+def _named(paths: Iterable[str]) -> str:
+    files = [visible_name(path) for path in paths]
     more = f" and {len(files) - MAX_CHANGED_FILES} more" if len(files) > MAX_CHANGED_FILES else ""
     return ", ".join(files[:MAX_CHANGED_FILES]) + more

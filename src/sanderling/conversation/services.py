@@ -329,7 +329,9 @@ class SessionServices:
         self.emit(_shown_event(denial))
 
     def _note_sandbox_event(self, event: SessionEvent) -> None:
-        will_be_reported = isinstance(event, Denial) and self.workspace.jobs.denied(event)
+        will_be_reported = isinstance(event, Denial) and self.workspace.jobs.denied(
+            event, is_of_others=self.commands.are_running
+        )
         if self.commands.are_running or not will_be_reported:
             self.emit(_shown_event(event))
 

@@ -17,7 +17,9 @@ from hashlib import blake2b
 
 import anyio
 import msgspec
+from anyio import to_thread
 
+from sanderling.changes.states import FileChange
 from sanderling.errors import SandboxError, ToolError
 from sanderling.hosts import is_loopback, split_authority
 from sanderling.paths import is_within
@@ -26,7 +28,7 @@ from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAs
 from sanderling.protocol.events import Event, ToolEnded, ToolOutput, ToolStarted
 from sanderling.protocol.in_line import InLine
 from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse
-from sanderling.sandbox.policy import NO_GRANT
+from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session.records import LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
 from sanderling.text import printable, shortened
@@ -238,6 +240,8 @@ class ToolUses:
         if more != NO_GRANT:
             permit = permit._replace(grant=permit.grant.and_also(more))
             outcome, _ = await self._run_reviewed(request, permit, screen)
+            if request.effect.kind in ("run", "call"):
+                outcome = _run_again(outcome, more)
         return _with_reasons(outcome, reasons)
 
     async def _with_diagnostics(self, use: _Use, outcome: Outcome) -> Outcome:
@@ -340,6 +344,7 @@ class ToolUses:
 
     async def _run_tool(self, request: UseRequest, permit: Permit, screen: InLine) -> Outcome:
         tool_use_id, workspace = request.tool_use_id, self._workspace
+        made: Sequence[FileChange] = ()
         try:
             limiter = nullcontext() if request.tool.waits_for_user else self._limiter
             async with limiter, workspace.sandbox.environment.lending(permit.grant):
@@ -363,7 +368,7 @@ class ToolUses:
                         # These two may safely run twice.
                         if request.effect.kind not in ("none", "read"):
                             beginning.start_soon(self._session.log.synced)
-                        await running.enter_async_context(self._journaled(request))
+                        made = await running.enter_async_context(self._journaled(request))
                     request.check_ground(workspace)  # both may have taken a while
                     outcome = await request.tool.run(request.args, context)
             if request.effect.kind in ("run", "call") and workspace.editor:
@@ -375,14 +380,23 @@ class ToolUses:
         except (ToolError, SandboxError) as error:
             return _failure(str(error))
         else:
-            return outcome
+            return await self._with_changed(outcome, made)
 
-    def _journaled(self, request: UseRequest) -> AbstractAsyncContextManager[None]:
+    async def _with_changed(self, outcome: Outcome, made: Sequence[FileChange]) -> Outcome:
+        """Return the outcome with the lines that a command changed."""
+        if not made:
+            return outcome
+        from sanderling.conversation.undo.counting import changed_lines
+
+        changed = await to_thread.run_sync(changed_lines, made, self._workspace)
+        return msgspec.structs.replace(outcome, changed=(*outcome.changed, *changed))
+
+    def _journaled(self, request: UseRequest) -> AbstractAsyncContextManager[Sequence[FileChange]]:
         """Return the context to run the call in. It records which files a command changes, and their previous content."""
         workspace = self._workspace
         is_command = request.effect.kind in ("run", "call") and not request.tool.is_elsewhere
         if not is_command or not workspace.sandbox.can_write:
-            return nullcontext()
+            return nullcontext(())
         return workspace.changes.during(workspace.environment, request.tool_use_id)
 
     async def _ask(self, request: UseRequest) -> Permit:
@@ -521,11 +535,19 @@ def _result(use: _Use, outcome: Outcome) -> ToolResult:
     return ToolResult(use.requested.id, outcome.content, outcome.is_error)
 
 
+def _run_again(outcome: Outcome, grant: Grant) -> Outcome:
+    allowed = ", ".join((*grant.read_paths, *grant.write_paths, *grant.hosts))
+    note = (
+        f"[Run again with {printable(allowed)} allowed; the output of the first run is left out.]"
+    )
+    return msgspec.structs.replace(outcome, content=_with_text(outcome.content, note))
+
+
 def _with_reasons(outcome: Outcome, reasons: Sequence[str]) -> Outcome:
-    """Add the user's reasons for denying what the sandbox blocked, for the model and the screen."""
+    """Add why what the sandbox blocked was not allowed, for the model and the screen."""
     if not reasons:
         return outcome
-    text = "\n".join(f"[The user did not allow that: {reason}]" for reason in reasons)
+    text = "\n".join(f"[{reason}]" for reason in reasons)
     return msgspec.structs.replace(
         outcome,
         content=_with_text(outcome.content, text),

@@ -192,6 +192,7 @@ class Turn:
             tasks.start_soon(partial(to_thread.run_sync, load, abandon_on_cancel=True))
         await services.sandbox.get_ready()
         services.servers.begin()
+        tasks.start_soon(services.notes.learn_git)
         changes = services.workspace.changes
         ahead = services.sandbox.ahead if changes.is_quick else None
         if ahead is None:  # the turn may end without a tool call

@@ -31,6 +31,7 @@ def usage_report(
         "\n".join(facts),
         _table("model", _rows_of_models(ledger, prices)),
         _table("turn", _rows_of_turns(ledger, prices)),
+        _misses(ledger),
         _unpriced(ledger, prices),
     )
     return "\n\n".join(filter(None, sections)) + "\n"
@@ -80,6 +81,15 @@ def guest_report(
 def _table(name: str, rows: Iterator[tuple[str, ...]]) -> str:
     table = [(name, "tokens in", "cached", "tokens out", "cost"), *rows]
     return markdown_table(table) if len(table) > 1 else ""
+
+
+def _misses(ledger: Ledger) -> str:
+    """Return the last requests that the API's cache did not have."""
+    rows = [(miss.why, str(miss.turn), f"{miss.tokens:,}") for miss in ledger.misses]
+    if not rows:
+        return ""
+    table = markdown_table([("why", "turn", "tokens"), *rows])
+    return f"Sent again because the API's cache did not have it:\n\n{table}"
 
 
 def _unpriced(ledger: Ledger, prices: Prices) -> str:

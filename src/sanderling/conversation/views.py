@@ -166,7 +166,7 @@ class SessionViews:
         """Show the job's output so far, and new output as it comes."""
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         with suppress(ToolError), anyio.CancelScope() as scope:
-            job = self._services.workspace.jobs.find(job_id)
+            job = self._services.workspace.jobs.find_shown(job_id)
             self._watched[job_id] = scope
             offset = max(0, job.log.total_bytes - MAX_REPLAYED_BYTES)
             while True:

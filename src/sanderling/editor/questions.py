@@ -15,7 +15,7 @@ from sanderling.editor.bridge import Bridge, NeovimError
 from sanderling.errors import ToolError
 
 DEADLINE_S = 1.0
-PATIENCE_S = 10.0  # for a question in progress: a user's hooks take their time
+PATIENCE_S = 10.0  # for a busy Neovim: a user's hooks take their time
 RETRY_S = 0.02
 POLL_S = 0.2
 
@@ -24,7 +24,7 @@ PROMPTS = {"r": "the hit-enter prompt", "rm": "the more-prompt", "r?": "a questi
 
 
 class EditorAnswer(msgspec.Struct, frozen=True):
-    """Neovim's answer: a value, an error sentence for the model, what must come first, or that Neovim began too late."""
+    """Neovim's answer: a value, an error sentence for the model, the step that must come first, or that Neovim began too late."""
 
     value: Any = None
     error: str = ""
@@ -46,21 +46,26 @@ class EditorQuestions:
         Raises:
             ToolError: it is impossible, or not possible in time.
         """
-        deadline_s = time.monotonic() + DEADLINE_S
+        started_s = time.monotonic()
+        deadline_s = started_s + DEADLINE_S
         waits_for = ""
         while True:
             answer = await self._request(deadline_s, question, args)
             if answer.error:
                 raise ToolError(answer.error)
             if answer.is_late:
-                break
+                if waits_for or time.monotonic() - started_s > PATIENCE_S:
+                    break
+                # It was busy, with a user's autocommands for example, and is not any more.
+                deadline_s = time.monotonic() + DEADLINE_S
+                continue
             if not answer.waits_for:
                 return answer.value
             waits_for = answer.waits_for
             await anyio.sleep(RETRY_S)
         if waits_for:
             raise _waits_for_key(waits_for)
-        raise ToolError(f"Neovim was busy for {DEADLINE_S:g} s, so nothing was done. Try again.")
+        raise ToolError(f"Neovim was busy for {PATIENCE_S:g} s, so nothing was done. Try again.")
 
     async def _request(
         self, deadline_s: float, question: str, args: tuple[Any, ...]

@@ -17,14 +17,21 @@ from typing import Any
 import msgspec
 
 from sanderling.config import Settings
+from sanderling.config.lines import line_finder
 from sanderling.config.project import PROJECT_FILE
+from sanderling.config.servers_file import (
+    OLD_TRANSPORT,
+    ServersFileError,
+    as_in_settings,
+    filled,
+    servers_of,
+    variables_of,
+)
 from sanderling.errors import ConfigError
 from sanderling.mcp.servers import McpServer, load_server
 from sanderling.project.trust.trust import MCP_FILE, Trust
 from sanderling.providers.endpoint import keys_of_providers
 
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}", re.ASCII)
-_VARIABLE_OR_DOLLAR = re.compile(rf"{_VARIABLE.pattern}|\$", re.ASCII)
 _HTTP = ("http", "streamable-http", "streamableHttp")
 
 
@@ -45,31 +52,29 @@ class _Declared(msgspec.Struct, frozen=True):
         """
 
         def fill(text: str) -> str:
-            return _VARIABLE.sub(lambda found: _value(found, environment), text)
+            return filled(text, environment)
 
         if withheld := self._variables() & keys:
             raise ConfigError(
                 f"it requires {min(withheld)}, the key of a model's provider, which a project's server does not get"
             )
         if self.type == "sse":
-            raise ConfigError(
-                "the protocol no longer has the type sse: is there a url of type http?"
-            )
+            raise ConfigError(OLD_TRANSPORT)
         try:
             if self.url and self.type in ("", *_HTTP):
                 return McpServer(
-                    url=fill(self.url), headers=_as_in_settings(self.headers, environment)
+                    url=fill(self.url), headers=as_in_settings(self.headers, environment)
                 )
             if self.command and self.type in ("", "stdio"):
                 command = tuple(map(fill, (self.command, *self.args)))
-                return McpServer(command, env=_as_in_settings(self.env, environment))
+                return McpServer(command, env=as_in_settings(self.env, environment))
         except ValueError as error:
             raise ConfigError(str(error)) from error
         raise ConfigError("it needs a command, or a url and the type http")
 
     def _variables(self) -> set[str]:
         texts = (self.command, *self.args, self.url, *self.env.values(), *self.headers.values())
-        return {found[1] for text in texts for found in _VARIABLE.finditer(text)}
+        return {name for text in texts for name in variables_of(text)}
 
     @property
     def shown(self) -> str:
@@ -81,10 +86,6 @@ class _Declared(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         return sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
-
-
-class _File(msgspec.Struct, frozen=True, rename="camel"):
-    mcp_servers: dict[str, _Declared] = {}
 
 
 class ProposedServer(msgspec.Struct, frozen=True):
@@ -128,12 +129,25 @@ def servers_in(
     Raises:
         ConfigError: the file is invalid.
     """
-    try:
-        file = msgspec.json.decode(text, type=_File)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ConfigError(f"{MCP_FILE} is wrong: {error}") from error
     keys = keys_of_providers(providers)
-    return {name: _server(each, environment, keys) for name, each in file.mcp_servers.items()}
+    try:
+        declared = servers_of(text)
+    except ServersFileError as error:
+        line = f"line {error.line}: " if error.line else ""
+        raise ConfigError(f"{MCP_FILE} is wrong: {line}{error}") from error
+    return {
+        name: _server(_converted(name, each, text), environment, keys)
+        for name, each in declared.items()
+    }
+
+
+def _converted(name: str, declared: object, text: str) -> _Declared:
+    try:
+        return msgspec.convert(declared, _Declared)
+    except msgspec.ValidationError as error:
+        path = re.findall(r"\.(\w+)", str(error).partition(" - at ")[2])
+        line = line_finder(text)(("mcp", "servers", name, *path))
+        raise ConfigError(f"{MCP_FILE} is wrong: line {line}: server {name}: {error}") from error
 
 
 def _proposal(name: str, table: Mapping[str, Any]) -> ProposedServer:
@@ -153,23 +167,3 @@ def _server(
         return ProposedServer(shown, digest, declared.filled(environment, keys))
     except ConfigError as error:
         return ProposedServer(shown, digest, problem=str(error))
-
-
-def _as_in_settings(values: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the values in the syntax of settings, which has `$NAME` as well, and no defaults."""
-
-    def spelled(found: re.Match[str]) -> str:
-        name, default = found.groups()
-        if name is None:
-            return "$$"
-        is_set = default is None or environment.get(name)
-        return f"${{{name}}}" if is_set else str(default).replace("$", "$$")
-
-    return {name: _VARIABLE_OR_DOLLAR.sub(spelled, value) for name, value in values.items()}
-
-
-def _value(found: re.Match[str], environment: Mapping[str, str]) -> str:
-    name, default = found.groups()
-    if name not in environment and default is None:
-        raise ConfigError(f"it needs the variable {name}, which is not set")
-    return environment.get(name) or default or ""

@@ -7,6 +7,7 @@ from uuid import uuid4
 import anyio
 import msgspec
 
+from sanderling.permissions.rules import Rule
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, ApprovalSettled, Event, Limit, Notice
 from sanderling.protocol.messages import Prompt
@@ -109,7 +110,7 @@ class Permit(NamedTuple):
     """
     The terms on which a tool use may run.
 
-    `grant` is the access that it needs beyond the sandbox's; the other fields go into its `Context`.
+    `grant` is the access that it needs beyond the sandbox's; the other fields go into its `Context`, but for the `rule` that allows it.
     """
 
     grant: Grant = NO_GRANT
@@ -117,6 +118,7 @@ class Permit(NamedTuple):
     overruled: frozenset[str] = frozenset()
     accepted: AcceptedPart | None = None
     is_seen: bool = False
+    rule: Rule | None = None
 
 
 class Conditions(NamedTuple):

@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
+from anyio import to_thread
 
 from sanderling.errors import ConfigError, ToolError
 from sanderling.permissions.approvals import (
@@ -39,6 +41,7 @@ UNFIT = (
     "The user's review does not fit the proposed change, so nothing was changed. Propose it again."
 )
 DENIED_WITH_REASON = "The user denied this: {reason}"
+UNATTENDED = "Denied: {reason}"
 
 
 class DeniedError(Exception):
@@ -134,8 +137,15 @@ class Gate:
         """
         judged = self.judge(request)
         if isinstance(judged, Permit):
+            await self._note_use(judged.rule)
             return judged
         return judged.permit if is_answered else await self.ask(judged)
+
+    async def _note_use(self, rule: Rule | None) -> None:
+        """Remember the day of a stored rule's last use, which helps the user to decide which rules to remove."""
+        if rule and rule in self._store.load().rules:
+            with suppress(ConfigError):  # the day of the last use is not worth an error
+                await to_thread.run_sync(self._store.note_use, rule)
 
     def judge(self, request: UseRequest) -> Permit | Question:
         """
@@ -158,7 +168,9 @@ class Gate:
         workspace.sandbox.confined.check_grant(grant)
         permit = Permit(grant, unguarded(rules, workspace.project, workspace.disk))
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
-        if is_allowed or (conditions, effect, grant) in self._session_effects:
+        if is_allowed:
+            return permit._replace(rule=decision.rule)
+        if (conditions, effect, grant) in self._session_effects:
             return permit
         return Question(request, permit, conditions, unseen, decision.reason, stored.problem)
 
@@ -196,7 +208,7 @@ class Gate:
         return self._decide(effect, self._rules(self._store.load(), conditions), conditions)
 
     def only_reads(self, effect: Effect) -> bool:
-        """Return whether a command visibly changes nothing, not even the shell: it may run beside others of its kind."""
+        """Return whether a command visibly changes nothing, not even the shell: it may run at the same time as others of its kind."""
         from sanderling.permissions.decide import only_reads
 
         workspace = self._workspace
@@ -212,13 +224,16 @@ class Gate:
         from sanderling.permissions.decide import decide
 
         workspace = self._workspace
+        write_paths = workspace.sandbox.effective_policy.write_paths
+        if effect.kind == "write" and workspace.environment.is_scratch(effect.path):
+            write_paths = (*write_paths, effect.path)
         return decide(
             effect,
             conditions.mode,
             rules,
             project=workspace.project,
             is_confined=not conditions.is_off,
-            write_paths=workspace.sandbox.effective_policy.write_paths,
+            write_paths=write_paths,
             disk=workspace.disk,
         )
 
@@ -356,7 +371,8 @@ def _accepted(question: ApprovalRequested, answer: AnswerApproval) -> AcceptedPa
 def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
     reason, message = answer.reason.strip(), without_reason
     if reason:
-        message = DENIED_WITH_REASON.format(reason=reason)
+        words = UNATTENDED if answer.is_unattended else DENIED_WITH_REASON
+        message = words.format(reason=reason)
     elif answer.review and (reason := (accepted := AcceptedPart(answer.review)).reason):
         message = "\n".join(accepted.review_notes().notes)
     return DeniedError(message, reason, is_alone=answer.is_alone)

@@ -16,11 +16,13 @@ from sanderling.text import visible
 from sanderling.tools.workspace import Workspace
 
 OFFER = "The sandbox blocked this. Allowing grants exactly the access below and runs it again, still sandboxed."
+NOT_ALLOWED = "The user did not allow that: {reason}"
+UNATTENDED = "Not allowed: {reason}"
 OFFERED_TOGETHER = (("read", "execute"), ("write",), ("connect", "resolve"))
 
 
 class GrantAnswer(NamedTuple):
-    """The grant that the user allowed, and their reasons for denying the rest."""
+    """The grant that the user allowed, and sentences with their reasons for denying the rest."""
 
     grant: Grant
     reasons: tuple[str, ...] = ()
@@ -95,7 +97,8 @@ class GrantPrompts:
         if answer.answer == "deny":
             self._refused |= {denial.target for denial in denials}
             reason = answer.reason.strip()
-            return GrantAnswer(NO_GRANT, (reason,) if reason else ())
+            words = UNATTENDED if answer.is_unattended else NOT_ALLOWED
+            return GrantAnswer(NO_GRANT, (words.format(reason=reason),) if reason else ())
         if answer.answer == "session":
             try:
                 await self._workspace.sandbox.confined.extend(grant)

@@ -6,7 +6,8 @@ cannot be read allows nothing: its allow rules are ignored, and if a deny or ask
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -90,14 +91,22 @@ def _effect_of(rule: Rule, example: str, project: str) -> Effect | None:
 
 
 class StoredRules(msgspec.Struct, frozen=True):
-    """The stored rules. `problem` is a sentence for the user if part of the file cannot be used, else ""."""
+    """
+    The stored rules.
+
+    Attributes:
+        problem: a sentence for the user if part of the file cannot be used, else "".
+        last_uses: the day on which a rule last allowed something, in ISO format, by the rule's text.
+    """
 
     rules: tuple[Rule, ...] = ()
     problem: str = ""
+    last_uses: Mapping[str, str] = {}
 
 
 class _File(Versioned):
     rules: Annotated[list[Any], msgspec.Meta(max_length=MAX_RULES)]
+    last_uses: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
 class RuleStore:
@@ -130,15 +139,46 @@ class RuleStore:
         """
         # An invalid rule would make the file unreadable.
         load_rule(msgspec.to_builtins(rule), 1, self._project)
+        self._change(lambda rules: [*(other for other in rules if other != rule), rule])
 
+    def remove(self, rule: Rule) -> None:
+        """
+        Remove a stored rule, if another process has not removed it already.
+
+        Raises:
+            ConfigError: the file cannot be read or written.
+        """
+        self._change(lambda rules: [other for other in rules if other != rule])
+
+    def note_use(self, rule: Rule) -> None:
+        """
+        Store that the rule has allowed something today: at most one write a day for each rule.
+
+        Raises:
+            ConfigError: the file cannot be read or written.
+        """
+        today = date.today().isoformat()  # noqa: DTZ011 - the user's local day
+        stored = self.load()
+        if rule in stored.rules and stored.last_uses.get(str(rule)) != today:
+            self._change(list, {str(rule): today})
+
+    def _change(
+        self,
+        changed: Callable[[Sequence[Rule]], list[Rule]],
+        uses: Mapping[str, str] = {},
+    ) -> None:
         def with_it() -> _File:
             stored = self._read()
             if stored.problem:
                 raise ConfigError(f"{stored.problem} Repair or remove it first.")
-            rules = [*(other for other in stored.rules if other != rule), rule]
+            rules = changed(stored.rules)
             if len(rules) > MAX_RULES:
                 raise ConfigError(TOO_MANY)
-            return _File(VERSION, rules)
+            kept = {*map(str, rules)}
+            last_uses = {**stored.last_uses, **uses}
+            return _File(
+                VERSION, rules, {text: day for text, day in last_uses.items() if text in kept}
+            )
 
         try:
             self._file.change(with_it)
@@ -161,11 +201,11 @@ class RuleStore:
             return self._broken(
                 "is inside the project, where anything that runs there could write it"
             )
-        return self._check(content.rules)
+        return self._check(content)
 
-    def _check(self, tables: list[Any]) -> StoredRules:
+    def _check(self, content: _File) -> StoredRules:
         rules, problems, is_lost = list[Rule](), list[str](), False
-        for number, table in enumerate(tables, 1):
+        for number, table in enumerate(content.rules, 1):
             try:
                 rule = load_rule(table, number, self._project)
                 if not is_for_any_server(rule):  # from an earlier version: asks again
@@ -176,7 +216,7 @@ class RuleStore:
                     not isinstance(table, dict) or cast("Any", table).get("action") != "allow"
                 )
         if not problems:
-            return StoredRules(tuple(rules))
+            return StoredRules(tuple(rules), last_uses=content.last_uses)
         strict = tuple(rule for rule in rules if rule.action != "allow")
         why = f"contains an invalid rule ({problems[0]})"
         return self._broken(why, (*strict, ASK_ALWAYS) if is_lost else strict)

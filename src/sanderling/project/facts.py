@@ -18,6 +18,8 @@ _COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
 _BRANCH = r"ref: refs/heads/([\w./@+#=,-]{1,200})"
 
 
+NO_REPOSITORY = "no repository"
+
 _UNUSUAL = {
     "off": "off: commands run with all rights of the user",
     "landlock": "on, without a private /tmp: use $TMPDIR",
@@ -35,6 +37,24 @@ class SessionFacts:
         self._files = TrustReader()
         self._tests = TestRunners(project)
         self._sent: dict[str, str] = {}
+        self._git_state = ""
+        self.needs_git = git_head(project, self._files) != NO_REPOSITORY
+
+    def learn_changed(self, count: int | None) -> None:
+        """Take the number of files that differ from the last commit, as it was when the session began; None if git does not say."""
+        self.needs_git = False
+        head = git_head(self._project, self._files)
+        if count is not None:
+            changed = f"{count} file{'s' * (count != 1)} changed" if count else "clean"
+            self._git_state = f"{head}, {changed}"
+
+    def _git(self) -> str:
+        """Return the branch, and as long as it is the same, the state in which the session found it."""
+        head = git_head(self._project, self._files)
+        for known in (self._git_state, self._sent.get("git", "")):
+            if known.startswith(f"{head}, "):
+                return known
+        return head
 
     def news(self, *, sandbox: str, network: str) -> str:
         """
@@ -44,7 +64,7 @@ class SessionFacts:
         """
         facts = {
             "project root": self._project_name,
-            "git": git_head(self._project, self._files),
+            "git": self._git(),
             "tests": self._tests.found(),
             "platform": _platform(),
             "date": self._today(),
@@ -86,7 +106,7 @@ def git_head(project: str, files: TrustReader) -> str:
         return f"branch {branch[1]}"
     if re.fullmatch(_COMMIT, head):
         return f"commit {head[:12]}, no branch"
-    return "a head of another kind" if head else "no repository"
+    return "a head of another kind" if head else NO_REPOSITORY
 
 
 def _head(project: Path, files: TrustReader) -> str:

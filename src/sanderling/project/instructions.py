@@ -79,7 +79,7 @@ class Instructions:
         return gathered
 
     def ignored(self) -> tuple[str, ...]:
-        """Return the files that the last `news` skipped because they are not trusted; before the first call, those of the root."""
+        """Return the files that the last `news` skipped because they are not trusted; before the first call, the files of the root."""
         if self._ignored is None:
             self._look([])
         return self._ignored or ()

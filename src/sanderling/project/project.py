@@ -1,12 +1,13 @@
 """A project's words to the agent, and the user's: instructions, command files, and which of them are trusted."""
 
 import os
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from sanderling.config import Settings, config_dir
-from sanderling.config.file import parse, sound, user_file
+from sanderling.config import Layer, Settings, config_dir
+from sanderling.config.file import parse, sound, user_file, user_servers_file
 from sanderling.config.layers import Layers, guards_in
 from sanderling.config.project import PROJECT_FILE, ignored_servers, read_project_file
 from sanderling.errors import ConfigError
@@ -89,30 +90,42 @@ class Project:
 
     def news_of_untrusted(self) -> tuple[str, ...]:
         """Return the files that are ignored for lack of trust, if they have changed since the last call."""
-        own = own_file_in_project(self.trust)
-        settings = self.trust.untrusted((PROJECT_FILE, MCP_FILE, *((own,) if own else ())))
+        own = _own_files_in_project(self.trust)
+        settings = self.trust.untrusted((PROJECT_FILE, MCP_FILE, *own))
         files = (*self.instructions.ignored(), *settings, *self._slash_commands.ignored())
         ignored = tuple(dict.fromkeys(files))
         is_news, self._reported_untrusted = ignored != self._reported_untrusted, ignored
         return ignored if is_news else ()
 
 
-def own_file_in_project(trust: Trust) -> str | None:
-    """Return the path in the project of the user's own settings file, if it leads there, as in a repository of dotfiles."""
-    return trust.relative(str(user_file()))
+def _own_files_in_project(trust: Trust) -> list[str]:
+    """Return the paths in the project of the user's own files of settings that lead there, as in a repository of dotfiles."""
+    files = (_in_project(trust, path) for path in (user_file(), user_servers_file()))
+    return [path for path in files if path is not None]
+
+
+def _in_project(trust: Trust, path: Path) -> str | None:
+    return trust.relative(str(path))
 
 
 def with_project(layers: Layers, trust: Trust) -> Layers:
     """
     Return `layers` with the project's settings, if its file is trusted as it is now.
 
-    If the user's own file is in the project, anything that works there can change it. So it must be trusted as well; until then it can
-    only restrict the agent.
+    If a file of the user's own is in the project, anything that works there can change it. So it must be trusted as well; until then
+    settings can only restrict the agent, and servers are ignored.
 
     Raises:
         ConfigError: the file is not valid TOML, or sets what a project may not.
     """
-    if (own := own_file_in_project(trust)) is not None:
+    if (own := _in_project(trust, user_servers_file())) is not None:
+        from sanderling.config.servers_file import parse_servers  # only needed if there is a file
+
+        text = trust.read(own)
+        origin = layers.servers.origin
+        servers = Layer(origin) if text is None else sound(*parse_servers(origin, text))
+        layers = replace(layers, servers=servers)
+    if (own := _in_project(trust, user_file())) is not None:
         text = trust.read(own)
         file = guards_in(layers.file) if text is None else sound(*parse(layers.file.origin, text))
         layers = replace(layers, file=file)

@@ -161,7 +161,8 @@ class AnswerApproval(_Action, tag="answer_approval", frozen=True):
     With "session", `rule` applies until the session ends, if it is not the proposed one. `is_alone`: deny only this call, not other tool
     calls of the same message. `values` are the values of a form, as in `FormField`; "cancel" neither answers nor denies. `review` says
     which parts of a proposal the user accepts, unless all of it as it is. "again": the text is not the one that the proposal was made
-    for; look at it and ask again. `option` is the chosen answer to an external agent's question.
+    for; look at it and ask again. `option` is the chosen answer to an external agent's question. `is_unattended`: no user has seen the
+    question, and `reason` says why.
     """
 
     id: str
@@ -172,6 +173,7 @@ class AnswerApproval(_Action, tag="answer_approval", frozen=True):
     values: dict[str, str] = {}
     review: Review | None = None
     option: str = ""
+    is_unattended: bool = False
 
 
 class RejectedHunk(_Action, frozen=True):
@@ -215,7 +217,11 @@ class NoteUsage(_Action, tag="note_usage", frozen=True):
 
 
 class WatchJob(_Action, tag="watch_job", frozen=True):
-    """Send the job's output so far, then new output as it comes; or stop sending it."""
+    """
+    Send the job's output so far, then new output as it comes; or stop sending it.
+
+    `id` may also be the id of a tool call whose command runs.
+    """
 
     id: str
     is_on: bool = True

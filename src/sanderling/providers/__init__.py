@@ -57,13 +57,21 @@ class UsageReport(msgspec.Struct, frozen=True):
     usage: Usage
 
 
+class CacheMissed(msgspec.Struct, frozen=True):
+    """Why the API's cache did not have the beginning of the request, in the API's word."""
+
+    reason: str
+
+
 class ReplyDone(msgspec.Struct, frozen=True):
     """The end of a complete reply. A stream that ends without one was cut off."""
 
     stop_reason: StopReason
 
 
-StreamItem = TextPiece | ThinkingPiece | ToolUseBegun | BlockDone | UsageReport | ReplyDone
+StreamItem = (
+    TextPiece | ThinkingPiece | ToolUseBegun | BlockDone | UsageReport | CacheMissed | ReplyDone
+)
 
 
 class ModelLimits(msgspec.Struct, frozen=True):
@@ -143,6 +151,15 @@ class Provider(Protocol):
         """
         ...
 
+    async def prewarm(self, request: ModelRequest) -> Usage:
+        """
+        Have the API cache the request's tools and system prompt, without an answer. Return what it used, nothing if the API cannot.
+
+        Raises:
+            ProviderError: with what happened.
+        """
+        ...
+
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         """
         Call the model. The last item is `ReplyDone`.
@@ -195,6 +212,9 @@ class Delegate:
 
     async def list_models(self) -> tuple[str, ...]:
         return await self._provider.list_models()
+
+    async def prewarm(self, request: ModelRequest) -> Usage:
+        return await self._provider.prewarm(request)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         return self._provider.stream(request)

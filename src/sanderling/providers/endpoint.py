@@ -76,6 +76,12 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Additional fields of every request."""
     cache: Literal["none", "automatic", "anthropic", "openai_explicit", "key"] = "automatic"
     """How a prefix is cached: not at all, automatically, at Anthropic's or OpenAI's breakpoints, or by the session's key."""
+    cache_diagnosis: bool = False
+    """Ask why the cache did not have the beginning of a request; Claude's API, at its own address, is always asked."""
+    late_tools: bool = False
+    """Tools can be added by a system message in the conversation, so that the cache of what is before it stays valid."""
+    model_suffix: str = ""
+    """Removed from the model's name in requests: `NAME-fast` is `NAME`, requested with another `body` at another price."""
     images: Literal["none", "user", "tool"] = "user"
     """Where images are allowed: nowhere, in user messages, or in tool results too."""
     max_images: Annotated[int, msgspec.Meta(ge=0)] = 100
@@ -87,6 +93,9 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     many_images_side: Annotated[int, msgspec.Meta(ge=1)] = 2000
     max_request_bytes: Annotated[int, msgspec.Meta(ge=1)] = 32_000_000
     """Largest request in bytes; images may take three quarters of it."""
+
+    def sent_name(self, model: str) -> str:
+        return model.removesuffix(self.model_suffix)
 
     def reasoning(self, *, thinking: bool, effort: Effort = "default") -> dict[str, Any]:
         """Return the request fields for reasoning and its effort."""
@@ -167,6 +176,10 @@ _ANTHROPIC: dict[str, Any] = {
         "effort_field": "output_config.effort",
     },
     "models": {  # the API reports the efforts, but only after the first request
+        "claude-*-fast": {"model_suffix": "-fast", "body": {"speed": "fast"}, "late_tools": True},
+        "claude-opus-5-5*": {"late_tools": True},
+        "claude-fable-5*": {"late_tools": True},
+        "claude-mythos-5*": {"late_tools": True},
         "claude-opus-4-[78]*": {},
         "claude-*-4-6*": {"efforts": ["low", "medium", "high", "max"]},
         "claude-opus-4-5*": {"efforts": ["low", "medium", "high"]},

@@ -20,6 +20,7 @@ from sanderling.paths import replacing
 from sanderling.protocol.messages import TextBlock, ThinkingBlock, ToolUse, Usage
 from sanderling.providers import (
     BlockDone,
+    CacheMissed,
     Delegate,
     ModelRequest,
     Provider,
@@ -165,7 +166,7 @@ class _AnswerRecord:
                 self._usage = usage
             case ReplyDone(stop_reason):
                 self.stop_reason = stop_reason
-            case ToolUseBegun():
+            case ToolUseBegun() | CacheMissed():
                 pass
 
     def reply(self, end: ScriptStep, limit: int) -> ScriptedReply:

@@ -18,7 +18,7 @@ STAND_IN = "REDACTED-"
 COMMON_USERS = name_set(
     "root user admin nobody test dev demo app agent node python git build ci runner jenkins vscode docker debian ubuntu fedora"
 )
-"""User names that do not identify a person and are words of many commands."""
+"""User names that identify no user and are words of many commands."""
 
 # A secret starts at the start of a word, or after an escaped character: "\nghp_…" in source code, "%3Dghp_…" in an address.
 _START = r"(?:\b|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"

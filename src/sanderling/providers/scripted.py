@@ -187,6 +187,11 @@ class ScriptedProvider:
         await checkpoint()
         return (self.model,)
 
+    async def prewarm(self, request: ModelRequest) -> Usage:
+        del request
+        await checkpoint()
+        return Usage()
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         reply = self._reply_to(request.history)
         self.answer_limit = reply.max_tokens

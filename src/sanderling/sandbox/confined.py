@@ -19,7 +19,7 @@ from sanderling.sandbox.sandbox import Sandbox
 
 
 class Confined:
-    """Runs commands and opens files with the access that `effective_policy` allows. With `is_ahead`, files are opened before they are needed."""
+    """Runs commands and opens files with the access that `effective_policy` allows. With `is_ahead`, before they are needed."""
 
     is_confined = True
     disk = LOCAL_DISK
@@ -61,7 +61,7 @@ class Confined:
             policy = policy_of_now(sandbox, grant)
             return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
 
-        return await self._manager.using(start)
+        return await self._manager.using(start, is_ahead=self._is_ahead)
 
     async def spawn_server(
         self,
@@ -102,7 +102,12 @@ class Confined:
     def hides(self, path: str) -> bool:
         return self.disk.exists(path)
 
+    def is_scratch(self, path: str) -> bool:
+        return self._manager.level != "landlock" and self._effective_policy.is_scratch(path)
+
     def needed_to_write(self, path: str) -> Grant:
+        if self.is_scratch(path):
+            return NO_GRANT
         return self._effective_policy.needed_to_write(path)
 
     def check_grant(self, grant: Grant) -> None:

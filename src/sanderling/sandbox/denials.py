@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from sanderling.paths import is_in_any
+from sanderling.sandbox.kernel.installations import chain
 from sanderling.sandbox.kernel.programs import SYSTEM, path_entries
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
@@ -59,13 +60,15 @@ class Denial(NamedTuple):
     """
     Something that the sandbox refused.
 
-    `target` is the requested path, host:port or name. `rule` is the reason, and `about` the program or host that it concerns.
+    `target` is the requested path, host:port or name. `rule` is the reason, and `about` the program or host that it concerns. `by` is the
+    mark of the process that asked, if the network knows it.
     """
 
     operation: Literal["read", "write", "execute", "connect", "resolve"]
     target: str
     rule: Rule
     about: str = ""
+    by: str = ""
 
     @property
     def reason(self) -> str:
@@ -109,15 +112,18 @@ def _programs_denied(names: list[str], policy: SandboxPolicy) -> list[Denial]:
 
 
 def _places_of(name: str, directories: list[str], policy: SandboxPolicy) -> list[str]:
-    """Return the hidden directories needed to run a program: its directory on PATH, and the target directory of a link there."""
+    """Return the hidden directories needed to run a program: on PATH, of the target of a link there, and of its interpreters."""
     places = [at for at in directories if os.access(f"{at}/{name}", os.X_OK)]
     places = [at for at in places if os.path.isfile(f"{at}/{name}")]
     if not places or name in {".", ".."}:
         return []
-    first = places[0]
-    real = os.path.dirname(os.path.realpath(f"{first}/{name}"))
+    used = [*chain(f"{places[0]}/{name}")]
     shown = (*_visible(policy), *map(os.path.realpath, policy.programs))
-    needed = dict.fromkeys((os.path.realpath(first), real))
+    needed = dict.fromkeys(
+        at
+        for path in used
+        for at in (os.path.realpath(os.path.dirname(path)), os.path.dirname(os.path.realpath(path)))
+    )
     return [at for at in needed if not is_in_any(at, shown)]
 
 

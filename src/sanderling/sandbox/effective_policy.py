@@ -8,7 +8,7 @@ import anyio
 
 from sanderling.errors import SandboxError
 from sanderling.hosts import is_loopback, split_authority
-from sanderling.paths import is_in_any, real_path
+from sanderling.paths import is_in_any, is_within, real_path
 from sanderling.protocol.modes import Level, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.denials import Denial
@@ -26,6 +26,7 @@ from sanderling.sandbox.policy import (
 from sanderling.sandbox.sandbox import NO_PROXY, Sandbox
 
 SESSION = "session"
+SCRATCH = ("/tmp", "/var/tmp")
 _SERVER = r"[A-Za-z0-9_-]+"
 
 
@@ -70,6 +71,22 @@ class EffectivePolicy:
         if policy.network == "on" or is_loopback(split_authority(host)[0]):
             return True
         return policy.network == "proxy" and HostRules(policy.hosts).allow_all_of(host)
+
+    def is_scratch(self, path: str) -> bool:
+        """
+        Return whether `path` is in the session's own /tmp, at a level that has one.
+
+        What the user has there is meant first, unless the session has made a file of the same name; it cannot be reached without a grant.
+        """
+        place = next((each for each in SCRATCH if is_within(path, each)), "")
+        policy = self.sandbox.policy if self.sandbox else self.policy
+        others = (policy.project, policy.home, policy.state_dir, *policy.read_paths)
+        if not place or is_in_any(path, (*others, *policy.write_paths)):
+            return False
+        if not LOCAL_DISK.exists(path):
+            return True
+        own, top = real_path(policy.tmp_dir + path[len(place) :]), real_path(policy.tmp_dir)
+        return bool(policy.tmp_dir) and is_within(own, top) and LOCAL_DISK.exists(own)
 
     def needed_to_write(self, path: str) -> Grant:
         inside = [real_path(each) for each in (self.policy.project, *self.write_paths)]

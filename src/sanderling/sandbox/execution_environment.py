@@ -54,9 +54,14 @@ def existing(disk: Disk, path: str) -> str:
 
 
 class RunningCommand(Protocol):
-    """A running command, with stderr in stdout. `has_left_processes` is valid after its end."""
+    """
+    A running command, with stderr in stdout.
+
+    `has_left_processes` is valid after its end. `mark` is `Denial.by` of what the network refuses it; empty if nothing is refused.
+    """
 
     has_left_processes: bool
+    mark: str
 
     @property
     def stdout(self) -> PipeReader | None: ...
@@ -180,6 +185,10 @@ class ExecutionEnvironment(Protocol):
 
     def hides(self, path: str, /) -> bool:
         """Return whether something at `path` is hidden from commands, given that they find nothing there."""
+        ...
+
+    def is_scratch(self, path: str, /) -> bool:
+        """Return whether `path` is in the session's own /tmp, which the user does not see."""
         ...
 
     def needed_to_write(self, path: str, /) -> Grant:

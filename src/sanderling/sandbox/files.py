@@ -122,6 +122,10 @@ class Files:
     async def identify(self, path: str) -> Identity:
         return Identity(*await self.ask("identify", path))
 
+    async def real_path(self, path: str) -> str:
+        """Return `path` with its links resolved as the sandbox sees them; it need not exist."""
+        return await self.ask("real_path", path)
+
     async def list(self, path: str) -> list[tuple[str, str]]:
         """Return the sorted names in a directory, each with "file", "directory", "link" or "other"."""
         return await self.ask("list", path)

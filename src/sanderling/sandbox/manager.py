@@ -268,7 +268,7 @@ class SandboxManager:
 
     async def _make_room(self) -> bool:
         """
-        Wait until a sandbox of another session has closed: one that is closing, else the one that has been idle longest.
+        Wait until a sandbox of another session has closed: a closing one, else the one idle longest.
 
         Return False if no session has one to close.
         """

@@ -46,7 +46,8 @@ class SandboxPolicy(NamedTuple):
         read_paths, write_paths, hosts: additional access.
         identities: the paths among these that must not have been replaced.
         tmp_dir: the session's /tmp, chosen when its sandbox opens for the first time.
-        programs: directories in HOME shown for their programs, determined each time a sandbox opens.
+        programs: paths shown for their programs, nearly all in HOME, determined each time a sandbox opens.
+        masked: files among these that hold a token or a password, and appear empty.
         min_level: the weakest level at which commands may run.
         level: exactly this level, if given.
         server: the name of a server with its own HOME, /tmp and namespaces; empty for commands.
@@ -64,6 +65,7 @@ class SandboxPolicy(NamedTuple):
     env_pass: tuple[str, ...] = ()
     tmp_dir: str = ""
     programs: tuple[str, ...] = ()
+    masked: tuple[str, ...] = ()
     limits: ResourceLimits = ResourceLimits()
     min_level: Level = "landlock"
     level: Level | None = None

@@ -67,7 +67,8 @@ class Process:
     """
     A command in the sandbox. `send_signal` reaches its process group, `kill` all processes that it started.
 
-    `has_left_processes`: processes that it started still ran when it ended, and were killed.
+    `has_left_processes`: processes that it started still ran when it ended, and were killed. `mark` is `Denial.by` of what the network
+    refuses it.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Process:
         stderr: PipeReader | None,
     ) -> None:
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
+        self.mark = ""
         self.returncode: int | None = None
         self.has_left_processes = False
         self._problem: SandboxError | None = None

@@ -15,6 +15,7 @@ from functools import partial
 from typing import ClassVar
 
 import anyio
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from sanderling.errors import SandboxError
@@ -28,10 +29,15 @@ from sanderling.sandbox.channels import (
 )
 from sanderling.sandbox.denials import Denial, denials_in, programs_denied
 from sanderling.sandbox.disk import DiskFull, DiskWatch
-from sanderling.sandbox.environment import environment, proxy_environment
+from sanderling.sandbox.environment import (
+    environment,
+    new_mark,
+    proxy_environment,
+    resolver_environment,
+)
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.gitconfig import write_gitconfig
-from sanderling.sandbox.kernel.programs import programs_of
+from sanderling.sandbox.kernel.programs import with_programs
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.serving import HostNetwork
 from sanderling.sandbox.policy import LEVELS, PROXY_PORT, SandboxPolicy, resolve_policy
@@ -108,7 +114,7 @@ class Sandbox:
         if sys.platform != "linux":
             raise SandboxError(f"The sandbox needs Linux; this is {sys.platform}.")
         policy = resolve_policy(policy)
-        policy = policy._replace(programs=programs_of(policy))
+        policy = await to_thread.run_sync(with_programs, policy)
         goes_on = bool(policy.tmp_dir)
         if not goes_on:
             path = f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}"
@@ -151,8 +157,12 @@ class Sandbox:
         """
         policy = resolve_policy(policy) if policy else self.policy
         variables = environment(os.environ, policy, self.level)
+        # What the network refuses a server is reported by its own network.
+        mark = "" if policy.server or policy.network == "on" else new_mark()
+        if mark:
+            variables |= resolver_environment(mark)
         if policy.network == "proxy":
-            variables |= proxy_environment(PROXY_PORT)
+            variables |= proxy_environment(PROXY_PORT, mark)
         variables |= env or {}
         with refusing_on_os_errors(), ExitStack() as theirs, ExitStack() as unless_started:
             stdin_end, our_stdin = stream_in(stdin, theirs, unless_started)
@@ -173,6 +183,7 @@ class Sandbox:
             unless_started.pop_all()
         signal_it = partial(view.signal, key)
         process = Process(signal_it, our_status, our_stdin, our_stdout, our_stderr)
+        process.mark = mark
         if argv:
             self._keep_watch(view, process, is_server=is_server)
         else:

@@ -58,6 +58,7 @@ class UnconfinedProcess:
         stderr: PipeReader | None = None,
     ) -> None:
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
+        self.mark = ""
         self.has_left_processes = False
         self._process = process
         self._waiting = anyio.Lock()
@@ -237,6 +238,9 @@ class Unconfined:
         return True
 
     def hides(self, _path: str) -> bool:
+        return False
+
+    def is_scratch(self, _path: str) -> bool:
         return False
 
     def needed_to_write(self, _path: str) -> Grant:

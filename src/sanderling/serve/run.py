@@ -138,7 +138,7 @@ def _say_where(listen_address: ListenAddress, address: tuple[str, int] | str) ->
 
 
 async def _learn_sandbox(registry: SessionRegistry) -> None:
-    """Determine the sandbox's level, which clients are told before they open a session."""
+    """Determine the sandbox's level. Clients receive it before they open a session."""
     with suppress(SanderlingError, OSError):
         report = await Sandbox.probe()
         registry.sandbox = LEVELS[report.level]

@@ -1,6 +1,7 @@
 """Tokens and cost: of a request, and of a session by model and by turn."""
 
 from collections import deque
+from datetime import datetime
 from typing import NamedTuple
 
 from sanderling.protocol.messages import Usage
@@ -26,6 +27,22 @@ class Prices:
 
 def prompt_tokens(usage: Usage) -> int:
     return usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+
+
+class Last(NamedTuple):
+    """The last request of a session, and when it ended."""
+
+    model: str
+    usage: Usage
+    at: datetime
+
+
+class CacheMiss(NamedTuple):
+    """Tokens that a request sent again although the API's cache could have had them, and why; `turn` counts from 1."""
+
+    turn: int
+    tokens: int
+    why: str
 
 
 class Cost(NamedTuple):
@@ -89,6 +106,8 @@ class Ledger(Tally):
     def __init__(self) -> None:
         super().__init__()
         self.last_model = ""
+        self.last: Last | None = None
+        self.misses = deque[CacheMiss](maxlen=MAX_TURNS)
         self.turns = deque[TurnTally](maxlen=MAX_TURNS)
         self._turn = TurnTally(0)
 
@@ -101,6 +120,12 @@ class Ledger(Tally):
         self.last_model = model or self.last_model
         super().add(model, usage)
         self._turn.add(model, usage)
+
+    def end_request(self, last: Last, missed_tokens: int = 0, why: str = "") -> None:
+        """Record when the request that was added last ended, and what it missed of the cache."""
+        self.last = last
+        if why:
+            self.misses.append(CacheMiss(self._turn.number, missed_tokens, why))
 
     def add_aside(self, model: str, usage: Usage) -> None:
         """Record the usage of a request outside the session's turns."""

@@ -142,12 +142,18 @@ class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults
 
 
 class LoggedUsage(msgspec.Struct, tag="usage", frozen=True, omit_defaults=True):
-    """The tokens of one request. `is_aside`: the request was outside the session's turns, such as an inline edit."""
+    """
+    The tokens of one request. `is_aside`: the request was outside the session's turns, such as an inline edit.
+
+    `missed_tokens` were sent again although the API's cache could have had them; `missed_why` says why it had not.
+    """
 
     model: str
     usage: Usage
     at: datetime = msgspec.field(default_factory=now)
     is_aside: bool = False
+    missed_tokens: int = 0
+    missed_why: str = ""
 
 
 class LoggedClearing(msgspec.Struct, tag="cleared", frozen=True):
@@ -179,11 +185,12 @@ class LoggedRestored(msgspec.Struct, tag="restored", frozen=True, omit_defaults=
     """
     The user undid or redid changes of files. The next prompt informs the model.
 
-    `undoing_id` is the id in the journal of changes.
+    `undoing_id` is the id in the journal of changes. `removed` are the restored files that do not exist any more.
     """
 
     restored: FilesRestored
     undoing_id: str = ""
+    removed: tuple[str, ...] = ()
     at: datetime = msgspec.field(default_factory=now)
 
 

@@ -24,7 +24,7 @@ from sanderling.protocol.messages import (
     Usage,
 )
 from sanderling.session.history import History, PromptHistory, continued, with_results
-from sanderling.session.ledger import Ledger
+from sanderling.session.ledger import Last, Ledger
 from sanderling.session.log import Log, log_path
 from sanderling.session.records import (
     LOG_VERSION,
@@ -158,6 +158,8 @@ class Session:
                 self.ledger.add_aside(model, usage)
             case LoggedUsage(model=model, usage=usage):
                 self.ledger.add(model, usage)
+                last = Last(model, usage, record.at)
+                self.ledger.end_request(last, record.missed_tokens, record.missed_why)
                 self._history.last_usage = usage
             case LoggedState(key=key):
                 self._states[key] = record

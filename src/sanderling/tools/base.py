@@ -80,10 +80,13 @@ class Tool(msgspec.Struct, frozen=True):
             [self.input_type], ref_template="#/$defs/{name}"
         )
         top = components.pop(schema["$ref"].rpartition("/")[2])
+        for component in components.values():
+            component.pop("description", None)  # of a class
         for component in (top, *components.values()):
             component.pop("title", None)
             for field in component.get("properties", {}).values():
                 _add_type(field)
+                _shorten(field)
         return top | ({"$defs": components} if components else {})
 
     def repaired(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -162,6 +165,14 @@ def _add_type(field: dict[str, Any]) -> None:
     """Add the type of an enum of strings, without which some models' chat templates cannot be rendered."""
     if all(isinstance(value, str) for value in field.get("enum", (0,))):
         field["type"] = "string"
+
+
+def _shorten(field: dict[str, Any]) -> None:
+    """Remove empty defaults, and null next to a type: they tell a model nothing, and every request has them."""
+    if not field.get("default", True):
+        del field["default"]
+    types = [each for each in field.pop("anyOf", ()) if each != {"type": "null"}]
+    field |= types[0] if len(types) == 1 else {"anyOf": types} if types else {}
 
 
 def on_path(tool: str, kind: Literal["read", "write"]) -> "Callable[[Any, Workspace], Effect]":

@@ -69,7 +69,8 @@ async def bash(args: BashInput, context: Context) -> Outcome:
     if args.background and jobs.is_full:
         raise ToolError(f"{MAX_RUNNING} jobs are running: stop one first.")
     unsaved = await unsaved_note(context.workspace)
-    job = await jobs.launch(args.command, context.show, context.workspace.grant, context.shell)
+    grant, use_id = context.workspace.grant, context.tool_use_id
+    job = await jobs.launch(args.command, context.show, grant, context.shell, use_id)
     if args.background:
         jobs.to_background(job)
     is_crowded = False
@@ -100,22 +101,25 @@ def _started(job: Job, context: Context, unsaved: str) -> Outcome:
     context.show(output)
     if job.is_running:
         state = f"[{job.id} runs in the background. {_how_to_read(job)}]"
-        return _outcome(output, _lines(state, more), more, summary=f"→ {job.id}", job=job.id)
+        told = _lines(state, more)
+        outcome = _outcome(output, told, more, summary=f"→ {job.id}", job=job.id)
+        return outcome if output else msgspec.structs.replace(outcome, content=told)
     job.is_told = True
     state = status_line(job, "started in the background")
-    is_error = job.status != 0
+    is_error = job.has_failed
     return _outcome(output, _lines(state, more), more, summary=_summary(job), is_error=is_error)
 
 
 def _timed_out(job: Job, args: BashInput, context: Context, unsaved: str) -> Outcome:
     context.workspace.jobs.to_background(job)
+    output = job.log.take()
     state = facts(
         job,
         f"[Still running after {args.timeout_s:g} s, now in the background as {job.id}. {_how_to_read(job)}"
         " It will not change the shell's directory or variables.]",
         unsaved,
     )
-    return _outcome(job.log.take(), state, state, summary=f"→ {job.id}", job=job.id)
+    return _outcome(output, state, state, summary=f"→ {job.id}", job=job.id)
 
 
 def _how_to_read(job: Job) -> str:
@@ -141,7 +145,7 @@ def _ended(job: Job, context: Context, notes: list[str]) -> Outcome:
         _lines(status_line(job, *parts), more),
         _lines(f"[{' · '.join(parts)}]" if parts else "", more),
         summary=_summary(job),
-        is_error=job.status != 0,
+        is_error=job.has_failed,
         denials=denials,
     )
 
@@ -194,8 +198,10 @@ def _shell_notes(change: ShellChange, workspace: Workspace) -> list[str]:
 def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
     """Return a hint for network failures without a name lookup, which the sandbox does not report."""
     network = workspace.sandbox.environment.network
-    is_told = any(denial.operation in ("connect", "resolve") for denial in job.denials)
-    if not job.status or network == "on" or is_told:
+    is_told = any(
+        denial.operation in ("connect", "resolve") for denial in (*job.denials, *job.unclear)
+    )
+    if not job.has_failed or network == "on" or is_told:
         return ""
     if not re.search(_NO_NETWORK, output):
         return ""
@@ -204,7 +210,7 @@ def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
 
 
 def _summary(job: Job) -> str:
-    return f"✓ {took(job)}" if job.status == 0 else f"{job.outcome} · {took(job)}"
+    return f"✓ {took(job)}" if not job.has_failed else f"{job.outcome} · {took(job)}"
 
 
 def _short(path: str) -> str:

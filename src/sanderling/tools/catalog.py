@@ -45,7 +45,7 @@ class ToolSource(Protocol):
 
 
 class OwnTools:
-    """The built-in tools; without an editor, only those that need none."""
+    """The built-in tools; without an editor, only the ones that need none."""
 
     def __init__(self, *, has_editor: bool = True) -> None:
         self._tools = tuple(

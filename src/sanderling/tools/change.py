@@ -18,7 +18,7 @@ import anyio
 from msgspec.structs import replace
 
 from sanderling.changes.editing.lines import Hunk, TextDifference, applied, buffer_hunks
-from sanderling.changes.journal import Edit
+from sanderling.changes.journal import Edit, unjournaled
 from sanderling.changes.states import ABSENT as NOTHING
 from sanderling.changes.states import FileChange, State
 from sanderling.errors import ToolError
@@ -37,6 +37,7 @@ from sanderling.tools.buffers import (
     text_in,
 )
 from sanderling.tools.editor import Buffer, Editor
+from sanderling.tools.elsewhere import missing
 from sanderling.tools.known import (
     ChangeNotes,
     Knowledge,
@@ -98,6 +99,7 @@ class Change:
         propose: returns the new bytes for the old ones (None: there is no file), or raises `ToolError`.
         is_whole: `propose` gives the file's whole content. The file may be new; existing content must be known to the model.
         counts_lines: `propose` uses line numbers of the file as the model knows it.
+        is_quoting: `propose` only replaces text that the model quotes.
         restored: the state to restore. The user asked for this change and its caller journals it, so the user's write hooks do not run,
             links are not followed, and the file gets the mode of that state.
     """
@@ -110,6 +112,7 @@ class Change:
         *,
         is_whole: bool = False,
         counts_lines: bool = False,
+        is_quoting: bool = False,
         restored: State | None = None,
     ) -> None:
         self.context = context
@@ -118,8 +121,15 @@ class Change:
         self.restored = restored
         self._workspace = context.workspace
         self._name = self._workspace.shown(path)
+        self._is_scratch = self._workspace.is_scratch(path)
         self._knowledge = Knowledge(
-            self._workspace.read_cache, path, self._name, propose, is_whole, counts_lines
+            self._workspace.read_cache,
+            path,
+            self._name,
+            propose,
+            is_whole,
+            counts_lines,
+            is_quoting,
         )
 
     @property
@@ -185,7 +195,7 @@ class Change:
             return self._in_place(preview, place if is_same else None, text, is_new=False)
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
         if data is None and not self.is_whole:
-            raise await self._workspace.missing(self.path)
+            raise await missing(self._workspace, self.path, self.context.may_read)
         words = words_of(buffer, data)
         old = plain(words.text) if words else await text_of(data or b"")
         if self.is_whole and self._workspace.grant != NO_GRANT:
@@ -205,7 +215,7 @@ class Change:
     async def _place(self, loaded: Loaded | None, change: TextDifference) -> Buffer | None:
         """Return the buffer in which the user reviews the change; None if it cannot be reviewed in a buffer."""
         editor = self._workspace.editor
-        if editor is None or not is_reviewable(change):
+        if editor is None or self._is_scratch or not is_reviewable(change):
             return None
         place = await opened(self._workspace, self.path, loaded, self.context.tool_use_id)
         if place:
@@ -234,8 +244,13 @@ class Change:
 
     async def _look(self) -> tuple[Loaded | None, Buffer | None]:
         """Return the current file and its buffer, after checking that they may be changed."""
+        if self._is_scratch:
+            await self._workspace.require_scratch(self.path)
         loaded = await self._load()
-        buffer = await buffer_of(self._workspace, self.path, loaded.stamp if loaded else None)
+        stamp = loaded.stamp if loaded else None
+        buffer = None
+        if not self._is_scratch:
+            buffer = await buffer_of(self._workspace, self.path, stamp)
         if loaded or buffer or self.is_whole:
             with self._workspace.explaining(self.path, "written"):
                 await (await self._workspace.files()).check(self.path)
@@ -265,7 +280,7 @@ class Change:
 
     async def _on_disk(self, loaded: Loaded | None) -> CompletedChange:
         if loaded is None and not self.is_whole:
-            raise await self._workspace.missing(self.path)
+            raise await missing(self._workspace, self.path, self.context.may_read)
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
         old = None if data is None else await text_of(data)
         if accepted := self.context.accepted:
@@ -279,12 +294,13 @@ class Change:
                 stamp = await self._write(proposal.data, loaded)
             except FileChangedError as error:
                 raise _MovedError from error
-            if covers(self._workspace.disk, self.path, stamp) and not self._workspace.is_inside(
-                self.path
-            ):
+            is_own = self._is_scratch and not self._workspace.disk.exists(self.path)
+            is_hidden = not is_own and covers(self._workspace.disk, self.path, stamp)
+            if is_hidden and not self._workspace.is_inside(self.path):
                 notes = (SANDBOXS_OWN, *notes)
         new = await text_of(proposal.data)
-        if proposal.data != data and (editor := self._workspace.editor):
+        editor = None if self._is_scratch else self._workspace.editor
+        if proposal.data != data and editor:
             hunks = await done(len(new), buffer_hunks, old or "", new)
             with suppress(ToolError):
                 await editor.changed_on_disk(self.path, hunks, self.context.tool_use_id)
@@ -296,7 +312,7 @@ class Change:
         with self._workspace.explaining(self.path, "written"):
             files = await self._workspace.files()
             expected = loaded.stamp if loaded else ABSENT
-            made = [] if loaded else self._missing_directories()
+            made = [] if loaded or self._is_scratch else self._missing_directories()
             try:
                 old = loaded.data if loaded else None
                 async with self._journaled(old, data, loaded, made) as edit:
@@ -352,6 +368,8 @@ class Change:
             return self._workspace.journal.restoring(path, self.restored)
         mode = loaded.stamp.mode if loaded else NEW_MODE
         context = self.context
+        if self._is_scratch:  # nothing of the user's, and gone with the session
+            return unjournaled(path, new, mode, context.tool_use_id)
         return self._workspace.journal.editing(
             path,
             old,

@@ -102,7 +102,8 @@ class Disclosure:
         if not asked:
             return
         directory = self._workspace.project
-        found = Matches(Filter(directory, "", "", self._may_read), MAX_SEARCHED, MAX_SEARCHED)
+        files = Filter(self._workspace.disk, directory, may_read=self._may_read, has_packages=True)
+        found = Matches(files, MAX_SEARCHED, MAX_SEARCHED)
         options = ["--fixed-strings", *(f"--regexp={each}" for each in asked)]
         await found.search(self._workspace, options, [directory])
         lines = [line.text for file in found.sorted() for line in file.lines]

@@ -18,7 +18,7 @@ MAX_REGION_LINES = 60
 
 
 class EditInput(msgspec.Struct, forbid_unknown_fields=True):
-    path: Annotated[str, msgspec.Meta(description="Absolute, below ~, or relative to the project")]
+    path: str
     edits: Annotated[
         list[Replacement],
         msgspec.Meta(min_length=1, max_length=MAX_EDITS, description="Made in this order"),
@@ -33,7 +33,8 @@ def _change(args: EditInput, context: Context) -> Change:
         return ProposedContent(edited.data, edited.notes)
 
     counts_lines = any(each.insert_at_line is not None and not each.cell for each in args.edits)
-    return Change(context, path, propose, counts_lines=counts_lines)
+    is_quoting = all(each.old for each in args.edits)
+    return Change(context, path, propose, counts_lines=counts_lines, is_quoting=is_quoting)
 
 
 def _edited(data: bytes, edits: list[Replacement], name: str) -> Edited:

@@ -9,6 +9,7 @@ import msgspec
 from sanderling.sandbox.execution_environment import Disk
 from sanderling.tools.base import Context, tool
 from sanderling.tools.effects import Effect
+from sanderling.tools.elsewhere import missing
 from sanderling.tools.links import with_links
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped, rooted
@@ -73,19 +74,21 @@ async def glob(args: GlobInput, context: Context) -> Outcome:
     Find files by name, newest first, at most 200.
 
     `*` and `?` match within a name, `**` any number of directories, `{a,b}` either. A pattern without a slash matches names at any depth,
-    one with a slash paths below `path`. Hidden files and links to files are found. .git, directories, linked directories and files in
-    .gitignore are not, unless `path` is in them.
+    one with a slash paths below `path`. Hidden files and links to files are found. .git, node_modules, virtual environments, directories,
+    linked directories and files in .gitignore are not, unless `path` is in them.
     """
     workspace = context.workspace
     directory, pattern = _place(args, workspace)
     newest = _Newest()
-    files = Filter(directory, pattern)
+    files = Filter(workspace.disk, directory, pattern)
     search = partial(each_file, workspace, directory, files, newest.take, is_newest_first=True)
     ended, links = await with_links(workspace, directory, search)
     if found := [link for link in links.files if files.lets_in(link)]:
         newest.add(found, workspace.disk)
     shown = escaped(workspace.shown(directory))
     is_refused = any(error.startswith(f"{shown}: ") for error in ended.errors.split("\n"))
+    if not newest.count and is_refused and ended.is_missing:
+        raise await missing(workspace, directory, context.may_read)
     if not newest.count and (is_refused or ended.is_late or ended.is_cut_off):
         raise failure(ended, workspace, directory)
     notes = (links.note(workspace, directory, is_found=newest.count > 0), ended.notes)

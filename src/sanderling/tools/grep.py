@@ -1,11 +1,13 @@
 """grep: search files' text."""
 
+import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -16,6 +18,7 @@ from sanderling.text import CONTROL
 from sanderling.tools.base import Context, tool
 from sanderling.tools.buffers import identify
 from sanderling.tools.effects import Effect
+from sanderling.tools.elsewhere import missing
 from sanderling.tools.links import Links, listed, with_links
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped, rooted
@@ -35,7 +38,10 @@ MAX_BYTES = 26_000  # of the matches; the rest of the result stays below 30 KB i
 MAX_LINE_CHARS = 500
 BEFORE_MATCH_CHARS = 200
 MAX_COUNTED = 50_000
-MAX_COUNTED_IN_FILE = 100  # with files_only
+MAX_COUNTED_IN_FILE = 5_000
+MAX_COUNTED_BY_NAME = 100  # in a file, with files_only
+SHOWN_PER_FILE = 5  # if there are more than `limit`
+MAX_DIRECTORIES = 12
 MAX_BUFFERS = 20
 LEFT_OUT_BYTES = 64 * 1024 * 1024  # when memory runs out, skip larger files
 
@@ -132,6 +138,13 @@ class File:
             self.lines.append(line)
             self.size += len(line.text)
 
+    def shorten(self) -> None:
+        """Keep only the lines that are shown when there are too many matches."""
+        numbers = [at for at, line in enumerate(self.lines) if line.is_match]
+        if len(numbers) > SHOWN_PER_FILE:
+            self.lines = self.lines[: numbers[SHOWN_PER_FILE]]
+            self.size = len(self.path) + sum(len(line.text) for line in self.lines)
+
 
 class Matches:
     """
@@ -148,7 +161,7 @@ class Matches:
         self.is_all_counted = True
         self._filter = files
         self.links: dict[str, str] = {}  # link by its target
-        self.matched = set[str]()
+        self.counts = dict[str, int]()  # matches by path
         self._limit = limit
         self.most_in_file = most_in_file
         self._size = 0
@@ -204,7 +217,7 @@ class Matches:
         if not file or not file.matches:
             return
         self.file_count += 1
-        self.matched.add(file.path)
+        self.counts[file.path] = file.matches
         self.matches += file.matches
         self.is_all_counted &= file.matches < self.most_in_file
         self.files.append(file)
@@ -220,6 +233,7 @@ class Matches:
         for file in files[: self._limit]:
             if self._size > MAX_BYTES:
                 break
+            file.shorten()
             self.files.append(file)
             self._size += file.size
 
@@ -274,9 +288,9 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     Results are grouped by file in path order: `12: text` is a match on line 12, `11- text` is context. Long lines are cut around the
     match. `files_only` lists files with their number of matching lines.
 
-    Hidden files are searched. .git, binary files, links to directories and files in .gitignore are skipped unless `path` is in them. A
-    glob without a slash matches names at any depth, one with a slash paths below `path`. With \n in the pattern, matches may span lines.
-    Files are searched as saved on disk.
+    Hidden files are searched. .git, node_modules, virtual environments, binary files, links to directories and files in .gitignore are
+    skipped unless `path` is in them. A glob without a slash matches names at any depth, one with a slash paths below `path`. With \n in
+    the pattern, matches may span lines. Files are searched as saved on disk.
     """
     workspace = context.workspace
     directory, glob = _place(args, workspace)
@@ -284,21 +298,27 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     if status and not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         name = escaped(workspace.shown(directory))
         raise ToolError(f"Search failed: {name} is neither a file nor a directory.")
-    files = Filter(directory, glob, args.type, context.may_read)
+    files = Filter(workspace.disk, directory, glob, args.type, context.may_read)
     search = partial(_search, args, workspace, directory, files)
     (found, ended, left_out), links = await with_links(workspace, directory, search)
     passed_over = await _search_links(args, workspace, directory, links, found)
     shown = escaped(workspace.shown(directory))
     has_failed = ended.is_late or ended.is_cut_off or (ended.errors and not found.searched)
     if not found.matches and has_failed:
+        if ended.is_missing:
+            raise await missing(workspace, directory, context.may_read)
         raise failure(ended, workspace, directory)
     if not found.matches:
         count = found.searched
-        if args.glob:
+        if args.glob or files.skipped:
             count = await _count(workspace, directory, files) + len(found.links)
         text, summary = _nothing(args, shown, count), "no matches"
         if count == 1:
             text += await _hint(workspace, directory)
+        if files.skipped:
+            text += (
+                f" Not searched: {listed(files.skipped, workspace)}. Pass one as path to search it."
+            )
         paths = [directory]
     elif args.files_only:
         text, summary, paths = _names(found, args, workspace)
@@ -314,7 +334,7 @@ async def _search(
     args: GrepInput, workspace: Workspace, directory: str, files: Filter
 ) -> tuple[Matches, Ended, str]:
     """Search; return the matches, how the search ended, and a note on skipped files."""
-    most = MAX_COUNTED_IN_FILE if args.files_only else args.limit + 1
+    most = MAX_COUNTED_BY_NAME if args.files_only else MAX_COUNTED_IN_FILE
     arguments = [*_arguments(args, most), *files.arguments]
     found = Matches(files, args.limit, most)
     ended = await found.search(workspace, arguments, [directory])
@@ -340,7 +360,7 @@ async def _search_links(
     for link in await found.chosen(workspace, links.files, args.type):
         real = disk.real_path(link)
         if is_within(real, top):
-            if directory + real[len(top) :] not in found.matched:
+            if directory + real[len(top) :] not in found.counts:
                 found.links.setdefault(real, link)
         elif workspace.is_inside(link):
             found.links.setdefault(real, link)
@@ -400,50 +420,103 @@ def _nothing(args: GrepInput, shown: str, count: int) -> str:
     return f"No matches for {escaped(args.pattern)} in {_counted(count, 'file')}."
 
 
-def _matches(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
-    """Return the matches by file, a summary for the screen, and the paths shown."""
+class _Shown(NamedTuple):
+    blocks: list[str]
+    paths: list[str]
+    matches: int
+
+
+def _blocks(found: Matches, args: GrepInput, workspace: Workspace, most_in_file: int) -> _Shown:
+    """Return the matches by file, as many as fit."""
     blocks: list[str] = []
     paths: list[str] = []
     room, shown = MAX_BYTES, 0
     for file in found.sorted():
         lines = [escaped(workspace.shown(file.path)) + (" (binary)" if file.is_binary else "")]
         room -= len(lines[0].encode()) + 2
-        last = 0
+        last = before = 0
         for line in file.lines:
             text = str(line)
             room -= len(text.encode()) + 4
-            if room < 0 or (line.is_match and shown == args.limit):
+            is_enough = line.is_match and before == most_in_file
+            if room < 0 or is_enough or (line.is_match and shown == args.limit):
                 break
             if args.context and last and line.number > last + 1:
                 lines.append("--")
             lines.append(text)
             shown += line.is_match
+            before += line.is_match
             last = line.number
         if last or len(lines) > 1:
+            if before < file.matches and most_in_file < args.limit:
+                lines.append(f"({file.matches - before:,} more)")
             blocks.append("\n".join(lines))
             paths.append(file.path)
         if room < 0 or shown == args.limit:
             break
+    return _Shown(blocks, paths, shown)
+
+
+def _matches(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
+    """Return the matches by file, a summary for the screen, and the paths shown."""
     summary = f"{_matches_of(found)} in {_counted(found.file_count, 'file')}"
     head = f"{summary}:"
-    if shown < found.matches or not found.is_all_counted:
-        head = f"The first {shown:,} of {summary}. Narrow the pattern, or use path, glob or type to see others:"
-    return "\n\n".join([head, *blocks]), summary, paths
+    shown = _blocks(found, args, workspace, args.limit)
+    if shown.matches < found.matches or not found.is_all_counted:
+        limited = ""
+        if found.file_count > 1:
+            shown = _blocks(found, args, workspace, min(SHOWN_PER_FILE, args.limit))
+            limited = f" At most {SHOWN_PER_FILE} per file are shown."
+        head = (
+            f"The first {shown.matches:,} of {summary}. Narrow the pattern, or use path, glob or type to see others.{limited}"
+            f"{_by_directory(found, workspace)}"
+        )
+    return "\n\n".join([head, *shown.blocks]), summary, shown.paths
 
 
 def _names(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
     """Return the files with their counts, and the same summary and paths as `_matches`."""
     files = found.sorted()[: args.limit]
     counts = (
-        f"{escaped(workspace.shown(file.path))}: {file.matches}{'+' * (file.matches >= MAX_COUNTED_IN_FILE)}"
+        f"{escaped(workspace.shown(file.path))}: {file.matches}{'+' * (file.matches >= MAX_COUNTED_BY_NAME)}"
         for file in files
     )
     names = fitting(counts, MAX_BYTES)
     summary = f"{_counted(found.file_count, 'file')} with {_matches_of(found)}"
     head = f"{summary}:"
     if len(names) < found.file_count:
-        head = f"The first {len(names):,} of {summary}. Narrow the pattern, or use path, glob or type to see others:"
+        head = (
+            f"The first {len(names):,} of {summary}. Narrow the pattern, or use path, glob or type to see others."
+            f"{_by_directory(found, workspace)}"
+        )
     return "\n".join([head, *names]), summary, [file.path for file in files[: len(names)]]
+
+
+def _by_directory(found: Matches, workspace: Workspace) -> str:
+    """Return the number of matches in each directory below the one that has all of them; empty if there is only one."""
+    top = os.path.commonpath([os.path.dirname(path) for path in found.counts])
+    matches, files = Counter[str](), Counter[str]()
+    for path, count in found.counts.items():
+        name, is_below, _ = os.path.relpath(path, top).partition("/")
+        directory = os.path.join(top, name) + "/" if is_below else top + "/"
+        matches[directory] += count
+        files[directory] += 1
+    if len(matches) < 2:  # noqa: PLR2004 - nothing to choose from
+        return ""
+    most = sorted(matches, key=lambda directory: (-matches[directory], directory))
+    counts = [
+        f"{_directory(directory, workspace)} {matches[directory]:,} in {_counted(files[directory], 'file')}"
+        for directory in most[:MAX_DIRECTORIES]
+    ]
+    if others := most[MAX_DIRECTORIES:]:
+        counts.append(
+            f"{len(others):,} other directories {sum(matches[each] for each in others):,}"
+        )
+    return f"\nBy directory: {', '.join(counts)}"
+
+
+def _directory(path: str, workspace: Workspace) -> str:
+    return escaped(workspace.shown(path)) or "./"
 
 
 def _matches_of(found: Matches) -> str:

@@ -15,7 +15,7 @@ class JobsInput(msgspec.Struct, forbid_unknown_fields=True):
     action: Literal["list", "read", "stop"]
     id: Annotated[str, msgspec.Meta(description="For read and stop, e.g. j1")] = ""
     wait_s: Annotated[
-        float, msgspec.Meta(ge=0, le=60, description="For read: wait for output or the end")
+        float, msgspec.Meta(ge=0, le=600, description="For read: wait for output or the end")
     ] = 0
 
 
@@ -40,10 +40,9 @@ async def jobs(args: JobsInput, context: Context) -> Outcome:
     elif args.wait_s:
         await job.wait_for_news(args.wait_s)
     job.is_told = not job.is_running
+    output = job.log.take()
     state = f"[still running · {took(job)}]" if job.is_running else status_line(job)
-    return Outcome(
-        content=result_text(job.log.take(), facts(job, state)), summary=state.strip("[]")
-    )
+    return Outcome(content=result_text(output, facts(job, state)), summary=state.strip("[]"))
 
 
 def _list(known: Jobs) -> Outcome:

@@ -47,6 +47,7 @@ class Knowledge(msgspec.Struct, frozen=True):
     propose: Callable[[bytes | None], ProposedContent]
     is_whole: bool
     counts_lines: bool
+    is_quoting: bool
 
     @property
     def known_file(self) -> KnownFile | None:
@@ -181,6 +182,8 @@ async def _theirs(knowledge: Knowledge, ours: str) -> tuple[str, str, tuple[str,
             f"{knowledge.name} is open in the editor with unsaved changes, and you have not read them. Read it first."
         )
     seen = known_file.text if known_file and not known_file.is_of(plain(ours), None) else None
+    if seen is not None and (fitting := await _exactly_in(knowledge, ours)) is not None:
+        return fitting, ours, ()
     bases = [ours] if seen is None else [seen, ours]
     while True:
         base = bases.pop(0)
@@ -192,6 +195,23 @@ async def _theirs(knowledge: Knowledge, ours: str) -> tuple[str, str, tuple[str,
         else:
             theirs = proposal.data.decode("utf-8", "surrogateescape")
             return theirs if "\r\n" in base else plain(theirs), base, proposal.notes
+
+
+async def _exactly_in(knowledge: Knowledge, ours: str) -> str | None:
+    """
+    Return the buffer's text with the change made there; None if it does not fit exactly.
+
+    A change that quotes the user's text replaces what it quotes, even next to other unsaved lines, where a merge would see a conflict. Line
+    numbers, cells and whole contents are those of the text that the model has seen.
+    """
+    if not knowledge.is_quoting:
+        return None
+    try:
+        proposal = await knowledge.proposal(ours.encode("utf-8", "surrogateescape"))
+    except ToolError:
+        return None
+    text = proposal.data.decode("utf-8", "surrogateescape")
+    return None if proposal.notes else text if "\r\n" in ours else plain(text)
 
 
 def overlap(name: str, ours: str, conflicts: tuple[Conflict, ...]) -> str:

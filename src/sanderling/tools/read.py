@@ -21,6 +21,7 @@ from sanderling.text import printable
 from sanderling.tools.base import Context, on_path, path_shown, tool
 from sanderling.tools.buffers import buffer_of, covers, is_in_step, is_utf_8, plain
 from sanderling.tools.editor import Buffer
+from sanderling.tools.elsewhere import missing
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
 from sanderling.tools.texts import fitting
@@ -64,6 +65,8 @@ async def read(args: ReadInput, context: Context) -> Outcome:
     """
     workspace = context.workspace
     path = workspace.path(args.path)
+    if workspace.is_scratch(path):
+        await workspace.require_scratch(path)
     try:
         with workspace.explaining(path, "read"):
             limit = NOTEBOOK_BYTES if path.endswith(NOTEBOOK_SUFFIX) else WHOLE_BYTES
@@ -72,7 +75,7 @@ async def read(args: ReadInput, context: Context) -> Outcome:
         if isinstance(error.__cause__, IsADirectoryError):
             return await _listing(workspace, path)
         if isinstance(error.__cause__, FileNotFoundError):
-            return await _read_unsaved(args, workspace, path)
+            return await _read_unsaved(args, context, path)
         raise
     if kind_of(loaded.data):
         return await _image(workspace, path, loaded)
@@ -124,9 +127,9 @@ async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: L
         what = f"{workspace.shown(path)} is a binary file of {loaded.stamp.size:,} bytes.{utf_16_hint(loaded.data)}"
         return Outcome(content=what, summary="binary")
     notes = [text.note] if text.note else []
-    if covers(workspace.disk, path, loaded.stamp):
-        real = workspace.disk.status(path)
-        if real and not stat.S_ISREG(real.st_mode):  # an empty file covers a socket
+    real = workspace.disk.status(path)
+    if real and covers(workspace.disk, path, loaded.stamp):
+        if not stat.S_ISREG(real.st_mode):  # an empty file covers a socket
             raise ToolError(SENTENCES[errno.EINVAL].format(name=workspace.shown(path)))
         notes.append("the sandbox hides this file's real content")
     if loaded.is_whole:
@@ -135,13 +138,14 @@ async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: L
     return _outcome(await _page_of_large(args, workspace, path, text), notes)
 
 
-async def _read_unsaved(args: ReadInput, workspace: Workspace, path: str) -> Outcome:
+async def _read_unsaved(args: ReadInput, context: Context, path: str) -> Outcome:
     """Return a file that is only in the editor: deleted, or not yet written."""
+    workspace, may_read = context.workspace, context.may_read
     if buffer := await buffer_of(workspace, path, None):
         workspace.read_cache.note(path, plain(buffer.text))
         page = await _page(buffer.text, args, path)
         return _outcome(page, ["only in the editor, not on disk"])
-    raise await workspace.missing(path)
+    raise await missing(workspace, path, may_read)
 
 
 # --- text --------------------------------------------------------------------------------------------------------------

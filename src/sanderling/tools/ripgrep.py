@@ -21,8 +21,10 @@ import sanderling
 from sanderling.errors import SandboxError, ToolError
 from sanderling.paths import is_within
 from sanderling.protocol.remedies import remedies
+from sanderling.sandbox.execution_environment import Disk
 from sanderling.sandbox.sandbox import alone
 from sanderling.text import printable, signal_name
+from sanderling.tools.inside.packages import MODULES, PackageDirectories
 from sanderling.tools.paths import Glob, GlobError, escaped
 from sanderling.tools.workspace import Workspace
 
@@ -118,6 +120,10 @@ class Ended(msgspec.Struct, frozen=True):
         if number <= 0:
             return f"ended with exit status {self.status}"
         return f"was ended by {signal_name(number)}"
+
+    @property
+    def is_missing(self) -> bool:
+        return "No such file or directory" in self.errors and not (self.is_late or self.is_cut_off)
 
     @property
     def notes(self) -> str:
@@ -337,20 +343,30 @@ class Filter:
     """
     A selection of the files below `directory`: by a glob, a ripgrep type, and the paths that `may_read` permits.
 
+    node_modules and virtual environments are skipped even where no .gitignore names them, unless the directory or the glob does: they hold
+    copies of other projects.
+
     Raises:
         ToolError: the glob is invalid.
     """
 
     def __init__(
         self,
+        disk: Disk,
         directory: str,
         glob: str = "",
         file_type: str = "",
         may_read: Callable[[str], bool] | None = None,
+        *,
+        has_packages: bool = False,
     ) -> None:
         self._may_read = may_read
         self._prefix = directory.rstrip("/") + "/"
         self._type = file_type
+        wanted = frozenset(glob.split("/"))
+        self._packages = PackageDirectories(directory, wanted, disk.exists)
+        self._packages.is_skipping &= not has_packages
+        self._has_modules = MODULES in wanted or not self._packages.is_skipping
         try:
             self._glob = Glob(glob, has_braces=True) if glob else None
         except GlobError as error:
@@ -359,19 +375,25 @@ class Filter:
     @property
     def arguments(self) -> list[str]:
         """Options that keep rg from most other files. With two types rg would match either, so a given type replaces the glob's names."""
+        skipping = [] if self._has_modules else [f"--glob=!{MODULES}/"]
         if self._type:
-            return [f"--type={self._type}"]
+            return [*skipping, f"--type={self._type}"]
         if not self._glob or not (names := self._glob.last_names):
-            return []
-        return [*(f"--type-add={NAMES}:{name}" for name in names), f"--type={NAMES}"]
+            return skipping
+        return [*skipping, *(f"--type-add={NAMES}:{name}" for name in names), f"--type={NAMES}"]
+
+    @property
+    def skipped(self) -> list[str]:
+        """The virtual environments that had files to select."""
+        return self._packages.skipped
 
     def lets_in(self, path: str) -> bool:
         """True if `path` is selected. The glob does not apply to a file that is named itself."""
         if self._may_read and not self._may_read(path):
             return False
         if not self._glob or not path.startswith(self._prefix):
-            return True
-        return self._glob.matches(path[len(self._prefix) :])
+            return not self._packages.has(path)
+        return self._glob.matches(path[len(self._prefix) :]) and not self._packages.has(path)
 
 
 async def each_file(
@@ -419,8 +441,6 @@ def failure(ended: Ended, workspace: Workspace, directory: str) -> ToolError:
         return ToolError(f"Nothing was found in {TIMEOUT_S:.0f} s. {ended.notes}")
     if ended.is_cut_off:
         return _cut_off(ended, escaped(workspace.shown(directory)))
-    if "No such file or directory" in ended.errors:
-        return workspace.absent(directory, " List its parent directory with ls.")
     if "unrecognized file type" in ended.errors:
         return ToolError(f"{ended.errors}: use glob instead of type, as in glob='*.ext'.")
     if problem := _problem_of_pattern(ended.errors):

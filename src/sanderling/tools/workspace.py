@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Generator, Hashable
+from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
 from sanderling.errors import SandboxError, ToolError
-from sanderling.paths import is_within
+from sanderling.paths import is_in_any, is_within
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.execution_environment import Disk, ExecutionEnvironment
@@ -113,6 +113,24 @@ class Workspace(Struct):
     def is_inside(self, path: str) -> bool:
         return is_within(self.disk.real_path(path), self.disk.real_path(self.project))
 
+    def is_scratch(self, path: str) -> bool:
+        """Return whether `path` is in the session's own /tmp, where nothing is the user's."""
+        granted = (*self.grant.read_paths, *self.grant.write_paths)
+        return self.environment.is_scratch(path) and not is_in_any(path, granted)
+
+    async def require_scratch(self, path: str) -> None:
+        """
+        Check that no link leads `path` out of the session's /tmp: rules and the journal would not know the file by its name.
+
+        Raises:
+            ToolError: one does.
+        """
+        real = await (await self.files()).real_path(path)
+        if not self.is_scratch(real):
+            raise ToolError(
+                f"{escaped(path)} is a link to {escaped(self.shown(real))}: use that path."
+            )
+
     def lock(self, path: str) -> anyio.Lock:
         """Return the lock for changes to the file, the same for all its names."""
         name: Hashable = self.disk.real_path(path)
@@ -150,7 +168,17 @@ class Workspace(Struct):
             raise ToolError(self._sentence(error, path, what)) from error
 
     async def missing(self, path: str) -> ToolError:
-        """Return the error for a missing file, suggesting similar names."""
+        """Return the error for a missing file, suggesting similar names in its directory."""
+        near = await self.near_names(path)
+        if near is None:
+            return self.absent(path, " It is a broken link.")
+        paths = [escaped(self.shown(each)) for each in near]
+        return self.absent(path, f" Did you mean {' or '.join(paths)}?" if paths else "")
+
+    async def near_names(
+        self, path: str, may_read: Callable[[str], bool] | None = None
+    ) -> list[str] | None:
+        """Return the paths of similar names in the directory of a missing file; None if it is a broken link."""
         from difflib import get_close_matches  # slow to import, and rarely needed
 
         directory, name = os.path.split(path)
@@ -158,14 +186,13 @@ class Workspace(Struct):
         with suppress(OSError, ToolError):
             entries = await (await self.files()).list(directory)
         if (name, "link") in entries:
-            return self.absent(path, " It is a broken link.")
+            return None
         names = {entry.casefold(): entry for entry, _ in entries[:MAX_COMPARED_NAMES]}
         near = await anyio.to_thread.run_sync(
             get_close_matches, name.casefold(), list(names), NEAR_NAMES
         )
-        paths = [escaped(self.shown(os.path.join(directory, names[each]))) for each in near]
-        question = f" Did you mean {' or '.join(paths)}?" if paths else ""
-        return self.absent(path, question)
+        paths = [os.path.join(directory, names[each]) for each in near]
+        return [each for each in paths if may_read is None or may_read(each)]
 
     def absent(self, path: str, advice: str = "") -> ToolError:
         """Return the error for a missing path; if only the sandbox hides it, the user can grant access."""

@@ -16,7 +16,7 @@ from sanderling.tools.texts import difference
 
 
 class WriteInput(msgspec.Struct, forbid_unknown_fields=True):
-    path: Annotated[str, msgspec.Meta(description="Absolute, below ~, or relative to the project")]
+    path: str
     content: Annotated[str, msgspec.Meta(description="The whole file")]
 
 

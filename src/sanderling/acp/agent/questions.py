@@ -64,7 +64,9 @@ class ClientQuestions:
         except ClosedError:
             return AnswerApproval(question.id, "deny")
         except RpcError as error:
-            return AnswerApproval(question.id, "deny", NOBODY.format(problem=error))
+            return AnswerApproval(
+                question.id, "deny", NOBODY.format(problem=error), is_unattended=True
+            )
 
     async def _permit(self, question: ApprovalRequested) -> Action:
         asked = PermissionRequest(

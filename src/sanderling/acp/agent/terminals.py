@@ -39,6 +39,7 @@ class ClientProcess:
     def __init__(self, connection: AcpConnection, session_id: str, terminal_id: str) -> None:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         self.has_left_processes = False
+        self.mark = ""
         self.stdout: PipeReader | None = PipeReader(reading)
         self.returncode: int | None = None
         self._writer = PipeWriter(writing)

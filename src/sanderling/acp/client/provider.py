@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from sanderling.errors import ProviderError
+from sanderling.protocol.messages import Usage
 from sanderling.providers import ModelLimits, ModelRequest, StreamItem
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ class ExternalProvider:
 
     async def list_models(self) -> tuple[str, ...]:
         return ()
+
+    async def prewarm(self, request: ModelRequest) -> Usage:  # noqa: ARG002
+        return Usage()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:  # noqa: ARG002
         raise ProviderError(

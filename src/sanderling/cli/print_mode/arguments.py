@@ -20,8 +20,8 @@ def print_parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
     listed = "\n".join(f"  {name:<10}{what}" for name, what in commands.items())
     parser = argparse.ArgumentParser(
         prog="sanderling",
-        usage="sanderling -p [options] [PROMPT]\n       sanderling COMMAND ...",
-        description=f"{sanderling.__doc__} Run one prompt, without Neovim.",
+        usage="sanderling\n       sanderling -p [options] [PROMPT]\n       sanderling COMMAND ...",
+        description=f"{sanderling.__doc__} Open Neovim with the chat, or with -p run one prompt without Neovim.",
         epilog=f"commands, each with a --help:\n{listed}\n\n{EXIT_STATUS}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # a new flag must not break an abbreviation that scripts use

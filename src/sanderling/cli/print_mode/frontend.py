@@ -192,7 +192,7 @@ class PrintFrontend:
             self._note(f"denied: {question.tool} {question.title}: {question.reason}")
         if remedy:
             self._note(f"  {remedy} allows it")
-        self._act(AnswerApproval(question.id, "deny", reason))
+        self._act(AnswerApproval(question.id, "deny", reason, is_unattended=True))
 
     def _remedy(self, question: ApprovalRequested) -> str:
         """Return the flag or the setting that would have allowed it."""
@@ -238,7 +238,9 @@ class PrintFrontend:
             case RetryScheduled(attempt, attempts, delay_s, reason):
                 self._note(f"{reason} Retry {attempt}/{attempts} in {duration(delay_s)}.")
             case TrustNeeded(paths):
-                self._note(f"ignored until trusted with :Agent trust in Neovim: {', '.join(paths)}")
+                self._note(
+                    f"ignored until trusted with `sanderling trust`, or :Agent trust in Neovim: {', '.join(paths)}"
+                )
             case SandboxChanged(problem=problem) if problem:
                 self._note(f"warning: commands cannot run: {problem}")
             case AccessDenied(operation, target, rule):

@@ -1,21 +1,19 @@
 """Undo, redo and rewind: restores files that the agent changed, and takes the conversation back to before a prompt."""
 
-import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from pathlib import PurePath
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 from uuid import uuid4
 
 from anyio import to_thread
 
-from sanderling.changes.editing.lines import TextDifference
 from sanderling.changes.editing.text import decode
 from sanderling.changes.restoring import RestorePlan, RestoreStep, SkippedPath
 from sanderling.changes.states import TOO_LARGE, FileChange, State
 from sanderling.changes.timeline import Timeline, Undoing
 from sanderling.conversation.compaction import estimated_tokens
 from sanderling.conversation.services import SessionServices
+from sanderling.conversation.undo.counting import LineCounter, ShownNames
 from sanderling.errors import SandboxError, SessionError, ToolError
 from sanderling.protocol.actions import RedoTurn, Rewind, UndoTurn
 from sanderling.protocol.events import (
@@ -249,7 +247,10 @@ class Undoer:
         files = await to_thread.run_sync(self._shown, done)
         rest = self._rest_of(turns, done, changes)
         restored = FilesRestored(kind, tuple(turns), files, rest)
-        self._session.append(LoggedRestored(restored, undoing_id))
+        gone = await to_thread.run_sync(
+            self._names, [each for each in done.steps if _is_removal(each)]
+        )
+        self._session.append(LoggedRestored(restored, undoing_id, tuple(sorted(gone.values()))))
         self._emit(restored)
 
     def _rest_of(
@@ -339,9 +340,12 @@ class Undoer:
         return RewindPreview(text, count, await to_thread.run_sync(self._shown, planned), refusal)
 
     async def _changed(self, changes: Collection[FileChange]) -> tuple[ChangedFile, ...]:
-        counter, stored = _Counter(), self._workspace.journal.stored
+        counter, stored = (
+            LineCounter(MAX_COUNTED_BYTES, MAX_COUNTED_S),
+            self._workspace.journal.stored,
+        )
 
-        names = _ShownNames((each.path, each.before, each.after) for each in changes)
+        names = ShownNames((each.path, each.before, each.after) for each in changes)
 
         def shown() -> Iterator[ChangedFile]:
             for each in changes:
@@ -352,15 +356,21 @@ class Undoer:
         return await to_thread.run_sync(lambda: tuple(shown()))
 
     def _shown(self, planned: RestorePlan) -> tuple[RestoredFile, ...]:
-        shown, counter = self._workspace.shown, _Counter()
+        shown, counter = self._workspace.shown, LineCounter(MAX_COUNTED_BYTES, MAX_COUNTED_S)
         left = [RestoredFile(shown(each.path), "left", each.why) for each in planned.left]
-        names = _ShownNames((each.path, each.now.state, each.then.state) for each in planned.steps)
+        names = self._names(planned.steps)
         done = (
             _restored_file(name, each, counter)
             for each in planned.steps
-            if (name := names.shown(each.path, shown))
+            if (name := names.get(each.path))
         )
         return (*sorted(done, key=lambda file: file.path), *left)
+
+    def _names(self, steps: Sequence[RestoreStep]) -> dict[str, str]:
+        """Return the names to show, by path, without omitted ones."""
+        names = ShownNames((each.path, each.now.state, each.then.state) for each in steps)
+        found = {each.path: names.shown(each.path, self._workspace.shown) for each in steps}
+        return {path: name for path, name in found.items() if name}
 
     # --- state -------------------------------------------------------------------------------------------------------------
 
@@ -385,33 +395,11 @@ def _with_doubtful(planned: RestorePlan, doubtful: Sequence[FileChange]) -> Rest
     return RestorePlan(planned.steps, (*planned.left, *left))
 
 
-class _ShownNames:
-    """
-    The names to show for a list of changes, each a path with its states before and after.
-
-    A directory that appears or disappears is shown by its contents; an empty one by its own name.
-    """
-
-    def __init__(self, changes: Iterable[tuple[str, State, State]]) -> None:
-        self._hidden: set[str] = set()
-        self._modes: set[str] = set()
-        self._directories: set[str] = set()
-        for path, *states in changes:
-            kinds = {state.kind for state in states}
-            if "directory" in kinds:
-                self._directories.add(path)
-            self._hidden.update(map(str, PurePath(path).parents))
-            if kinds == {"directory"}:
-                self._modes.add(path)
-
-    def shown(self, path: str, shown: Callable[[str], str]) -> str:
-        """Return the name to show for `path`; empty if it is omitted."""
-        if path not in self._directories:
-            return shown(path)
-        return "" if path in self._hidden and path not in self._modes else f"{shown(path)}/"
+def _is_removal(step: RestoreStep) -> bool:
+    return step.then.state.kind == "absent" and not step.is_merged
 
 
-def _restored_file(path: str, step: RestoreStep, counter: "_Counter") -> RestoredFile:
+def _restored_file(path: str, step: RestoreStep, counter: LineCounter) -> RestoredFile:
     data = {step.now.state: step.now.data, step.then.state: step.then.data}
     added, removed = counter.counts(step.now.state, step.then.state, data.__getitem__)
     how = "merged" if step.is_merged else "restored"
@@ -427,27 +415,6 @@ def _changed_file(path: str, change: FileChange, counts: tuple[int, int]) -> Cha
 
 def _lost(state: State) -> str:
     return f"not restorable: {state.lost}" if state.lost else ""
-
-
-class _Counter:
-    """Counts changed lines for a list of files, within limits of time and size, so that a list with huge files still completes."""
-
-    def __init__(self) -> None:
-        self._end = time.monotonic() + MAX_COUNTED_S
-        self._room = MAX_COUNTED_BYTES
-
-    def counts(
-        self, before: State, after: State, content: Callable[[State], bytes | None]
-    ) -> tuple[int, int]:
-        """Return the numbers of lines added and removed; 0 for binary files."""
-        self._room -= before.size + after.size
-        if self._room < 0 or time.monotonic() > self._end:
-            return 0, 0
-        texts = [decode(content(each) or b"") for each in (before, after)]
-        if any(text.is_binary for text in texts):
-            return 0, 0
-        hunks = TextDifference(texts[0].text, texts[1].text).hunks
-        return sum(len(hunk.lines) for hunk in hunks), sum(hunk.line_count for hunk in hunks)
 
 
 def _new_id() -> str:

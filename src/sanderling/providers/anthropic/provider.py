@@ -1,19 +1,30 @@
 """The provider for Claude, and for other APIs of the same wire."""
 
+import logging
 import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sanderling.config import Settings
-from sanderling.providers import ModelLimits, ModelRequest
+from sanderling.errors import ProviderError
+from sanderling.protocol.messages import Usage
+from sanderling.providers import ModelLimits, ModelRequest, StreamItem
+from sanderling.providers.anthropic.late_tools import BETAS, LateTools
 from sanderling.providers.anthropic.profile import (
     LOG_IN,
     Profile,
     use_profile,
 )
-from sanderling.providers.anthropic.reply import ReplyDecoder, decode_limits, decode_page
+from sanderling.providers.anthropic.reply import (
+    ReplyDecoder,
+    decode_limits,
+    decode_page,
+    decode_usage,
+)
 from sanderling.providers.anthropic.request import RequestEncoder
-from sanderling.providers.endpoint import ANTHROPIC, Endpoint
+from sanderling.providers.endpoint import ANTHROPIC, Endpoint, Quirks
 from sanderling.providers.http.bodies import Decoder
 from sanderling.providers.http.errors import no_key
 from sanderling.providers.http.models import is_name
@@ -30,6 +41,8 @@ AUTHORIZED_BY = ("authorization", "x-api-key")
 MODELS_PER_PAGE = 1000  # the API's limit
 MAX_PAGES = 100
 
+log = logging.getLogger(__name__)
+
 
 class AnthropicProvider(HttpProvider):
     path = "/v1/messages"
@@ -40,6 +53,9 @@ class AnthropicProvider(HttpProvider):
         super().__init__(settings, endpoint, model or settings.model)
         self._encoder = RequestEncoder(endpoint.quirks_of(self.model))
         self._profile: Profile | None = None
+        # A proxy in the place of Claude's API may not know them.
+        self._takes_late_tools = not (self._is_claude and self._user_url)
+        self._answered = ("", "")  # the last session, and the id of the answer to it
 
     @property
     def _is_claude(self) -> bool:
@@ -96,19 +112,77 @@ class AnthropicProvider(HttpProvider):
         quirks = self.quirks_of(model)
         if quirks is not self._encoder.quirks:
             self._encoder = RequestEncoder(quirks)
+        if not (quirks.late_tools and self._takes_late_tools) or self.model_proxy:
+            self._encoder.late_tools = None
+        elif not self._encoder.late_tools:
+            self._encoder.late_tools = LateTools()
         return self._encoder.encode(
             request,
             model=model,
             max_tokens=self._max_tokens(),
             thinking=self._settings.thinking,
+            diagnosed=self._diagnosed(request.session_id, quirks),
         )
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        """Call the model. An API that rejects a request with tools that came late gets all tools at its beginning, from then on."""
+        has_begun = False
+        try:
+            async with aclosing(super().stream(request)) as items:
+                async for item in items:
+                    has_begun = True
+                    yield item
+                return
+        except ProviderError as error:
+            late = self._encoder.late_tools
+            is_about_it = error.kind == "invalid_request" and late and late.has_any
+            if has_begun or not is_about_it:
+                raise
+            log.warning("tools that come late begin the request again: %s", error)
+            self._takes_late_tools = False
+        async with aclosing(super().stream(request)) as items:
+            async for item in items:
+                yield item
+
+    async def _posted(self, client: "httpx2.AsyncClient | None", body: bytes) -> "httpx2.Response":
+        late = self._encoder.late_tools
+        if client is None or not (late and late.has_any):
+            return await super()._posted(client, body)
+        betas = ",".join(filter(None, (client.headers.get("anthropic-beta"), *BETAS)))
+        headers = {"anthropic-beta": betas}
+        asked = client.build_request("POST", self.path, content=body, headers=headers)
+        return await client.send(asked, stream=True)
+
+    def _encode_prewarm(self, request: ModelRequest, model: str) -> bytes:
+        return RequestEncoder(self.quirks_of(model)).encode_prewarm(request, model)
+
+    def _usage_of(self, answer: bytes) -> Usage:
+        return decode_usage(answer)
+
+    def _diagnosed(self, session_id: str, quirks: Quirks) -> str | None:
+        """Return the id of the session's last answer, or None if the API may not know the field."""
+        is_at_home = self._is_claude and not self._user_url
+        if not session_id or not (is_at_home or quirks.cache_diagnosis):
+            return None
+        if session_id != self._answered[0]:
+            self._answered = (session_id, "")
+        return self._answered[1]
+
+    def _note_id(self, message_id: str) -> None:
+        self._answered = (self._answered[0], message_id)
 
     def _decoder(self, model: str) -> Decoder:
         keeps_unsigned = self.quirks_of(model).replay_reasoning != "never"
-        return ReplyDecoder(self._without_key, self._key_remedy, keeps_unsigned=keeps_unsigned)
+        return ReplyDecoder(
+            self._without_key,
+            self._key_remedy,
+            keeps_unsigned=keeps_unsigned,
+            note_id=self._note_id,
+        )
 
     async def fetch_limits(self) -> ModelLimits:
-        return decode_limits(await self._get(f"/v1/models/{quote(self.model, safe='')}"))
+        name = self.quirks_of(self.model).sent_name(self.model)
+        return decode_limits(await self._get(f"/v1/models/{quote(name, safe='')}"))
 
     async def list_models(self) -> tuple[str, ...]:
         models: dict[str, None] = {}

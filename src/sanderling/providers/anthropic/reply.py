@@ -23,6 +23,7 @@ from sanderling.protocol.messages import (
 from sanderling.protocol.modes import Effort
 from sanderling.providers import (
     BlockDone,
+    CacheMissed,
     ModelLimits,
     StreamItem,
     TextPiece,
@@ -32,6 +33,7 @@ from sanderling.providers import (
 )
 from sanderling.providers.http.bodies import Decoder, count, decode, field, tool_input
 from sanderling.providers.http.errors import explain_status, malformed
+from sanderling.text import shortened, visible
 
 # The `type` of an object is decoded first, and only then the rest, so that an object of a later API is skipped whatever it contains.
 
@@ -176,6 +178,8 @@ _STOP_REASONS: dict[str, StopReason] = {
     "model_context_window_exceeded": "context_full",
 }
 
+MAX_REASON_CHARS = 60  # of a cache miss, if the API has a new one
+
 NAMELESS = ("", "message")  # the names of unnamed events
 
 
@@ -206,6 +210,15 @@ def decode_page(data: bytes) -> ModelPage:
     return decode(_page_decoder, data)
 
 
+def decode_usage(data: bytes) -> Usage:
+    """Return the usage of an answer that was not streamed; what cannot be read counts as zero."""
+    try:
+        usage = field(json.loads(data), "usage")
+    except (ValueError, RecursionError):
+        return Usage()
+    return Usage(*(count(field(usage, name)) or 0 for name in Usage.__struct_fields__))
+
+
 class ReplyDecoder(Decoder):
     """Turns the events of one reply into stream items. Additions of later APIs are skipped; what breaks the format is an error."""
 
@@ -215,9 +228,11 @@ class ReplyDecoder(Decoder):
         key_remedy: str = "",
         *,
         keeps_unsigned: bool = False,
+        note_id: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`keeps_unsigned`: this API accepts reasoning without a signature."""
+        """`keeps_unsigned`: this API accepts reasoning without a signature. `note_id` receives the answer's id."""
         super().__init__(without_key, key_remedy)
+        self._note_id = note_id
         self._keeps_unsigned = keeps_unsigned
         self._block: _WireBlock | None = None
         self._pieces: list[str] = []
@@ -245,6 +260,11 @@ class ReplyDecoder(Decoder):
             case _MessageStart(message):
                 self.has_started = True
                 yield self._report(field(message, "usage"))
+                if isinstance(message_id := field(message, "id"), str):
+                    self._note_id(message_id)
+                missed = field(field(field(message, "diagnostics"), "cache_miss_reason"), "type")
+                if isinstance(missed, str):
+                    yield CacheMissed(shortened(visible(missed), MAX_REASON_CHARS))
             case _BlockStart(raw_block):
                 yield from self._start_block(_decode_if_known(_block_decoders, raw_block))
             case _BlockDelta(raw_delta):

@@ -27,6 +27,7 @@ from sanderling.protocol.messages import (
     ToolResult,
 )
 from sanderling.providers import ModelRequest
+from sanderling.providers.anthropic.late_tools import Addition, LateTools
 from sanderling.providers.encoding import EncodedHistory, encoded, previous_end, with_mark
 from sanderling.providers.endpoint import ANTHROPIC, Quirks, with_fields
 from sanderling.providers.turns import Turns
@@ -47,30 +48,66 @@ class RequestEncoder:
         self._is_marked = quirks.cache == "anthropic"
         self._turns = Turns(quirks)
         self._history = EncodedHistory(self._encode_message)
+        self.late_tools: LateTools | None = None
 
     def encode(
-        self, request: ModelRequest, *, model: str, max_tokens: int, thinking: bool
+        self,
+        request: ModelRequest,
+        *,
+        model: str,
+        max_tokens: int,
+        thinking: bool,
+        diagnosed: str | None = None,
     ) -> bytes:
-        body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True}
+        """Encode a request; the API says what its cache missed since the answer with the id `diagnosed`, "" before the first."""
+        name = self.quirks.sent_name(model)
+        body: dict[str, Any] = {"model": name, "max_tokens": max_tokens, "stream": True}
         if self._is_marked:
             body["cache_control"] = _MARK
+        if diagnosed is not None:
+            body["diagnostics"] = {"previous_message_id": diagnosed or None}
         body |= with_fields(
             self.quirks.reasoning(thinking=thinking, effort=request.effort), self.quirks.body
         )
-        if request.tools:
-            body["tools"] = request.tools
+        history = self._turns.of(request.history)
+        tools, additions = request.tools, ()
+        if self.late_tools:
+            tools, additions = self.late_tools.split(tools, history)
+        if tools:
+            body["tools"] = tools
         if request.system:
             system = {"type": "text", "text": printable(request.system)}
             body["system"] = [system | ({"cache_control": _MARK} if self._is_marked else {})]
-        body["messages"] = self._messages(request.history)
+        body["messages"] = self._messages(history, additions)
         return msgspec.json.encode(body)
 
-    def _messages(self, history: Sequence[Message]) -> list[msgspec.Raw]:
-        history = self._turns.of(history)
+    def encode_prewarm(self, request: ModelRequest, model: str) -> bytes:
+        """
+        Encode a request that has no answer and caches the tools and the system prompt; empty without marks.
+
+        The API takes it only without streaming and thinking, on which this part of the cache does not depend.
+        """
+        if not (self._is_marked and request.system):
+            return b""
+        body: dict[str, Any] = {"model": self.quirks.sent_name(model), "max_tokens": 0}
+        body |= self.quirks.body
+        if request.tools:
+            body["tools"] = request.tools
+        system = {"type": "text", "text": printable(request.system), "cache_control": _MARK}
+        body |= {"system": [system], "messages": [Message("user", (TextBlock("."),))]}
+        return msgspec.json.encode(body)
+
+    def _messages(
+        self, history: Sequence[Message], additions: Sequence[Addition]
+    ) -> list[msgspec.Raw]:
         messages = list(chain.from_iterable(self._history.of(history)))
         end = previous_end(history) if self._is_marked else None
-        if end is not None and _count_blocks(history[end + 1 :]) > LOOK_BACK_BLOCKS:
-            messages[end] = with_mark(messages[end], "cache_control", _MARK)
+        if end is not None:
+            added = sum(len(each.tools) for each in additions if each.after > end)
+            if _count_blocks(history[end + 1 :]) + added > LOOK_BACK_BLOCKS:
+                messages[end] = with_mark(messages[end], "cache_control", _MARK)
+        for each in reversed(additions):
+            messages.insert(each.after, each.encoded())
         return messages
 
     def _encode_message(self, message: Message, _previous: Message | None) -> tuple[msgspec.Raw]:

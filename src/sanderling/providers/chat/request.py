@@ -63,7 +63,7 @@ class ChatEncoder:
     ) -> bytes:
         """Encode a request. With `max_tokens` 0 the server decides."""
         quirks = self.quirks
-        body: dict[str, Any] = {"model": model, "stream": True}
+        body: dict[str, Any] = {"model": self.quirks.sent_name(model), "stream": True}
         if max_tokens and quirks.max_tokens_name:
             body[quirks.max_tokens_name] = max_tokens
         if quirks.stream_usage:

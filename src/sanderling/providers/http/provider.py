@@ -19,6 +19,7 @@ from anyio.lowlevel import checkpoint
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
+from sanderling.protocol.messages import Usage
 from sanderling.protocol.modes import Effort
 from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
 from sanderling.providers.endpoint import Endpoint, Quirks
@@ -127,6 +128,16 @@ class HttpProvider(ApiConnection, ABC):
     @abstractmethod
     def _decoder(self, model: str) -> Decoder: ...
 
+    def _encode_prewarm(self, request: ModelRequest, model: str) -> bytes:
+        """Encode a request that only fills the API's cache; empty if the API has none."""
+        del request, model
+        return b""
+
+    def _usage_of(self, answer: bytes) -> Usage:
+        """Return the usage in an answer that was not streamed."""
+        del answer
+        return Usage()
+
     def _events(self, response: "httpx2.Response") -> AsyncIterator[ServerSentEvent]:
         return events_of(response)
 
@@ -136,7 +147,7 @@ class HttpProvider(ApiConnection, ABC):
         return await client.get(path, params={name: str(value) for name, value in query.items()})
 
     async def fetch_limits(self) -> ModelLimits:
-        model = self.model
+        model = self.quirks_of(self.model).sent_name(self.model)
         return (await self._models()).get(model, ModelLimits())
 
     async def list_models(self) -> tuple[str, ...]:
@@ -184,6 +195,24 @@ class HttpProvider(ApiConnection, ABC):
         wanted = self._settings.max_tokens or DEFAULT_MAX_TOKENS
         limit = self.limits.max_output_tokens if self.limits else 0
         return min(wanted, limit) if limit else wanted
+
+    async def prewarm(self, request: ModelRequest) -> Usage:
+        model = self.model
+        body = self._encode_prewarm(request, model)
+        if not body:
+            return Usage()
+        async with self._using_client() as client:
+            try:
+                with self._watch.wait():
+                    response = await self._posted(client, body)
+                    try:
+                        answer = await response.aread()
+                    finally:
+                        await response.aclose()
+            except self._errors() as error:
+                raise self._explain(error, is_streaming=False) from error
+            check_place(response)
+            return self._usage_of(answer)
 
     async def _get(self, path: str, **query: object) -> bytes:
         async with self._using_client() as client:

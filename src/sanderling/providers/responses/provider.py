@@ -5,12 +5,15 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from msgspec.structs import replace
+
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
+from sanderling.protocol.messages import Message, TextBlock, Usage
 from sanderling.providers import ModelRequest, StreamItem
 from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.provider import HttpProvider
-from sanderling.providers.responses.reply import ResponsesDecoder
+from sanderling.providers.responses.reply import ResponsesDecoder, decode_usage
 from sanderling.providers.responses.request import ResponsesEncoder
 
 # Words about reasoning that the API rejects: encrypted for another account, or by a server that can no longer decrypt it.
@@ -51,6 +54,13 @@ class ResponsesProvider(HttpProvider):
         # Unless the user sets a limit, the server decides, because reasoning counts as well.
         wanted = self._max_tokens() if self._settings.max_tokens else 0
         return self._encoder.encode(request, max_tokens=wanted, thinking=self._settings.thinking)
+
+    def _encode_prewarm(self, request: ModelRequest, model: str) -> bytes:
+        asked = replace(request, history=[Message("user", (TextBlock("."),))])
+        return ResponsesEncoder(model, self.quirks_of(model)).encode_prewarm(asked)
+
+    def _usage_of(self, answer: bytes) -> Usage:
+        return decode_usage(answer)
 
     def _decoder(self, model: str) -> ResponsesDecoder:
         del model  # all models answer alike

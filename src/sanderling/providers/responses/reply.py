@@ -245,6 +245,14 @@ def _is_response_event(event: str) -> bool:
     return event in ("", "message", "error") or event.startswith("response.")
 
 
+def decode_usage(data: bytes) -> Usage:
+    """Return the usage of an answer that was not streamed; nothing if it cannot be read."""
+    try:
+        return _usage(field(msgspec.json.decode(data), "usage")) or Usage()
+    except (msgspec.DecodeError, RecursionError):
+        return Usage()
+
+
 def _usage(wire: object) -> Usage | None:
     """Return the usage, with input that was neither read from nor written to the cache; None if it is missing."""
     taken, given = count(field(wire, "input_tokens")), count(field(wire, "output_tokens"))

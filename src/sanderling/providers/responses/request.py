@@ -138,7 +138,8 @@ class ResponsesEncoder:
     def encode(self, request: ModelRequest, *, max_tokens: int = 0, thinking: bool = True) -> bytes:
         """Encode a request. With `max_tokens` 0 the server decides."""
         quirks = self.quirks
-        body: dict[str, Any] = {"model": self.model, "stream": True, "store": False}
+        model = quirks.sent_name(self.model)
+        body: dict[str, Any] = {"model": model, "stream": True, "store": False}
         if max_tokens and quirks.max_tokens_name:
             body["max_output_tokens"] = max(MIN_OUTPUT_TOKENS, max_tokens)
         if quirks.parallel_tools is not None:
@@ -149,6 +150,14 @@ class ResponsesEncoder:
         if request.tools:
             body["tools"] = self._tools.of(request.tools)
         return msgspec.json.encode(body | {"input": self._items(request)})
+
+    def encode_prewarm(self, request: ModelRequest) -> bytes:
+        """Encode a request that has no answer and caches the tools and the system prompt; empty without breakpoints."""
+        if self.quirks.cache != "openai_explicit" or not request.system:
+            return b""
+        body = msgspec.json.decode(self.encode(request), type=dict[str, msgspec.Raw | Any])
+        body |= {"stream": False, "prompt_cache_options": {"mode": "explicit", "prewarm": True}}
+        return msgspec.json.encode(body)
 
     def drop_thoughts(self, history: Sequence[Message]) -> bool:
         """Stop sending the reasoning of `history`, which the API cannot decrypt. Return True if there was any."""

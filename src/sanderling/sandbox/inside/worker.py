@@ -55,6 +55,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "load": load,
     "lines": lines,
     "identify": identify,
+    "real_path": os.path.realpath,
     "list": list_directory,
     "check": check,
     "write": write,

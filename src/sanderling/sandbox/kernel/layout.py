@@ -322,7 +322,7 @@ def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
     secrets = set(_root_only("/etc")) if os.geteuid() == 0 else set[str]()
     no_file = _private_file(policy, "nothing", "")
     no_directory = private_directory(policy, "nowhere")
-    for path in (*secrets, *protection.masked):
+    for path in (*secrets, *protection.masked, *policy.masked):
         if path not in granted and os.path.lexists(path):
             nothing = no_directory if os.path.isdir(path) else no_file
             yield Bind(nothing, path, may_vanish=path in secrets)

@@ -1,26 +1,53 @@
 """The user's own programs that a view shows: directories in HOME and PATH that contain nothing private."""
 
+import grp
 import os
+import pwd
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cache
 from itertools import islice
 
 from sanderling.paths import is_in_any, is_within
-from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.kernel.installations import (
+    chain,
+    entries,
+    files_with_tokens,
+    installation_parts,
+    parts_of_roots,
+)
+from sanderling.sandbox.policy import SandboxPolicy, is_too_wide
 
 _SYSTEM = "bin etc gnu lib lib32 lib64 libx32 nix opt sbin snap sys usr"
 SYSTEM = _SYSTEM.split()
 
 _TOOLCHAINS = (
     ".asdf .bun/bin .bun/install/global .cabal/bin .cargo/bin .deno/bin .elan .fnm .ghcup/bin"
-    " .ghcup/ghc .jenv .juliaup .local/bin .local/lib .local/pipx/venvs .local/share/fnm"
-    " .local/share/mise/installs .local/share/mise/shims .local/share/pipx/venvs .local/share/pnpm"
-    " .local/share/uv/python .local/share/uv/tools .local/state/nix/profiles .nix-profile .nodenv"
-    " .nvm .opam .pyenv .rbenv .rustup .rvm .sdkman/candidates .volta anaconda3 go/bin miniconda3"
+    " .ghcup/ghc .jenv .juliaup .local/bin .local/lib .local/share/fnm .local/share/mise/installs"
+    " .local/share/mise/shims .local/share/pnpm .local/state/nix/profiles .nix-profile .nodenv .nvm .opam .pyenv .rbenv .rustup .rvm .sdkman/candidates .volta anaconda3 go/bin miniconda3"
     " miniforge3"
 )
 TOOLCHAINS = _TOOLCHAINS.split()
 """Directories in HOME from which programs run. They contain no keys and no tokens."""
+FILLED = (
+    ".local/pipx/venvs",
+    ".local/share/pipx/venvs",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
+)
+"""
+Directories in HOME whose entries are shown one by one, read-only, in a private directory that can be written.
+
+uvx and `pipx run` lock or fill the directory itself. With all of it read-only, they end before they do anything.
+"""
+
+_PRIVATE_PARTS = (
+    ".aws .azure .cache .config .docker .gnupg .kube .local/share/keyrings .mozilla .password-store .ssh"
+    " .thunderbird"
+)
+BESIDE_KEYS = _PRIVATE_PARTS.split()
+"""Directories in HOME from which no installation is shown, even if it has a known layout."""
 
 MAX_PATH_ENTRIES, MAX_PROGRAMS, MAX_LINKS = 64, 2000, 40
 """Limits for the scan of the user's own programs, which happens while the user waits."""
@@ -30,16 +57,108 @@ PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/proc")
 
 
 def programs_of(policy: SandboxPolicy) -> tuple[str, ...]:
-    """Return the directories in HOME to show for their programs: toolchains, and PATH entries such as ~/bin that contain only programs."""
+    """
+    Return the paths to show for the user's programs, in HOME or in a version manager's root that its variable names.
+
+    They are toolchains, PATH entries such as ~/bin that contain only programs, and the installations to which programs on PATH lead.
+    """
     toolchains = present(f"{policy.home}/{name}" for name in TOOLCHAINS)
-    others = (
-        path
-        for path in path_entries()
-        if not is_system(path)
-        and not is_in_any(path, (*toolchains, policy.project))
-        and _may_be_shown(os.path.realpath(path), policy)
-    )
-    return (*toolchains, *others)
+    filled = [each for name in FILLED for each in entries(f"{policy.home}/{name}")]
+    shown = [*toolchains, *filled]
+    for path in path_entries():
+        if (
+            not is_system(path)
+            and not is_in_any(path, (*shown, policy.project))
+            and _may_be_shown(os.path.realpath(path), policy)
+        ):
+            shown.append(path)
+    for path in (*parts_of_roots(os.environ), *_installations(policy)):
+        if not is_system(path) and not is_in_any(path, shown) and _is_owned(path, policy):
+            shown.append(path)
+    return tuple(shown)
+
+
+def with_programs(policy: SandboxPolicy) -> SandboxPolicy:
+    """Return `policy` with the user's programs as they are now, and the files next to them that must stay hidden."""
+    programs = programs_of(policy)
+    return policy._replace(programs=programs, masked=files_with_tokens(programs))
+
+
+def _installations(policy: SandboxPolicy) -> Iterator[str]:
+    """Yield the parts of the installations to which programs on PATH lead: through links, and by the interpreters of scripts."""
+    left = MAX_PROGRAMS
+    for entry in path_entries():
+        real = os.path.realpath(entry)
+        is_private = is_within(real, policy.home) and not is_within(real, policy.project)
+        if not is_private and entry != "/usr/local/bin":
+            continue
+        yield from installation_parts(f"{real}/.")
+        for program in _programs_in(real, left):
+            left -= 1
+            yield from _parts_behind(program, policy)
+
+
+def _programs_in(directory: str, most: int) -> Iterator[str]:
+    with suppress(OSError), os.scandir(directory) as found:
+        for each in islice(found, most):
+            if each.is_file() and (each.is_symlink() or os.access(each.path, os.X_OK)):
+                yield each.path
+
+
+def _parts_behind(program: str, policy: SandboxPolicy) -> Iterator[str]:
+    # Interpreters that a script finds by PATH are among the programs anyway.
+    for each in chain(program, path=""):
+        real = os.path.realpath(each)
+        for path in dict.fromkeys((os.path.normpath(each), real)):
+            if is_within(path, policy.home):
+                yield from installation_parts(path)
+        if real != each and _may_be_shown(os.path.dirname(real), policy):
+            yield os.path.dirname(real)
+
+
+def _is_owned(path: str, policy: SandboxPolicy) -> bool:
+    """
+    Return whether a part of an installation is really the user's or the system's, so that no other user can replace it or write there.
+
+    HOME, directories around the project or Sanderling's state, and what lies next to keys are refused.
+    """
+    real = os.path.realpath(path)
+    around = (policy.project, policy.state_dir, *policy.read_paths, *policy.write_paths)
+    private = [f"{policy.home}/{name}" for name in BESIDE_KEYS]
+    if (
+        any(is_within(each, real) or is_within(real, each) for each in around)
+        or is_too_wide(real, policy.home)
+        or is_system(real)
+        or (is_in_any(real, private) and "node_modules" not in real.split("/"))
+    ):
+        return False
+    try:
+        while real not in (policy.home, "/"):
+            if not _is_written_only_by_user(os.stat(real)):
+                return False
+            real = os.path.dirname(real)
+    except OSError:
+        return False
+    return True
+
+
+def _is_written_only_by_user(status: os.stat_result) -> bool:
+    """In a sticky directory, such as /tmp, others can write, but not replace what is the user's."""
+    others = stat.S_IWOTH if _is_private_group(status.st_gid) else stat.S_IWGRP | stat.S_IWOTH
+    is_sticky = bool(status.st_mode & stat.S_ISVTX) and stat.S_ISDIR(status.st_mode)
+    return status.st_uid in {os.geteuid(), 0} and (is_sticky or not status.st_mode & others)
+
+
+@cache
+def _is_private_group(gid: int) -> bool:
+    """Return whether only the user is in the group, as on systems that give each user one; files there are often writable for it."""
+    if os.geteuid() == 0 or gid != os.getegid():
+        return False
+    try:
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and not {*group.gr_mem} - {user.pw_name}
 
 
 def search_path(value: str, policy: SandboxPolicy) -> str:
@@ -114,7 +233,7 @@ def _may_be_shown(directory: str, policy: SandboxPolicy) -> bool:
         return False
     try:
         status = os.stat(directory)
-        if status.st_uid not in {os.geteuid(), 0} or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if status.st_mode & stat.S_ISVTX or not _is_written_only_by_user(status):
             return False
         with os.scandir(directory) as entries:
             found = list(islice(entries, MAX_PROGRAMS + 1))

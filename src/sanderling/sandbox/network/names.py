@@ -8,6 +8,7 @@ from contextlib import suppress
 import anyio.lowlevel
 
 from sanderling.sandbox.denials import Denial, Rule
+from sanderling.sandbox.environment import mark_in_name
 from sanderling.sandbox.network.denied import DenialThrottle, OnDenial
 
 # Every client accepts NXDOMAIN at once. After REFUSED, glibc asks again and reports a temporary failure, and musl waits for its timeout.
@@ -36,13 +37,14 @@ async def answer_names(responder: socket.socket, report: OnDenial, rule: Rule) -
             )
             await anyio.lowlevel.checkpoint()
             if question := _question(query):
-                name, answer = question
+                asked, answer = question
+                name, mark = mark_in_name(asked)
                 with suppress(OSError):  # the client is gone
                     responder.sendto(answer, client)
                 if not (
                     name in quiet or name.endswith((".localhost", ".in-addr.arpa", ".ip6.arpa"))
                 ):
-                    report(Denial("resolve", name, rule))
+                    report(Denial("resolve", name, rule, by=mark))
 
 
 def _question(query: bytes) -> tuple[str, bytes] | None:

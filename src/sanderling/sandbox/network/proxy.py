@@ -25,6 +25,7 @@ import h11
 
 from sanderling.hosts import authority_of, is_public, split_authority
 from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.environment import mark_in_credentials
 from sanderling.sandbox.network.denied import DENIED_REASON, DenialThrottle, OnDenial
 from sanderling.sandbox.network.host_rules import HostRules
 
@@ -121,6 +122,7 @@ class _Exchange:
         self.report = report
         self.lookups = lookups
         self.parsing = parsing
+        self.mark = ""
         self.idle = anyio.CancelScope()
 
     async def run(self) -> None:
@@ -138,6 +140,7 @@ class _Exchange:
                     request = await self._next_event(self.client)
                 if not isinstance(request, h11.Request):
                     return  # nothing was requested
+                self.mark = _mark(request)
                 host, port, path = _target(request)
                 use.enter_context(self.rules.in_use(host, port, self.idle))
                 upstream = use.enter_context(await self._dial(host, port))
@@ -176,7 +179,7 @@ class _Exchange:
         raise _RequestError(502, f"{host} does not answer on port {port}.")
 
     def _denied(self, asked: str, denial: Denial) -> _RequestError:
-        self.report(denial)
+        self.report(denial._replace(by=self.mark))
         return _RequestError(
             403,
             f"Sanderling's sandbox blocks {asked}: {denial.reason}.\n"
@@ -287,6 +290,11 @@ def _end_to_end(message: h11.Request | h11.InformationalResponse | h11.Response)
         for name, value in message.headers
         if name not in dropped and not name.startswith(b"proxy-")
     ]
+
+
+def _mark(request: h11.Request) -> str:
+    found = (value for name, value in request.headers if name == b"proxy-authorization")
+    return mark_in_credentials(next(found, b""))
 
 
 def _target(request: h11.Request) -> tuple[str, int, bytes]:

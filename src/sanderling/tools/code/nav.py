@@ -165,9 +165,8 @@ class Navigation:
     async def _search(self, name: str) -> list[_Spot]:
         """Search for files with the name; return the line most like a definition in each, best first."""
         directory = self._workspace.project
-        found = Matches(
-            Filter(directory, "", "", self._context.may_read), MAX_SEARCHED, MAX_LINES_OF_FILE
-        )
+        files = Filter(self._workspace.disk, directory, may_read=self._context.may_read)
+        found = Matches(files, MAX_SEARCHED, MAX_LINES_OF_FILE)
         options = [f"--max-count={MAX_LINES_OF_FILE}", "--fixed-strings", "--word-regexp"]
         await found.search(self._workspace, [*options, f"--regexp={name}"], [directory])
         ranked: list[tuple[bool, str, int]] = []

@@ -11,6 +11,7 @@ from sanderling.text import printable, shortened
 from sanderling.tools.base import Context
 from sanderling.tools.buffers import buffer_of, identify
 from sanderling.tools.code.servers import CodeFile, LanguageServers
+from sanderling.tools.elsewhere import missing
 from sanderling.tools.texts import text_of
 
 MAX_BYTES = 4 << 20
@@ -68,7 +69,7 @@ class Reach:
             raise ToolError(f"{self._workspace.shown(path)} is not in the project: use read.")
         if file := await self.file(path):
             return file
-        raise await self._workspace.missing(path)
+        raise await missing(self._workspace, path, self._may_read)
 
     async def lines(self, path: str, rows: tuple[int, ...], *, is_modified: bool) -> list[str]:
         """Return lines of a file as the user sees it, trimmed and cut."""

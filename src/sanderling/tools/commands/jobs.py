@@ -17,6 +17,7 @@ from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import printable, signal_name
 from sanderling.tools.commands import shell_report
 from sanderling.tools.commands.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText
+from sanderling.tools.commands.pipes import failed_parts, last_pipe
 from sanderling.tools.commands.running import run_to_end
 from sanderling.tools.commands.shell import Shell, ShellState, Started, in_one_line
 
@@ -31,27 +32,37 @@ STOP_STEPS = ((signal.SIGINT, 0.08), (signal.SIGTERM, 0.08))
 SHOWN_DENIALS = 5
 SHOWN_TARGET_CHARS = 200
 EXIT_SIGNALLED = 128
+UNCLEAR = "to this command or to another one that ran at the same time"
 
 
 class Job:
     """
     A command of the model.
 
-    `id` is empty while it runs in the foreground. `outcome` says how it ended, and is empty while it runs; `log` is all of its output.
+    `id` is empty while it runs in the foreground, for the call `tool_use_id`. `outcome` says how it ended, and is empty while it runs; `log` is all of its output.
     """
 
     def __init__(
-        self, command: str, started: Started, log: OutputLog, show: Callable[[str], None]
+        self,
+        command: str,
+        started: Started,
+        log: OutputLog,
+        show: Callable[[str], None],
+        tool_use_id: str = "",
     ) -> None:
         self.id = ""
+        self.tool_use_id = tool_use_id
         self.command = command
         self.started = started
         self.log = log
         self.ended = anyio.Event()
         self.status: int | None = None
+        self.has_failed_in_pipe = False
         self.outcome = ""
-        self.is_told = False  # its end was reported
+        self.is_told = False  # its end was in the result of a call
+        self.is_announced = False  # its end was in a note
         self.denials: dict[Denial, None] = {}
+        self.unclear: dict[Denial, None] = {}  # refused to this command or to another one
         self._began = time.monotonic()
         self._took_s = 0.0
         self._show: Callable[[str], None] | None = show
@@ -65,6 +76,10 @@ class Job:
     @property
     def took_s(self) -> float:
         return self._took_s or time.monotonic() - self._began
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status != 0 or self.has_failed_in_pipe
 
     @property
     def has_left_processes(self) -> bool:
@@ -101,8 +116,14 @@ class Job:
         self.log.spill()
 
     def deny(self, denial: Denial) -> None:
+        denial = denial._replace(by="")
+        self.unclear.pop(denial, None)
         if len(self.denials) < MAX_DENIALS:
             self.denials[denial] = None
+
+    def may_be_denied(self, denial: Denial) -> None:
+        if denial not in self.denials and len(self.unclear) < MAX_DENIALS:
+            self.unclear[denial] = None
 
     async def wait_for_news(self, wait_s: float) -> None:
         """Wait for new output, or the end."""
@@ -177,6 +198,14 @@ class Jobs:
         """Return running and recently ended jobs, in the order in which they went to the background."""
         return tuple(self._jobs.values())
 
+    def take_ended(self) -> list[Job]:
+        """Return the jobs whose end the model does not know. It counts as known from now on."""
+        ended = [job for job in self._jobs.values() if not job.is_running]
+        news = [job for job in ended if not (job.is_told or job.is_announced)]
+        for job in news:
+            job.is_announced = True
+        return news
+
     def find(self, job_id: str) -> Job:
         """
         Return the job with this id.
@@ -189,12 +218,23 @@ class Jobs:
         known = ", ".join(self._jobs) or "none"
         raise ToolError(f"There is no job '{printable(job_id)}'. Jobs: {known}.")
 
+    def find_shown(self, shown_id: str) -> Job:
+        """
+        Return the job with this id, or the running command of the call with this id.
+
+        Raises:
+            ToolError: it does not exist.
+        """
+        in_front = (job for job in self._running if job.tool_use_id == shown_id)
+        return next(in_front, None) or self.find(shown_id)
+
     async def launch(
         self,
         command: str,
         show: Callable[[str], None],
         grant: Grant = NO_GRANT,
         state: ShellState | None = None,
+        tool_use_id: str = "",
     ) -> Job:
         """
         Start a command in the foreground; `show` gets its output for the screen.
@@ -205,7 +245,7 @@ class Jobs:
         started = await self._shell.start(command, grant, state)
         path, shown_as = self._shell.new_log(started)
         log = OutputLog(path, shown_as=shown_as, is_new=True, max_file_bytes=MAX_LOG_BYTES)
-        job = Job(command, started, log, show)
+        job = Job(command, started, log, show, tool_use_id)
         self._running.append(job)
         self._start(self._run, job)
         return job
@@ -225,17 +265,29 @@ class Jobs:
         self._jobs[job.id] = job
         self._on_change()
 
-    def denied(self, denial: Denial) -> bool:
+    def denied(self, denial: Denial, *, is_of_others: bool = False) -> bool:
         """
         Record that the network refused a host to one of the running commands.
+
+        The refusal is that of the command with its mark. Without a mark it is that of the only command that runs. If several run, or
+        others of the user's (`is_of_others`), each of them reports it, but it is not offered: the user would be asked about a command,
+        and would allow it to run twice, that did not ask for the host.
 
         Return whether it may be a foreground command: its result will report it.
         """
         if denial.operation not in ("connect", "resolve"):
             return False
-        for job in self._running:
-            job.deny(denial)
-        return any(not job.id for job in self._running)
+        if denial.by:
+            found = [job for job in self._running if job.started.process.mark == denial.by]
+        else:
+            found = self._running
+        is_clear = bool(denial.by) or (len(found) == 1 and not is_of_others)
+        for job in found:
+            if is_clear:
+                job.deny(denial)
+            else:
+                job.may_be_denied(denial)
+        return any(not job.id for job in found)
 
     def keep_interrupted(self, tool_use_id: str, text: str) -> None:
         self._interrupted[tool_use_id] = text
@@ -251,6 +303,7 @@ class Jobs:
             await job.run()
         finally:
             self._running.remove(job)
+            self._look_at_pipe(job)
             self._look_after(job)
             job.end()
             if job.id:
@@ -258,10 +311,17 @@ class Jobs:
                 self._on_change()
             self._close_logs(job)
 
+    def _look_at_pipe(self, job: Job) -> None:
+        if last_pipe(job.command):
+            statuses = self._shell.pipe_of(job.started)
+            if failed := failed_parts(job.command, statuses, job.status):
+                job.has_failed_in_pipe = True
+                job.outcome += f"; {failed}"
+
     def _look_after(self, job: Job) -> None:
         denials = self._sandbox.look_after(
             job.log.text(),
-            has_failed=job.status != 0,
+            has_failed=job.has_failed,
             cwd=job.started.begun_with.cwd,
             status=job.status,
             command=job.command,
@@ -287,6 +347,13 @@ class Jobs:
                 log.path.unlink()
 
 
+def ending_line(job: Job) -> str:
+    """Return the note on a job that has ended since the last result."""
+    size = job.log.news_bytes
+    unread = f" `jobs read {job.id}` has {size:,} byte{'s' * (size != 1)}." if size else ""
+    return f"[{job.id} has ended: {job.outcome}.{unread}]"
+
+
 def result_text(output: str, facts: str) -> str:
     """Return the result for the model: the output, then the facts, which output cannot imitate there."""
     shown = output.rstrip("\n")
@@ -309,9 +376,13 @@ def took(job: Job) -> str:
 def _refusals(job: Job) -> list[str]:
     """Return a line for each refusal, with an alternative."""
     denials, job.denials = list(job.denials), {}
-    lines = [f"[The sandbox refused: {_refusal(denial)}]" for denial in denials[:SHOWN_DENIALS]]
-    if len(denials) > SHOWN_DENIALS:
-        lines.append(f"[{len(denials) - SHOWN_DENIALS} more were refused.]")
+    unclear, job.unclear = list(job.unclear) if job.has_failed else [], {}
+    lines = [
+        *(f"[The sandbox refused: {_refusal(denial)}]" for denial in denials),
+        *(f"[The sandbox refused, {UNCLEAR}: {_refusal(denial)}]" for denial in unclear),
+    ]
+    if len(lines) > SHOWN_DENIALS:
+        lines[SHOWN_DENIALS:] = [f"[{len(lines) - SHOWN_DENIALS} more were refused.]"]
     return lines
 
 

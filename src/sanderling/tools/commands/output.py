@@ -150,11 +150,12 @@ class Ends:
         self._head = b""
         self._tail = b""
         self._kept_bytes = 0  # without overwritten states
+        self.is_cut = False  # the last text lacks the middle
         self._line = b""  # the last one, incomplete
 
     @property
-    def is_empty(self) -> bool:
-        return not (self._kept_bytes or self._line)
+    def size(self) -> int:
+        return self._kept_bytes + len(self._line)
 
     def add(self, chunk: bytes) -> None:
         data = self._line + chunk
@@ -172,10 +173,12 @@ class Ends:
         line = _last_state_of_bytes(self._line)
         head, tail = _extended(self._head, self._tail, line)
         total = self._kept_bytes + len(line)
+        self.is_cut = False
         if total <= MAX_TOLD_BYTES:
             text = _decoded(head + tail)
             if len(text.encode()) <= MAX_TOLD_BYTES:
                 return text
+        self.is_cut = True
         head, tail = _fitting_head(head), _fitting_tail(tail)
         left_out = total - len(head) - len(tail)
         beginning = _decoded(head, is_cut=True)
@@ -203,6 +206,7 @@ class OutputLog:
         self.total_bytes = 0
         self.problem = ""  # why the file is incomplete
         self.is_spilled = False
+        self._is_taken_whole = False
         self._shown_as = shown_as or str(path)
         self._is_new = is_new
         self._max_file_bytes = max_file_bytes
@@ -215,7 +219,12 @@ class OutputLog:
 
     @property
     def has_news(self) -> bool:
-        return not self._ends.is_empty
+        return self.news_bytes > 0
+
+    @property
+    def news_bytes(self) -> int:
+        """The size of what `take` would return, if nothing were left out."""
+        return self._ends.size
 
     def add(self, chunk: bytes) -> None:
         self.total_bytes += len(chunk)
@@ -239,8 +248,11 @@ class OutputLog:
         return self._ends.text()
 
     def take(self) -> str:
+        """Return the output since the last time."""
         ends, self._ends = self._ends, Ends()
-        return ends.text()
+        text = ends.text()
+        self._is_taken_whole = not ends.is_cut
+        return text
 
     def read(self, offset: int, limit: int) -> bytes:
         """Return up to `limit` raw bytes from `offset`; empty beyond the end of the file."""
@@ -252,7 +264,7 @@ class OutputLog:
         """Return a line that names the file with all output; empty if nothing was omitted."""
         if self.problem:
             return f"The rest of the output is lost: {self.problem}."
-        if not self.is_spilled:
+        if self._is_taken_whole or not self.is_spilled:
             return ""
         return f"All {self.total_bytes:,} bytes of output: {self._shown_as}"
 

@@ -45,7 +45,7 @@ class ServerLog:
         return visible_prose(self.text().rstrip().rpartition("\n")[2][:MAX_LAST_CHARS])
 
     def reason(self) -> str:
-        """Return the reason for its end, as far as it said one."""
+        """Return the reason for its end, or "" if it gave none."""
         return shortened(visible_prose(reason_in(self.text())), MAX_REASON_CHARS)
 
     def text(self) -> str:

@@ -10,6 +10,7 @@ A background command leaves no state: a change of directory minutes later would 
 """
 
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -22,10 +23,15 @@ import msgspec
 
 from sanderling.errors import SandboxError, ToolError
 from sanderling.sandbox.confinement import SessionSandbox
-from sanderling.sandbox.environment import environment, proxy_environment
+from sanderling.sandbox.environment import (
+    environment,
+    proxy_environment,
+    resolver_environment,
+)
 from sanderling.sandbox.execution_environment import RunningCommand
 from sanderling.sandbox.policy import NO_GRANT, PROXY_PORT, Grant, SandboxPolicy
 from sanderling.text import is_seen
+from sanderling.tools.commands.pipes import last_pipe, statuses_in
 from sanderling.tools.commands.shell_report import (
     MAX_PATH_CHARS,
     MAX_REPORT_BYTES,
@@ -61,6 +67,7 @@ NOT_KEPT = frozenset(
         *environment({}, _NO_POLICY, "full"),
         *environment({}, _NO_POLICY, "landlock"),
         *proxy_environment(PROXY_PORT),
+        *resolver_environment(""),
         *("_", "PWD", "OLDPWD", "CDPATH", "SHLVL", "IFS"),
         *("BASHOPTS", "SHELLOPTS", "UID", "EUID", "PPID"),  # the shell refuses to set them
     }
@@ -77,7 +84,8 @@ _BEGIN = """\
 _sanderling_file=$SANDERLING_FILE _sanderling_state=$SANDERLING_STATE _sanderling_command=$SANDERLING_COMMAND; \
 unset SANDERLING_FILE SANDERLING_STATE SANDERLING_COMMAND CDPATH; """
 _DUMP_IN_BASH = r"""_sanderling_dump() { \
-builtin printf .cwd=; builtin pwd; builtin printf '\0.oldpwd=%s\0.lost=%s\0.exported=' "${OLDPWD-}" "${_sanderling_lost-}"; \
+builtin printf .cwd=; builtin pwd; builtin printf '\0.oldpwd=%s\0.lost=%s\0.pipe=%s\0.exported=' \
+"${OLDPWD-}" "${_sanderling_lost-}" "${_sanderling_pipe-}"; \
 builtin export -p; builtin printf '\0.end=\0'; }; """
 _DUMP_IN_SH = r"""_sanderling_dump() { \
 printf .cwd=; pwd; printf '\0.oldpwd=%s\0.lost=%s\0' "${OLDPWD-}" "${_sanderling_lost-}"; \
@@ -91,8 +99,11 @@ _RUN = r"""_sanderling_save() { [ "${_sanderling_is_saved-}" ] || \
 { _sanderling_dump 2>/dev/null >>"$_sanderling_file" || :; _sanderling_is_saved=1; }; }; \
 eval "$_sanderling_state"; trap '{ set +x; } 2>/dev/null; _sanderling_save' EXIT; \
 { eval "$_sanderling_command"
-{ _sanderling_status=$?; set +x; } 2>/dev/null; _sanderling_save; exit "$_sanderling_status"; }
+{ _sanderling_status=${_sanderling_ended-$?}; set +x; } 2>/dev/null; _sanderling_save; exit "$_sanderling_status"; }
 """
+_WITH_PIPE = """
+{ _sanderling_ended=$? _sanderling_pipe=${PIPESTATUS[*]}; } 2>/dev/null"""
+"""Follows a command that ends with a pipe."""
 _CONTINUATION = "\\\n"
 # A read-only git command must not run programs that the repository's configuration and attributes name: these may come with the project.
 # So in a line where git only reads, this function replaces git. It is not exported: git calls by the line's other programs are unchanged.
@@ -103,7 +114,7 @@ _CONTINUATION = "\\\n"
 # needs them: `config` starts a pager only on a terminal, and `rev-parse` runs no hook and no filter. But `rev-parse :FILE` reads the
 # index, and if the index was written with a monitor, git queries that monitor at once (`tweak_fsmonitor` in git's fsmonitor.c). `git
 # ls-files` does so, too, and runs filters with -m. It prints no setting, so it gets all overrides.
-_GIT_THAT_READS = r"""git() (
+GIT_THAT_READS = r"""git() (
 { set +exu; } 2>/dev/null
 while :; do case $1 in
 -C) CDPATH= cd -P -- "$2" >/dev/null || exit 128; shift 2 ;;
@@ -148,9 +159,33 @@ command git "$@"
 # pip loads code and configuration from the private HOME, where earlier commands could write.
 _PIP_THAT_READS = """%s() { PYTHONNOUSERSITE=1 PIP_CONFIG_FILE=/dev/null command %s "$@"; }"""
 _THAT_READ = {
-    "git": _GIT_THAT_READS,
+    "git": GIT_THAT_READS,
     **{name: _PIP_THAT_READS % (name, name) for name in ("pip", "pip3")},
 }
+
+
+# Without a terminal, most programs end at the end of stdin. Vim then reads stderr, to serve `xargs vim`: stderr is our pipe, to which it can
+# only write, so poll(2) waits for ever. A regular file is always ready, and reading it fails, which ends Vim. It would also pause for two
+# seconds because of its warnings, and leave a swap file at which the next one would stop. Neovim waits for a client of its API, so it ends
+# itself when it has run its commands and would wait for a key.
+_VIM = r"""%(name)s() {
+_sanderling_errors=$(command -p mktemp) || return
+case $(command %(name)s --version 2>/dev/null </dev/null) in VIM*) set -- -n --not-a-term "$@" ;; esac
+command %(name)s "$@" 2>"$_sanderling_errors" && _sanderling_vim=0 || _sanderling_vim=$?
+command -p cat "$_sanderling_errors" >&2; command -p rm -f "$_sanderling_errors"
+return "$_sanderling_vim"
+}"""
+_NEOVIM = r"""nvim() {
+for _sanderling_vim; do case $_sanderling_vim in
+--headless|--embed|-l|-es|-Es) command nvim "$@"; return ;;
+esac; done
+command nvim --cmd 'autocmd SafeState * call chansend(v:stderr, "nvim: there is no terminal\n") | cquit' "$@"
+}"""
+_WITHOUT_TERMINAL = {
+    "nvim": _NEOVIM,
+    **{name: _VIM % {"name": name} for name in ("vim", "vi", "view", "vimdiff", "rvim", "rview")},
+}
+_EDITOR = rf"(?<![\w./-])(?:{'|'.join(_WITHOUT_TERMINAL)})(?![\w./-])"
 
 
 class ShellState(msgspec.Struct, frozen=True):
@@ -232,6 +267,7 @@ class Shell:
         self._state = ShellState(project)
         self._environments: dict[bool, Mapping[str, str]] = {}  # by whether they are confined
         bash = next(filter(os.path.exists, BASH), None) or shutil.which("bash")
+        self._is_bash = bash is not None
         wrapper = _BEGIN + (_DUMP_IN_BASH if bash else _DUMP_IN_SH) + _RUN
         wrapper = wrapper.replace(_CONTINUATION, "")
         self._argv = (bash or "/bin/sh", "-c", wrapper, "bash" if bash else "sh")
@@ -286,6 +322,8 @@ class Shell:
                 name, command, cwd=state.cwd, project=self._project, is_confined=is_confined
             )
         ]
+        editors = dict.fromkeys(re.findall(_EDITOR, command))
+        functions += [_WITHOUT_TERMINAL[name] for name in editors]
         tools = self._sandbox.first_on_path(environment)
         directory = ScratchDirectory(*await environment.scratch())
         name = f".sanderling-{secrets.token_hex(8)}"
@@ -300,7 +338,7 @@ class Shell:
                 tools=tools,
                 functions="\n".join(functions),
             ),
-            "SANDERLING_COMMAND": command,
+            "SANDERLING_COMMAND": command + (_WITH_PIPE if self._reports_pipe(command) else ""),
         }
         try:
             env = WITHOUT_PROMPTS | variables
@@ -314,6 +352,14 @@ class Shell:
             _remove(path, descriptor)
             raise
         return Started(process, state, is_confined, tools, directory, path, descriptor)
+
+    def _reports_pipe(self, command: str) -> bool:
+        return self._is_bash and bool(last_pipe(command))
+
+    def pipe_of(self, started: Started) -> tuple[int, ...]:
+        """Return the status of each part of the pipe that ended a command; empty if that is not known."""
+        reports = reports_in(os.pread(started.report_fd, MAX_REPORT_BYTES, 0))
+        return statuses_in(reports[-1].get(".pipe", "")) if reports else ()
 
     def finish(self, started: Started) -> ShellChange:
         """Take over the directory and variables of a command that has ended."""

@@ -8,7 +8,7 @@ in its first line, and for each of these to the directory that holds everything 
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -18,14 +18,13 @@ from sanderling.errors import SandboxError
 from sanderling.hosts import is_loopback, split_authority
 from sanderling.paths import is_in_any, is_within
 from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.kernel.installations import BINARIES, chain
 from sanderling.sandbox.kernel.programs import is_system
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.policy import Grant, SandboxPolicy, is_too_wide
 from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 
 MAX_HOSTS = 5
-MAX_PROGRAMS = 5
-MAX_FIRST_LINE = 256
 TAIL = 80
 CONTAINERS = ("docker", "podman", "nerdctl")
 NO_CONTAINERS = (
@@ -33,7 +32,6 @@ NO_CONTAINERS = (
 )
 BESIDE = {"pypi.org": "files.pythonhosted.org"}
 """Hosts that are needed together with another one."""
-_BINARIES = ("bin", "sbin", "libexec", "shims")
 
 _HOST = r"((?:[A-Za-z0-9_-]+\.)+[A-Za-z][A-Za-z0-9-]*(?::\d+)?)"
 _NO_NETWORK = re.compile(
@@ -85,7 +83,7 @@ class StartedProgram(NamedTuple):
         open_sandbox = self.sandbox.manager.sandbox
         policy = open_sandbox.policy if open_sandbox else self.sandbox.effective_policy.policy
         places = dict[str, None]()
-        for path in _chain(self.path()):
+        for path in chain(self.path()):
             for each in dict.fromkeys((path, os.path.realpath(path))):
                 if not _is_shown(each, self.grant.added_to(policy)):
                     places[_installation(each, policy.home)] = None
@@ -116,40 +114,6 @@ class StartedProgram(NamedTuple):
         return False
 
 
-def _chain(program: str) -> Iterator[str]:
-    """Yield the program, the interpreter in its first line, and so on."""
-    for _ in range(MAX_PROGRAMS):
-        if not program:
-            return
-        yield program
-        program = _interpreter(os.path.realpath(program))
-        if base := _base_of_venv(program):
-            yield base
-
-
-def _interpreter(path: str) -> str:
-    with suppress(OSError), open(path, "rb") as file:
-        line = file.readline(MAX_FIRST_LINE).decode(errors="replace")
-        if line.startswith("#!"):
-            words = [
-                word for word in line[2:].split() if not word.startswith("-") and "=" not in word
-            ]
-            is_by_name = len(words) > 1 and words[0].endswith("/env")
-            return (shutil.which(words[1]) or "") if is_by_name else "".join(words[:1])
-    return ""
-
-
-def _base_of_venv(python: str) -> str:
-    """Return the interpreter that a virtual environment's `python` is made of."""
-    settings = os.path.join(os.path.dirname(os.path.dirname(python)), "pyvenv.cfg")
-    with suppress(OSError), open(settings, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            key, _, value = line.partition("=")
-            if key.strip() == "home":
-                return os.path.join(value.strip(), os.path.basename(python))
-    return ""
-
-
 def _installation(path: str, home: str) -> str:
     """Return the directory with everything that is installed together with the program at `path`."""
     parts = path.split("/")
@@ -161,7 +125,7 @@ def _installation(path: str, home: str) -> str:
         )
     directory = os.path.dirname(path)
     above = os.path.dirname(directory)
-    if os.path.basename(directory) in _BINARIES and _may_be_named(above, home):
+    if os.path.basename(directory) in BINARIES and _may_be_named(above, home):
         return above
     return directory if _may_be_named(directory, home) else path
 

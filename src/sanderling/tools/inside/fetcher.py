@@ -10,6 +10,7 @@ Bytes (received and unpacked), time and memory are limited. The conversion to Ma
 never parsed outside the sandbox. The process has no cookies, no keys, and only the sandbox's proxy.
 """
 
+import os
 import re
 import resource
 import socket
@@ -20,13 +21,14 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
 from sanderling import __version__
 from sanderling.errors import ToolError
 from sanderling.hosts import is_address, is_loopback, is_public
+from sanderling.sandbox.environment import PASSWORD
 from sanderling.sandbox.network.denied import DENIED_REASON
 from sanderling.sandbox.policy import PROXY_PORT
 from sanderling.tools.inside.page import (
@@ -132,6 +134,12 @@ class _DeniedByProxyError(Exception):
     pass
 
 
+def _credentials() -> tuple[str, str] | None:
+    """Return this process's mark for the proxy, which reports refusals with it."""
+    mark = urlsplit(os.environ.get("http_proxy", "")).username
+    return (mark, PASSWORD) if mark else None
+
+
 def fetch(wanted: Fetch, network: Network) -> Reply:
     """
     Fetch the page, following redirects on the same host.
@@ -178,7 +186,7 @@ def _answer(target: Target, network: Network) -> "Generator[httpcore2.Response]"
     """Send a GET; yield the response with its body unread."""
     import httpcore2
 
-    proxy = httpcore2.Proxy(network.proxy) if network.proxy else None
+    proxy = httpcore2.Proxy(network.proxy, _credentials()) if network.proxy else None
     context = httpcore2.default_ssl_context() if target.scheme == "https" else None
     with (
         _explained_errors(target),

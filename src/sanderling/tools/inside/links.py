@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 
+from sanderling.tools.inside.packages import PackageDirectories
 from sanderling.tools.inside.tree import REPOSITORIES, Ignored, ignored_above
 
 MAX_DIRECTORIES = 20_000  # a few seconds
@@ -19,12 +20,15 @@ FILE, DIRECTORY, MORE = "f", "d", "m"
 def links(top: str) -> Iterator[str]:
     """Yield the kind and path of each link to a file or directory; `MORE` at the end if there may be others."""
     waiting = [(top, ignored_above(top))]
+    packages = PackageDirectories(top)
     opened = found = 0
     while waiting:
         path, above = waiting.pop()
         opened += 1
         for entry, ignored in _entries(path, above):
             if entry.is_dir(follow_symlinks=False):
+                if packages.is_skipping and packages.is_one(entry.path):
+                    continue
                 waiting.append((entry.path, ignored))
             elif kind := _kind(entry.path):
                 found += 1

@@ -1,0 +1,102 @@
+"""`sanderling rules`: the permission rules in effect in a project with their origins; removing those stored by "always"."""
+
+import argparse
+import sys
+from typing import Any
+
+import msgspec
+
+from sanderling.config.layers import own_layers, place_of
+from sanderling.errors import SanderlingError, UsageError
+from sanderling.json_lines import for_terminal
+from sanderling.permissions.store import RuleStore, load_rules
+from sanderling.project.project import with_project
+from sanderling.project.root import project_root
+from sanderling.project.trust.trust import Trust
+from sanderling.text import visible
+
+EXIT_USAGE = 2
+ALWAYS = "always"
+NONE = "No rules: everything asks that the mode does not allow."
+
+
+class ListedRule(msgspec.Struct, frozen=True):
+    """A rule in effect. `origin` is its place in a settings file, or "always"; `last_use` is a day in ISO format, or ""."""
+
+    number: int
+    rule: str
+    origin: str
+    last_use: str = ""
+
+
+def add(commands: Any) -> None:
+    rules = commands.add_parser("rules")
+    actions = rules.add_subparsers(dest="action", required=True)
+    listing = actions.add_parser(
+        "list", help="list the rules in effect, later ones over earlier ones"
+    )
+    listing.add_argument("--json", action="store_true", help="print one JSON object per line")
+    listing.set_defaults(run=list_rules)
+    removing = actions.add_parser("remove", help='remove a rule that "always" has stored')
+    removing.add_argument("rule", help="its number or its text in `sanderling rules list`")
+    removing.set_defaults(run=remove_rule)
+    for each in (listing, removing):
+        each.add_argument("--project", default="", metavar="DIR", help="project directory")
+
+
+def list_rules(arguments: argparse.Namespace) -> int:
+    try:
+        listed, store = _listed(arguments.project)
+    except SanderlingError as error:
+        return _fail(error)
+    if problem := store.load().problem:
+        sys.stderr.write(f"sanderling: {visible(problem)}\n")
+    lines = [for_terminal(each) if arguments.json else visible(_line(each)) for each in listed]
+    if not lines and not arguments.json:
+        lines = [NONE]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    return 0
+
+
+def remove_rule(arguments: argparse.Namespace) -> int:
+    wanted = arguments.rule
+    try:
+        listed, store = _listed(arguments.project)
+        found = next((each for each in listed if wanted in (str(each.number), each.rule)), None)
+        if found is None:
+            raise UsageError(f"there is no rule '{wanted}': `sanderling rules list` lists them")
+        if found.origin != ALWAYS:
+            raise UsageError(f"'{found.rule}' is from {found.origin}: remove it there")
+        for rule in store.load().rules:
+            if str(rule) == found.rule:
+                store.remove(rule)
+    except SanderlingError as error:
+        return _fail(error)
+    sys.stdout.write(f"removed: {visible(found.rule)}\n")
+    return 0
+
+
+def _listed(directory: str) -> tuple[list[ListedRule], RuleStore]:
+    """Return the rules in effect in a project: from the settings, then the stored ones."""
+    project = project_root(directory)
+    layers = own_layers()
+    settings = with_project(layers, Trust(layers.state_dir, project)).settings()
+    store = RuleStore(str(settings.state_dir), project)
+    stored = store.load()
+    own = load_rules(settings.permissions, project)
+    origins = [
+        str(place_of(("permissions", number), settings.layers)) for number in range(len(own))
+    ]
+    rows = [(str(rule), origin, "") for rule, origin in zip(own, origins, strict=True)]
+    rows += [(str(rule), ALWAYS, stored.last_uses.get(str(rule), "")) for rule in stored.rules]
+    return [ListedRule(number, *row) for number, row in enumerate(rows, 1)], store
+
+
+def _line(each: ListedRule) -> str:
+    use = f", last used {each.last_use}" if each.last_use else ""
+    return f"{each.number:3}  {each.rule}  ({each.origin}{use})"
+
+
+def _fail(error: SanderlingError) -> int:
+    sys.stderr.write(f"sanderling: {visible(str(error))}\n")
+    return EXIT_USAGE

@@ -1,0 +1,94 @@
+"""`sanderling trust`: show the files that would instruct or configure the agent, and trust them, on a machine without a screen."""
+
+import argparse
+import sys
+from typing import Any
+
+from sanderling.config.layers import own_layers
+from sanderling.errors import SanderlingError, UsageError
+from sanderling.json_lines import for_terminal
+from sanderling.project.root import project_root
+from sanderling.project.trust.trust import Trust
+from sanderling.protocol.requests import TrustFile, TrustPage
+from sanderling.text import visible, visible_prose
+
+EXIT_UNTRUSTED, EXIT_USAGE = 1, 2
+NOTHING = "The project has no files that would instruct or configure the agent."
+
+
+def add(commands: Any) -> None:
+    trust = commands.add_parser(
+        "trust",
+        description="List the project's files that instruct or configure the agent. Each is ignored until you trust it as it is now.",
+        epilog=f"The exit status is 0, {EXIT_UNTRUSTED} if a file is not trusted, {EXIT_USAGE} for a mistake.",
+    )
+    trust.add_argument("files", nargs="*", metavar="FILE", help="show these files whole")
+    trust.add_argument(
+        "--accept",
+        nargs="+",
+        metavar="FILE=SHA256",
+        help="trust these files if they still have these hashes, as the list shows them",
+    )
+    trust.add_argument("--revoke", nargs="+", metavar="FILE", help="trust these files no longer")
+    trust.add_argument("--json", action="store_true", help="print one JSON object per file")
+    trust.add_argument("--project", default="", metavar="DIR", help="project directory")
+    trust.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        trust = Trust(own_layers().state_dir, project_root(arguments.project))
+        page = trust.shown()
+        if page.refusal:
+            raise UsageError(page.refusal)
+        if arguments.accept or arguments.revoke:
+            _change(trust, page, arguments.accept or [], arguments.revoke or [])
+            page = trust.shown()
+        return _show(page, arguments)
+    except SanderlingError as error:
+        sys.stderr.write(f"sanderling: {visible(str(error))}\n")
+        return EXIT_USAGE
+
+
+def _change(trust: Trust, page: TrustPage, accepted: list[str], revoked: list[str]) -> None:
+    """Trust and revoke files. The hash makes sure that what the user has read is what is trusted."""
+    files = {file.path: file for file in page.files}
+    hashes = {file.path: file.sha256 for file in page.files if file.state == "trusted"}
+    for each in accepted:
+        path, _, digest = each.rpartition("=")
+        file = _found(files, path or each)
+        if not file.sha256:
+            raise UsageError(file.text.strip("[]"))
+        if digest != file.sha256:
+            raise UsageError(
+                f"{path or each} has the hash {file.sha256}: read it, then accept it with that"
+            )
+        hashes[path] = digest
+    for path in revoked:
+        _found(files, path)
+        hashes.pop(path, None)
+    trust.trust(hashes)
+
+
+def _found(files: dict[str, TrustFile], path: str) -> TrustFile:
+    if path not in files:
+        raise UsageError(f"there is no such file to trust: '{path}'; `sanderling trust` lists them")
+    return files[path]
+
+
+def _show(page: TrustPage, arguments: argparse.Namespace) -> int:
+    files = {file.path: file for file in page.files}
+    shown = [_found(files, path) for path in arguments.files] or list(page.files)
+    for file in shown:
+        if arguments.json:
+            print(for_terminal(file))  # noqa: T201 - the output of the command
+        elif arguments.files:
+            sys.stdout.write(visible_prose(file.text).rstrip("\n") + "\n")
+        else:
+            state = file.state if file.sha256 else "cannot be trusted"
+            print(visible(f"{state:9} {file.sha256 or '-':64} {file.path}"))  # noqa: T201
+            for allowed in file.allowed:
+                print(visible(f"{'':9} allows {allowed}"))  # noqa: T201
+    if not shown:
+        print(NOTHING)  # noqa: T201
+    return EXIT_UNTRUSTED if any(file.state != "trusted" for file in shown) else 0

@@ -1,0 +1,119 @@
+"""`sanderling rules` and `sanderling trust`: for machines without a screen."""
+
+import argparse
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+from tests.unit.test_gate import request_of
+from tests.unit.test_tool_uses import Talk
+
+from sanderling.cli import rules, trust
+from sanderling.config import state_dir
+from sanderling.permissions.rules import rule_from_text
+from sanderling.permissions.store import RuleStore
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("home", "project", "config"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def run(project, capsys):
+    assert Path.cwd() == project
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        parser = argparse.ArgumentParser()
+        commands = parser.add_subparsers()
+        rules.add(commands)
+        trust.add(commands)
+        arguments = parser.parse_args(argv)
+        status = arguments.run(arguments)
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+@pytest.fixture
+def store(project) -> RuleStore:
+    return RuleStore(str(state_dir()), str(project))
+
+
+def test_rules_are_listed_with_their_origin_and_a_stored_one_can_be_removed(run, project, store):
+    settings = project.parent / "config/sanderling/config.toml"
+    settings.parent.mkdir()
+    settings.write_text('[[permissions]]\naction = "deny"\ntool = "bash"\ncommand = "rm"\n')
+    store.add(rule_from_text("allow bash make test"))
+    status, out, _ = run("rules", "list", "--json")
+    listed = [json.loads(line) for line in out.splitlines()]
+    assert status == 0
+    assert [(each["number"], each["rule"]) for each in listed] == [
+        (1, "deny bash rm"),
+        (2, "allow bash make test"),
+    ]
+    assert listed[0]["origin"].endswith("config.toml:1")
+    assert listed[1]["origin"] == "always"
+    assert run("rules", "remove", "2") == (0, "removed: allow bash make test\n", "")
+    assert store.load().rules == ()
+
+
+@pytest.mark.parametrize("wanted, words", [("1", "remove it there"), ("7", "there is no rule '7'")])
+def test_only_an_existing_stored_rule_is_removed(run, project, wanted, words):
+    settings = project.parent / "config/sanderling/config.toml"
+    settings.parent.mkdir()
+    settings.write_text('[[permissions]]\naction = "deny"\ntool = "bash"\ncommand = "rm"\n')
+    status, out, err = run("rules", "remove", wanted)
+    assert (status, out) == (2, "")
+    assert words in err
+
+
+async def test_the_day_of_a_stored_rules_last_use_is_remembered(tmp_path):
+    talk = Talk(tmp_path)
+    gate = talk.conversation.services.gate
+    store = gate._store
+    store.add(rule_from_text("allow bash make"))
+    await gate.permit(request_of(talk, "make"))
+    assert store.load().last_uses == {"allow bash make": date.today().isoformat()}  # noqa: DTZ011
+    store.remove(rule_from_text("allow bash make"))
+    assert store.load().last_uses == {}
+    await talk.aclose()
+
+
+def test_a_file_is_trusted_only_with_the_hash_that_it_has(run, project):
+    (project / "AGENTS.md").write_text("Use tabs.\n")
+    status, out, _ = run("trust")
+    assert status == 1
+    state, digest, path = out.split()
+    assert (state, path) == ("new", "AGENTS.md")
+    assert run("trust", "AGENTS.md")[1] == "Use tabs.\n"
+    (project / "AGENTS.md").write_text("Use spaces.\n")
+    status, _, err = run("trust", "--accept", f"AGENTS.md={digest}")
+    assert status == 2
+    assert "AGENTS.md has the hash" in err
+    digest = run("trust")[1].split()[1]
+    assert run("trust", "--accept", f"AGENTS.md={digest}")[:2] == (
+        0,
+        f"trusted   {digest} AGENTS.md\n",
+    )
+    assert run("trust", "--revoke", "AGENTS.md")[1].startswith("new ")
+
+
+def test_what_a_project_would_allow_is_listed_with_its_file(run, project):
+    (project / ".sanderling.toml").write_text(
+        '[[permissions]]\naction = "allow"\ntool = "bash"\ncommand = "make"\n'
+    )
+    assert "allows" in run("trust")[1]
+
+
+def test_a_project_without_such_files_says_so(run):
+    assert run("trust")[:2] == (0, f"{trust.NOTHING}\n")
+    assert run("trust", "nothing.md")[0] == 2
