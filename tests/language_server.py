@@ -3,7 +3,7 @@
 
 A line `breaks FILE NAME` is an error in that other file, of the same directory. Styles: `push` publishes after each change; `pull`
 is asked; `mute` says nothing; `late` says it 1.6 s afterwards; `dying` ends at the first change; `indexing` first says that it
-indexes, and what is old when that has ended, at the first change.
+indexes, and what is old when that has ended, at the first change; `once` publishes only when the file is opened.
 """
 
 import re
@@ -64,6 +64,8 @@ class Server:
             sys.exit()
         if self.style == "late" and not is_first:
             time.sleep(LATE_S)
+        if self.style == "once" and not is_first:
+            return
         if self.style not in ("mute", "pull"):
             self.publish(uri, self.check(uri, text))
 

@@ -249,6 +249,30 @@ def test_a_command_names_project_files_that_are_newer_in_the_editor(start_agent,
     assert "Commands read the disk" not in agent.results()[1]
 
 
+@quick
+@pytest.mark.parametrize("key", ["1", "2", "d"])
+def test_before_a_command_the_user_is_asked_once_whether_to_save_what_the_model_edited(
+    start_agent, app, key
+):
+    both = reply(edit(), bash("cat src/app.py"))
+    agent = start_agent(reply(use("read", path="src/app.py")), both, reply(bash("true")), DONE)
+    agent.command("AgentMode auto")
+    agent.command("edit src/app.py | call append('$', '# mine')")
+    agent.ask()
+    screen = agent.wait_for_question()
+    assert "Save src/app.py?" in screen
+    assert "1  Save" in screen
+    assert app.read_text() == APP
+    agent.answer_question(key)
+    command, last = agent.results()[-2:]
+    is_saved = key == "1"
+    assert app.read_text() == (f"{FIXED}# mine\n" if is_saved else APP)
+    assert ("# mine" in command) == is_saved
+    for result in (command, last):
+        assert ("[Commands read the disk" in result) == (not is_saved)
+    assert len(agent.events("AgentApprovalRequested")) == 1
+
+
 @pytest.mark.parametrize(
     "mode, answer", [("auto", "AgentAllow"), ("auto", "AgentDeny"), ("ask", "AgentAllow")]
 )

@@ -114,6 +114,11 @@ def test_one_key_gives_the_answer(screen):
     wait_until(lambda: float_of(screen) is None, "the float is gone")
 
 
+def test_two_answers_are_named_as_a_range(screen):
+    open_question(screen, question(CACHE | {"choices": CACHE["choices"][:2]}))
+    assert "1-2 answer" in screen.screen_text()
+
+
 def test_a_number_without_a_choice_gives_no_answer(screen):
     open_question(screen, question(CACHE))
     screen.feed("4")

@@ -331,6 +331,60 @@ def test_late_ones_go_with_the_next_result(start_watched):
     assert NEW not in last
 
 
+@quick
+@pytest.mark.parametrize("path", [{"path": "a.txt"}, {}], ids=["file", "all"])
+@pytest.mark.parametrize("style", ["push", "pull", "late"])
+def test_diagnostics_after_an_edit_are_those_of_the_new_text(start_watched, style, path):
+    agent = start_watched(
+        READ,
+        reply(edit("a.txt", "bad old", "bad new"), use("diagnostics", **path)),
+        reply(edit("a.txt", "bad new", "fine")),
+        reply(use("diagnostics", **path)),
+        texts=("fine\n", "bad old\n"),
+        style=style,
+    )
+    *_, first, _, second = agent.results()
+    assert "1: error: new is bad" in first
+    assert "old is bad" not in first
+    assert "bad" not in second
+    assert "No errors or warnings" in second
+
+
+def test_diagnostics_that_do_not_come_again_are_named_as_old(start_watched):
+    agent = start_watched(
+        READ,
+        reply(edit("a.txt", "bad old", "fine"), use("diagnostics", path="a.txt")),
+        texts=("fine\n", "bad old\n"),
+        style="once",
+    )
+    told = agent.results()[-1]
+    assert told.startswith(
+        "scripted has not reported since the last edit: this may be out of date."
+    )
+    assert "old is bad" in told
+
+
+def test_an_edit_that_is_denied_gets_no_errors_of_another_file(start_watched, project):
+    (project / "kept.txt").write_text("fine\n")
+    agent = start_watched(
+        reply(*READ["step"], use("read", path="kept.txt")),
+        DONE | {"repeat": False},
+        reply(edit("a.txt", "fine", "bad one"), edit("kept.txt", "fine", "worse")),
+        setup={"permissions": [{"action": "ask", "tool": "edit", "path": "kept.txt"}]},
+    )
+    agent.ask()
+    agent.wait_for_question()
+    wait_until_said(agent, "one is bad")
+    agent.command("AgentDeny")
+    agent.wait_for_turns(2)
+    made, denied = agent.results()[-2:]
+    assert made.endswith(f"{NEW}\na.txt:1: error: one is bad [tests B1]")
+    assert NEW not in denied
+    line = re.search("edit kept.txt.*", agent.transcript_text())
+    assert line
+    assert "new error" not in line[0]
+
+
 SERVERS = {
     "basedpyright": (["basedpyright-langserver", "--stdio"], "a.py", "x: int = 1\n", "x: int = ''"),
     "ruff": (["ruff", "server"], "a.py", "x = 1\n", "x = ("),

@@ -57,6 +57,15 @@ FIX = [
         "new": "    total = sum(values)\n",
     },
 ]
+CHOICE = [
+    {
+        "question": "What should mean([]) do?",
+        "choices": [
+            {"label": "Raise ValueError", "description": "the caller sees the mistake"},
+            {"label": "Return 0.0", "description": "callers need no change"},
+        ],
+    }
+]
 TODO = [
     {"content": "read calc.py", "status": "completed"},
     {"content": "refuse an empty list", "status": "in_progress"},
@@ -127,6 +136,13 @@ def tools(child: Pictured) -> None:
 def question(child: Pictured) -> None:
     ask(child, "Run the tests.")
     child.wait_for_question()
+
+
+def question_of_model(child: Pictured) -> None:
+    ask(child, "Handle an empty list.")
+    child.wait_for_question()
+    child.feed("<Esc>")
+    child.command("Agent question")
 
 
 def reviewed(child: Pictured) -> None:
@@ -230,6 +246,13 @@ STATES = [
         "The same in 80 by 24",
         question,
         says(use("bash", command="rm -r build && pytest -q")),
+        **SMALL,
+    ),
+    State(
+        "question-model",
+        "A question that the model asks",
+        question_of_model,
+        says(use("ask_user", questions=CHOICE)),
         **SMALL,
     ),
     State(

@@ -1137,6 +1137,9 @@ class MemoryEditor:
     async def unsaved(self) -> tuple[str, ...]:
         return tuple(path for path, buffer in self.buffers.items() if buffer.is_modified)
 
+    async def save_buffer(self, path: str) -> str:
+        return f"{path}: not here."
+
     async def files_changed(self, paths: tuple[str, ...]) -> None:
         await anyio.lowlevel.checkpoint()
         self.heard += paths

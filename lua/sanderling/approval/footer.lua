@@ -121,7 +121,10 @@ local function options_of_choosing(q)
   local field, index = choosing.field(q)
   local options = field.kind == 'string' and { 'send' } or { 'choice' }
   vim.list_extend(options, field.kind == 'choices' and { 'send' } or {})
-  vim.list_extend(options, field.kind ~= 'string' and { 'comment' } or {})
+  vim.list_extend(
+    options,
+    field.kind ~= 'string' and q.event.tool == 'ask_user' and { 'comment' } or {}
+  )
   vim.list_extend(options, index > 1 and { 'back' } or {})
   return vim.list_extend(options, q.event.kind == 'question' and { 'deny' } or {})
 end

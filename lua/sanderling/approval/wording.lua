@@ -44,7 +44,9 @@ local headings = {
 ---@param q sanderling.session.state.Question
 ---@return string
 local function heading_of(q)
-  if q.event.kind == 'question' then
+  if q.event.kind == 'question' and q.event.tool ~= 'ask_user' then
+    return words.plain(q.event.title)
+  elseif q.event.kind == 'question' then
     local _, index, count = choosing.field(q)
     return headings.question .. (count > 1 and (' (%d of %d)'):format(index, count) or '')
   end
@@ -144,7 +146,8 @@ function M.title_of(q, width)
     local head_cells = math.max(room - api.nvim_strwidth(tail) - 1, 1)
     heading = words.fitting(heading, head_cells + 1) .. tail
   end
-  local mark = q.event.kind == 'question' and '' or '?'
+  local is_of_model = q.event.kind == 'question' and q.event.tool == 'ask_user'
+  local mark = is_of_model and '' or '?'
   return { { (' %s%s%s '):format(heading, mark, count_text()), 'AgentApprovalTitle' } }
 end
 

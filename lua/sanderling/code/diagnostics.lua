@@ -4,10 +4,13 @@ local M = {}
 local api = vim.api
 local asking = require('sanderling.code.asking')
 local clients = require('sanderling.code.clients')
+local edited = require('sanderling.editing.diagnostics')
 local reported = require('sanderling.editing.reported')
+local time = require('sanderling.ui.time')
 
 local METHOD = 'textDocument/diagnostic'
 local FIRST_MS = 1000
+local MAX_WAIT_MS = 6000 -- the host's limit is 10 s
 local MAX_TOLD = 1000
 
 --- Update the diagnostics of a buffer: request them where supported; wait a second for other servers if the buffer is new.
@@ -42,6 +45,29 @@ end
 ---@field count integer
 ---@field servers string
 ---@field still? string
+---@field late? string servers that have not reported since the agent's last edit
+
+--- Wait until the servers have reported on the agent's last edits: of one buffer, or of all.
+---@param buf? integer
+---@return string? late names of servers that have not
+local function wait_for_edits(buf)
+  local bufs = buf and { buf } or edited.pending()
+  local asked_ms = time.now_ms()
+  asking.wait_until(MAX_WAIT_MS, function()
+    return not vim.iter(bufs):any(function(each)
+      return edited.is_to_come(each, asked_ms)
+    end)
+  end)
+  local late = {} ---@type table<string, true>
+  for _, each in ipairs(bufs) do
+    for _, name in ipairs(edited.missing(each)) do
+      late[name] = true
+    end
+  end
+  local names = vim.tbl_keys(late) ---@type string[]
+  table.sort(names)
+  return #names > 0 and table.concat(names, ', ') or nil
+end
 
 --- Return the diagnostics of one buffer, or of all.
 ---@param buf? integer
@@ -57,7 +83,13 @@ function M.said(buf, is_new)
     end
   else
     asked = clients.running()
+    for _, each in ipairs(edited.pending()) do
+      if #clients.running({ bufnr = each }) > 0 then
+        refresh(each, false)
+      end
+    end
   end
+  local late = wait_for_edits(buf)
   local all = vim.tbl_filter(function(diagnostic)
     local name = api.nvim_buf_get_name(diagnostic.bufnr)
     return name ~= '' and vim.bo[diagnostic.bufnr].buftype == ''
@@ -72,6 +104,7 @@ function M.said(buf, is_new)
     count = #all,
     servers = clients.names(asked),
     still = clients.still_at(asked),
+    late = late,
   }
 end
 

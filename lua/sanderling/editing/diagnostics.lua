@@ -27,6 +27,8 @@ local LATE_MS = 150 -- later than this the host has stopped waiting
 local COLD_MS = 5000 -- the first reports of a server that has just got the buffer are old
 local TYPED_MS = 2000 -- reports on typed text have come by then
 local EXPIRES_MS = 60000
+local UNSENT_MS = 500 -- Neovim sends a change after 'debounce_text_changes', 150 ms
+local REPORT_MS = 5000 -- for a report that the model requests
 local MAX_TOLD = 500
 
 ---@class (exact) sanderling.editing.diagnostics.Edit of a buffer
@@ -54,6 +56,18 @@ local has_spoken = {}
 
 ---@type table<integer, true> clients that were waited for in vain
 local is_mute = {}
+
+---@class (exact) sanderling.editing.diagnostics.Pending reports on a buffer that the agent has edited
+---@field began number
+---@field is_sent boolean Neovim has sent the change to the servers
+---@field reports integer that came since
+---@field last? number when the last one came
+
+---@type table<integer, sanderling.editing.diagnostics.Pending> by buffer
+local pending = {}
+
+---@type table<integer, true> clients that did not report on an edit in time: they may do so only after a write
+local is_late = {}
 
 -- reports -------------------------------------------------------------------------------------------------------------
 
@@ -154,6 +168,19 @@ on({ 'DiagnosticChanged' }, function(event)
       edit.reports, edit.last = edit.reports + 1, time.now_ms()
     end
   end
+  local report = pending[buf]
+  if report and report.is_sent then -- what came before is about the old text
+    report.reports, report.last = report.reports + 1, time.now_ms()
+  end
+end)
+
+on({ 'LspNotify' }, function(event)
+  local document = event.data.method == 'textDocument/didChange' and event.data.params.textDocument
+  for buf, report in pairs(document and pending or {}) do
+    if vim.uri_from_bufnr(buf) == document.uri then
+      report.is_sent, report.reports, report.last = true, 0, nil
+    end
+  end
 end)
 
 on({ 'LspAttach' }, function(event)
@@ -162,7 +189,7 @@ on({ 'LspAttach' }, function(event)
 end)
 
 on({ 'BufWipeout' }, function(event)
-  attached[event.buf], typed_at[event.buf] = nil, nil
+  attached[event.buf], typed_at[event.buf], pending[event.buf] = nil, nil, nil
   for _, watch in pairs(watches) do
     watch.edits[event.buf] = nil
   end
@@ -219,9 +246,57 @@ local function begin_watch(buf, id)
     end
   end
   -- A proposal already in the buffer does not change the text again, so no new report comes.
+  pending[buf] = { began = time.now_ms(), is_sent = false, reports = 0 }
   local is_told = watch.edits[buf] and reviews.now.is_as_proposed(buf)
   watch.edits[buf] = is_told and watch.edits[buf] or { reports = 0, pulling = 0 }
   return true
+end
+
+--- Return the buffers that the agent has edited, and on whose text servers have perhaps not reported yet.
+---@return integer[]
+function M.pending()
+  return vim.tbl_keys(pending)
+end
+
+--- Is a report on the text after the agent's last edit still to come? Servers that only report on request are not waited for.
+---@param buf integer
+---@param asked_ms number when the model requested it
+---@return boolean
+function M.is_to_come(buf, asked_ms)
+  local report, now = pending[buf], time.now_ms()
+  if not report then
+    return false
+  end
+  local count, silent = expected(buf)
+  local least = math.max(count, math.min(#silent, 1))
+  local is_whole = report.reports >= least and (not report.last or now >= report.last + SETTLE_MS)
+  if least == 0 or report.is_sent and is_whole then
+    pending[buf] = nil
+    return false
+  elseif not report.is_sent then
+    return now < math.max(report.began, asked_ms) + UNSENT_MS -- nothing may have changed
+  end
+  local is_usual = vim.iter(clients_of(buf)):any(function(client)
+    return has_spoken[client.id] and not is_late[client.id]
+  end)
+  return now < asked_ms + (is_usual and REPORT_MS or FIRST_MS)
+end
+
+--- Return the names of the servers that have not reported on the agent's last edit of the buffer. They are not waited for as long again.
+---@param buf integer
+---@return string[]
+function M.missing(buf)
+  local report, names = pending[buf], {}
+  if not (report and report.is_sent) then
+    return names
+  end
+  for _, client in ipairs(clients_of(buf)) do
+    if has_spoken[client.id] and not client:supports_method(METHOD, buf) then
+      is_late[client.id] = true
+      names[#names + 1] = client.name
+    end
+  end
+  return names
 end
 
 --- Request diagnostics from servers that only report on request; Neovim requests them only for visible buffers.

@@ -65,6 +65,21 @@ local function unsaved()
   return names
 end
 
+--- Write a buffer as the user does, who has agreed to it: with their hooks, and with Neovim's question if the file is newer.
+---@param path string from `unsaved`
+---@return string problem or ''
+local function save(path)
+  for _, buf in ipairs(api.nvim_list_bufs()) do
+    if api.nvim_buf_get_name(buf) == path and find.is_file_buffer(buf) then
+      local ok, err = pcall(api.nvim_buf_call, buf, function()
+        vim.cmd('silent lockmarks keepalt write')
+      end)
+      return ok and '' or (tostring(err):gsub('^.-(E%d+:)', '%1'):gsub('\n.*', ''))
+    end
+  end
+  return 'it is no longer open'
+end
+
 ---@param edit sanderling.editing.Edit
 ---@return sanderling.editing.Part
 local function part_of(edit)
@@ -166,6 +181,12 @@ M.answer = door.serve({
   },
   again = { answer = look_again },
   unsaved = { answer = unsaved },
+  save = {
+    answer = save,
+    what_is_awaited = function()
+      return busy.what_is_awaited(0)
+    end,
+  },
   change = { answer = change, what_is_awaited = busy.what_is_awaited },
   before_write = { answer = before_write, what_is_awaited = busy.what_is_awaited },
 })

@@ -96,7 +96,7 @@ end
 ---@param list string[]
 ---@return string
 function M.joined(list)
-  local is_row = #list > 2
+  local is_row = #list > 1
   for number, lhs in ipairs(list) do
     is_row = is_row and lhs == tostring(number)
   end

@@ -36,6 +36,7 @@ from sanderling.tools.base import Context, Tool, UseRequest
 from sanderling.tools.diagnostics import diagnostic_report
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import AccessRefusedError, Content, Outcome, UnsavedConflictError
+from sanderling.tools.unsaved import offer_to_save
 from sanderling.tools.workspace import Workspace
 
 MAX_PARALLEL = 8
@@ -226,6 +227,8 @@ class ToolUses:
             return _denial(denied)
         except (ToolError, SandboxError) as error:
             return _failure(str(error), is_denied=isinstance(error, ForbiddenError))
+        if _is_command(use) and not use.tool.is_elsewhere:
+            await offer_to_save(self._workspace, use.requested.id)
         outcome, permit = await self._run_reviewed(request, permit, screen)
         granted = {*permit.grant.read_paths, *permit.grant.write_paths, *permit.grant.hosts}
         denials = [denial for denial in outcome.denials if denial.target not in granted]

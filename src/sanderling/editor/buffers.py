@@ -57,6 +57,9 @@ class NeovimBuffers:
     async def unsaved(self) -> tuple[str, ...]:
         return tuple(await self._questions.ask("unsaved"))
 
+    async def save_buffer(self, path: str) -> str:
+        return await self._questions.ask("save", path)
+
     async def files_changed(self, paths: tuple[str, ...]) -> None:
         self._bridge.notify(FILES_CHANGED, paths)
 

@@ -22,7 +22,7 @@ PLAN = "plan"
 KEEP = "keep"
 
 NO_USER = (
-    "Nobody can answer questions in this session. Decide what you can, and say what you assumed."
+    "No user can answer questions in this session. Decide what you can, and say what you assumed."
 )
 NOT_PLANNING = "This is not plan mode, so there is no plan to accept: carry out what the user asked for, or ask `questions`."
 DISMISSED = "The user dismissed this without an answer. Do not ask it again: choose what is safest and say what you assumed, or end your turn."
@@ -77,7 +77,7 @@ async def ask_user(args: AskUserInput, context: Context) -> Outcome:
     """
     Ask the user 1 to 4 questions and wait for the answers.
 
-    Only for decisions that are theirs, and that neither the request nor the project answers. Recommended choice first; no "other": they
+    Only for the user's decisions, if neither the request nor the project answers. Recommended choice first; no "other": they
     can always use their own words. In plan mode, when your text has the finished plan, give only `plan`: the user accepts or comments.
     """
     user = context.workspace.user

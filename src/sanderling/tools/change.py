@@ -533,6 +533,7 @@ class Change:
             async with self._journaled(before, after, loaded):
                 if not await self._apply(editor, buffer, hunks):
                     raise _MovedError
+        self._workspace.edited_unsaved.add(self._workspace.disk.real_path(self.path))
         known = await self._knowledge.known(plain(ours), None)
         known = known._replace(is_all=known.is_all and is_complete)
         self._knowledge.remember(plain(new), known)

@@ -92,6 +92,10 @@ class Editor(Protocol):
         """Return the paths of files whose buffers have unsaved changes."""
         ...
 
+    async def save_buffer(self, path: str) -> str:
+        """Write a buffer of `unsaved` as the user would; return why that failed, or ""."""
+        ...
+
     async def files_changed(self, paths: tuple[str, ...]) -> None:
         """Reload unmodified buffers of files that changed on disk; no paths means all."""
         ...

@@ -67,6 +67,10 @@ class Workspace(Struct):
     code: "LanguageServers | None" = None
     user: User | None = None
     """The user, if they can be asked in this session."""
+    edited_unsaved: set[str] = field(default_factory=set[str])
+    """Files that the model edited in buffers with unsaved text, until the user is asked whether to save them."""
+    left_unsaved: set[str] = field(default_factory=set[str])
+    """Files that the user did not want to save then; they are not asked again."""
     grant: Grant = NO_GRANT
     _environment: ExecutionEnvironment | None = None
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)

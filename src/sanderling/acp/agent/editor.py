@@ -95,6 +95,9 @@ class ClientEditor:
     async def unsaved(self) -> tuple[str, ...]:
         return ()  # the protocol cannot list them
 
+    async def save_buffer(self, path: str) -> str:
+        return f"The client cannot be asked to save {path}."
+
     async def files_changed(self, paths: tuple[str, ...]) -> None: ...
 
     async def changed_on_disk(

@@ -23,6 +23,8 @@ async def tell(args: DiagnosticsInput, context: Context) -> Outcome:
         each for each in said.found if reach.is_inside(each.path) and await reach.file(each.path)
     ]
     still = f"{said.still}: there may be more.\n" if said.still else ""
+    if said.late:
+        still += f"{said.late} has not reported since the last edit: this may be out of date.\n"
     if not known:
         who = f" ({said.servers})" if said.servers else ": no language server runs in the editor"
         return Outcome(content=f"{still}No errors or warnings{who}.", summary="none")

@@ -90,12 +90,17 @@ class WorkspaceChange(msgspec.Struct, frozen=True):
 
 
 class DiagnosticList(msgspec.Struct, frozen=True):
-    """Current errors and warnings, errors first; `count` is their total."""
+    """
+    Current errors and warnings, errors first; `count` is their total.
+
+    `late` names servers that have not reported since the last edit.
+    """
 
     found: tuple[Diagnostic, ...]
     count: int
     servers: str
     still: str = ""
+    late: str = ""
 
 
 class LanguageServers(Protocol):
