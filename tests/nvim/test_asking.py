@@ -64,7 +64,7 @@ def test_an_answer_stands_in_lines_below_what_was_asked_about(start, server):
     ]
     assert "q closes · \\ec to the chat · \\ef follow-up" in child.screen_text()
     assert told(server)[-2:] == [
-        "code.py:5-6, as the editor showed it then:\n```python\n    time.sleep(9)\n    return 1\n```",
+        "code.py:5-6, as the editor showed it then:\n```python\n5\t    time.sleep(9)\n6\t    return 1\n```",
         "why?",
     ]
     assert child.lua("return #vim.api.nvim_list_wins()") == 1
