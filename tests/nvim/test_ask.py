@@ -52,7 +52,7 @@ def test_unsaved_text_is_what_goes_along(claude, server):
     claude.feed("5Gccunsaved<Esc>")
     claude.feed(":5AgentAsk what is this?<CR>")
     claude.wait_for_turns()
-    assert "```python\n    unsaved\n```" in content(server)[0]
+    assert "```python\n5\t    unsaved\n```" in content(server)[0]
 
 
 @prove
@@ -92,7 +92,7 @@ def test_lines_with_fences_are_fenced_with_more(claude, server):
     claude.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { '```', 'x', '````' })")
     claude.command("%AgentAsk what?")
     claude.wait_for_turns()
-    assert content(server)[0].endswith("`````python\n```\nx\n````\n`````")
+    assert content(server)[0].endswith("`````python\n1\t```\n2\tx\n3\t````\n`````")
     assert "`````python\n```\nx\n````\n`````" in claude.transcript_text()
 
 

@@ -374,7 +374,7 @@ def test_fix_sends_what_is_reported_in_the_line(start, server):
     child.feed("5G:AgentFix at once<CR>")
     child.wait_for_turns()
     lines, reports, words = told(server)
-    assert lines.startswith("code.py:5-5, ")
+    assert lines.startswith("code.py:5, ")
     assert reports.endswith("```\ncode.py:5: error: too slow\n```")
     assert words.startswith("Fix the reported problems. Also: at once")
     assert child.transcript_win()

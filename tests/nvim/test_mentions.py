@@ -383,7 +383,7 @@ def test_a_page_is_named_to_the_model_while_there_is_a_network(start_claude, ser
 def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude, server, project):
     child = start_claude()
     (project / "src" / "deep.py").write_text(
-        "class Bird:\n2\t    def fly(self):\n3\t        return 1\n\n\nx = 1\n"
+        "class Bird:\n    def fly(self):\n        return 1\n\n\nx = 1\n"
     )
     child.command("edit src/deep.py")
     start(child, project, "pyright", [program("basedpyright-langserver"), "--stdio"])
@@ -430,7 +430,7 @@ def test_pasted_lines_of_an_open_file_are_offered_as_a_mention(
     child.feed("<C-r><CR>")
     child.wait_for_turns()
     told = texts_told(server.prompts[-1].json()["messages"][-1])
-    assert "line3\nline4\nline5\nline6" in told[-2]
+    assert "3\tline3\n4\tline4\n5\tline5\n6\tline6" in told[-2]
 
 
 def test_only_pasted_lines_of_a_file_are_offered(start_claude):
