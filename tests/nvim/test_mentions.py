@@ -524,3 +524,33 @@ def test_what_git_has_to_say_is_noted_before_it_is_sent(start_claude, project):
     child.lua("vim.wait(5000)")
     child.feed("A.<Esc>")
     child.wait_for_screen("✗ a rule keeps secret.env from the model")
+
+
+# --- large files --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_large_file_brings_its_head_and_an_outline(start_claude, server, project, is_open):
+    lines = [f"value = {n}" for n in range(1, 3001)]
+    lines[99], lines[2499] = "def early():", "    def late(self):"
+    (project / "big.py").write_text("\n".join(lines) + "\n")
+    child = start_claude()
+    if is_open:
+        child.command("edit big.py")
+    head, outline, _ = ask(child, server, "what is @big.py?")
+    origin = "current editor text" if is_open else "as saved on disk"
+    begin = (
+        f"big.py:1-200, {origin}; only lines 1-200 of 3000, read the rest as needed:\n```python\n"
+    )
+    assert head.startswith(f"{begin}1\tvalue = 1\n")
+    assert head.endswith("\n200\tvalue = 200\n```")
+    assert outline == (
+        "@outline:big.py, line numbers of definitions in the rest:\n```\n2500:     def late(self):\n```"
+    )
+
+
+def test_a_range_of_a_large_file_is_whole(start_claude, server, project):
+    (project / "big.py").write_text("value\n" * 3000)
+    child = start_claude()
+    [lines, _] = ask(child, server, "what is @big.py:1-2900?")
+    assert lines.endswith("\n2900\tvalue\n```")
