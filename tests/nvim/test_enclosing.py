@@ -119,3 +119,27 @@ def test_fix_sends_the_function_around_the_report(start_claude, project, server)
     assert reports.startswith("@diagnostics, diagnostics of language servers and linters:")
     assert "no text" in reports
     assert "other" not in reports
+
+
+@pytest.mark.parametrize("command", ["/explain", "/fix", "/test"])
+def test_in_the_chat_a_command_without_words_is_about_the_function_at_the_cursor(
+    start_claude, project, server, command
+):
+    (project / "a.lua").write_text(LUA)
+    child = start_claude()
+    child.command("edit a.lua")
+    child.feed("4G")
+    child.open_chat()
+    child.feed(f"i{command}<Esc><CR>")
+    child.wait_for_turns()
+    assert any(text.startswith("a.lua:3-8, ") for text in told(server))
+
+
+def test_in_the_chat_a_command_with_words_attaches_nothing(start_claude, project, server):
+    (project / "a.lua").write_text(LUA)
+    child = start_claude()
+    child.command("edit a.lua")
+    child.open_chat()
+    child.feed("i/explain the build<Esc><CR>")
+    child.wait_for_turns()
+    assert not any(text.startswith("a.lua:") for text in told(server))
