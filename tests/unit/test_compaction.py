@@ -254,7 +254,7 @@ def test_a_summary_comes_with_the_latest_prompts_verbatim_and_notes():
     assert "<summary>\n## Goal\nA parser.\n</summary>" in frame
     assert "verbatim" in header
     assert first == "Write a parser.\n  Not with {summary}!"
-    assert second == "a.py:3-4, as the editor showed it then:\n```python\nx = 1\n```\n\nWhy?"
+    assert second == "a.py:3-4, as the editor showed it then:\n```python\n3\tx = 1\n```\n\nWhy?"
     assert "Current state" in notes
     assert mode == "Mode: auto."
     assert "Continue where it stopped" in go_on

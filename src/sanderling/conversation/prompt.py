@@ -93,10 +93,18 @@ def _command_text(record: CommandRecord) -> str:
 def _selection_text(selection: Selection) -> str:
     fence = fence_around(selection.text)
     source = "piped into the prompt" if selection.is_piped else "as the editor showed it then"
-    return (
-        f"{visible_name(selection.path)}:{selection.first_line}-{selection.last_line}, {selection.origin or source}:\n"
-        f"{fence}{selection.filetype}\n{selection.text}\n{fence}"
-    )
+    place, text = visible_name(selection.path), selection.text
+    if _is_of_file(selection):
+        first, last = selection.first_line, selection.last_line
+        place = f"{place}:{first}" if first == last else f"{place}:{first}-{last}"
+        text = "\n".join(f"{n}\t{line}" for n, line in enumerate(text.split("\n"), first))
+    return f"{place}, {selection.origin or source}:\n{fence}{selection.filetype}\n{text}\n{fence}"
+
+
+def _is_of_file(selection: Selection) -> bool:
+    """Return whether the lines have numbers in a file, which the model sees as in results of `read`."""
+    is_listing = selection.path.endswith("/") or selection.origin == "directory listing"
+    return not (selection.is_piped or selection.path.startswith("@") or is_listing)
 
 
 # --- mentions of other sessions ---------------------------------------------------------------------------------------
