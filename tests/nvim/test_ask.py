@@ -62,7 +62,7 @@ def test_the_path_is_told_from_the_projects_root(claude, server, project):
     claude.command("edit deep/in.py | cd deep")
     claude.command("1AgentAsk what?")
     claude.wait_for_turns()
-    assert content(server)[0].startswith("deep/in.py:1-1, ")
+    assert content(server)[0].startswith("deep/in.py:1, ")
 
 
 @prove

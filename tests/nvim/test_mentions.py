@@ -62,9 +62,9 @@ GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
 @pytest.mark.parametrize(
     "prompt, expected",
     [
-        ("@secret.env", "secret.env:1-1, as saved on disk:\n```\nKEY=1\n```"),
-        ("(@src/slow.py:3).", "src/slow.py:3-3, current editor text:\n```python\nline3\n```"),
-        ("@src/", "src/:1-1, directory listing:\n```\nslow.py\n```"),
+        ("@secret.env", "secret.env:1, as saved on disk:\n```\nKEY=1\n```"),
+        ("(@src/slow.py:3).", "src/slow.py:3, current editor text:\n```python\nline3\n```"),
+        ("@src/", "src/, directory listing:\n```\nslow.py\n```"),
         ("see @buffer", "src/slow.py:1-20, current editor text:"),
         (
             "@selection?",
@@ -72,12 +72,12 @@ GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
         ),
         (
             "@diagnostics",
-            "@diagnostics:1-1, diagnostics of language servers and linters:\n```\nsrc/slow.py:3: error: wrong\n```",
+            "@diagnostics, diagnostics of language servers and linters:\n```\nsrc/slow.py:3: error: wrong\n```",
         ),
-        ("@quickfix", "@quickfix:1-1, the editor's quickfix list:\n```\nsrc/slow.py:5: here\n```"),
+        ("@quickfix", "@quickfix, the editor's quickfix list:\n```\nsrc/slow.py:5: here\n```"),
         ("@diff", "+new"),
         ("@staged", "+staged"),
-        ("@my\\ file.txt", "my file.txt:1-1, as saved on disk:\n```\nblank\n```"),
+        ("@my\\ file.txt", "my file.txt:1, as saved on disk:\n```\nblank\n```"),
     ],
 )
 def test_each_kind_brings_what_it_names(start_claude, server, project, prompt, expected):
@@ -369,10 +369,10 @@ def test_the_last_answer_of_another_session_goes_along(start_claude, server):
     child.wait_for_turns(2)
     told = texts_told(server.prompts[-1].json()["messages"][-1])
     assert told == [
-        f"@session:{log.stem}:1-1, the last answer in another session, “what is fast?”:\n```markdown\nBirds are fast.\n```",
+        f"@session:{log.stem}, the last answer in another session, “what is fast?”:\n```markdown\nBirds are fast.\n```",
         f"like @session:{log.stem}",
     ]
-    assert f"▸ @session:{log.stem}:1-1" in child.screen_text()
+    assert f"▸ @session:{log.stem}" in child.screen_text()
 
 
 def test_a_session_that_is_not_there_is_told_and_nothing_is_sent(start_claude, server):
@@ -411,7 +411,7 @@ def test_a_page_is_named_to_the_model_while_there_is_a_network(start_claude, ser
     child.command("AgentNet on")
     wait_until(lambda: child.lua("return require('sanderling').net()") == "on")
     told = ask(child, server, "read @https://example.com:8080/a")
-    assert told[0].startswith("@https://example.com:8080/a:1-1, a web page:")
+    assert told[0].startswith("@https://example.com:8080/a, a web page:")
 
 
 def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude, server, project):

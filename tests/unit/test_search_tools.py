@@ -636,9 +636,7 @@ async def test_what_the_kernel_says_of_itself_is_not_told_as_covered(tools):
 async def test_missing_path_is_an_error(tools, files_only):
     for options in ({"path": "nowhere"}, {"glob": "nowhere/**/*.py"}):
         words = await tools.refusal(grep, pattern="x", files_only=files_only, **options)
-        assert words == (
-            "nowhere does not exist, or the sandbox hides it."
-        )
+        assert words == ("nowhere does not exist, or the sandbox hides it.")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from sanderling.protocol.messages import (
 from sanderling.text import fence_around
 
 MAX_MENTIONS = 10
+OF_A_FILE = ("current editor text", "as saved on disk")
+"""The origins of mentions that are files; other mentions have no lines that could be edited."""
 _MENTION = r"(?<![\w@])@session:([\w-]+)"
 
 
@@ -90,11 +92,19 @@ def _command_text(record: CommandRecord) -> str:
     return f"The user ran this command in the project; it {record.ending.description}:\n{fence}\n{shown}\n{fence}"
 
 
+def place_of(selection: Selection) -> str:
+    """Return where the lines are: `a.py:3-9`, `a.py:3`, or only the name, such as `@diff`, if they are not a file's."""
+    name, first, last = visible_name(selection.path), selection.first_line, selection.last_line
+    if selection.origin and selection.origin not in OF_A_FILE:
+        return name
+    return f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
+
+
 def _selection_text(selection: Selection) -> str:
     fence = fence_around(selection.text)
     source = "piped into the prompt" if selection.is_piped else "as the editor showed it then"
     return (
-        f"{visible_name(selection.path)}:{selection.first_line}-{selection.last_line}, {selection.origin or source}:\n"
+        f"{place_of(selection)}, {selection.origin or source}:\n"
         f"{fence}{selection.filetype}\n{selection.text}\n{fence}"
     )
 
