@@ -151,6 +151,19 @@ def test_a_measured_factor_counts():
     assert list(cleared_results(history, factor=1.6)) == ["t0"]
 
 
+def test_cleared_page_of_a_file_names_its_lines():
+    use = ToolUse("t", "read", {"path": "a.py", "offset": 40})
+    page = "x" * 200_000 + "\n(lines 40-1239 of 3000; continue with offset=1240)"
+    history = [
+        said("Look."),
+        Message("assistant", (use,)),
+        Message("user", (ToolResult("t", page),)),
+        *rounds(40_000, 1)[1:],
+    ]
+    [text] = cleared_results(history).values()
+    assert text.startswith('[cleared: the result of read "a.py", lines 40-1239 (')
+
+
 def test_images_are_cleared_with_their_number():
     use = ToolUse("t", "read", {"path": "a.png"})
     history = [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from sanderling.conversation.prompt import prompt_blocks
+from sanderling.conversation.prompt import place_of, prompt_blocks
 from sanderling.protocol.messages import (
     ContentBlock,
     ImageBlock,
@@ -145,8 +145,16 @@ def _is_worth_clearing(result: ToolResult) -> bool:
 
 
 def _text_instead(use: ToolUse | None, result: ToolResult) -> str:
-    what = f'{use.name} "{input_line(use)}"' if use else "a tool"
+    what = f'{use.name} "{input_line(use)}"{_range(use, result)}' if use else "a tool"
     return f"[cleared: the result of {what} ({_size(result)}); get it again if you need it]"
+
+
+def _range(use: ToolUse, result: ToolResult) -> str:
+    """Return the lines that a result of `read` had, of those that a file has."""
+    if use.name != "read" or not isinstance(result.content, str):
+        return ""
+    extent = re.match(r"\((lines [\d,]+-[\d,]+) of", result.content.rpartition("\n")[2])
+    return f", {extent[1]}" if extent else ""
 
 
 def _size(result: ToolResult) -> str:
@@ -237,10 +245,7 @@ def _shown(prompt: Prompt) -> str:
 
 def _shortened(prompt: Prompt, room: int) -> str:
     """Return the text of `prompt` without its attached lines; of a very long text the beginning and the end."""
-    places = ", ".join(
-        f"{selection.path}:{selection.first_line}-{selection.last_line}"
-        for selection in prompt.selections
-    )
+    places = ", ".join(map(place_of, prompt.selections))
     lines = f"[Attached lines, omitted here: {places}]\n\n" if places else ""
     half = room * BYTES_PER_TOKEN // 2
     data = prompt.text.encode("utf-8", "surrogatepass")

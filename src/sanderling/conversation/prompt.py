@@ -21,6 +21,8 @@ from sanderling.protocol.messages import (
 from sanderling.text import fence_around
 
 MAX_MENTIONS = 10
+OF_A_FILE = ("current editor text", "as saved on disk")
+"""The origins of mentions that are files; other mentions have no lines that could be edited."""
 _MENTION = r"(?<![\w@])@session:([\w-]+)"
 
 
@@ -90,21 +92,31 @@ def _command_text(record: CommandRecord) -> str:
     return f"The user ran this command in the project; it {record.ending.description}:\n{fence}\n{shown}\n{fence}"
 
 
-def _selection_text(selection: Selection) -> str:
-    fence = fence_around(selection.text)
-    source = "piped into the prompt" if selection.is_piped else "as the editor showed it then"
-    place, text = visible_name(selection.path), selection.text
-    if _is_of_file(selection):
-        first, last = selection.first_line, selection.last_line
-        place = f"{place}:{first}" if first == last else f"{place}:{first}-{last}"
-        text = "\n".join(f"{n}\t{line}" for n, line in enumerate(text.split("\n"), first))
-    return f"{place}, {selection.origin or source}:\n{fence}{selection.filetype}\n{text}\n{fence}"
+def place_of(selection: Selection) -> str:
+    """Return where the lines are: `a.py:3-9`, `a.py:3`, or only the name, such as `@diff`, if they are not a file's."""
+    name, first, last = visible_name(selection.path), selection.first_line, selection.last_line
+    if not _is_of_file(selection):
+        return name
+    return f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
 
 
 def _is_of_file(selection: Selection) -> bool:
-    """Return whether the lines have numbers in a file, which the model sees as in results of `read`."""
-    is_listing = selection.path.endswith("/") or selection.origin == "directory listing"
-    return not (selection.is_piped or selection.path.startswith("@") or is_listing)
+    if selection.origin:
+        return selection.origin.startswith(
+            OF_A_FILE
+        )  # a large file's continues with what it leaves out
+    return not (selection.is_piped or selection.path.startswith("@"))
+
+
+def _selection_text(selection: Selection) -> str:
+    fence = fence_around(selection.text)
+    source = "piped into the prompt" if selection.is_piped else "as the editor showed it then"
+    text = selection.text
+    if _is_of_file(selection):  # with numbers as in results of `read`
+        lines = enumerate(text.split("\n"), selection.first_line)
+        text = "\n".join(f"{number}\t{line}" for number, line in lines)
+    place = place_of(selection)
+    return f"{place}, {selection.origin or source}:\n{fence}{selection.filetype}\n{text}\n{fence}"
 
 
 # --- mentions of other sessions ---------------------------------------------------------------------------------------
