@@ -103,6 +103,7 @@ def setup_layer(options: Table) -> Layer:
 
 def parse_setup(options: Table) -> tuple[Layer, list[Mistake]]:
     errors = list[ConfigError]()
+    options = _spelled_out(options)
     layer = Layer("setup()", expanded(options, os.environ, errors.append), written=options)
     return layer, placed(layer, errors)
 
@@ -120,6 +121,7 @@ def parse(
         line = int(found[1] or text.count("\n") + 1) if found else 0
         words = f"not valid TOML: {re.sub(_PLACE, '', str(error))}"
         return Layer(origin), [Mistake(SettingLocation(origin, line), words)]
+    options = _spelled_out(options)
     errors, written = list[ConfigError](), Table()
     if _depth(options) > MAX_DEPTH:
         return Layer(origin), [Mistake(SettingLocation(origin, 0), "tables are nested too deeply")]
@@ -127,6 +129,12 @@ def parse(
         written, options = options, expanded(options, environment, errors.append)
     layer = Layer(origin, options, text, written)
     return layer, placed(layer, errors)
+
+
+def _spelled_out(options: Table) -> Table:
+    """Return the options with the short form `tools = "small"` as the table that it stands for."""
+    tools = options.get("tools")
+    return {**options, "tools": {"set": tools}} if isinstance(tools, str) else options
 
 
 def _depth(options: Table) -> int:

@@ -95,6 +95,7 @@ class Turn:
     async def _answer(self, tasks: TaskGroup) -> StopReason:
         """Call the model and run its tool calls until it asks for no more."""
         services = self._services
+        await services.calls.fit_window()
         tools = (await services.calls.catalog.so_far()).by_name
         tool_uses = ToolUses(
             tools, services.workspace, services.session, services.gate, services.emit
@@ -173,8 +174,9 @@ class Turn:
     def _start_background_tasks(self, tasks: TaskGroup) -> None:
         tasks.start_soon(self._reply.log_as_it_grows)
         tasks.start_soon(self._prepare, tasks)
-        if self._services.provider.limits is None:
-            tasks.start_soon(self._services.provider.learn_limits)
+        provider = self._services.provider
+        if provider.limits is None and not provider.is_local:
+            tasks.start_soon(provider.learn_limits)
 
     async def _prepare(self, tasks: TaskGroup) -> None:
         """Open the provider's connection, the sandbox and the tool servers, and scan the project, without delaying the request."""
