@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sanderling.config import Settings
+from sanderling.errors import ProviderError
 from sanderling.providers import ModelLimits, ModelRequest
 from sanderling.providers.anthropic.profile import (
     LOG_IN,
@@ -16,7 +17,7 @@ from sanderling.providers.anthropic.request import RequestEncoder
 from sanderling.providers.endpoint import ANTHROPIC, Endpoint
 from sanderling.providers.http.bodies import Decoder
 from sanderling.providers.http.errors import no_key
-from sanderling.providers.http.models import is_name
+from sanderling.providers.http.models import decode_models, is_name
 from sanderling.providers.http.provider import HttpProvider
 from sanderling.providers.http.setup import check_address
 
@@ -108,7 +109,16 @@ class AnthropicProvider(HttpProvider):
         return ReplyDecoder(self._without_key, self._key_remedy, keeps_unsigned=keeps_unsigned)
 
     async def fetch_limits(self) -> ModelLimits:
-        return decode_limits(await self._get(f"/v1/models/{quote(self.model, safe='')}"))
+        model, limits = self.model, ModelLimits()
+        try:
+            limits = decode_limits(await self._get(f"/v1/models/{quote(model, safe='')}"))
+        except ProviderError as error:
+            if self._is_claude or error.kind not in ("invalid_request", "malformed"):
+                raise
+        if self._is_claude or limits.context_window_tokens:
+            return limits
+        # Other servers of this wire, such as llama.cpp, have only a list, in their own format.
+        return decode_models(await self._get("/v1/models")).get(model, limits)
 
     async def list_models(self) -> tuple[str, ...]:
         models: dict[str, None] = {}
