@@ -63,13 +63,23 @@ class Turn:
                     stop_reason = await self._answer(tasks)
                 except ProviderError as error:
                     stop_reason, error_message = "error", error.message
-                    self._services.emit(ErrorOccurred(error.kind, error.message, error.remedy))
+                    remedy = await self._remedy(error)
+                    self._services.emit(ErrorOccurred(error.kind, error.message, remedy))
                 tasks.cancel_scope.cancel()
         if self._scope.cancel_called and stop_reason != "error":
             # Even at the last moment: pending prompts are returned with it.
             stop_reason = "cancelled"
         self._end(stop_reason, error_message)
         return stop_reason
+
+    async def _remedy(self, error: ProviderError) -> str:
+        """Return the remedy, and without a key the offer of a model on this machine."""
+        if error.kind != "no_key":
+            return error.remedy
+        from sanderling.providers.local_servers import offer_of_local  # only needed without a key
+
+        offer = await offer_of_local(self._services.settings.providers)
+        return " ".join(filter(None, (offer, error.remedy)))
 
     def _begin(self, prompt: Prompt) -> None:
         services = self._services
