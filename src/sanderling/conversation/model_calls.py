@@ -142,7 +142,7 @@ class ModelCalls:
         """
         Offer fewer tools to a model with a small context window, before the first request.
 
-        Only servers on this machine are queried for the window first: they answer at once, and theirs is often small.
+        Only servers on this machine are queried for the window first: they answer at once, and often have small windows.
 
         Raises:
             ProviderError: instructions and tools do not fit.

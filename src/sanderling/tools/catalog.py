@@ -57,7 +57,7 @@ SMALL: Mapping[str, tuple[frozenset[str], str]] = {
 }
 
 NAMES = (*TOOLS, SEARCH_TOOL)
-"""The names of all tools, including those that need a setting."""
+"""The names of all tools, including tools that need a setting."""
 
 
 class ToolSource(Protocol):
@@ -105,7 +105,7 @@ class Catalog:
         self._sources = (*self._sources, source)
 
     def make_small(self) -> bool:
-        """Offer only the tools of `SMALL` and those of third parties; return whether that changes anything."""
+        """Offer only third-party tools and `SMALL`; return whether that changes anything."""
         if self._is_small:
             return False
         self._is_small = True

@@ -2,7 +2,7 @@
 Tests whether a provider can do what a conversation needs, with real requests and all tools.
 
 The columns: it responds; it streams; it calls a tool and uses the result; the cache serves the repeated prefix; and the model's chat
-template takes the turns of our histories: parallel calls, a prompt beside results, and prompts in a row.
+template takes the turns of our histories: parallel calls, a prompt next to results, and prompts in a row.
 """
 
 import time

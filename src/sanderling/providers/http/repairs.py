@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Repairs:
-    """The quirks of an endpoint's models: those of its table, and the learned ones."""
+    """The quirks of an endpoint's models, from its table and from errors."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
