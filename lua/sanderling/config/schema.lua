@@ -204,6 +204,14 @@ M.rows = {
     host = true,
   },
   {
+    name = 'tools.set',
+    default = 'auto',
+    choices = { 'auto', 'all', 'small' },
+    doc = "the tools offered; 'small': only read, edit, write, bash and grep, described briefly;"
+      .. " 'auto': these if the model's window has less than 16,384 tokens",
+    host = true,
+  },
+  {
     name = 'tools.disabled',
     default = {},
     class = 'string[]',

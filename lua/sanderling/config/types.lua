@@ -17,6 +17,7 @@
 ---@field bell boolean ring the terminal's bell when a question comes
 
 ---@class (exact) sanderling.config.Tools
+---@field set 'auto'|'all'|'small' the tools offered; 'small': only read, edit, write, bash and grep, described briefly; 'auto': these if the model's window has less than 16,384 tokens
 ---@field disabled string[] tools that the model is not offered; * matches any text
 
 ---@class (exact) sanderling.config.Web_search

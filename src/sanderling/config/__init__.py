@@ -110,6 +110,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuple[Table, ...],
         Meta(description="rules that allow, ask or deny"),
     ] = ()
+    tools_set: Annotated[
+        Literal["auto", "all", "small"],
+        Meta(
+            description="the tools offered; 'small': only read, edit, write, bash and grep, described"
+            " briefly; 'auto': these if the model's window has less than 16,384 tokens"
+        ),
+    ] = "auto"
     tools_disabled: Annotated[
         tuple[str, ...], Meta(description="tools that the model is not offered; * matches any text")
     ] = ()

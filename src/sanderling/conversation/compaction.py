@@ -27,6 +27,9 @@ from sanderling.protocol.messages import (
 from sanderling.session.history import input_line
 
 WINDOW_SHARE, LEAST_WINDOW_SHARE = 0.8, 0.5
+# In a small window (half of Ollama's advice for agents), half of it would be due at every second prompt: instructions and tools alone
+# fill a quarter of 8,192 tokens. If an answer does not fit, the API says so, and the conversation is shortened then.
+SMALL_WINDOW_TOKENS, SMALL_WINDOW_SHARE = 32_768, 0.75
 SPARE_TOKENS = 20_000  # what one message of tool results may add before usage is known again
 KEPT_RESULT_TOKENS = 40_000
 # Less is not worth losing the API's cache from the first change on.
@@ -60,9 +63,15 @@ not repeat what is done, and do not mention the summary."""
 
 
 def limit_tokens(window_tokens: int, max_output_tokens: int) -> int:
-    """Return how many tokens may fill the window. The answer and a round of tool results must still fit; half is always allowed."""
+    """Return how many tokens may fill the window. The answer and a round of tool results must still fit; half is always allowed, and more of a small window."""
+    least = SMALL_WINDOW_SHARE if window_tokens <= SMALL_WINDOW_TOKENS else LEAST_WINDOW_SHARE
     room = window_tokens - max_output_tokens - SPARE_TOKENS
-    return int(max(min(WINDOW_SHARE * window_tokens, room), LEAST_WINDOW_SHARE * window_tokens))
+    return int(max(min(WINDOW_SHARE * window_tokens, room), least * window_tokens))
+
+
+def share_of(window_tokens: int, usual: int, share: int) -> int:
+    """Return `usual` tokens, or the window's `share`-th part if that is less; the window may be unknown (0)."""
+    return min(usual, window_tokens // share) if window_tokens else usual
 
 
 def is_due(used: int, window_tokens: int, max_output_tokens: int) -> bool:
@@ -106,7 +115,11 @@ def _text_tokens(text: str) -> int:
 
 
 def cleared_results(
-    history: Sequence[Message], *, factor: float = 1.0, kept_tokens: int = KEPT_RESULT_TOKENS
+    history: Sequence[Message],
+    *,
+    factor: float = 1.0,
+    kept_tokens: int = KEPT_RESULT_TOKENS,
+    least_freed: int = LEAST_FREED_TOKENS,
 ) -> dict[str, str]:
     """
     Return replacement texts for the results of old tool calls, by id; empty if clearing would not free enough.
@@ -129,7 +142,7 @@ def cleared_results(
             texts[result.tool_use_id] = text
             freed_tokens += tokens - _text_tokens(text) * factor
         newer_tokens += tokens
-    return texts if freed_tokens >= LEAST_FREED_TOKENS else {}
+    return texts if freed_tokens >= least_freed else {}
 
 
 def _results_from_newest(history: Sequence[Message]) -> Iterator[tuple[ToolResult, bool]]:
@@ -203,7 +216,12 @@ def problem_of(summary: str, stop_reason: StopReason = "end_turn") -> str:
 
 
 def compacted(
-    summary: str, prompts: Sequence[Prompt], notes: Sequence[str] = (), *, is_in_turn: bool
+    summary: str,
+    prompts: Sequence[Prompt],
+    notes: Sequence[str] = (),
+    *,
+    is_in_turn: bool,
+    prompt_tokens: int = KEPT_PROMPT_TOKENS,
 ) -> tuple[Message, ...]:
     """
     Return the messages that replace the conversation.
@@ -211,7 +229,7 @@ def compacted(
     `prompts` are all prompts of the session, oldest first. `notes` describe the current state: todo list, mode. `is_in_turn`: the model
     must continue at once with the work for the last prompt.
     """
-    recent = _recent(prompts)
+    recent = _recent(prompts, prompt_tokens)
     texts = (
         SUMMARY_FRAME.replace("{summary}", summary.strip()),
         *((PROMPTS_FRAME, *recent) if recent else ()),
@@ -221,10 +239,9 @@ def compacted(
     return (Message("user", tuple(TextBlock(text) for text in texts if text.strip())),)
 
 
-def _recent(prompts: Sequence[Prompt]) -> list[str]:
+def _recent(prompts: Sequence[Prompt], room: int) -> list[str]:
     """Return the newest prompts that fit, oldest first. If the newest does not fit, it is shortened."""
     kept: list[str] = []
-    room = KEPT_PROMPT_TOKENS
     for prompt in reversed(prompts):
         text = _shown(prompt)
         if _text_tokens(text) > room:

@@ -29,13 +29,14 @@ _MENTION = r"(?<![\w@])@session:([\w-]+)"
 _VARIANT = r"\{(\w+):([^{}]*)\}"
 
 
-def system_prompt(*, has_editor: bool = True, has_user: bool = True) -> str:
+def system_prompt(*, has_editor: bool = True, has_user: bool = True, is_small: bool = False) -> str:
     """
-    Return the system prompt, without what needs an editor, or a user who can answer.
+    Return the system prompt, without what needs an editor, a user who can answer, or more than the small set of tools.
 
     It has the same bytes in every request of a session, or the API's cache of the prefix would be lost.
     """
     kept = {"editor": has_editor, "user": has_user, "script": not has_user}
+    kept |= {"code": has_editor and not is_small, "todo": not is_small}
     text = Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8")
     return re.sub(_VARIANT, lambda found: found[2] if kept[found[1]] else "", text)
 

@@ -128,7 +128,14 @@ class SessionServices:
             self._loader.load(servers)
         system = system_prompt(has_editor=has_editor, has_user=has_user)
         self.calls = ModelCalls(
-            session, provider, settings, self.approvals, emit, catalog=catalog, system=system
+            session,
+            provider,
+            settings,
+            self.approvals,
+            emit,
+            catalog=catalog,
+            system=system,
+            small_system=system_prompt(has_editor=has_editor, has_user=has_user, is_small=True),
         )
         self.notes = Notes(session, self.workspace, self.gate, self.project, client)
         self.compactor = Compactor(

@@ -105,6 +105,11 @@ class Provider(Protocol):
         ...
 
     @property
+    def is_local(self) -> bool:
+        """True if the model's server is on this machine."""
+        ...
+
+    @property
     def is_ready(self) -> bool:
         """True once `prepare` has nothing left to do."""
         ...
@@ -190,6 +195,10 @@ class Delegate:
     @property
     def answer_limit(self) -> int:
         return self._provider.answer_limit
+
+    @property
+    def is_local(self) -> bool:
+        return self._provider.is_local
 
     @property
     def is_ready(self) -> bool:

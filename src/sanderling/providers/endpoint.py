@@ -55,6 +55,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """User and assistant must alternate, also around tool messages. An error that says so sets it."""
     one_call: bool = False
     """A message may have one tool call: parallel calls are sent one after the other. An error that says so sets it."""
+    full_schemas: bool = False
+    """Every parameter of a tool needs a type and a description. An error about a missing one sets it."""
     system_role: Literal["system", "developer"] = "system"
     max_tokens_name: Literal["", "max_tokens", "max_completion_tokens", "max_output_tokens"] = (
         "max_tokens"

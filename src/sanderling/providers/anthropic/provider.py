@@ -27,7 +27,7 @@ from sanderling.providers.anthropic.request import RequestEncoder
 from sanderling.providers.endpoint import ANTHROPIC, Endpoint, Quirks
 from sanderling.providers.http.bodies import Decoder
 from sanderling.providers.http.errors import no_key
-from sanderling.providers.http.models import is_name
+from sanderling.providers.http.models import decode_models, is_name
 from sanderling.providers.http.provider import HttpProvider
 from sanderling.providers.http.setup import check_address
 
@@ -181,8 +181,16 @@ class AnthropicProvider(HttpProvider):
         )
 
     async def fetch_limits(self) -> ModelLimits:
-        name = self.quirks_of(self.model).sent_name(self.model)
-        return decode_limits(await self._get(f"/v1/models/{quote(name, safe='')}"))
+        model, limits = self.quirks_of(self.model).sent_name(self.model), ModelLimits()
+        try:
+            limits = decode_limits(await self._get(f"/v1/models/{quote(model, safe='')}"))
+        except ProviderError as error:
+            if self._is_claude or error.kind not in ("invalid_request", "malformed"):
+                raise
+        if self._is_claude or limits.context_window_tokens:
+            return limits
+        # Other servers of this wire, such as llama.cpp, have only a list, in their own format.
+        return decode_models(await self._get("/v1/models")).get(model, limits)
 
     async def list_models(self) -> tuple[str, ...]:
         models: dict[str, None] = {}
