@@ -1,11 +1,23 @@
 """The provider for Claude, and for other APIs of the same wire."""
 
 import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from sanderling.config import Settings
-from sanderling.providers import ModelLimits, ModelRequest
+from sanderling.protocol.messages import ContentBlock, Message, TextBlock, ToolUse, Usage
+from sanderling.providers import (
+    BlockDone,
+    ModelLimits,
+    ModelRequest,
+    ReplyPaused,
+    StreamItem,
+    UsageReport,
+)
 from sanderling.providers.anthropic.profile import (
     LOG_IN,
     Profile,
@@ -29,6 +41,7 @@ BEARER = "ANTHROPIC_AUTH_TOKEN"  # a token, not a key: never sent as x-api-key
 AUTHORIZED_BY = ("authorization", "x-api-key")
 MODELS_PER_PAGE = 1000  # the API's limit
 MAX_PAGES = 100
+MAX_PAUSES = 10  # of one reply
 
 
 class AnthropicProvider(HttpProvider):
@@ -40,6 +53,7 @@ class AnthropicProvider(HttpProvider):
         super().__init__(settings, endpoint, model or settings.model)
         self._encoder = RequestEncoder(endpoint.quirks_of(self.model))
         self._profile: Profile | None = None
+        self._queries: dict[str, str] = {}  # of an answer's searches, by id
 
     @property
     def _is_claude(self) -> bool:
@@ -105,7 +119,42 @@ class AnthropicProvider(HttpProvider):
 
     def _decoder(self, model: str) -> Decoder:
         keeps_unsigned = self.quirks_of(model).replay_reasoning != "never"
-        return ReplyDecoder(self._without_key, self._key_remedy, keeps_unsigned=keeps_unsigned)
+        return ReplyDecoder(
+            self._without_key,
+            self._key_remedy,
+            keeps_unsigned=keeps_unsigned,
+            queries=self._queries,
+        )
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        """
+        Call the model. Where the API pauses a long search, send what came back, so that it continues.
+
+        Source: https://docs.anthropic.com/en/api/handling-stop-reasons#pause-turn
+        """
+        blocks: list[ContentBlock] = []
+        before, self._queries = Usage(), {}
+        for pauses_left in range(MAX_PAUSES, -1, -1):
+            usage, is_paused = Usage(), False
+            async with aclosing(super().stream(_with_reply(request, blocks))) as items:
+                async for item in items:
+                    match item:
+                        case UsageReport(usage):
+                            yield UsageReport(before + usage)
+                            continue
+                        case BlockDone(block):
+                            if not isinstance(block, TextBlock) or block.text.strip():
+                                blocks.append(block)
+                        case ReplyPaused():
+                            is_paused = bool(pauses_left and blocks and not _has_call(blocks))
+                            if is_paused:
+                                continue
+                        case _:
+                            pass
+                    yield item
+            if not is_paused:
+                return
+            before += usage
 
     async def fetch_limits(self) -> ModelLimits:
         return decode_limits(await self._get(f"/v1/models/{quote(self.model, safe='')}"))
@@ -120,6 +169,17 @@ class AnthropicProvider(HttpProvider):
                 break
             after = {"after_id": page.last_id}
         return tuple(models)
+
+
+def _with_reply(request: ModelRequest, blocks: Sequence[ContentBlock]) -> ModelRequest:
+    """Return `request` with the part of the reply that came before a pause."""
+    if not blocks:
+        return request
+    return replace(request, history=[*request.history, Message("assistant", tuple(blocks))])
+
+
+def _has_call(blocks: Sequence[ContentBlock]) -> bool:
+    return any(isinstance(block, ToolUse) for block in blocks)
 
 
 def custom_headers() -> dict[str, str]:

@@ -22,11 +22,12 @@ from sanderling.protocol.messages import (
     ImageBlock,
     Message,
     RedactedThinkingBlock,
+    ServerBlock,
     TextBlock,
     ThinkingBlock,
     ToolResult,
 )
-from sanderling.providers import ModelRequest
+from sanderling.providers import ModelRequest, ToolSpec
 from sanderling.providers.encoding import EncodedHistory, encoded, previous_end, with_mark
 from sanderling.providers.endpoint import ANTHROPIC, Quirks, with_fields
 from sanderling.providers.turns import Turns
@@ -37,6 +38,17 @@ LOOK_BACK_BLOCKS = 18  # of 20: the documentation does not say whether the marke
 
 _MARK = {"type": "ephemeral"}  # kept for 5 minutes after its last use
 NOT_SHOWN = TextBlock("(An image, which this model cannot be shown.)")
+
+
+class _CitedText(TextBlock, tag="text", frozen=True, omit_defaults=True):
+    """Text with the citations that the API made. They contain the places in encrypted results."""
+
+    citations: tuple[Any, ...] = ()
+
+
+class _WireMessage(msgspec.Struct, frozen=True):
+    role: str
+    content: tuple[ContentBlock | dict[str, Any], ...]
 
 
 class RequestEncoder:
@@ -57,13 +69,18 @@ class RequestEncoder:
         body |= with_fields(
             self.quirks.reasoning(thinking=thinking, effort=request.effort), self.quirks.body
         )
-        if request.tools:
-            body["tools"] = request.tools
+        if tools := self._tools(request):
+            body["tools"] = tools
         if request.system:
             system = {"type": "text", "text": printable(request.system)}
             body["system"] = [system | ({"cache_control": _MARK} if self._is_marked else {})]
         body["messages"] = self._messages(request.history)
         return msgspec.json.encode(body)
+
+    def _tools(self, request: ModelRequest) -> tuple[ToolSpec | dict[str, Any], ...]:
+        """Return the tools. The API's own is last, so that the user can turn it on without other definitions changing."""
+        own = (self.quirks.web_search,) if request.searches_web and self.quirks.web_search else ()
+        return (*request.tools, *own)
 
     def _messages(self, history: Sequence[Message]) -> list[msgspec.Raw]:
         history = self._turns.of(history)
@@ -78,23 +95,33 @@ class RequestEncoder:
         blank = self.quirks.blank_reasoning
         if blank and message.role == "assistant" and not any(map(_is_thought, blocks)):
             blocks = (ThinkingBlock(blank, ""), *blocks)
-        return (encoded(Message(message.role, blocks)),)
+        return (encoded(_WireMessage(message.role, blocks)),)
 
-    def _fit(self, block: ContentBlock) -> ContentBlock:
+    def _fit(self, block: ContentBlock) -> ContentBlock | dict[str, Any]:
         """Remove Sanderling's own fields from `block`, and images that the model cannot see."""
         match block:
+            case ServerBlock(data):
+                return data
+            case TextBlock(text, extra) if extra:
+                return _CitedText(text, citations=tuple(extra.get("citations", ())))
             case ThinkingBlock(extra=extra) if extra:
                 return replace(block, extra={})
-            case ToolResult(content=tuple(parts)) if self.quirks.images == "none":
-                shown = tuple(NOT_SHOWN if isinstance(p, ImageBlock) else p for p in parts)
-                return replace(block, content=shown)
-            case ImageBlock() if self.quirks.images == "none":
-                return NOT_SHOWN
             case _:
-                return block
+                return block if self.quirks.images != "none" else _without_images(block)
 
 
-def _is_thought(block: ContentBlock) -> bool:
+def _without_images(block: ContentBlock) -> ContentBlock:
+    match block:
+        case ToolResult(content=tuple(parts)):
+            shown = tuple(NOT_SHOWN if isinstance(p, ImageBlock) else p for p in parts)
+            return replace(block, content=shown)
+        case ImageBlock():
+            return NOT_SHOWN
+        case _:
+            return block
+
+
+def _is_thought(block: ContentBlock | dict[str, Any]) -> bool:
     return isinstance(block, ThinkingBlock | RedactedThinkingBlock)
 
 

@@ -25,6 +25,7 @@ class ResponsesProvider(HttpProvider):
     def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
         super().__init__(settings, endpoint, model)
         self._encoder = ResponsesEncoder(model, endpoint.quirks_of(model))
+        self._is_searching = False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         """Call the model. Every later request would repeat reasoning that the API rejects, so the request is made again without it."""
@@ -50,8 +51,11 @@ class ResponsesProvider(HttpProvider):
             self._encoder = ResponsesEncoder(model, quirks)
         # Unless the user sets a limit, the server decides, because reasoning counts as well.
         wanted = self._max_tokens() if self._settings.max_tokens else 0
+        self._is_searching = request.searches_web
         return self._encoder.encode(request, max_tokens=wanted, thinking=self._settings.thinking)
 
     def _decoder(self, model: str) -> ResponsesDecoder:
         del model  # all models answer alike
-        return ResponsesDecoder(self._without_key, self._key_remedy)
+        return ResponsesDecoder(
+            self._without_key, self._key_remedy, keeps_searches=self._is_searching
+        )
