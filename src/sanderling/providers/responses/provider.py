@@ -29,7 +29,7 @@ class ResponsesProvider(HttpProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         """Call the model. Every later request would repeat reasoning that the API rejects, so the request is made again without it."""
-        has_begun = False
+        has_begun, self._is_searching = False, request.searches_web
         try:
             async with aclosing(super().stream(request)) as items:
                 async for item in items:
@@ -51,7 +51,6 @@ class ResponsesProvider(HttpProvider):
             self._encoder = ResponsesEncoder(model, quirks)
         # Unless the user sets a limit, the server decides, because reasoning counts as well.
         wanted = self._max_tokens() if self._settings.max_tokens else 0
-        self._is_searching = request.searches_web
         return self._encoder.encode(request, max_tokens=wanted, thinking=self._settings.thinking)
 
     def _decoder(self, model: str) -> ResponsesDecoder:
