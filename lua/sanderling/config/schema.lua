@@ -223,8 +223,8 @@ M.rows = {
   {
     name = 'web_search.provider',
     default = 'off',
-    choices = { 'off', 'searxng', 'brave', 'kagi' },
-    doc = 'the endpoint with which the model searches the web',
+    choices = { 'off', 'api', 'searxng', 'brave', 'kagi' },
+    doc = "what the model searches the web with: 'api' is the API's own tool",
     host = true,
   },
   {

@@ -36,7 +36,7 @@ HostText = Annotated[
 VariableText = Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*$", title="the name of a variable")]
 
 
-SearchProvider = Literal["off", "searxng", "brave", "kagi"]
+SearchProvider = Literal["off", "api", "searxng", "brave", "kagi"]
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ()
     web_search_provider: Annotated[
         SearchProvider,
-        Meta(description="the endpoint with which the model searches the web"),
+        Meta(description="what the model searches the web with: 'api' is the API's own tool"),
     ] = "off"
     web_search_url: Annotated[
         str,

@@ -18,6 +18,7 @@ from sanderling.protocol.messages import (
     Message,
     Prompt,
     RedactedThinkingBlock,
+    ServerBlock,
     StopReason,
     TextBlock,
     ThinkingBlock,
@@ -90,6 +91,8 @@ def _block_tokens(block: ContentBlock) -> int:
             return _text_tokens(text)
         case ThinkingBlock(thinking=text) | RedactedThinkingBlock(data=text):
             return _text_tokens(text)
+        case ServerBlock(data):
+            return len(msgspec.json.encode(data)) // BYTES_PER_TOKEN
         case ToolUse(name=name, input=data):
             return (len(name) + len(msgspec.json.encode(data))) // BYTES_PER_TOKEN
         case ToolResult():

@@ -17,7 +17,7 @@ from sanderling.conversation.reply import Reply
 from sanderling.errors import ProviderError
 from sanderling.permissions.approvals import Approvals
 from sanderling.protocol import events
-from sanderling.protocol.messages import Message, StopReason, Usage
+from sanderling.protocol.messages import Message, ServerBlock, StopReason, Usage
 from sanderling.protocol.modes import Effort
 from sanderling.providers import (
     BlockDone,
@@ -25,6 +25,7 @@ from sanderling.providers import (
     ModelRequest,
     Provider,
     ReplyDone,
+    TextGoesOn,
     TextPiece,
     ThinkingPiece,
     ToolUseBegun,
@@ -33,6 +34,7 @@ from sanderling.providers import (
 from sanderling.providers.idle import keeps_what_came
 from sanderling.providers.models.known import load_models
 from sanderling.providers.retries import Backoff
+from sanderling.session.history_pager import shown_search
 from sanderling.session.ledger import Prices
 from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
@@ -64,6 +66,7 @@ class ModelCalls:
         catalog: Catalog,
         system: str,
         small_system: str = "",
+        may_search: Callable[[], bool] = lambda: False,
     ) -> None:
         self.models = load_models(settings)
         self.prices = Prices(self.models)
@@ -77,6 +80,7 @@ class ModelCalls:
         self.backoff = Backoff()
         self.cache = CacheWatch(session.ledger.last)
         self._system, self._small_system = system, small_system or system
+        self._may_search = may_search
         self._block_id = 0
         self._left = 0  # calls left in this turn
         self.budget_usd = settings.budget_usd
@@ -236,7 +240,12 @@ class ModelCalls:
         tools = await self.catalog.so_far()
         history = [*self._session.history[start:], *more]
         return ModelRequest(
-            self._system, history, tools.specs, self._session.id, self.effort.of_request()
+            self._system,
+            history,
+            tools.specs,
+            self._session.id,
+            self.effort.of_request(),
+            self._may_search(),
         )
 
     async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -318,10 +327,8 @@ class ModelCalls:
                             self._emit(events.ThinkingDelta(self._block_id, text))
                         case ToolUseBegun():
                             self.tool_use_begun.set()
-                        case BlockDone(block, problem):
-                            reply.finish_block(block, problem)
-                            self._emit(events.BlockEnded(self._block_id))
-                            self._block_id += 1
+                        case BlockDone():
+                            self._finish_block(reply, item)
                         case UsageReport(usage):
                             self._emit_usage(usage, model, usage)
                         case CacheMissed(told):
@@ -332,6 +339,15 @@ class ModelCalls:
             self._block_id += reply.has_open_block  # a block that was cut off keeps its id
             self._book(model, usage, self.cache.miss(usage, told))
         raise cut_off()
+
+    def _finish_block(self, reply: Reply, done: BlockDone) -> None:
+        reply.finish_block(done.block, done.problem)
+        if isinstance(done.block, ServerBlock):
+            for event in shown_search(done.block.shown) if done.block.shown else ():
+                self._emit(event)
+        elif not isinstance(done, TextGoesOn):
+            self._emit(events.BlockEnded(self._block_id))
+            self._block_id += 1
 
     def _book(self, model: str, usage: Usage, miss: Miss | None = None) -> None:
         if usage != Usage():

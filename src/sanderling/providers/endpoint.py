@@ -76,6 +76,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The request field for the effort; `a.b` is the field `b` of `a`."""
     body: dict[str, Any] = {}
     """Additional fields of every request."""
+    web_search: dict[str, Any] = {}
+    """The definition of the API's own tool that searches the web, for `[web_search]` with the provider "api"; empty: it has none."""
     cache: Literal["none", "automatic", "anthropic", "openai_explicit", "key"] = "automatic"
     """How a prefix is cached: not at all, automatically, at Anthropic's or OpenAI's breakpoints, or by the session's key."""
     cache_diagnosis: bool = False
@@ -176,6 +178,7 @@ _ANTHROPIC: dict[str, Any] = {
         "effort": {"on": {"thinking": {"type": "adaptive", "display": "summarized"}}},
         "efforts": ["low", "medium", "high", "xhigh", "max"],
         "effort_field": "output_config.effort",
+        "web_search": {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
     },
     "models": {  # the API reports the efforts, but only after the first request
         "claude-*-fast": {"model_suffix": "-fast", "body": {"speed": "fast"}, "late_tools": True},

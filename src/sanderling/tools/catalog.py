@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import anyio
 
 from sanderling.errors import ConfigError
+from sanderling.protocol.messages import SEARCH_TOOL
 from sanderling.providers import ToolSpec
 from sanderling.text import name_set
 from sanderling.tools.ask_user import ask_user
@@ -14,7 +15,7 @@ from sanderling.tools.base import OutsideTool, Tool
 from sanderling.tools.bash import bash
 from sanderling.tools.code.tools import code_nav, code_refactor, diagnostics
 from sanderling.tools.edit import edit
-from sanderling.tools.effects import OUTSIDE, SEARCH_TOOL, is_outside_name
+from sanderling.tools.effects import OUTSIDE, is_outside_name
 from sanderling.tools.glob import glob
 from sanderling.tools.grep import grep
 from sanderling.tools.jobs import jobs
