@@ -195,6 +195,27 @@ def test_variable_that_names_home_the_project_keys_or_no_such_root_shows_nothing
     assert shown(place) == []
 
 
+@pytest.mark.parametrize("prefix", ["", ".local"])
+def test_prefix_that_is_home_or_contains_the_data_of_all_programs_shows_none_of_it(
+    place, first, prefix
+):
+    secrets = ("share/keyrings/login", "share/opencode/auth.json", "lib/notes", "bin/notes")
+    at = layout(place.home / prefix, "lib/node_modules/npm/bin/npm-cli.js", *secrets)
+    (at / "bin/npm").symlink_to("../lib/node_modules/npm/bin/npm-cli.js")
+    (at / "bin/notes").chmod(0o600)
+    first(at / "bin")
+    local = {"home/.local/bin", "home/.local/lib"}
+    assert {*shown(place)} == (local if prefix else {"home/lib/node_modules"})
+
+
+def test_directory_that_a_variable_names_for_data_is_not_shown(place, first, monkeypatch):
+    prefix = layout(place.home / "own", "lib/node_modules/npm/a", "share/token", "bin/npm")
+    first(prefix / "bin")
+    assert "home/own/share" in shown(place)
+    monkeypatch.setenv("XDG_DATA_HOME", str(prefix / "share"))
+    assert {*shown(place)} == {"home/own/bin", "home/own/lib"}
+
+
 def test_part_that_links_out_of_its_installation_is_not_shown(place, first, monkeypatch):
     keys = layout(place.home / ".ssh", "id")
     prefix = layout(place.home / "go-at", "pkg/tool/a", "bin/go")

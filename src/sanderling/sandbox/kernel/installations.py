@@ -20,6 +20,8 @@ MAX_CHILDREN = 200
 BINARIES = ("bin", "sbin", "libexec", "shims")
 
 _PARTS = "bin sbin lib lib32 lib64 libexec include share"
+PARTS = _PARTS.split()
+"""The parts that a prefix usually has."""
 _MARKERS = {
     "lib/python3*/os.py": _PARTS,
     "pyvenv.cfg": f"{_PARTS} pyvenv.cfg",
