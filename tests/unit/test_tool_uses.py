@@ -1407,3 +1407,20 @@ async def test_command_asks_where_the_project_has_a_program_of_its_name(tmp_path
     (talk.project / ".venv/bin/mytool").rename(talk.project / ".venv/bin/ls")
     await talk.run("deny", "deny")
     assert len(talk.questions) == 2
+
+
+@pytest.mark.parametrize(
+    "line, helper",
+    [
+        ("egrep kind AGENTS.md", "grep"),
+        ("zcat a.gz", "gzip"),
+        ("rg -z kind", "xz"),
+        ("git submodule status", "sed"),
+    ],
+)
+async def test_command_asks_where_the_project_has_a_program_that_it_starts(tmp_path, line, helper):
+    talk = Talk(tmp_path, bash(line))
+    programs_in(talk.project, ".venv/bin")
+    (talk.project / ".venv/bin/mytool").rename(talk.project / f".venv/bin/{helper}")
+    await talk.run("deny")
+    assert len(talk.questions) == 1
