@@ -16,6 +16,7 @@ from tests.api_rules.anthropic import refusals
 from tests.conftest import happens, prove
 from tests.talk import BaseTalk, Steps, scripted
 
+from sanderling.conversation import tool_uses
 from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.permissions.rules import rule_from_text
@@ -1424,3 +1425,16 @@ async def test_command_asks_where_the_project_has_a_program_that_it_starts(tmp_p
     (talk.project / ".venv/bin/mytool").rename(talk.project / f".venv/bin/{helper}")
     await talk.run("deny")
     assert len(talk.questions) == 1
+
+
+async def test_command_is_judged_again_if_the_mode_changes_while_the_user_is_asked_to_save(
+    tmp_path, monkeypatch
+):
+    talk = Talk(tmp_path, bash("touch made"), mode="plan")
+
+    async def save_after_a_change_of_mode(*_: object) -> None:
+        talk.conversation.controls.set_mode("ask")
+
+    monkeypatch.setattr(tool_uses, "offer_to_save", save_after_a_change_of_mode)
+    await talk.run("deny")
+    assert not (talk.project / "made").exists()
