@@ -21,6 +21,8 @@ from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.permissions.rules import rule_from_text
 from sanderling.permissions.store import RuleStore
+from sanderling.project.programs import own_programs
+from sanderling.project.trust.trust import Trust
 from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
     ApprovalRequested,
@@ -1400,6 +1402,18 @@ async def test_without_trust_and_outside_the_project_no_programs_come_first(tmp_
     trust(talk)
     assert services.sandbox.own_programs() == ()
     talk.session.close()
+
+
+def test_project_with_a_colon_in_its_path_puts_nothing_on_path(tmp_path):
+    project = tmp_path / "a:b"
+    programs_in(project, ".venv/bin")
+    (project / "AGENTS.md").write_text("Be kind.\n")
+    given = Trust(str(tmp_path / "state"), str(project))
+    file = given.look("AGENTS.md")
+    assert file
+    given.trust({"AGENTS.md": file.sha256})
+    assert given.is_given
+    assert own_programs(given) == ()
 
 
 async def test_command_asks_where_the_project_has_a_program_of_its_name(tmp_path):
