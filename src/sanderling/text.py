@@ -42,6 +42,11 @@ def visible(text: str) -> str:
     return text.translate(_SPELLINGS)
 
 
+def visible_line(text: str) -> str:
+    """Make text `visible` in one line, so that it cannot imitate another row of a list."""
+    return visible(text).replace("\n", number("\n")).replace("\t", number("\t"))
+
+
 def visible_prose(text: str) -> str:
     """Make prose of any language `visible`, but keep unusual spaces and single joiners: alone they hide nothing."""
     return _HIDDEN.sub(_numbers, text)

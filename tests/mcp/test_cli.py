@@ -104,6 +104,17 @@ def test_added_servers_are_listed_until_they_are_removed(shell):
     assert "there is no server 'notes'" in shell.run("remove", "notes").stderr
 
 
+@pytest.mark.parametrize("arguments", [("add", "it", "--project", "--", "x"), ("remove", "theirs")])
+def test_a_projects_link_does_not_choose_which_file_is_changed(shell, arguments):
+    other = shell.home / ".claude.json"
+    other.write_text('{"mcpServers": {"theirs": {"command": "x"}}}')
+    (shell.project / ".mcp.json").symlink_to(other)
+    ran = shell.run(*arguments)
+    assert ran.returncode == 2
+    assert "leads out of the project" in ran.stderr
+    assert other.read_text() == '{"mcpServers": {"theirs": {"command": "x"}}}'
+
+
 def test_a_server_added_for_the_project_needs_trust_and_keeps_the_rest_of_the_file(shell):
     path = shell.project / ".mcp.json"
     path.write_text(

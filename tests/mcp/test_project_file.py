@@ -60,15 +60,25 @@ def test_servers_over_http_are_read_under_all_their_names():
         {"command": "it", "args": ["${MY_OWN_API_KEY}"]},  # where no `api_key` names another
         {"command": "it", "args": ["${LLAMACPP_API_KEY}"]},
         {"command": "it", "env": {"KEY": "${HEADER_KEY}"}},
+        {"command": "it", "env": {"KEY": "${SEARCH_KEY}"}},
     ],
 )
 def test_no_server_of_a_project_is_given_the_key_of_a_models_provider(server):
     keys = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_AUTH_TOKEN")
     own = {"a": {"api_key": "$OWN_KEY"}, "b": {"api_key": ["$NONE", "${OTHER_KEY}"]}}
     own |= {"my-own": {"wire": "chat"}, "c": {"headers": {"X-Key": "Bearer $HEADER_KEY"}}}
-    others = ("OWN_KEY", "OTHER_KEY", "MY_OWN_API_KEY", "LLAMACPP_API_KEY", "HEADER_KEY")
+    others = (
+        "OWN_KEY",
+        "OTHER_KEY",
+        "MY_OWN_API_KEY",
+        "LLAMACPP_API_KEY",
+        "HEADER_KEY",
+        "SEARCH_KEY",
+    )
     environment = dict.fromkeys((*keys, *others), "sk-1")
-    proposal = servers_in(file_with(it=server), environment, providers=own)["it"]
+    proposal = servers_in(
+        file_with(it=server), environment, providers=own, search_key="$SEARCH_KEY"
+    )["it"]
     assert proposal.server is None
     assert "the key of a model's provider" in proposal.problem
 

@@ -1,5 +1,6 @@
 """Interpreters and tools in HOME: shown with what they are installed with, for what PATH and the version managers' variables lead to."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -193,6 +194,43 @@ def test_variable_that_names_home_the_project_keys_or_no_such_root_shows_nothing
         assert shown(place) == []
     monkeypatch.setenv("UV_TOOL_DIR", str(place.home))
     assert shown(place) == []
+
+
+@pytest.mark.parametrize("prefix", ["", ".local"])
+def test_prefix_that_is_home_or_contains_the_data_of_all_programs_shows_none_of_it(
+    place, first, prefix
+):
+    secrets = ("share/keyrings/login", "share/opencode/auth.json", "lib/notes", "bin/notes")
+    at = layout(place.home / prefix, "lib/node_modules/npm/bin/npm-cli.js", *secrets)
+    (at / "bin/npm").symlink_to("../lib/node_modules/npm/bin/npm-cli.js")
+    (at / "bin/notes").chmod(0o600)
+    first(at / "bin")
+    local = {"home/.local/bin", "home/.local/lib"}
+    assert {*shown(place)} == (local if prefix else {"home/lib/node_modules"})
+
+
+async def test_settings_with_a_token_beside_programs_appear_empty(place, first):
+    venv = layout(place.home / ".local/share/pipx/venvs/tool", "pyvenv.cfg", "bin/tool")
+    maven = layout(place.home / ".sdkman/candidates/maven/3", "bin/mvn", "conf/x").joinpath("conf")
+    other = layout(place.home / ".sdkman/candidates/maven/4", "bin/mvn", "conf/x").joinpath("conf")
+    (maven.parent.parent / "current").symlink_to("3")
+    metadata = {"pip_args": ["--index-url", "https://me:secret@index.example/"]}
+    (venv / "pipx_metadata.json").write_text(json.dumps(metadata))
+    (maven / "settings.xml").write_text("<server><password>secret</password></server>")
+    (other / "settings.xml").write_text("<a><!-- <password>example</password> --></a>")
+    first(venv / "bin")
+    async with session_of(place) as session:
+        assert not await said(session, f"cat {venv}/pipx_metadata.json {maven}/settings.xml")
+        assert "example" in await said(session, f"cat {other}/settings.xml")
+        assert await said(session, "tool") == "tool\n"
+
+
+def test_directory_that_a_variable_names_for_data_is_not_shown(place, first, monkeypatch):
+    prefix = layout(place.home / "own", "lib/node_modules/npm/a", "share/token", "bin/npm")
+    first(prefix / "bin")
+    assert "home/own/share" in shown(place)
+    monkeypatch.setenv("XDG_DATA_HOME", str(prefix / "share"))
+    assert {*shown(place)} == {"home/own/bin", "home/own/lib"}
 
 
 def test_part_that_links_out_of_its_installation_is_not_shown(place, first, monkeypatch):

@@ -327,3 +327,13 @@ async def test_the_note_on_plan_mode_says_how_a_plan_ends_where_the_user_can_acc
 def test_the_definition_is_small():
     tool = TOOLS["ask_user"]
     assert len(msgspec.json.encode(tool.schema)) + len(tool.description) <= 1_000
+
+
+async def test_the_first_of_two_answers_that_arrive_together_counts(tmp_path: Path):
+    talk = Asked(tmp_path, PLAN, mode="plan")
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        for chosen in ("keep", "auto"):
+            talk.conversation.act(AnswerApproval(question.id, "once", values={"plan": chosen}))
+    assert talk.told() == KEPT
+    assert talk.services.gate.mode == "plan"

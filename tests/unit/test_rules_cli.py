@@ -94,7 +94,7 @@ def test_a_file_is_trusted_only_with_the_hash_that_it_has(run, project):
     assert status == 1
     state, digest, path = out.split()
     assert (state, path) == ("new", "AGENTS.md")
-    assert run("trust", "AGENTS.md")[1] == "Use tabs.\n"
+    assert run("trust", "AGENTS.md")[1] == f"new       {digest} AGENTS.md\n    Use tabs.\n"
     (project / "AGENTS.md").write_text("Use spaces.\n")
     status, _, err = run("trust", "--accept", f"AGENTS.md={digest}")
     assert status == 2
@@ -112,6 +112,23 @@ def test_what_a_project_would_allow_is_listed_with_its_file(run, project):
         '[[permissions]]\naction = "allow"\ntool = "bash"\ncommand = "make"\n'
     )
     assert "allows" in run("trust")[1]
+
+
+def test_no_text_of_a_project_imitates_a_row_of_a_list(run, project):
+    row = f"new       {'a' * 64} AGENTS.md"
+    (project / "AGENTS.md").write_text(f"Use tabs.\r{row}\n{row}\x0b{row}\u0085{row}\n")
+    (project / ".sanderling.toml").write_text(
+        f'[[permissions]]\naction = "allow"\ntool = "bash"\ncommand = """make\n{row}\n"""\n'
+    )
+    for arguments in ((), ("AGENTS.md", ".sanderling.toml")):
+        out = run("trust", *arguments)[1]
+        assert row not in out.splitlines()
+    for name in (".sanderling.toml", "AGENTS.md"):
+        digest = next(line.split()[1] for line in run("trust")[1].splitlines() if name in line)
+        assert run("trust", "--accept", f"{name}={digest}")[0] in (0, 1)
+    out = run("rules", "list")[1]
+    assert "allow bash make" in out
+    assert row not in out.splitlines()
 
 
 def test_a_project_without_such_files_says_so(run):

@@ -16,10 +16,13 @@ from tests.api_rules.anthropic import refusals
 from tests.conftest import happens, prove
 from tests.talk import BaseTalk, Steps, scripted
 
+from sanderling.conversation import tool_uses
 from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.permissions.rules import rule_from_text
 from sanderling.permissions.store import RuleStore
+from sanderling.project.programs import own_programs
+from sanderling.project.trust.trust import Trust
 from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
     ApprovalRequested,
@@ -1401,9 +1404,51 @@ async def test_without_trust_and_outside_the_project_no_programs_come_first(tmp_
     talk.session.close()
 
 
+def test_project_with_a_colon_in_its_path_puts_nothing_on_path(tmp_path):
+    project = tmp_path / "a:b"
+    programs_in(project, ".venv/bin")
+    (project / "AGENTS.md").write_text("Be kind.\n")
+    given = Trust(str(tmp_path / "state"), str(project))
+    file = given.look("AGENTS.md")
+    assert file
+    given.trust({"AGENTS.md": file.sha256})
+    assert given.is_given
+    assert own_programs(given) == ()
+
+
 async def test_command_asks_where_the_project_has_a_program_of_its_name(tmp_path):
     talk = Talk(tmp_path, bash("mytool"), bash("ls"))
     programs_in(talk.project, ".venv/bin")
     (talk.project / ".venv/bin/mytool").rename(talk.project / ".venv/bin/ls")
     await talk.run("deny", "deny")
     assert len(talk.questions) == 2
+
+
+@pytest.mark.parametrize(
+    "line, helper",
+    [
+        ("egrep kind AGENTS.md", "grep"),
+        ("zcat a.gz", "gzip"),
+        ("rg -z kind", "xz"),
+        ("git submodule status", "sed"),
+    ],
+)
+async def test_command_asks_where_the_project_has_a_program_that_it_starts(tmp_path, line, helper):
+    talk = Talk(tmp_path, bash(line))
+    programs_in(talk.project, ".venv/bin")
+    (talk.project / ".venv/bin/mytool").rename(talk.project / f".venv/bin/{helper}")
+    await talk.run("deny")
+    assert len(talk.questions) == 1
+
+
+async def test_command_is_judged_again_if_the_mode_changes_while_the_user_is_asked_to_save(
+    tmp_path, monkeypatch
+):
+    talk = Talk(tmp_path, bash("touch made"), mode="plan")
+
+    async def save_after_a_change_of_mode(*_: object) -> None:
+        talk.conversation.controls.set_mode("ask")
+
+    monkeypatch.setattr(tool_uses, "offer_to_save", save_after_a_change_of_mode)
+    await talk.run("deny")
+    assert not (talk.project / "made").exists()

@@ -100,7 +100,19 @@ def remove_server(arguments: argparse.Namespace) -> int:
 
 
 def _file(*, is_projects: bool) -> Path:
-    return Path(project_root(""), MCP_FILE) if is_projects else user_servers_file()
+    """
+    Return the file to change.
+
+    Raises:
+        ConfigError: the project's is a link out of the project, so that its author chooses what is changed.
+    """
+    if not is_projects:
+        return user_servers_file()
+    root = project_root("")
+    path = Path(root, MCP_FILE)
+    if not path.resolve().is_relative_to(Path(root).resolve()):
+        raise ConfigError(f"{shown_path(path)} is a link that leads out of the project: remove it")
+    return path
 
 
 def _words(arguments: argparse.Namespace) -> list[str]:

@@ -13,7 +13,7 @@ from sanderling.permissions.store import RuleStore, load_rules
 from sanderling.project.project import with_project
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import Trust
-from sanderling.text import visible
+from sanderling.text import visible, visible_line
 
 EXIT_USAGE = 2
 ALWAYS = "always"
@@ -51,7 +51,7 @@ def list_rules(arguments: argparse.Namespace) -> int:
         return _fail(error)
     if problem := store.load().problem:
         sys.stderr.write(f"sanderling: {visible(problem)}\n")
-    lines = [for_terminal(each) if arguments.json else visible(_line(each)) for each in listed]
+    lines = [for_terminal(each) if arguments.json else visible_line(_line(each)) for each in listed]
     if not lines and not arguments.json:
         lines = [NONE]
     sys.stdout.writelines(f"{line}\n" for line in lines)
@@ -72,7 +72,7 @@ def remove_rule(arguments: argparse.Namespace) -> int:
                 store.remove(rule)
     except SanderlingError as error:
         return _fail(error)
-    sys.stdout.write(f"removed: {visible(found.rule)}\n")
+    sys.stdout.write(f"removed: {visible_line(found.rule)}\n")
     return 0
 
 

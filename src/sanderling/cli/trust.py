@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from textwrap import indent
 from typing import Any
 
 from sanderling.config.layers import own_layers
@@ -10,7 +11,7 @@ from sanderling.json_lines import for_terminal
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.requests import TrustFile, TrustPage
-from sanderling.text import visible, visible_prose
+from sanderling.text import visible, visible_line, visible_prose
 
 EXIT_UNTRUSTED, EXIT_USAGE = 1, 2
 NOTHING = "The project has no files that would instruct or configure the agent."
@@ -82,13 +83,14 @@ def _show(page: TrustPage, arguments: argparse.Namespace) -> int:
     for file in shown:
         if arguments.json:
             print(for_terminal(file))  # noqa: T201 - the output of the command
-        elif arguments.files:
-            sys.stdout.write(visible_prose(file.text).rstrip("\n") + "\n")
-        else:
-            state = file.state if file.sha256 else "cannot be trusted"
-            print(visible(f"{state:9} {file.sha256 or '-':64} {file.path}"))  # noqa: T201
-            for allowed in file.allowed:
-                print(visible(f"{'':9} allows {allowed}"))  # noqa: T201
+            continue
+        state = file.state if file.sha256 else "cannot be trusted"
+        print(visible_line(f"{state:9} {file.sha256 or '-':64} {file.path}"))  # noqa: T201
+        for allowed in file.allowed:
+            print(visible_line(f"{'':9} allows {allowed}"))  # noqa: T201
+        if arguments.files:
+            # Indented, so that it cannot imitate the row with the hash, which is the hash of exactly this text.
+            sys.stdout.write(indent(visible_prose(file.text).rstrip("\n"), " " * 4) + "\n")
     if not shown:
         print(NOTHING)  # noqa: T201
     return EXIT_UNTRUSTED if any(file.state != "trusted" for file in shown) else 0

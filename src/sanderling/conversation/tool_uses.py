@@ -223,12 +223,15 @@ class ToolUses:
             return _failure(use.problem)
         try:
             request, permit = await self._permitted(use, use.tool, in_order)
+            if _is_command(use) and not use.tool.is_elsewhere:
+                mode = self._gate.mode
+                await offer_to_save(self._workspace, use.requested.id)
+                if self._gate.mode != mode and not permit.is_seen:  # the mode has allowed it
+                    request, permit = await self._permitted(use, use.tool, in_order)
         except DeniedError as denied:
             return _denial(denied)
         except (ToolError, SandboxError) as error:
             return _failure(str(error), is_denied=isinstance(error, ForbiddenError))
-        if _is_command(use) and not use.tool.is_elsewhere:
-            await offer_to_save(self._workspace, use.requested.id)
         outcome, permit = await self._run_reviewed(request, permit, screen)
         granted = {*permit.grant.read_paths, *permit.grant.write_paths, *permit.grant.hosts}
         denials = [denial for denial in outcome.denials if denial.target not in granted]

@@ -3,7 +3,7 @@ Servers that a project proposes: in its settings, and in `.mcp.json`, the file t
 
 Both take effect once the user trusts them as they are, and each server starts once the user has allowed it. In `.mcp.json`, `${NAME}`
 stands for a variable of our environment, and `${NAME:-default}` for the variable or else the default. Variables that may contain the key
-of a model's provider are not filled in. Keys of other agents are ignored.
+of a model's provider or of web_search are not filled in. Keys of other agents are ignored.
 """
 
 import os
@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from sanderling.config import Settings
+from sanderling.config.expansion import variables_in
 from sanderling.config.lines import line_finder
 from sanderling.config.project import PROJECT_FILE
 from sanderling.config.servers_file import (
@@ -56,7 +57,7 @@ class _Declared(msgspec.Struct, frozen=True):
 
         if withheld := self._variables() & keys:
             raise ConfigError(
-                f"it requires {min(withheld)}, the key of a model's provider, which a project's server does not get"
+                f"it requires {min(withheld)}, the key of a model's provider or of web_search, which a project's server does not get"
             )
         if self.type == "sse":
             raise ConfigError(OLD_TRANSPORT)
@@ -110,7 +111,11 @@ def proposals(
     """Return the servers in a project's trusted files, by name, and what is wrong with `.mcp.json`."""
     in_file, problem = dict[str, ProposedServer](), None
     try:
-        in_file = servers_in(trust.read(MCP_FILE) or "{}", providers=settings.providers)
+        in_file = servers_in(
+            trust.read(MCP_FILE) or "{}",
+            providers=settings.providers,
+            search_key=settings.web_search_api_key,
+        )
     except ConfigError as error:
         problem = error
     tables = settings.project_mcp_servers
@@ -122,14 +127,17 @@ def servers_in(
     environment: Mapping[str, str] = os.environ,
     *,
     providers: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    search_key: str = "",
 ) -> dict[str, ProposedServer]:
     """
-    Return the servers that `.mcp.json` proposes, by name. They get no key of a preset or of the user's `providers`.
+    Return the servers that `.mcp.json` proposes, by name.
+
+    They get no key of a preset or of the user's `providers`, and not the variable that `search_key` names.
 
     Raises:
         ConfigError: the file is invalid.
     """
-    keys = keys_of_providers(providers)
+    keys = keys_of_providers(providers) | {*variables_in(search_key)}
     try:
         declared = servers_of(text)
     except ServersFileError as error:

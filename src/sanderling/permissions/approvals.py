@@ -64,7 +64,8 @@ class Approvals:
 
     def answer(self, answer: AnswerApproval) -> None:
         """Settle a question. Does nothing if another client has settled it."""
-        if waiting := self._open.get(answer.id):
+        waiting = self._open.get(answer.id)
+        if waiting and not waiting.answer:
             is_no = answer.answer == "cancel" and waiting.kind not in FORMS
             is_no = is_no or (answer.answer == "again" and waiting.kind != "write")
             waiting.answer = msgspec.structs.replace(answer, answer="deny") if is_no else answer

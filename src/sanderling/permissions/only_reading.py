@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sanderling.paths import is_in_any
 from sanderling.permissions.shell.git import is_config_key, is_harmless_config_key
@@ -33,6 +33,15 @@ _VERSIONED = name_set(
     "python python3 node ruby perl gcc g++ clang make cmake git docker nvim bash rg jq"
 )
 """Programs that print their version before they read anything in the directory: no configuration, plugin or version to switch to."""
+
+_PACKERS = "gzip bzip2 xz lz4 lzip lzma lrzip brotli zstd uncompress"
+_HELPERS: Mapping[str, str] = {
+    **dict.fromkeys(("egrep", "fgrep"), "grep"),
+    **dict.fromkeys(("rg", "file"), _PACKERS),
+    "zcat": "gzip",
+    "git": "basename envsubst gettext gettext.sh sed uname",
+}
+"""Programs that others find on PATH: some are scripts, such as `egrep` and `git submodule`."""
 
 _SHIMS = name_set("mise rtx asdf volta-shim rustup proto proto-shim aqua-proxy")
 """Version managers, which run under other programs' names, in the version that a file in the directory asks for."""
@@ -92,10 +101,12 @@ def _is_of_the_directory(name: str, use: Use, *, is_confined: bool) -> bool:
     """
     Return True if PATH leads to a program in the project, to one that the project selects, or to one that a command may have made.
 
-    The sandbox may hide the first match; then the next one counts.
+    The same holds for programs that it starts. The sandbox may hide the first match; then the next one counts.
     """
     return any(
-        _is_chosen_here(found, use, is_confined=is_confined) for found in _program_files(name, use)
+        _is_chosen_here(found, use, is_confined=is_confined)
+        for each in (name, *_HELPERS.get(name, "").split())
+        for found in _program_files(each, use)
     )
 
 

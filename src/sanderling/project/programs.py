@@ -17,9 +17,10 @@ def own_programs(trust: Trust) -> tuple[str, ...]:
     """
     Return the existing directories of the project's programs, if the user trusts the project; they come first on commands' PATH.
 
-    Anyone who writes the project decides what `python` or `tsc` is there. So without trust PATH stays the user's.
+    Anyone who writes the project decides what `python` or `tsc` is there. So without trust PATH stays the user's. A colon in the project's
+    path would put two other directories on PATH.
     """
-    if not trust.is_given:
+    if not trust.is_given or os.pathsep in trust.project:
         return ()
     root = os.path.realpath(trust.project)
     places = (f"{trust.project}/{place}" for place in PLACES)

@@ -20,6 +20,8 @@ MAX_CHILDREN = 200
 BINARIES = ("bin", "sbin", "libexec", "shims")
 
 _PARTS = "bin sbin lib lib32 lib64 libexec include share"
+PARTS = _PARTS.split()
+"""The parts that a prefix usually has."""
 _MARKERS = {
     "lib/python3*/os.py": _PARTS,
     "pyvenv.cfg": f"{_PARTS} pyvenv.cfg",
@@ -77,6 +79,8 @@ _SETTINGS_NAMES = (
     " versions/node/*/etc/npmrc nodejs/*/etc/npmrc installs/node/*/etc/npmrc installs/nodejs/*/etc/npmrc"
     " image/node/*/etc/npmrc tools/image/node/*/etc/npmrc */installation/etc/npmrc"
     " node-versions/*/installation/etc/npmrc */uv-receipt.toml uv-receipt.toml"
+    " */pipx_metadata.json pipx_metadata.json node_modules/npm/npmrc versions/node/*/lib/node_modules/npm/npmrc"
+    " maven/*/conf/settings.xml installs/maven/*/conf/settings.xml maven/*/*/conf/settings.xml"
 )
 _SETTINGS = _SETTINGS_NAMES.split()
 """Settings of package managers, relative to a directory that is shown: they may name an index with a password, or hold a token."""
@@ -178,14 +182,28 @@ def _base_of_venv(python: str) -> str:
 
 
 def files_with_tokens(shown: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the settings of package managers in directories that are shown, if they contain a token or a password."""
-    found = (
-        path
+    """
+    Return the settings of package managers in directories that are shown, if they contain a token or a password.
+
+    Of a file that links lead to, such as `node/20` to `node/20.1.0`, the path without links below the shown directory is returned: a mount
+    follows no link.
+    """
+    found = {
+        os.path.realpath(path): None
         for directory in shown
         for pattern in _SETTINGS
         for path in iglob(f"{escape(directory)}/{pattern}", include_hidden=True)
+        if os.path.isfile(path)
+    }
+    places = {directory: os.path.realpath(directory) for directory in shown}
+    paths = (
+        directory + path.removeprefix(real)
+        for path in found
+        if _has_token(path)
+        for directory, real in places.items()
+        if path.startswith(f"{real}/")
     )
-    return tuple(path for path in dict.fromkeys(found) if os.path.isfile(path) and _has_token(path))
+    return tuple(dict.fromkeys(paths))
 
 
 def _has_token(path: str) -> bool:
@@ -195,6 +213,8 @@ def _has_token(path: str) -> bool:
             content = file.read(MAX_SETTINGS)
     except OSError:
         return True
+    if path.endswith(".xml"):  # Maven's examples have passwords
+        content = re.sub(rb"(?s)<!--.*?-->", b"", content)
     return len(content) == MAX_SETTINGS or re.search(_TOKEN, content) is not None
 
 

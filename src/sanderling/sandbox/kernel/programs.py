@@ -11,6 +11,7 @@ from itertools import islice
 
 from sanderling.paths import is_in_any, is_within
 from sanderling.sandbox.kernel.installations import (
+    PARTS,
     chain,
     entries,
     files_with_tokens,
@@ -48,6 +49,9 @@ _PRIVATE_PARTS = (
 )
 BESIDE_KEYS = _PRIVATE_PARTS.split()
 """Directories in HOME from which no installation is shown, even if it has a known layout."""
+DATA = (".local/share", ".local/state")
+"""Directories in HOME with the data of all programs, tokens among it: an installation there is shown, but never all of the directory."""
+DATA_VARIABLES = ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
 
 MAX_PATH_ENTRIES, MAX_PROGRAMS, MAX_LINKS = 64, 2000, 40
 """Limits for the scan of the user's own programs, which happens while the user waits."""
@@ -120,13 +124,19 @@ def _is_owned(path: str, policy: SandboxPolicy) -> bool:
     """
     Return whether a part of an installation is really the user's or the system's, so that no other user can replace it or write there.
 
-    HOME, directories around the project or Sanderling's state, and what lies next to keys are refused.
+    HOME, directories around the project or Sanderling's state, what lies next to keys, and what contains keys or the data of all
+    programs are refused. In HOME itself and in ~/.local, such as after `npm config set prefix ~/.local`, not everything is the prefix's.
     """
     real = os.path.realpath(path)
+    is_homes_own = os.path.dirname(real) == policy.home and os.path.basename(real) in PARTS
     around = (policy.project, policy.state_dir, *policy.read_paths, *policy.write_paths)
     private = [f"{policy.home}/{name}" for name in BESIDE_KEYS]
+    data = [f"{policy.home}/{name}" for name in DATA]
+    data += [os.path.realpath(at) for name in DATA_VARIABLES if (at := os.environ.get(name))]
     if (
-        any(is_within(each, real) or is_within(real, each) for each in around)
+        is_homes_own
+        or any(is_within(each, real) or is_within(real, each) for each in around)
+        or any(is_within(each, real) for each in (*private, *data))
         or is_too_wide(real, policy.home)
         or is_system(real)
         or (is_in_any(real, private) and "node_modules" not in real.split("/"))
