@@ -110,7 +110,7 @@ def test_a_server_added_for_the_project_needs_trust_and_keeps_the_rest_of_the_fi
         '{"other": [1], "mcpServers": {"docs": {"command": "docs", "alwaysAllow": []}}}'
     )
     added = shell.run("add", "it", "--project", "--", "npx", "it")
-    assert "trust it with :Agent trust" in added.stdout
+    assert "trust it with `sanderling trust`, or :Agent trust in Neovim" in added.stdout
     assert json.loads(path.read_text()) == {
         "other": [1],
         "mcpServers": {

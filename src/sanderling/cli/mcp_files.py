@@ -77,7 +77,11 @@ def add_server(arguments: argparse.Namespace) -> int:
     except SanderlingError as error:
         return _say(error)
     check = f"sanderling mcp check {shlex.quote(name)}"
-    then = f"trust it with :Agent trust, then {check}" if arguments.project else check
+    then = (
+        f"trust it with `sanderling trust`, or :Agent trust in Neovim, then {check}"
+        if arguments.project
+        else check
+    )
     sys.stdout.write(visible(f"Added {name} to {shown_path(path)}. Next: {then}\n"))
     return 0
 
