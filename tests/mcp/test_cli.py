@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,24 @@ def test_added_servers_are_listed_until_they_are_removed(shell):
     )
     assert [row["name"] for row in shell.rows("list")] == ["web"]
     assert "there is no server 'notes'" in shell.run("remove", "notes").stderr
+
+
+def test_a_projects_file_that_an_open_session_removes_is_not_reported_as_added(shell):
+    path, is_over = shell.project / ".mcp.json", threading.Event()
+
+    def guard() -> None:
+        while not is_over.wait(0.001):
+            path.unlink(missing_ok=True)
+
+    thread = threading.Thread(target=guard)
+    thread.start()
+    try:
+        added = shell.run("add", "it", "--project", "--", "npx", "it")
+    finally:
+        is_over.set()
+        thread.join()
+    assert (added.returncode, added.stdout) == (2, "")
+    assert "an open session in this project removed .mcp.json" in added.stderr
 
 
 def test_a_server_added_for_the_project_needs_trust_and_keeps_the_rest_of_the_file(shell):
