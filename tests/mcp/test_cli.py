@@ -123,6 +123,17 @@ def test_a_projects_file_that_an_open_session_removes_is_not_reported_as_added(s
     assert "an open session in this project removed .mcp.json" in added.stderr
 
 
+def test_in_the_home_directory_the_users_file_is_named_as_ignored(shell):
+    added = shell.run("add", "notes", "--", "npx", "notes")
+    assert added.returncode == 0
+    checked = shell.run("check", "notes", "--project", str(shell.home))
+    assert checked.returncode == 2
+    ignored, unknown = checked.stderr.splitlines()
+    assert ignored.startswith("sanderling: ignored until trusted")
+    assert ignored.endswith(": .config/sanderling/mcp.json")
+    assert "there is no tool server 'notes'" in unknown
+
+
 def test_a_server_added_for_the_project_needs_trust_and_keeps_the_rest_of_the_file(shell):
     path = shell.project / ".mcp.json"
     path.write_text(

@@ -32,7 +32,7 @@ from sanderling.mcp.server import Server
 from sanderling.mcp.servers import McpServer, load_servers
 from sanderling.mcp.source import McpSource
 from sanderling.mcp.tool_servers import log_in_at, place_of
-from sanderling.project.project import with_project
+from sanderling.project.project import own_files_in_project, with_project
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import MCP_FILE, Trust
 from sanderling.protocol.actions import AnswerApproval
@@ -157,7 +157,7 @@ def _declared(arguments: argparse.Namespace) -> _DeclaredServers:
     layers = own_layers()
     project = project_root(arguments.project)
     trust = Trust(layers.state_dir, project)
-    if untrusted := trust.untrusted((MCP_FILE, PROJECT_FILE)):
+    if untrusted := trust.untrusted((MCP_FILE, PROJECT_FILE, *own_files_in_project(trust))):
         say_untrusted(untrusted)
     settings = with_project(layers, trust).settings()
     own = _own_servers(settings, project)

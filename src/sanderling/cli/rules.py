@@ -12,7 +12,7 @@ from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import SanderlingError, UsageError
 from sanderling.json_lines import for_terminal
 from sanderling.permissions.store import RuleStore, load_rules
-from sanderling.project.project import with_project
+from sanderling.project.project import own_files_in_project, with_project
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import Trust
 from sanderling.text import visible
@@ -83,7 +83,7 @@ def _listed(directory: str) -> tuple[list[ListedRule], RuleStore]:
     project = project_root(directory)
     layers = own_layers()
     trust = Trust(layers.state_dir, project)
-    if untrusted := trust.untrusted((PROJECT_FILE,)):
+    if untrusted := trust.untrusted((PROJECT_FILE, *own_files_in_project(trust))):
         say_untrusted(untrusted)
     settings = with_project(layers, trust).settings()
     store = RuleStore(str(settings.state_dir), project)
