@@ -45,6 +45,7 @@ CORNERS = {
     "h11": {"sandbox/network/proxy.py"},
     "httpcore2": {"tools/inside/fetcher.py", "mcp/http.py", "providers/http/trust.py"},
     "html_to_markdown": {"tools/inside/page.py"},
+    "pypdf": {"tools/inside/pdf.py"},
     "tree_sitter": {"permissions/shell/grammar.py"},
     "tree_sitter_bash": {"permissions/shell/grammar.py"},
     "keyring": {"providers/credentials.py"},

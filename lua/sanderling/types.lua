@@ -97,6 +97,7 @@
 ---@field output_tokens? integer
 ---@field cache_creation_input_tokens? integer
 ---@field cache_read_input_tokens? integer
+---@field web_searches? integer
 
 ---@class (exact) sanderling.UsageUpdated
 ---@field type 'usage_updated'

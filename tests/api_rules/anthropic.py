@@ -27,7 +27,11 @@ BLOCK_FIELDS = {
     "tool_result": {"type", "tool_use_id", "content", "is_error", "cache_control"},
     "thinking": {"type", "thinking", "signature"},
     "redacted_thinking": {"type", "data"},
+    "server_tool_use": {"type", "id", "name", "input", "caller", "cache_control"},
+    "web_search_tool_result": {"type", "tool_use_id", "content", "caller", "cache_control"},
 }
+SEARCH_TOOL = "web_search_20250305"
+SERVER_ID = re.compile(r"srvtoolu_[a-zA-Z0-9_]+")
 REQUEST_FIELDS = {
     *("model", "max_tokens", "messages", "system", "tools", "tool_choice", "thinking"),
     *("output_config", "cache_control", "metadata", "stop_sequences", "stream", "service_tier"),
@@ -35,7 +39,10 @@ REQUEST_FIELDS = {
 }
 IN_ROLE = {
     "user": {"text", "image", "tool_result"},
-    "assistant": {"text", "tool_use", "thinking", "redacted_thinking"},
+    "assistant": {
+        *("text", "tool_use", "thinking", "redacted_thinking"),
+        *("server_tool_use", "web_search_tool_result"),
+    },
 }
 
 
@@ -66,7 +73,7 @@ def refusals(messages: Sequence[Mapping[str, Any]], endpoint: str = "anthropic")
     )
     for n, message in enumerate(messages):
         found += [f"messages.{n}{problem}" for problem in _of_message(message)]
-    found += [*_of_pairs(messages), *_of_images(messages)]
+    found += [*_of_pairs(messages), *_of_searches(messages), *_of_images(messages)]
     return [*found, *(_of_deepseek if endpoint == "deepseek" else _of_signatures)(messages)]
 
 
@@ -130,11 +137,25 @@ def _of_tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for n, tool in enumerate(tools):
         if not TOOL_NAME.fullmatch(tool["name"]):
             yield f"tools.{n}.custom.name: String should match pattern '^{TOOL_NAME.pattern}$'"
+        if tool.get("type", "custom") != "custom":
+            yield from _of_search_tool(tool, f"tools.{n}")
+            continue
         schema = tool.get("input_schema", {})
         if schema.get("type") != "object":
             yield f"tools.{n}.custom.input_schema.type: Input should be 'object'"
         if {"oneOf", "allOf", "anyOf"} & set(schema):
             yield f"tools.{n}.custom.input_schema: no oneOf, allOf or anyOf at the top level"
+
+
+def _of_search_tool(tool: Mapping[str, Any], where: str) -> Iterator[str]:
+    if tool["type"] != SEARCH_TOOL or tool["name"] != "web_search":
+        yield f"{where}: Input tag '{tool['type']}' found using 'type' does not match any of the expected tags"
+    for field in sorted(
+        set(tool) - {"type", "name", "max_uses", "allowed_domains", "cache_control"}
+    ):
+        yield f"{where}.{SEARCH_TOOL}.{field}: Extra inputs are not permitted"
+    if tool.get("max_uses", 1) <= 0:
+        yield f"{where}.{SEARCH_TOOL}.max_uses: Input should be greater than 0"
 
 
 def _of_system(system: str | Sequence[Block]) -> Iterator[str]:
@@ -174,7 +195,7 @@ def _all_blocks(request: Mapping[str, Any]) -> Iterator[Block]:
 def _parts(block: Block) -> Sequence[Block]:
     """What a tool result consists of, where that is more than a string."""
     content = block.get("content", "")
-    return [] if isinstance(content, str) else content
+    return content if isinstance(content, list) else []  # a failed search has an object
 
 
 def _of_message(message: Mapping[str, Any]) -> Iterator[str]:
@@ -203,6 +224,14 @@ def _of_block(block: Block) -> Iterator[str]:
             yield ": text content blocks must contain non-whitespace text"
         case "image":
             yield from _of_image(block["source"])
+        case "text" if any(not each.get("encrypted_index") for each in block.get("citations", [])):
+            yield ".text.citations: web_search_result_location.encrypted_index: Field required"
+        case "server_tool_use" if not SERVER_ID.fullmatch(block["id"]):
+            yield f".server_tool_use.id: String should match pattern '^{SERVER_ID.pattern}$'"
+        case "web_search_tool_result" if isinstance(block["content"], list):
+            for each in block["content"]:
+                if each.get("type") != "web_search_result" or not each.get("encrypted_content"):
+                    yield ".web_search_tool_result.content.encrypted_content: Field required"
         case "tool_use":
             yield from _of_use(block)
         case "tool_result":
@@ -272,6 +301,25 @@ def _of_pairs(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         open_uses = uses
     if open_uses:
         yield "`tool_use` ids were found without `tool_result` blocks at the end"
+
+
+def _of_searches(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Each search has its result behind it in the same message; only the last one may be paused."""
+    for n, message in enumerate(messages):
+        uses = [block["id"] for block in message["content"] if block["type"] == "server_tool_use"]
+        found = [
+            block["tool_use_id"]
+            for block in message["content"]
+            if block["type"] == "web_search_tool_result"
+        ]
+        missing = [use_id for use_id in uses if use_id not in found]
+        if missing and n < len(messages) - 1:
+            yield (
+                f"messages.{n}: `web_search` tool use with id `{missing[0]}` was found without a corresponding"
+                " `web_search_tool_result` block"
+            )
+        if stray := [use_id for use_id in found if use_id not in uses]:
+            yield f"messages.{n}: unexpected `tool_use_id` in `web_search_tool_result`: {stray[0]}"
 
 
 def _of_images(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:

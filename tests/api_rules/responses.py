@@ -36,8 +36,9 @@ ITEM_FIELDS = {
     "reasoning": {"type", "id", "summary", "content", "encrypted_content", "status"},
     "function_call": {"type", "id", "call_id", "name", "arguments", "status"},
     "function_call_output": {"type", "id", "call_id", "output", "status"},
+    "web_search_call": {"type", "id", "status", "action"},
 }
-ID_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
+ID_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "web_search_call": "ws"}
 PART_FIELDS = {
     "input_text": {"type", "text", "prompt_cache_breakpoint"},
     "input_image": {"type", "image_url", "detail", "prompt_cache_breakpoint"},
@@ -51,7 +52,11 @@ PARTS = {
     "assistant": ("output_text", "refusal"),
     "tool": ("input_text", "input_image"),
 }
-SAID = ("reasoning", "function_call")  # and the messages with the role of the assistant
+SAID = (
+    "reasoning",
+    "function_call",
+    "web_search_call",
+)  # and the messages with the role of the assistant
 
 
 def request_refusals(body: bytes) -> list[str]:
@@ -140,6 +145,10 @@ def _of_tools(tools: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
         yield "tools: names must be unique"
     for n, tool in enumerate(tools or ()):
         where = f"tools[{n}]"
+        if tool.get("type") == "web_search":
+            known = {"type", "filters", "search_context_size", "user_location"}
+            yield from (where + each for each in of_fields(tool, known))
+            continue
         known = {"type", "name", "description", "parameters", "strict"}
         yield from (where + each for each in of_fields(tool, known))
         if tool.get("type") != "function":
@@ -172,6 +181,11 @@ def _of_item(item: Block) -> Iterator[str]:
             yield from _of_thought(item)
         case "function_call":
             yield from _of_call(item)
+        case "web_search_call":
+            if not item.get("id"):
+                yield ".id: Missing required parameter"
+            if item.get("action", {}).get("type") not in ("search", "open_page", "find_in_page"):
+                yield ".action.type: Invalid value"
         case _:
             yield from _of_call_id(item)
             yield from (f".output{each}" for each in _of_content(item.get("output"), "tool"))

@@ -1,5 +1,6 @@
 """The agent acts and the person decides, from end to end: a real Neovim, host, sandbox and files; only the model is a script."""
 
+import json
 import os
 import re
 import shutil
@@ -94,6 +95,36 @@ def test_an_allowed_change_is_in_the_file_and_in_its_buffer_as_one_undo_step(sta
     assert "Allow" not in agent.screen_text()
     agent.command("normal! u")
     assert agent.lua(buffer) == APP
+
+
+def test_a_cell_of_a_notebook_that_is_open_is_changed_in_its_buffer_as_one_undo_step(
+    start_agent, project
+):
+    cells = [
+        {"cell_type": "code", "execution_count": 1, "metadata": {}, "outputs": [], "source": [each]}
+        for each in ("x = 1\n", "y = 2\n")
+    ]
+    before = json.dumps(
+        {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}, indent=1
+    )
+    path = project / "n.ipynb"
+    path.write_text(before + "\n")
+    agent = start_agent(
+        reply(use("read", path="n.ipynb")),
+        reply(use("edit", path="n.ipynb", edits=[{"cell": 2, "old": "y = 2", "new": "y = 3"}])),
+        DONE,
+    )
+    agent.command("edit n.ipynb")
+    agent.ask()
+    agent.answer_question("a")
+    changed = before.replace("y = 2", "y = 3") + "\n"
+    assert path.read_text() == changed
+    buffer = "return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n') .. '\\n'"
+    assert agent.lua(buffer) == changed
+    assert not agent.lua("return vim.bo.modified")
+    assert "--- cell 2: code, run [1]" in agent.results()[0]
+    agent.command("normal! u")
+    assert agent.lua(buffer) == before + "\n"
 
 
 LONG_TALK = say("".join(f"Line {n}.\n\n" for n in range(60)) + "So I mend it.")

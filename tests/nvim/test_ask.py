@@ -41,7 +41,7 @@ def test_a_visual_selection_goes_along_with_its_file_lines_and_filetype(claude, 
     claude.feed("4GVjj:AgentAsk why is this slow?<CR>")
     claude.wait_for_turns()
     assert content(server) == [
-        "slow.py:4-6, as the editor showed it then:\n```python\ndef slow():\n    time.sleep(9)\n    return 1\n```",
+        "slow.py:4-6, as the editor showed it then:\n```python\n4\tdef slow():\n5\t    time.sleep(9)\n6\t    return 1\n```",
         "why is this slow?",
     ]
     assert "▸ slow.py:4-6 · 3 lines" in claude.screen_text()
@@ -52,7 +52,7 @@ def test_unsaved_text_is_what_goes_along(claude, server):
     claude.feed("5Gccunsaved<Esc>")
     claude.feed(":5AgentAsk what is this?<CR>")
     claude.wait_for_turns()
-    assert "```python\n    unsaved\n```" in content(server)[0]
+    assert "```python\n5\t    unsaved\n```" in content(server)[0]
 
 
 @prove
@@ -62,7 +62,7 @@ def test_the_path_is_told_from_the_projects_root(claude, server, project):
     claude.command("edit deep/in.py | cd deep")
     claude.command("1AgentAsk what?")
     claude.wait_for_turns()
-    assert content(server)[0].startswith("deep/in.py:1-1, ")
+    assert content(server)[0].startswith("deep/in.py:1, ")
 
 
 @prove
@@ -92,7 +92,7 @@ def test_lines_with_fences_are_fenced_with_more(claude, server):
     claude.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { '```', 'x', '````' })")
     claude.command("%AgentAsk what?")
     claude.wait_for_turns()
-    assert content(server)[0].endswith("`````python\n```\nx\n````\n`````")
+    assert content(server)[0].endswith("`````python\n1\t```\n2\tx\n3\t````\n`````")
     assert "`````python\n```\nx\n````\n`````" in claude.transcript_text()
 
 

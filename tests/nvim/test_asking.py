@@ -64,7 +64,7 @@ def test_an_answer_stands_in_lines_below_what_was_asked_about(start, server):
     ]
     assert "q closes · \\ec to the chat · \\ef follow-up" in child.screen_text()
     assert told(server)[-2:] == [
-        "code.py:5-6, as the editor showed it then:\n```python\n    time.sleep(9)\n    return 1\n```",
+        "code.py:5-6, as the editor showed it then:\n```python\n5\t    time.sleep(9)\n6\t    return 1\n```",
         "why?",
     ]
     assert child.lua("return #vim.api.nvim_list_wins()") == 1
@@ -374,7 +374,7 @@ def test_fix_sends_what_is_reported_in_the_line(start, server):
     child.feed("5G:AgentFix at once<CR>")
     child.wait_for_turns()
     lines, reports, words = told(server)
-    assert lines.startswith("code.py:5-5, ")
+    assert lines.startswith("code.py:5, ")
     assert reports.endswith("```\ncode.py:5: error: too slow\n```")
     assert words.startswith("Fix the reported problems. Also: at once")
     assert child.transcript_win()

@@ -540,7 +540,8 @@ def test_basedpyright_answers_every_question(coding):
     )
     definition, references, implementations, type_, hover, outline, symbols, *rest = agent.results()
     callers, callees, several, unknown = rest
-    assert definition.endswith("\nshop/square.py:4: class Square(Shape):")
+    assert "\nshop/square.py:4: class Square(Shape):\n5\t    def __init__(" in definition
+    assert definition.splitlines()[-1].startswith("9\t")
     assert "main.py:5: return sum(each.area() for each in squares)" in references
     assert "shop/square.py:8: def area(self) -> float:" in implementations
     assert type_.endswith("\nshop/square.py:4: class Square(Shape):")
@@ -551,6 +552,68 @@ def test_basedpyright_answers_every_question(coding):
     assert "[area, sum]" in callees
     assert "side is ambiguous" in several
     assert "know no symbol nowhere" in unknown
+
+
+OVERLOADED = {
+    "main.py": (
+        "from typing import overload\n\n\ndef helper(x: object) -> str:\n    return str(x)\n\n\n"
+        "@overload\ndef show(x: int) -> str: ...\n@overload\ndef show(x: str) -> str: ...\n"
+        "def show(x: object) -> str:\n    return helper(x)\n\n\n"
+        "class Big:\n    def first(self) -> int:\n        return 1\n\n    def last(self) -> int:\n"
+        + "".join(f"        print({n})\n" for n in range(80))
+        + "        return 2\n"
+    ),
+}
+
+
+def test_definition_has_its_body_and_callees_are_those_of_the_implementation(coding):
+    agent = coding(
+        OVERLOADED,
+        nav("callees", "show", path="main.py"),
+        nav("callees", "show", path="main.py", line=9),
+        nav("callees", "show"),
+        nav("definition", "helper", path="main.py"),
+        nav("definition", "last", path="main.py"),
+        nav("outline", "Big", path="main.py"),
+        nav("outline", "Big/last", path="main.py"),
+        nav("outline", "Small", path="main.py"),
+        shown="main.py",
+        server="basedpyright",
+    )
+    *callees, body, long, outline, method, unknown = agent.results()
+    for each in callees:
+        assert "main.py:13: return helper(x)  [helper]" in each
+    assert body.splitlines()[1:] == [
+        "main.py:4: def helper(x: object) -> str:",
+        "5\t    return str(x)",
+    ]
+    assert long.splitlines()[-2] == "79\t        print(58)"
+    assert long.splitlines()[-1] == "… and 22 more lines, to line 101"
+    assert [line.split(maxsplit=1)[1] for line in outline.splitlines()[1:]] == [
+        "class Big",
+        "method first",
+        "method last",
+    ]
+    assert method.splitlines()[1].endswith(" method last")
+    assert "knows no symbol Small in main.py" in unknown
+
+
+def test_callees_of_overloads_in_typescript_are_those_of_the_implementation(coding):
+    text = (
+        "function helper(x: unknown): string {\n  return `${x}`\n}\n\n"
+        "export function show(x: number): string\nexport function show(x: string): string\n"
+        "export function show(x: unknown): string {\n  return helper(x)\n}\n"
+    )
+    agent = coding(
+        {"main.ts": text, "tsconfig.json": "{}"},
+        nav("callees", "show", path="main.ts"),
+        nav("callees", "show", path="main.ts", line=5),
+        nav("callees", "show"),
+        shown="main.ts",
+        server="typescript",
+    )
+    for each in agent.results():
+        assert "main.ts:8: return helper(x)  [helper]" in each
 
 
 SECRETS = {
@@ -649,7 +712,7 @@ def test_typescript_answers_renames_and_moves(coding, project):
         server="typescript",
     )
     definition, implementations, references, *_ = agent.results()
-    assert definition.endswith("\nsrc/square.ts:3: export class Square implements Shape {")
+    assert "\nsrc/square.ts:3: export class Square implements Shape {\n4\t" in definition
     assert implementations.endswith("\nsrc/square.ts:5: area(): number {")
     assert references.startswith("3 references in 3 files")
     main = (project / "main.ts").read_text()
@@ -675,7 +738,7 @@ def test_bash_answers_and_renames(coding, project):
         server="bash",
     )
     definition, references, outline, _ = agent.results()
-    assert definition.endswith("\nrun.sh:1: greet() {")
+    assert "\nrun.sh:1: greet() {\n2\t\techo" in definition
     assert "run.sh:4: greet a; greet b (x2)" in references
     assert "function greet" in outline
     assert (project / "run.sh").read_text() == files["run.sh"].replace("greet", "hello")
@@ -731,7 +794,7 @@ def test_a_server_hears_of_a_file_that_was_written_on_the_disk(coding):
     )
     *_, said, definition = agent.results()
     assert said == "No errors or warnings (basedpyright)."
-    assert definition.endswith("\nextra.py:1: def extra() -> int:")
+    assert "\nextra.py:1: def extra() -> int:\n2\t    return 1" in definition
 
 
 @quick

@@ -50,7 +50,7 @@ def test_a_file_goes_along_as_it_stands_in_the_editor(start_claude, server):
     child = start_claude()
     child.feed("ggccunsaved<Esc>")
     assert ask(child, server, "what is @src/slow.py:1-2?") == [
-        "src/slow.py:1-2, current editor text:\n```python\nunsaved\nline2\n```",
+        "src/slow.py:1-2, current editor text:\n```python\n1\tunsaved\n2\tline2\n```",
         "what is @src/slow.py:1-2?",
     ]
     assert "▸ src/slow.py:1-2 · 2 lines" in child.screen_text()
@@ -62,22 +62,22 @@ GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
 @pytest.mark.parametrize(
     "prompt, expected",
     [
-        ("@secret.env", "secret.env:1-1, as saved on disk:\n```\nKEY=1\n```"),
-        ("(@src/slow.py:3).", "src/slow.py:3-3, current editor text:\n```python\nline3\n```"),
-        ("@src/", "src/:1-1, directory listing:\n```\nslow.py\n```"),
+        ("@secret.env", "secret.env:1, as saved on disk:\n```\n1\tKEY=1\n```"),
+        ("(@src/slow.py:3).", "src/slow.py:3, current editor text:\n```python\n3\tline3\n```"),
+        ("@src/", "src/, directory listing:\n```\nslow.py\n```"),
         ("see @buffer", "src/slow.py:1-20, current editor text:"),
         (
             "@selection?",
-            "src/slow.py:2-4, current editor text:\n```python\nline2\nline3\nline4\n```",
+            "src/slow.py:2-4, current editor text:\n```python\n2\tline2\n3\tline3\n4\tline4\n```",
         ),
         (
             "@diagnostics",
-            "@diagnostics:1-1, diagnostics of language servers and linters:\n```\nsrc/slow.py:3: error: wrong\n```",
+            "@diagnostics, diagnostics of language servers and linters:\n```\nsrc/slow.py:3: error: wrong\n```",
         ),
-        ("@quickfix", "@quickfix:1-1, the editor's quickfix list:\n```\nsrc/slow.py:5: here\n```"),
+        ("@quickfix", "@quickfix, the editor's quickfix list:\n```\nsrc/slow.py:5: here\n```"),
         ("@diff", "+new"),
         ("@staged", "+staged"),
-        ("@my\\ file.txt", "my file.txt:1-1, as saved on disk:\n```\nblank\n```"),
+        ("@my\\ file.txt", "my file.txt:1, as saved on disk:\n```\n1\tblank\n```"),
     ],
 )
 def test_each_kind_brings_what_it_names(start_claude, server, project, prompt, expected):
@@ -369,10 +369,10 @@ def test_the_last_answer_of_another_session_goes_along(start_claude, server):
     child.wait_for_turns(2)
     told = texts_told(server.prompts[-1].json()["messages"][-1])
     assert told == [
-        f"@session:{log.stem}:1-1, the last answer in another session, “what is fast?”:\n```markdown\nBirds are fast.\n```",
+        f"@session:{log.stem}, the last answer in another session, “what is fast?”:\n```markdown\nBirds are fast.\n```",
         f"like @session:{log.stem}",
     ]
-    assert f"▸ @session:{log.stem}:1-1" in child.screen_text()
+    assert f"▸ @session:{log.stem}" in child.screen_text()
 
 
 def test_a_session_that_is_not_there_is_told_and_nothing_is_sent(start_claude, server):
@@ -411,7 +411,7 @@ def test_a_page_is_named_to_the_model_while_there_is_a_network(start_claude, ser
     child.command("AgentNet on")
     wait_until(lambda: child.lua("return require('sanderling').net()") == "on")
     told = ask(child, server, "read @https://example.com:8080/a")
-    assert told[0].startswith("@https://example.com:8080/a:1-1, a web page:")
+    assert told[0].startswith("@https://example.com:8080/a, a web page:")
 
 
 def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude, server, project):
@@ -424,7 +424,7 @@ def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude
     warm(child)
     told = ask(child, server, "what does @symbol:fly do?")
     assert told == [
-        "src/deep.py:2-3, current editor text:\n```python\n    def fly(self):\n        return 1\n```",
+        "src/deep.py:2-3, current editor text:\n```python\n2\t    def fly(self):\n3\t        return 1\n```",
         "what does @symbol:fly do?",
     ]
 
@@ -464,7 +464,7 @@ def test_pasted_lines_of_an_open_file_are_offered_as_a_mention(
     child.feed("<C-r><CR>")
     child.wait_for_turns()
     told = texts_told(server.prompts[-1].json()["messages"][-1])
-    assert "line3\nline4\nline5\nline6" in told[-2]
+    assert "3\tline3\n4\tline4\n5\tline5\n6\tline6" in told[-2]
 
 
 def test_only_pasted_lines_of_a_file_are_offered(start_claude):
@@ -558,3 +558,33 @@ def test_what_git_has_to_say_is_noted_before_it_is_sent(start_claude, project):
     child.lua("vim.wait(5000)")
     child.feed("A.<Esc>")
     child.wait_for_screen("✗ a rule keeps secret.env from the model")
+
+
+# --- large files --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_large_file_brings_its_head_and_an_outline(start_claude, server, project, is_open):
+    lines = [f"value = {n}" for n in range(1, 3001)]
+    lines[99], lines[2499] = "def early():", "    def late(self):"
+    (project / "big.py").write_text("\n".join(lines) + "\n")
+    child = start_claude()
+    if is_open:
+        child.command("edit big.py")
+    head, outline, _ = ask(child, server, "what is @big.py?")
+    origin = "current editor text" if is_open else "as saved on disk"
+    begin = (
+        f"big.py:1-200, {origin}; only lines 1-200 of 3000, read the rest as needed:\n```python\n"
+    )
+    assert head.startswith(f"{begin}1\tvalue = 1\n")
+    assert head.endswith("\n200\tvalue = 200\n```")
+    assert outline == (
+        "@outline:big.py, line numbers of definitions in the rest:\n```\n2500:     def late(self):\n```"
+    )
+
+
+def test_a_range_of_a_large_file_is_whole(start_claude, server, project):
+    (project / "big.py").write_text("value\n" * 3000)
+    child = start_claude()
+    [lines, _] = ask(child, server, "what is @big.py:1-2900?")
+    assert lines.endswith("\n2900\tvalue\n```")

@@ -26,8 +26,10 @@ from tests.loopback import (
     HANG_UP,
     RESET,
     STALL,
+    Answer,
     LoopbackServer,
     Reply,
+    Request,
     Status,
     Step,
     Verbatim,
@@ -59,6 +61,7 @@ from sanderling.providers import (
 )
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.choice import choose
+from sanderling.providers.endpoint import load_endpoint
 from sanderling.providers.http import setup, trust
 from sanderling.providers.http.transport import words_of
 
@@ -1360,6 +1363,28 @@ async def test_limits_are_learned_and_lower_max_tokens(server, connect):
     assert provider.limits == ModelLimits(200_000, 8_192)
     assert server.requests[0].path == "/v1/models/claude-test"
     assert server.prompts[0].json()["max_tokens"] == 8_192
+
+
+@pytest.mark.parametrize(
+    "answer", [Status(404), Status(200, body=b'{"id": "m"}')], ids=["unknown", "no limits"]
+)
+async def test_another_servers_window_is_found_in_its_list(tmp_path, answer):
+    """As of llama.cpp, whose list has `meta.n_ctx`."""
+
+    class Listing(LoopbackServer):
+        def answer_to(self, request: Request) -> Answer:
+            if request.path == "/v1/models":
+                listed = [{"id": "m", "object": "model", "meta": {"n_ctx": 8192}}]
+                return Status(200, body=json.dumps({"object": "list", "data": listed}).encode())
+            return super().answer_to(request)
+
+    with Listing() as server:
+        server.model_answer = answer
+        table = {"here": {"wire": "anthropic", "base_url": server.url}}
+        provider = AnthropicProvider(Settings(str(tmp_path)), load_endpoint("here", table), "m")
+        await provider.learn_limits()
+        assert provider.limits == ModelLimits(8192)
+        await provider.aclose()
 
 
 async def test_limits_do_not_raise_what_the_user_wants(server, connect):

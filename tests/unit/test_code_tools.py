@@ -11,7 +11,7 @@ from sanderling.errors import ToolError
 from sanderling.tools.base import Context
 from sanderling.tools.catalog import TOOLS
 from sanderling.tools.code.edits import applied, changed, offset_of, splices
-from sanderling.tools.code.rows import outlined
+from sanderling.tools.code.rows import outlined, within_symbol
 from sanderling.tools.code.servers import Symbol
 
 
@@ -101,3 +101,37 @@ def test_an_outline_that_is_too_long_shows_only_what_is_outside():
     assert len(lines) == 51
     assert lines[0] == "      1-2 function n0"
     assert lines[-1] == "… 450 nested symbols are not shown."
+
+
+TREE = [
+    Symbol("Command", "class", 0, 0, 400),
+    *(Symbol(f"method_{n}", "method", 1, n, n) for n in range(1, 120)),
+    Symbol("run(int)", "method", 1, 200, 210),
+    Symbol("inner", "function", 2, 201, 202),
+    Symbol("Group<T>", "class", 0, 410, 500),
+    Symbol("run", "method", 1, 420, 430),
+]
+
+
+@pytest.mark.parametrize(
+    "names, lines",
+    [
+        (["Group"], ["  411-501 class Group<T>", "  421-431   method run"]),
+        (["Command", "run"], ["  201-211 method run(int)", "  202-203   function inner"]),
+        (
+            ["run"],
+            ["  201-211 method run(int)", "  202-203   function inner", "  421-431 method run"],
+        ),
+        (["Nothing"], []),
+        (["Group", "inner"], []),
+    ],
+)
+def test_outline_of_one_symbol_has_only_what_is_inside_of_it(names, lines):
+    assert outlined(within_symbol(TREE, names), least_depth=1) == lines
+
+
+def test_outline_of_a_large_class_shows_its_methods_up_to_a_limit():
+    lines = outlined(within_symbol(TREE, ["Command"]), least_depth=1)
+    assert lines[:2] == ["    1-401 class Command", "      2-2   method method_1"]
+    assert lines[-1].endswith(" more")
+    assert len(lines) == 101

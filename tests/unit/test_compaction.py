@@ -68,8 +68,9 @@ def refusals(history) -> list[str]:
         (1_000_000, 32_000, 800_000),
         (200_000, 32_000, 148_000),
         (200_000, 128_000, 100_000),
-        (32_000, 8_000, 16_000),
-        (8_000, 8_000, 4_000),
+        (64_000, 32_000, 32_000),
+        (32_000, 8_000, 24_000),
+        (8_000, 8_000, 6_000),
     ],
 )
 def test_the_limit_leaves_room_for_an_answer_and_is_at_least_half_a_window(
@@ -149,6 +150,19 @@ def test_a_measured_factor_counts():
     history = rounds(15_000, 25_000, 0)
     assert cleared_results(history) == {}
     assert list(cleared_results(history, factor=1.6)) == ["t0"]
+
+
+def test_cleared_page_of_a_file_names_its_lines():
+    use = ToolUse("t", "read", {"path": "a.py", "offset": 40})
+    page = "x" * 200_000 + "\n(lines 40-1239 of 3000; continue with offset=1240)"
+    history = [
+        said("Look."),
+        Message("assistant", (use,)),
+        Message("user", (ToolResult("t", page),)),
+        *rounds(40_000, 1)[1:],
+    ]
+    [text] = cleared_results(history).values()
+    assert text.startswith('[cleared: the result of read "a.py", lines 40-1239 (')
 
 
 def test_images_are_cleared_with_their_number():
@@ -254,7 +268,7 @@ def test_a_summary_comes_with_the_latest_prompts_verbatim_and_notes():
     assert "<summary>\n## Goal\nA parser.\n</summary>" in frame
     assert "verbatim" in header
     assert first == "Write a parser.\n  Not with {summary}!"
-    assert second == "a.py:3-4, as the editor showed it then:\n```python\nx = 1\n```\n\nWhy?"
+    assert second == "a.py:3-4, as the editor showed it then:\n```python\n3\tx = 1\n```\n\nWhy?"
     assert "Current state" in notes
     assert mode == "Mode: auto."
     assert "Continue where it stopped" in go_on

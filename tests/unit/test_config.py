@@ -103,6 +103,7 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         [[permissions]]
         action = "deny"
         [tools]
+        set = "small"
         disabled = ["bash"]
         [web_search]
         provider = "kagi"

@@ -273,6 +273,16 @@ def test_only_the_text_after_the_last_tool_use_is_printed(shell):
     assert (done.returncode, done.stdout, done.stderr) == (0, "Nothing\n\nthere.\n", "")
 
 
+def test_state_of_git_is_told_with_a_result_once_the_sandbox_has_counted(shell):
+    subprocess.run(["git", "init", "-qb", "main", shell.project], check=True)
+    (shell.project / "new").touch()
+    look = [{"delay_ms": 1000}, {"tool_use": {"name": "ls", "input": {}}}]
+    done = shell.play(*[look] * 3, [{"text": "Done."}])
+    assert done.returncode == 0
+    [log] = shell.state.glob("**/*.jsonl")
+    assert "git: branch main, 1 file changed" in log.read_text()
+
+
 def test_json_is_one_object(shell):
     done = shell.play([{"text": "Yes."}], args=("--output-format", "json"))
     assert done.returncode == 0

@@ -392,7 +392,7 @@ def test_of_very_many_places_the_first_are_listed():
             "a = 1",
             "`old` is not in app.py. The closest text:\n"
             "     1 a =  1\n"
-            "It differs in whitespace. Copy the file's text exactly.",
+            "It differs in whitespace. Line 1 of `old` has `a = 1`, the file `a =  1`. Copy the file's text exactly.",
             id="whitespace within a line",
         ),
         pytest.param(
@@ -428,11 +428,21 @@ def test_of_very_many_places_the_first_are_listed():
             id="accents composed differently",
         ),
         pytest.param(
+            b"x = 1\ndef power(base, exponent, modulus, precision):\n    return base**exp\n",
+            "precision):\n    return base ** exp",
+            "`old` is not in app.py. The closest text:\n"
+            "     2 def power(base, exponent, modulus, precision):\n"
+            "     3     return base**exp\n"
+            "It differs in whitespace. Line 2 of `old` has `return base ** exp`, the file `return base**exp`."
+            " Copy the file's text exactly.",
+            id="whitespace within a later line",
+        ),
+        pytest.param(
             "a\u00a0b \x1b\u202e\n".encode(),
             "a b \x1b",
             "`old` is not in app.py. The closest text:\n"
             "     1 a<U+00A0>b <U+001B><U+202E>\n"
-            "It differs in whitespace. Copy the file's text exactly.",
+            "It differs in whitespace. Line 1 of `old` has `a b <U+001B>`, the file `a<U+00A0>b <U+001B>`. Copy the file's text exactly.",
             id="what cannot be seen",
         ),
         pytest.param(

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.loopback import Answer, LoopbackServer, Request, Status
+from tests.loopback import Answer, LoopbackServer, Reply, Request, Status
+from tests.wires import chat
 from tests.wires.asking import ask, fail, said
 from tests.wires.servers import ChatServer
 
@@ -113,6 +114,26 @@ async def test_parallel_calls_are_replayed_one_by_one(server, provider):
     ids = [m["tool_calls"][0]["id"] for m in messages if "tool_calls" in m]
     assert ids == ["a", "b"]
     assert provider.learned == ("one_call = true",)
+
+
+async def test_a_template_that_reads_missing_parts_of_schemas_gets_them(server, provider):
+    server.alternates = False
+    undefined = "Jinja Exception: 'dict object' has no attribute 'description'"
+    server.answer(server.refusal(undefined, 400), Reply(chat.hello()))
+    fields = {"a": {"enum": [1, 2]}, "b": {"type": "object", "description": "It."}, "c": {}}
+    spec = ToolSpec("x", "X.", {"type": "object", "properties": fields})
+    items = [item async for item in provider.stream(ModelRequest("", [FIRST], (spec,)))]
+    assert said(items)
+    before, after = (
+        request.json()["tools"][0]["function"]["parameters"] for request in server.prompts
+    )
+    assert before == spec.input_schema
+    assert after["properties"] == {
+        "a": {"type": "integer", "description": "", "enum": [1, 2]},
+        "b": {"type": "object", "description": "It.", "additionalProperties": {}},
+        "c": {"type": "string", "description": ""},
+    }
+    assert provider.learned == ("full_schemas = true",)
 
 
 async def test_a_template_that_needs_both_repairs_gets_both(server, provider):

@@ -55,7 +55,7 @@ async def use(context: Context, *given: tuple[str, str]) -> Outcome:
 
 async def test_a_list_is_kept_and_shown_with_its_marks(context):
     outcome = await use(context, ("read", COMPLETED), ("write", IN_PROGRESS), ("test", PENDING))
-    assert outcome.content == "List updated: 1 of 3 done."
+    assert outcome.content == "Saved: 1 of 3 done."
     assert outcome.summary == "1 of 3 done"
     assert outcome.detail == "☑ read\n◐ write\n☐ test"
     assert context.workspace.todo.lines() == ["☑ read", "◐ write", "☐ test"]

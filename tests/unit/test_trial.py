@@ -120,12 +120,23 @@ async def test_each_wire_has_its_row(tmp_path, serve, wire):
         "stream": "passed",
         "tools": "passed",
         "cache": "skipped" if cached == "none" else "passed",
+        "turns": "passed",
     }
     assert trial.cache.text == cached
     assert trial.is_passed
     head, _, row = shown([trial], columns=200).splitlines()
     columns = [cell.strip() for cell in head.strip("|").split("|")]
-    assert columns == ["model", "window", "$ in", "$ out", "ping", "stream", "tools", "cache"]
+    assert columns == [
+        "model",
+        "window",
+        "$ in",
+        "$ out",
+        "ping",
+        "stream",
+        "tools",
+        "cache",
+        "turns",
+    ]
     assert row.startswith(f"| here:{model} |")
     assert row.split("|")[3].strip() == "?"
 
@@ -137,13 +148,28 @@ async def test_it_is_asked_as_in_a_conversation_with_all_tools(tmp_path, serve, 
     server = serve(kind)
     server.answer(*answers())
     assert (await try_one(tmp_path, server, wire, model)).is_passed
-    first, second, third = (request.json() for request in server.prompts)
+    first, second, third, _ = (request.json() for request in server.prompts)
     assert first["tools"] == second["tools"] == third["tools"]
     assert len(first["tools"]) >= 10
     words = json.dumps(third)
     assert PING in words
     assert USE in words
     assert FILE in words
+
+
+@pytest.mark.parametrize("is_repairable", [True, False])
+async def test_turns_say_what_the_models_template_requires(tmp_path, serve, is_repairable):
+    server = serve(ChatServer)
+    words = "single tool-calls at once" if is_repairable else "raise_exception: no"
+    refusal = server.refusal(words, 400)
+    ends = [Reply(chat.hello())] if is_repairable else []
+    server.answer(*chat_answers(), refusal, *ends)
+    trial = await try_one(tmp_path, server, "chat", "m")
+    assert trial.is_passed is is_repairable
+    if is_repairable:
+        assert trial.turns.text == "one_call = true"
+    else:
+        assert "template rejects this conversation" in trial.turns.problem
 
 
 async def test_calls_that_bear_one_id_fail_no_trial_as_they_fail_no_conversation(tmp_path, serve):
@@ -232,7 +258,8 @@ def test_a_shell_gets_the_row_as_text_or_json_and_an_exit_status(tmp_path, serve
     server.answer(*ollama_answers())
     done = home.run("check", "here")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "| here:m | 32,768 |    ? |     ? | ✓ " in done.stdout
+    assert "| here:m | 32,768 |    ? |     ? |" in done.stdout
+    assert "| turns |" in done.stdout
     server.answer(Status(404, body=b'{"error":"model \'x\' not found"}'))
     done = home.run("check", "here:x", "--json")
     (row,) = json.loads(done.stdout)

@@ -17,11 +17,14 @@ local message = require('sanderling.ui.message')
 local processes = require('sanderling.access.process')
 local prompt_history = lazy('sanderling.prompt.history')
 local slash = require('sanderling.prompt.slash')
+local sources = lazy('sanderling.prompt.sources')
 local states = require('sanderling.session.state')
 local transcripts = require('sanderling.transcript')
 local words = require('sanderling.ui.words')
 
 local M = {}
+
+local ABOUT_CODE = { ['/explain'] = true, ['/fix'] = true, ['/test'] = true } -- without words: the code at the cursor
 
 ---@class (exact) sanderling.chat.session.View
 ---@field saved table result of winsaveview()
@@ -267,6 +270,10 @@ function Session:send(lines, opts)
   }
   self.leaving[#self.leaving + 1] = leaving
   processes.in_background(function()
+    if not opts.selections and ABOUT_CODE[text] then
+      local here = sources.around_cursor(self.project)
+      leaving.selections = here and { here } or nil
+    end
     if text:find('@', 1, true) then
       local ok, found = pcall(mentions.selections, lines, self)
       leaving.problem = not ok and words.first_line(tostring(found)) or nil

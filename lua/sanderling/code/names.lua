@@ -83,9 +83,10 @@ function M.in_line(line, symbol)
   return words(line, name, 0, #line)
 end
 
+--- Return a parser for the buffer, nil without a grammar, or for text that could freeze it.
 ---@param buf integer
 ---@return vim.treesitter.LanguageTree?
-local function parser_of(buf)
+function M.parser_of(buf)
   if api.nvim_buf_get_offset(buf, api.nvim_buf_line_count(buf)) > MAX_PARSED_BYTES then
     return nil
   end
@@ -106,7 +107,7 @@ end
 ---@param name string
 ---@return integer[] cols
 function M.of_grammar(buf, row, cols, name)
-  local parser = #cols > 0 and parser_of(buf)
+  local parser = #cols > 0 and M.parser_of(buf)
   if not parser or not pcall(parser.parse, parser) then
     return cols
   end

@@ -176,7 +176,7 @@ function M.navigate(buf, op, symbol, lnum)
     return outline(buf)
   end
   local all = clients.of(buf)
-  local spot, candidates = resolve.find(buf, symbol, lnum)
+  local spot, candidates = resolve.find(buf, symbol, lnum, op == 'callees')
   if not spot then
     local still = clients.still_at(all)
     if still and not candidates then

@@ -152,11 +152,21 @@ local function spot_of(client, buf, symbol)
   return { row = symbol.row, col = col }
 end
 
+---@param symbols sanderling.code.Symbol[]
+---@param chain string[]
+---@return sanderling.code.Symbol[] those with exactly these names: overloads, and the implementation last
+local function overloads(symbols, chain)
+  return vim.tbl_filter(function(each)
+    return vim.deep_equal(each.chain, chain)
+  end, symbols)
+end
+
 ---@param buf integer
 ---@param symbol string
+---@param is_called boolean the implementation is meant, not its overloads
 ---@return sanderling.code.Spot?
 ---@return sanderling.code.Candidates?
-local function in_file(buf, symbol)
+local function in_file(buf, symbol, is_called)
   local symbols, client = M.symbols(buf)
   local parts = names.parts(symbol)
   local fitting = vim.tbl_filter(function(each)
@@ -164,6 +174,13 @@ local function in_file(buf, symbol)
   end, symbols)
   if client and #fitting == 1 then
     return spot_of(client, buf, fitting[1])
+  elseif
+    client
+    and is_called
+    and #fitting > 1
+    and #overloads(fitting, fitting[1].chain) == #fitting
+  then
+    return spot_of(client, buf, fitting[#fitting])
   elseif #fitting > 1 then
     local rows = vim.tbl_map(function(each)
       return each.row
@@ -179,19 +196,34 @@ local function in_file(buf, symbol)
   return spot
 end
 
+--- Return the spot of the implementation if an overload is at `spot`.
+---@param buf integer
+---@param spot sanderling.code.Spot
+---@return sanderling.code.Spot?
+local function implementation(buf, spot)
+  local symbols, client = M.symbols(buf)
+  for _, symbol in ipairs(symbols) do
+    if client and symbol.row == spot.row and spot_of(client, buf, symbol).col == spot.col then
+      local all = overloads(symbols, symbol.chain)
+      return spot_of(client, buf, all[#all])
+    end
+  end
+end
+
 --- Return the spot of a symbol in a buffer, or candidates.
 ---@param buf integer
 ---@param symbol string
 ---@param lnum? integer from 1
+---@param is_called? boolean the implementation is meant, not its overloads
 ---@return sanderling.code.Spot?
 ---@return sanderling.code.Candidates?
-function M.find(buf, symbol, lnum)
+function M.find(buf, symbol, lnum, is_called)
   if not lnum then
-    return in_file(buf, symbol)
+    return in_file(buf, symbol, is_called == true)
   end
   local spot, several = on_line(buf, lnum - 1, symbol)
   if spot or several then
-    return spot, several
+    return spot and is_called and implementation(buf, spot) or spot, several
   end
   local spots = spots_in(buf, 0, -2, names.last(symbol))
   table.sort(spots, function(a, b)

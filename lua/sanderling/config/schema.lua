@@ -204,6 +204,14 @@ M.rows = {
     host = true,
   },
   {
+    name = 'tools.set',
+    default = 'auto',
+    choices = { 'auto', 'all', 'small' },
+    doc = "the tools offered; 'small': only read, edit, write, bash and grep, described briefly;"
+      .. " 'auto': these if the model's window has less than 16,384 tokens",
+    host = true,
+  },
+  {
     name = 'tools.disabled',
     default = {},
     class = 'string[]',
@@ -215,8 +223,8 @@ M.rows = {
   {
     name = 'web_search.provider',
     default = 'off',
-    choices = { 'off', 'searxng', 'brave', 'kagi' },
-    doc = 'the endpoint with which the model searches the web',
+    choices = { 'off', 'api', 'searxng', 'brave', 'kagi' },
+    doc = "what the model searches the web with: 'api' is the API's own tool",
     host = true,
   },
   {

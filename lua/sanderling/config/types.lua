@@ -17,10 +17,11 @@
 ---@field bell boolean ring the terminal's bell when a question comes
 
 ---@class (exact) sanderling.config.Tools
+---@field set 'auto'|'all'|'small' the tools offered; 'small': only read, edit, write, bash and grep, described briefly; 'auto': these if the model's window has less than 16,384 tokens
 ---@field disabled string[] tools that the model is not offered; * matches any text
 
 ---@class (exact) sanderling.config.Web_search
----@field provider 'off'|'searxng'|'brave'|'kagi' the endpoint with which the model searches the web
+---@field provider 'off'|'api'|'searxng'|'brave'|'kagi' what the model searches the web with: 'api' is the API's own tool
 ---@field url string the search endpoint's address; SearXNG requires it
 ---@field api_key string the variable with the search endpoint's key, as in $BRAVE_API_KEY
 

@@ -41,7 +41,8 @@ function M.differences(old, new)
   end
   local before = joined(old, head + 1, #old - tail)
   local after = joined(new, head + 1, #new - tail)
-  local parts = vim.diff(before, after, { result_type = 'indices' }) --[[@as [integer, integer, integer, integer][] ]]
+  local options = { result_type = 'indices', indent_heuristic = true }
+  local parts = vim.diff(before, after, options) --[[@as [integer, integer, integer, integer][] ]]
   for _, part in ipairs(parts) do
     -- For an empty part vim.diff() gives the line before it.
     part[1] = head + part[1] + (part[2] == 0 and 1 or 0)

@@ -3,45 +3,11 @@ local M = {}
 
 local api = vim.api
 local context = require('sanderling.prompt.context')
+local outline = require('sanderling.prompt.outline')
 
 local AROUND_LINES, AROUND_BYTES = 100, 32 * 1024 -- before it, and after it
 local MAX_BYTES = 200 * 1024 -- of the text to replace: models do not write more in one answer
-local OUTLINE_LINES, OUTLINE_ENTRIES, OUTLINE_BYTES = 20000, 150, 200
-
--- Words that begin a definition in common languages, possibly after words such as `export` and `static`.
-local DEFINING = {}
-for word in
-  ([[class def defmodule defp enum fn fun func function impl interface macro mod module namespace package
-    procedure protocol record sub struct trait type union]]):gmatch('%l+')
-do
-  DEFINING[word] = true
-end
-local BEFORE = {}
-for word in
-  ([[abstract async const declare default export extern final inline internal local open override private protected
-    pub public sealed static unsafe virtual]]):gmatch('%l+')
-do
-  BEFORE[word] = true
-end
-
---- Does the line begin a definition or a section?
----@param line string
----@param is_markdown boolean
----@return boolean
-local function is_definition(line, is_markdown)
-  if is_markdown then
-    return line:find('^#+ ') ~= nil
-  end
-  if not line:find('^%s*[%a_]') then
-    return false
-  end
-  for word in line:sub(1, OUTLINE_BYTES):gmatch('[%a_]+') do
-    if not BEFORE[word] then
-      return DEFINING[word] == true and line:find('[%w_]', line:find(word, 1, true) + #word) ~= nil
-    end
-  end
-  return false
-end
+local OUTLINE_LINES, OUTLINE_ENTRIES = 20000, 150
 
 --- List the definitions before and after the lines that are sent in full.
 ---@param buf integer
@@ -49,14 +15,10 @@ end
 ---@param last integer
 ---@return string
 function M.outline(buf, first, last)
-  local is_markdown = vim.bo[buf].filetype == 'markdown'
-  local found = {}
-  for i, line in ipairs(api.nvim_buf_get_lines(buf, 0, OUTLINE_LINES, false)) do
-    local is_outside = i - 1 < first or i - 1 > last
-    if is_outside and #found < OUTLINE_ENTRIES and is_definition(line, is_markdown) then
-      found[#found + 1] = ('%d: %s'):format(i, (line:sub(1, OUTLINE_BYTES):gsub('\r$', '')))
-    end
-  end
+  local lines = api.nvim_buf_get_lines(buf, 0, OUTLINE_LINES, false)
+  local found = outline.of(lines, vim.bo[buf].filetype, OUTLINE_ENTRIES, function(row)
+    return row < first or row > last
+  end)
   return table.concat(found, '\n')
 end
 

@@ -6,6 +6,7 @@ local questions = require('sanderling.inline.questions')
 local lazy = require('sanderling.ui.lazy')
 local message = require('sanderling.ui.message')
 local mentions = require('sanderling.prompt.mentions')
+local enclosing = lazy('sanderling.code.enclosing')
 local regions = lazy('sanderling.inline.region')
 local edits = lazy('sanderling.inline.edits')
 local sources = require('sanderling.prompt.sources')
@@ -24,6 +25,17 @@ local function line_here()
   return { lnum, lnum }
 end
 
+--- Return the lines that a question about `range` is about: for one line, the function around it.
+---@param range? [integer, integer]
+---@return [integer, integer]
+local function meant(range)
+  range = range or line_here()
+  if range[1] ~= range[2] then
+    return range
+  end
+  return enclosing.lines(api.nvim_get_current_buf(), range[1])
+end
+
 --- Ask to fix the diagnostics of `range`, of the cursor's line, or of the whole buffer.
 ---@param arguments string
 ---@param range? [integer, integer]
@@ -39,23 +51,23 @@ function M.fix(arguments, range, is_all)
   end
   questions.ask(
     command('fix', arguments),
-    is_all and lines or range,
+    is_all and lines or meant(range),
     { answer = 'chat', extra = { selection } }
   )
 end
 
---- Ask for an explanation of `range`, or of the cursor's line.
+--- Ask for an explanation of `range`, or of the function at the cursor.
 ---@param arguments string
 ---@param range? [integer, integer]
 function M.explain(arguments, range)
-  questions.ask(command('explain', arguments), range or line_here())
+  questions.ask(command('explain', arguments), meant(range))
 end
 
 --- Ask for tests of `range`, or of the code at the cursor.
 ---@param arguments string
 ---@param range? [integer, integer]
 function M.test(arguments, range)
-  questions.ask(command('test', arguments), range or line_here(), { answer = 'chat' })
+  questions.ask(command('test', arguments), meant(range), { answer = 'chat' })
 end
 
 -- commit messages -----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ local files = require('sanderling.access.files')
 local find = lazy('sanderling.editing.find')
 local images = lazy('sanderling.prompt.images')
 local live = require('sanderling.session.live')
+local outline = lazy('sanderling.prompt.outline')
 local sources = require('sanderling.prompt.sources')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
@@ -33,6 +34,8 @@ local MAX_BYTES = 256 * 1024 -- per mention: more than a model reads with care
 local MAX_READ = 16 * 1024 * 1024
 local TOO_LARGE = 'too large: %.1f MB'
 local MAX_LISTED = 300 -- files of a directory
+local MAX_WHOLE_LINES, MAX_WHOLE_BYTES = 2000, 30 * 1024 -- of a file that is attached whole
+local HEAD_LINES, HEAD_BYTES, MAX_OUTLINED = 200, 8 * 1024, 200 -- of a larger one
 local AFTER = '[%.,;:!%?%)%]}\'"]+$' -- punctuation of the sentence around a mention
 local IMAGES = { png = true, jpg = true, jpeg = true, gif = true, webp = true }
 
@@ -274,6 +277,47 @@ function M.look_up(mention, session)
   return nil, looks_like_path(mention) and 'not found' or nil
 end
 
+--- Return the beginning of a large file that is mentioned without a range, and an outline of the rest.
+---@param found sanderling.prompt.sources.Found
+---@return sanderling.prompt.sources.Found head
+---@return sanderling.prompt.sources.Found? rest nil: it is attached whole
+local function shortened(found)
+  local lines, bytes, kept = found.lines, 0, 0
+  for _, line in ipairs(lines) do
+    bytes = bytes + #line + 1
+    kept = kept < HEAD_LINES and bytes <= HEAD_BYTES and kept + 1 or kept
+  end
+  if #lines <= MAX_WHOLE_LINES and bytes <= MAX_WHOLE_BYTES or kept == 0 then
+    return found, nil
+  end
+  local listed = outline.of(lines, found.filetype or '', MAX_OUTLINED, function(row)
+    return row >= kept
+  end)
+  local only = ('%s; only lines 1-%d of %d, read the rest as needed'):format(
+    found.origin,
+    kept,
+    #lines
+  )
+  local head =
+    vim.tbl_extend('force', found, { lines = vim.list_slice(lines, 1, kept), origin = only })
+  local rest = {
+    path = '@outline:' .. found.path,
+    lines = listed,
+    first = 1,
+    origin = 'line numbers of definitions in the rest',
+  }
+  return head, #listed > 0 and rest or nil
+end
+
+---@param mention sanderling.prompt.mentions.Mention
+---@param found sanderling.prompt.sources.Found
+---@return boolean
+local function is_whole_file(mention, found)
+  local is_file = not found.media_type and not vim.startswith(found.path, '@')
+  local is_named = mention.name == 'buffer' or sources.BY_WORD[mention.name] == nil
+  return is_file and is_named and not mention.first and not mention.name:find('^symbol:')
+end
+
 --- Return the selection to attach for a resolved mention.
 ---@param found sanderling.prompt.sources.Found
 ---@return sanderling.Selection? selection
@@ -302,12 +346,18 @@ end
 ---@param session { id: string, project: string }
 ---@return sanderling.Selection? selection
 ---@return string? problem
+---@return sanderling.Selection? outline of the rest of a large file
 function M.resolve(mention, session)
   local found, problem = M.look_up(mention, session)
   if not found then
     return nil, problem
   end
-  return M.selection(found)
+  local head, rest = found, nil
+  if is_whole_file(mention, found) then
+    head, rest = shortened(found)
+  end
+  local selection, err = M.selection(head)
+  return selection, err, rest and M.selection(rest) or nil
 end
 
 --- Return the selections of all mentions of a prompt, without duplicates.
@@ -317,9 +367,12 @@ end
 function M.selections(lines, session)
   local found, seen = {}, {}
   for _, mention in ipairs(M.parse(lines)) do
-    local selection = not seen[mention.text] and M.resolve(mention, session)
+    if not seen[mention.text] then
+      local selection, _, rest = M.resolve(mention, session)
+      found[#found + 1] = selection
+      found[#found + 1] = selection and rest
+    end
     seen[mention.text] = true
-    found[#found + 1] = selection or nil
   end
   return found
 end

@@ -2,7 +2,9 @@
 local M = {}
 
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
 local context = require('sanderling.prompt.context')
+local enclosing = lazy('sanderling.code.enclosing')
 local files = require('sanderling.access.files')
 local git = require('sanderling.access.git')
 local process = require('sanderling.access.process')
@@ -233,6 +235,20 @@ function M.symbol(name, project)
     origin = is_open and 'current editor text' or 'as saved on disk',
     filetype = vim.filetype.match({ filename = real }) or '',
   }
+end
+
+--- Return the function at the cursor of the last code window, or the line if it is not blank.
+---@param project string
+---@return sanderling.Selection?
+function M.around_cursor(project)
+  local win = files.code_window('')
+  if not win then
+    return nil
+  end
+  local buf = api.nvim_win_get_buf(win)
+  local first, last = unpack(enclosing.lines(buf, api.nvim_win_get_cursor(win)[1]))
+  local selection = context.selection(buf, first, last, project)
+  return selection and selection.text:find('%S') and selection or nil
 end
 
 ---@type table<string, fun(project: string): sanderling.prompt.sources.Found?, string?>

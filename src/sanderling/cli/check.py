@@ -21,6 +21,7 @@ from sanderling.config.layers import own_settings
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.json_lines import for_terminal
 from sanderling.providers.choice import DEFAULT, credentials, make_provider, names_profile
+from sanderling.providers.local_servers import find_local
 
 EXIT_USAGE = 2
 WIDE = 1_000  # columns if the output is not a terminal
@@ -87,7 +88,15 @@ def describe_installation() -> dict[str, Any]:
         "has_api_key": kept.account.is_set(),
         "has_login": kept.is_known(),
         "has_profile": names_profile(),
+        "local_models": [each.name for each in anyio.run(find_local, own_providers())],
     }
+
+
+def own_providers() -> dict[str, Any]:
+    try:
+        return own_settings().providers
+    except ConfigError:  # `sanderling config check` reports it
+        return {}
 
 
 def _version(package: str) -> str:

@@ -36,7 +36,7 @@ HostText = Annotated[
 VariableText = Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*$", title="the name of a variable")]
 
 
-SearchProvider = Literal["off", "searxng", "brave", "kagi"]
+SearchProvider = Literal["off", "api", "searxng", "brave", "kagi"]
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -110,12 +110,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuple[Table, ...],
         Meta(description="rules that allow, ask or deny"),
     ] = ()
+    tools_set: Annotated[
+        Literal["auto", "all", "small"],
+        Meta(
+            description="the tools offered; 'small': only read, edit, write, bash and grep, described"
+            " briefly; 'auto': these if the model's window has less than 16,384 tokens"
+        ),
+    ] = "auto"
     tools_disabled: Annotated[
         tuple[str, ...], Meta(description="tools that the model is not offered; * matches any text")
     ] = ()
     web_search_provider: Annotated[
         SearchProvider,
-        Meta(description="the endpoint with which the model searches the web"),
+        Meta(description="what the model searches the web with: 'api' is the API's own tool"),
     ] = "off"
     web_search_url: Annotated[
         str,

@@ -114,7 +114,7 @@ def setup_layer(options: Table) -> Layer:
 
 def parse_setup(options: Table) -> tuple[Layer, list[Mistake]]:
     errors = list[ConfigError]()
-    options = with_joined_commands(options, errors.append)
+    options = with_joined_commands(_spelled_out(options), errors.append)
     layer = Layer("setup()", expanded(options, os.environ, errors.append), written=options)
     return layer, placed(layer, errors)
 
@@ -132,6 +132,7 @@ def parse(
         line = int(found[1] or text.count("\n") + 1) if found else 0
         words = f"not valid TOML: {re.sub(_PLACE, '', str(error))}{_hint_for_json(text, line)}"
         return Layer(origin), [Mistake(SettingLocation(origin, line), words)]
+    options = _spelled_out(options)
     errors, written = list[ConfigError](), Table()
     if _depth(options) > MAX_DEPTH:
         return Layer(origin), [Mistake(SettingLocation(origin, 0), "tables are nested too deeply")]
@@ -148,6 +149,12 @@ def _hint_for_json(text: str, line: int) -> str:
     if not (wrong.startswith("{") or re.match(r'"[^"]*"\s*:', wrong)):
         return ""
     return f": JSON of MCP servers belongs in {PASTED_JSON}"
+
+
+def _spelled_out(options: Table) -> Table:
+    """Return the options with the short form `tools = "small"` as the table that it stands for."""
+    tools = options.get("tools")
+    return {**options, "tools": {"set": tools}} if isinstance(tools, str) else options
 
 
 def _depth(options: Table) -> int:

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from sanderling.conversation.prompt import prompt_blocks
+from sanderling.conversation.prompt import place_of, prompt_blocks
 from sanderling.protocol.messages import (
     ContentBlock,
     ImageBlock,
     Message,
     Prompt,
     RedactedThinkingBlock,
+    ServerBlock,
     StopReason,
     TextBlock,
     ThinkingBlock,
@@ -27,6 +28,9 @@ from sanderling.protocol.messages import (
 from sanderling.session.history import input_line
 
 WINDOW_SHARE, LEAST_WINDOW_SHARE = 0.8, 0.5
+# In a small window (half of Ollama's advice for agents), half of it would be due at every second prompt: instructions and tools alone
+# fill a quarter of 8,192 tokens. If an answer does not fit, the API says so, and the conversation is shortened then.
+SMALL_WINDOW_TOKENS, SMALL_WINDOW_SHARE = 32_768, 0.75
 SPARE_TOKENS = 20_000  # what one message of tool results may add before usage is known again
 KEPT_RESULT_TOKENS = 40_000
 # Less is not worth losing the API's cache from the first change on.
@@ -60,9 +64,15 @@ not repeat what is done, and do not mention the summary."""
 
 
 def limit_tokens(window_tokens: int, max_output_tokens: int) -> int:
-    """Return how many tokens may fill the window. The answer and a round of tool results must still fit; half is always allowed."""
+    """Return how many tokens may fill the window. The answer and a round of tool results must still fit; half is always allowed, and more of a small window."""
+    least = SMALL_WINDOW_SHARE if window_tokens <= SMALL_WINDOW_TOKENS else LEAST_WINDOW_SHARE
     room = window_tokens - max_output_tokens - SPARE_TOKENS
-    return int(max(min(WINDOW_SHARE * window_tokens, room), LEAST_WINDOW_SHARE * window_tokens))
+    return int(max(min(WINDOW_SHARE * window_tokens, room), least * window_tokens))
+
+
+def share_of(window_tokens: int, usual: int, share: int) -> int:
+    """Return `usual` tokens, or the window's `share`-th part if that is less; the window may be unknown (0)."""
+    return min(usual, window_tokens // share) if window_tokens else usual
 
 
 def is_due(used: int, window_tokens: int, max_output_tokens: int) -> bool:
@@ -81,6 +91,8 @@ def _block_tokens(block: ContentBlock) -> int:
             return _text_tokens(text)
         case ThinkingBlock(thinking=text) | RedactedThinkingBlock(data=text):
             return _text_tokens(text)
+        case ServerBlock(data):
+            return len(msgspec.json.encode(data)) // BYTES_PER_TOKEN
         case ToolUse(name=name, input=data):
             return (len(name) + len(msgspec.json.encode(data))) // BYTES_PER_TOKEN
         case ToolResult():
@@ -106,7 +118,11 @@ def _text_tokens(text: str) -> int:
 
 
 def cleared_results(
-    history: Sequence[Message], *, factor: float = 1.0, kept_tokens: int = KEPT_RESULT_TOKENS
+    history: Sequence[Message],
+    *,
+    factor: float = 1.0,
+    kept_tokens: int = KEPT_RESULT_TOKENS,
+    least_freed: int = LEAST_FREED_TOKENS,
 ) -> dict[str, str]:
     """
     Return replacement texts for the results of old tool calls, by id; empty if clearing would not free enough.
@@ -129,7 +145,7 @@ def cleared_results(
             texts[result.tool_use_id] = text
             freed_tokens += tokens - _text_tokens(text) * factor
         newer_tokens += tokens
-    return texts if freed_tokens >= LEAST_FREED_TOKENS else {}
+    return texts if freed_tokens >= least_freed else {}
 
 
 def _results_from_newest(history: Sequence[Message]) -> Iterator[tuple[ToolResult, bool]]:
@@ -145,8 +161,16 @@ def _is_worth_clearing(result: ToolResult) -> bool:
 
 
 def _text_instead(use: ToolUse | None, result: ToolResult) -> str:
-    what = f'{use.name} "{input_line(use)}"' if use else "a tool"
+    what = f'{use.name} "{input_line(use)}"{_range(use, result)}' if use else "a tool"
     return f"[cleared: the result of {what} ({_size(result)}); get it again if you need it]"
+
+
+def _range(use: ToolUse, result: ToolResult) -> str:
+    """Return the lines that a result of `read` had, of those that a file has."""
+    if use.name != "read" or not isinstance(result.content, str):
+        return ""
+    extent = re.match(r"\((lines [\d,]+-[\d,]+) of", result.content.rpartition("\n")[2])
+    return f", {extent[1]}" if extent else ""
 
 
 def _size(result: ToolResult) -> str:
@@ -195,7 +219,12 @@ def problem_of(summary: str, stop_reason: StopReason = "end_turn") -> str:
 
 
 def compacted(
-    summary: str, prompts: Sequence[Prompt], notes: Sequence[str] = (), *, is_in_turn: bool
+    summary: str,
+    prompts: Sequence[Prompt],
+    notes: Sequence[str] = (),
+    *,
+    is_in_turn: bool,
+    prompt_tokens: int = KEPT_PROMPT_TOKENS,
 ) -> tuple[Message, ...]:
     """
     Return the messages that replace the conversation.
@@ -203,7 +232,7 @@ def compacted(
     `prompts` are all prompts of the session, oldest first. `notes` describe the current state: todo list, mode. `is_in_turn`: the model
     must continue at once with the work for the last prompt.
     """
-    recent = _recent(prompts)
+    recent = _recent(prompts, prompt_tokens)
     texts = (
         SUMMARY_FRAME.replace("{summary}", summary.strip()),
         *((PROMPTS_FRAME, *recent) if recent else ()),
@@ -213,10 +242,9 @@ def compacted(
     return (Message("user", tuple(TextBlock(text) for text in texts if text.strip())),)
 
 
-def _recent(prompts: Sequence[Prompt]) -> list[str]:
+def _recent(prompts: Sequence[Prompt], room: int) -> list[str]:
     """Return the newest prompts that fit, oldest first. If the newest does not fit, it is shortened."""
     kept: list[str] = []
-    room = KEPT_PROMPT_TOKENS
     for prompt in reversed(prompts):
         text = _shown(prompt)
         if _text_tokens(text) > room:
@@ -237,10 +265,7 @@ def _shown(prompt: Prompt) -> str:
 
 def _shortened(prompt: Prompt, room: int) -> str:
     """Return the text of `prompt` without its attached lines; of a very long text the beginning and the end."""
-    places = ", ".join(
-        f"{selection.path}:{selection.first_line}-{selection.last_line}"
-        for selection in prompt.selections
-    )
+    places = ", ".join(map(place_of, prompt.selections))
     lines = f"[Attached lines, omitted here: {places}]\n\n" if places else ""
     half = room * BYTES_PER_TOKEN // 2
     data = prompt.text.encode("utf-8", "surrogatepass")

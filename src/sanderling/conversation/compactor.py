@@ -7,13 +7,16 @@ The session's log and the transcript keep everything, so a compaction can be und
 from collections.abc import Callable
 
 from sanderling.conversation.compaction import (
+    KEPT_PROMPT_TOKENS,
     KEPT_RESULT_TOKENS,
+    LEAST_FREED_TOKENS,
     cleared_results,
     compacted,
     estimated_tokens,
     is_due,
     newer_half,
     problem_of,
+    share_of,
     summary_prompt,
 )
 from sanderling.conversation.memory import Memory
@@ -62,7 +65,7 @@ class Compactor:
         if self.is_asked:
             await self.summarize_as_asked(is_in_turn=True)
         elif self._is_automatic and self._is_due():
-            self._clear(KEPT_RESULT_TOKENS)
+            self._clear(share_of(self._window, KEPT_RESULT_TOKENS, 4))
             if self._is_due():
                 await self._summarize_unless_useless()
         self._is_unsent = False
@@ -103,6 +106,12 @@ class Compactor:
         else:
             self._emit(Notice("info", "Nothing was summarized or cleared in this session."))
 
+    @property
+    def _window(self) -> int:
+        """The model's context window; 0 if unknown."""
+        limits = self._provider.limits
+        return limits.context_window_tokens if limits else 0
+
     def _is_due(self) -> bool:
         limits = self._provider.limits
         if not limits or not limits.context_window_tokens:
@@ -119,7 +128,8 @@ class Compactor:
         estimate = estimated_tokens(history)
         tokens = self._session.last_usage.context_tokens or estimate
         factor = tokens / estimate if estimate else 1.0
-        texts = cleared_results(history, factor=factor, kept_tokens=kept_tokens)
+        least = share_of(self._window, LEAST_FREED_TOKENS, 8)
+        texts = cleared_results(history, factor=factor, kept_tokens=kept_tokens, least_freed=least)
         if texts:
             after = round(estimated_tokens(with_results(history, texts)) * factor)
             self._session.append(LoggedClearing(texts, tokens, after))
@@ -145,7 +155,11 @@ class Compactor:
             return False
         session = self._session
         history = compacted(
-            summary, session.prompts, self._notes.after_summary(), is_in_turn=is_in_turn
+            summary,
+            session.prompts,
+            self._notes.after_summary(),
+            is_in_turn=is_in_turn,
+            prompt_tokens=share_of(self._window, KEPT_PROMPT_TOKENS, 8),
         )
         after = estimated_tokens(history)
         session.append(LoggedSummary(history, summary, before, after))

@@ -7,15 +7,17 @@ from functools import partial
 from typing import TypeVar
 
 import anyio
+import msgspec
 
 from sanderling.config import Settings
 from sanderling.conversation.cache_misses import CacheWatch, Miss
+from sanderling.conversation.compaction import BYTES_PER_TOKEN
 from sanderling.conversation.effort import ChosenEffort
 from sanderling.conversation.reply import Reply
 from sanderling.errors import ProviderError
 from sanderling.permissions.approvals import Approvals
 from sanderling.protocol import events
-from sanderling.protocol.messages import Message, StopReason, Usage
+from sanderling.protocol.messages import Message, ServerBlock, StopReason, Usage
 from sanderling.protocol.modes import Effort
 from sanderling.providers import (
     BlockDone,
@@ -23,6 +25,7 @@ from sanderling.providers import (
     ModelRequest,
     Provider,
     ReplyDone,
+    TextGoesOn,
     TextPiece,
     ThinkingPiece,
     ToolUseBegun,
@@ -31,6 +34,7 @@ from sanderling.providers import (
 from sanderling.providers.idle import keeps_what_came
 from sanderling.providers.models.known import load_models
 from sanderling.providers.retries import Backoff
+from sanderling.session.history_pager import shown_search
 from sanderling.session.ledger import Prices
 from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
@@ -41,6 +45,9 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+SMALL_WINDOW_TOKENS = 16_384
+WINDOW_S = 2.0
+ANSWER_TOKENS = 512
 FALLBACK_AFTER = 3  # failed attempts
 UNAVAILABLE = name_set("overloaded server rate_limited network stalled")
 
@@ -58,6 +65,8 @@ class ModelCalls:
         *,
         catalog: Catalog,
         system: str,
+        small_system: str = "",
+        may_search: Callable[[], bool] = lambda: False,
     ) -> None:
         self.models = load_models(settings)
         self.prices = Prices(self.models)
@@ -70,12 +79,14 @@ class ModelCalls:
         self.effort = ChosenEffort(provider, settings.effort, emit)
         self.backoff = Backoff()
         self.cache = CacheWatch(session.ledger.last)
-        self._system = system
+        self._system, self._small_system = system, small_system or system
+        self._may_search = may_search
         self._block_id = 0
         self._left = 0  # calls left in this turn
         self.budget_usd = settings.budget_usd
         self._max_cost_usd = self._cost_before_usd = 0.0
         self._fallback = ""
+        self._measured = ""  # the model whose window was asked for
         self._go_now = anyio.Event()
         self.tool_use_begun = anyio.Event()  # the first of the turn
 
@@ -137,6 +148,40 @@ class ModelCalls:
         self._emit(events.Notice("warning", text))
         return True
 
+    async def fit_window(self) -> None:
+        """
+        Offer fewer tools to a model with a small context window, before the first request.
+
+        Only servers on this machine are queried for the window first: they answer at once, and often have small windows.
+
+        Raises:
+            ProviderError: instructions and tools do not fit.
+        """
+        provider, model = self._provider, self._provider.model
+        if provider.limits is None and provider.is_local and model != self._measured:
+            self._measured = model
+            if not provider.is_ready:
+                self._emit(events.ProviderStarting())
+            with anyio.move_on_after(WINDOW_S):
+                await provider.learn_limits()
+        limits = provider.limits
+        window = limits.context_window_tokens if limits else 0
+        tools = self._settings.tools_set
+        is_small = tools == "small" or (tools == "auto" and 0 < window < SMALL_WINDOW_TOKENS)
+        if is_small and self.catalog.make_small():
+            self._system = self._small_system
+        if not window:
+            return
+        specs = (await self.catalog.so_far()).specs
+        size = len(self._system) + len(msgspec.json.encode(specs))
+        needed = size // BYTES_PER_TOKEN + ANSWER_TOKENS
+        if needed > window:
+            remedy = "Start the server with a larger one (llama.cpp: -c 16384; vLLM: --max-model-len 16384)"
+            if not is_small:
+                remedy += ', or set tools = "small"'
+            message = f"The model's context window ({window:,} tokens) is smaller than instructions, tools and a short answer (about {needed:,})."
+            raise ProviderError("invalid_request", message, f"{remedy}.")
+
     async def ask(self, reply: Reply) -> StopReason:
         """
         Call the model with the history; `reply` collects its answer.
@@ -195,7 +240,12 @@ class ModelCalls:
         tools = await self.catalog.so_far()
         history = [*self._session.history[start:], *more]
         return ModelRequest(
-            self._system, history, tools.specs, self._session.id, self.effort.of_request()
+            self._system,
+            history,
+            tools.specs,
+            self._session.id,
+            self.effort.of_request(),
+            self._may_search(),
         )
 
     async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -277,10 +327,8 @@ class ModelCalls:
                             self._emit(events.ThinkingDelta(self._block_id, text))
                         case ToolUseBegun():
                             self.tool_use_begun.set()
-                        case BlockDone(block, problem):
-                            reply.finish_block(block, problem)
-                            self._emit(events.BlockEnded(self._block_id))
-                            self._block_id += 1
+                        case BlockDone():
+                            self._finish_block(reply, item)
                         case UsageReport(usage):
                             self._emit_usage(usage, model, usage)
                         case CacheMissed(told):
@@ -291,6 +339,15 @@ class ModelCalls:
             self._block_id += reply.has_open_block  # a block that was cut off keeps its id
             self._book(model, usage, self.cache.miss(usage, told))
         raise cut_off()
+
+    def _finish_block(self, reply: Reply, done: BlockDone) -> None:
+        reply.finish_block(done.block, done.problem)
+        if isinstance(done.block, ServerBlock):
+            for event in shown_search(done.block.shown) if done.block.shown else ():
+                self._emit(event)
+        elif not isinstance(done, TextGoesOn):
+            self._emit(events.BlockEnded(self._block_id))
+            self._block_id += 1
 
     def _book(self, model: str, usage: Usage, miss: Miss | None = None) -> None:
         if usage != Usage():

@@ -119,7 +119,7 @@ async def open_conversation(
             conversation.services.waiting.drop_aside()
         if options.is_shown:
             await conversation.views.show_opened(has_history=options.has_history)
-            _tell_of_demo(conversation)
+            await _tell_of_demo(conversation)
         else:
             conversation.views.show_damage()
     except BaseException:
@@ -368,11 +368,15 @@ def _servers(settings: Settings) -> "dict[str, McpServer]":
     return load_servers(settings.mcp_servers)
 
 
-def _tell_of_demo(conversation: Conversation) -> None:
+async def _tell_of_demo(conversation: Conversation) -> None:
     settings = conversation.services.settings
     if conversation.views.external:
         return
     is_chosen = settings.provider != "auto" or settings.model == "demo"
     is_without_key = not is_chosen and choose(settings) == "demo"
     if is_without_key and not conversation.services.session.is_resumed:
-        conversation.services.emit(Notice("info", NO_KEY_NOTICE.format(remedy=remedies().key)))
+        from sanderling.providers.local_servers import offer_of_local  # only needed without a key
+
+        offer = await offer_of_local(settings.providers)
+        remedy = "\n".join(filter(None, (offer, remedies().key)))
+        conversation.services.emit(Notice("info", NO_KEY_NOTICE.format(remedy=remedy)))

@@ -21,19 +21,22 @@ from sanderling.protocol.messages import (
 from sanderling.text import fence_around
 
 MAX_MENTIONS = 10
+OF_A_FILE = ("current editor text", "as saved on disk")
+"""The origins of mentions that are files; other mentions have no lines that could be edited."""
 _MENTION = r"(?<![\w@])@session:([\w-]+)"
 
 
 _VARIANT = r"\{(\w+):([^{}]*)\}"
 
 
-def system_prompt(*, has_editor: bool = True, has_user: bool = True) -> str:
+def system_prompt(*, has_editor: bool = True, has_user: bool = True, is_small: bool = False) -> str:
     """
-    Return the system prompt, without what needs an editor, or a user who can answer.
+    Return the system prompt, without what needs an editor, a user who can answer, or more than the small set of tools.
 
     It has the same bytes in every request of a session, or the API's cache of the prefix would be lost.
     """
     kept = {"editor": has_editor, "user": has_user, "script": not has_user}
+    kept |= {"code": has_editor and not is_small, "todo": not is_small}
     text = Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8")
     return re.sub(_VARIANT, lambda found: found[2] if kept[found[1]] else "", text)
 
@@ -90,13 +93,31 @@ def _command_text(record: CommandRecord) -> str:
     return f"The user ran this command in the project; it {record.ending.description}:\n{fence}\n{shown}\n{fence}"
 
 
+def place_of(selection: Selection) -> str:
+    """Return where the lines are: `a.py:3-9`, `a.py:3`, or only the name, such as `@diff`, if they are not a file's."""
+    name, first, last = visible_name(selection.path), selection.first_line, selection.last_line
+    if not _is_of_file(selection):
+        return name
+    return f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
+
+
+def _is_of_file(selection: Selection) -> bool:
+    if selection.origin:
+        return selection.origin.startswith(
+            OF_A_FILE
+        )  # a large file's continues with what it leaves out
+    return not (selection.is_piped or selection.path.startswith("@"))
+
+
 def _selection_text(selection: Selection) -> str:
     fence = fence_around(selection.text)
     source = "piped into the prompt" if selection.is_piped else "as the editor showed it then"
-    return (
-        f"{visible_name(selection.path)}:{selection.first_line}-{selection.last_line}, {selection.origin or source}:\n"
-        f"{fence}{selection.filetype}\n{selection.text}\n{fence}"
-    )
+    text = selection.text
+    if _is_of_file(selection):  # with numbers as in results of `read`
+        lines = enumerate(text.split("\n"), selection.first_line)
+        text = "\n".join(f"{number}\t{line}" for number, line in lines)
+    place = place_of(selection)
+    return f"{place}, {selection.origin or source}:\n{fence}{selection.filetype}\n{text}\n{fence}"
 
 
 # --- mentions of other sessions ---------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The parts of a conversation, assembled: everything that its turns and views use."""
 
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from sanderling.permissions.store import RuleStore
 from sanderling.project.programs import own_programs
 from sanderling.project.project import Project
 from sanderling.protocol import events
-from sanderling.protocol.messages import Prompt
+from sanderling.protocol.messages import SEARCH_TOOL, Prompt
 from sanderling.protocol.modes import Mode
 from sanderling.providers import Provider
 from sanderling.sandbox.confinement import SessionEvent, SessionSandbox
@@ -46,6 +47,7 @@ from sanderling.tools.commands.jobs import Jobs
 from sanderling.tools.commands.shell import Elsewhere, Shell, ShellState
 from sanderling.tools.commands.user_commands import UserCommand, UserCommands
 from sanderling.tools.editor import Editor
+from sanderling.tools.effects import Effect
 from sanderling.tools.read_cache import ReadCache
 from sanderling.tools.searching import search_sources
 from sanderling.tools.todo_list import TodoList
@@ -128,7 +130,15 @@ class SessionServices:
             self._loader.load(servers)
         system = system_prompt(has_editor=has_editor, has_user=has_user)
         self.calls = ModelCalls(
-            session, provider, settings, self.approvals, emit, catalog=catalog, system=system
+            session,
+            provider,
+            settings,
+            self.approvals,
+            emit,
+            catalog=catalog,
+            system=system,
+            small_system=system_prompt(has_editor=has_editor, has_user=has_user, is_small=True),
+            may_search=self._may_search,
         )
         self.notes = Notes(session, self.workspace, self.gate, self.project, client)
         self.compactor = Compactor(
@@ -231,6 +241,22 @@ class SessionServices:
             todo,
             code=code,
         )
+
+    def _may_search(self) -> bool:
+        """
+        Return whether the API may search the web. Its searches cannot be asked about one by one.
+
+        So a rule that would deny or ask about one turns them off, and so does a sandbox without network: a query can carry what the model
+        has read.
+        """
+        if self.settings.web_search_provider != "api" or not self._is_offered(SEARCH_TOOL):
+            return False
+        return self.sandbox.environment.network != "off" and not self.gate.restricts(
+            Effect(SEARCH_TOOL, "fetch")
+        )
+
+    def _is_offered(self, tool: str) -> bool:
+        return not any(fnmatchcase(tool, each) for each in self.settings.tools_disabled)
 
     def _own_programs(self) -> tuple[str, ...]:
         return own_programs(self.project.trust)

@@ -63,13 +63,23 @@ class Turn:
                     stop_reason = await self._answer(tasks)
                 except ProviderError as error:
                     stop_reason, error_message = "error", error.message
-                    self._services.emit(ErrorOccurred(error.kind, error.message, error.remedy))
+                    remedy = await self._remedy(error)
+                    self._services.emit(ErrorOccurred(error.kind, error.message, remedy))
                 tasks.cancel_scope.cancel()
         if self._scope.cancel_called and stop_reason != "error":
             # Even at the last moment: pending prompts are returned with it.
             stop_reason = "cancelled"
         self._end(stop_reason, error_message)
         return stop_reason
+
+    async def _remedy(self, error: ProviderError) -> str:
+        """Return the remedy, and without a key the offer of a model on this machine."""
+        if error.kind != "no_key":
+            return error.remedy
+        from sanderling.providers.local_servers import offer_of_local  # only needed without a key
+
+        offer = await offer_of_local(self._services.settings.providers)
+        return " ".join(filter(None, (offer, error.remedy)))
 
     def _begin(self, prompt: Prompt) -> None:
         services = self._services
@@ -95,6 +105,7 @@ class Turn:
     async def _answer(self, tasks: TaskGroup) -> StopReason:
         """Call the model and run its tool calls until it asks for no more."""
         services = self._services
+        await services.calls.fit_window()
         tools = (await services.calls.catalog.so_far()).by_name
         tool_uses = ToolUses(
             tools, services.workspace, services.session, services.gate, services.emit
@@ -173,8 +184,9 @@ class Turn:
     def _start_background_tasks(self, tasks: TaskGroup) -> None:
         tasks.start_soon(self._reply.log_as_it_grows)
         tasks.start_soon(self._prepare, tasks)
-        if self._services.provider.limits is None:
-            tasks.start_soon(self._services.provider.learn_limits)
+        provider = self._services.provider
+        if provider.limits is None and not provider.is_local:
+            tasks.start_soon(provider.learn_limits)
 
     async def _prepare(self, tasks: TaskGroup) -> None:
         """Open the provider's connection, the sandbox and the tool servers, and scan the project, without delaying the request."""

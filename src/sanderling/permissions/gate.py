@@ -20,14 +20,21 @@ from sanderling.permissions.approvals import (
 )
 from sanderling.permissions.grant_prompts import GrantPrompts
 from sanderling.permissions.guarding import unguarded
-from sanderling.permissions.rules import Rule, is_for_any_server, may_allow, rule_from_text
+from sanderling.permissions.rules import (
+    Rule,
+    concerns,
+    is_for_any_server,
+    may_allow,
+    rule_from_text,
+)
 from sanderling.permissions.store import RuleStore, StoredRules
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
+from sanderling.protocol.messages import SEARCH_TOOL
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.tools.base import UseRequest
-from sanderling.tools.effects import SEARCH_TOOL, Effect
+from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Preview, UnsavedConflictError
 from sanderling.tools.reviewed import AcceptedPart
 from sanderling.tools.workspace import Workspace
@@ -215,6 +222,15 @@ class Gate:
         is_confined = workspace.sandbox.environment.is_confined
         return only_reads(
             effect, project=workspace.project, is_confined=is_confined, disk=workspace.disk
+        )
+
+    def restricts(self, effect: Effect) -> bool:
+        """Return whether a rule denies or asks about the tool of `effect`, wherever it leads."""
+        rules = self._rules(self._store.load(), Conditions(self.mode, is_off=False))
+        return any(
+            rule.action != "allow"
+            and (rule.tool == effect.tool or (not rule.host and concerns(rule, effect)))
+            for rule in rules
         )
 
     def _rules(self, stored: StoredRules, conditions: Conditions) -> tuple[Rule, ...]:

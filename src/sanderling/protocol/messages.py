@@ -63,7 +63,41 @@ class ToolResult(msgspec.Struct, tag="tool_result", frozen=True):
     is_error: bool = False
 
 
-ContentBlock = TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUse | ToolResult | ImageBlock
+SEARCH_TOOL = "web_search"
+"""The tool that searches the web, offered only if `[web_search]` says how."""
+
+
+class WebSearch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A web search that the API made, for the screen; `detail` lists what it found."""
+
+    id: str
+    query: str
+    summary: str = ""
+    detail: str = ""
+    is_error: bool = False
+
+
+class ServerBlock(msgspec.Struct, tag="server", frozen=True, omit_defaults=True):
+    """
+    A part of an answer in which the API used a tool of its own: `data` is the block or item as the API sent it.
+
+    It is sent back unread, and only to the model that wrote it. A call and its result can be two blocks. `shown` describes the search on
+    the block that ends it.
+    """
+
+    data: dict[str, Any]
+    shown: WebSearch | None = None
+
+
+ContentBlock = (
+    TextBlock
+    | ThinkingBlock
+    | RedactedThinkingBlock
+    | ToolUse
+    | ToolResult
+    | ImageBlock
+    | ServerBlock
+)
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -78,11 +112,12 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     output_tokens: int = 0
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
+    web_searches: int = 0  # made by the API
 
     @property
     def context_tokens(self) -> int:
         """The tokens of the context window that the request and its answer fill."""
-        return sum(msgspec.structs.astuple(self))
+        return sum(msgspec.structs.astuple(self)[:4])
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))

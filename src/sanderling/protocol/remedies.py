@@ -12,6 +12,8 @@ import msgspec
 class Remedies(msgspec.Struct, frozen=True):
     model: str
     """How to choose another model."""
+    use_model: str
+    """Sentence: how to use the model `{name}`."""
     shorten: str
     """Sentence: how to shorten a conversation that is too long."""
     begin_anew: str
@@ -36,6 +38,7 @@ class Remedies(msgspec.Struct, frozen=True):
 
 NEOVIM = Remedies(
     model="/model",
+    use_model="Type /model {name}.",
     shorten="/compact shortens it, /clear starts a new one.",
     begin_anew="/clear starts a new conversation",
     go_on="Send a new prompt to continue.",
@@ -50,6 +53,7 @@ NEOVIM = Remedies(
 )
 SHELL = Remedies(
     model="--model NAME",
+    use_model="Add --model {name}.",
     shorten="Leave out --continue and --resume to start a new one.",
     begin_anew="leave out --continue and --resume to start a new conversation",
     go_on="Send another prompt with --continue to continue.",
@@ -64,6 +68,7 @@ SHELL = Remedies(
 CLIENT = msgspec.structs.replace(
     SHELL,
     model="the model in the editor's menu",
+    use_model="Choose {name} in the editor's menu.",
     shorten="/compact shortens it; a new session starts empty.",
     begin_anew="a new session starts a new conversation",
     go_on="Send another prompt to continue.",

@@ -24,6 +24,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     session_id: str = ""  # cache key, for APIs that have one
     effort: Effort = "default"  # one of the provider's `efforts`
+    searches_web: bool = False  # with the API's own tool, if it has one
 
 
 class TextPiece(msgspec.Struct, frozen=True):
@@ -47,6 +48,10 @@ class BlockDone(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+class TextGoesOn(BlockDone, frozen=True):
+    """A finished text, which continues in the next block, on the same line."""
+
+
 class ToolUseBegun(msgspec.Struct, frozen=True):
     """The model has begun to write a tool use. Not every provider reports it."""
 
@@ -67,6 +72,10 @@ class ReplyDone(msgspec.Struct, frozen=True):
     """The end of a complete reply. A stream that ends without one was cut off."""
 
     stop_reason: StopReason
+
+
+class ReplyPaused(ReplyDone, frozen=True):
+    """The API interrupted its own tools. It continues if the reply is sent back, which its provider does."""
 
 
 StreamItem = (
@@ -102,6 +111,11 @@ class Provider(Protocol):
     @property
     def answer_limit(self) -> int:
         """The most tokens of an answer; 0 if only the server knows."""
+        ...
+
+    @property
+    def is_local(self) -> bool:
+        """True if the model's server is on this machine."""
         ...
 
     @property
@@ -190,6 +204,10 @@ class Delegate:
     @property
     def answer_limit(self) -> int:
         return self._provider.answer_limit
+
+    @property
+    def is_local(self) -> bool:
+        return self._provider.is_local
 
     @property
     def is_ready(self) -> bool:

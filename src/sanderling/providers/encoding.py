@@ -108,16 +108,59 @@ def cache_key(request: ModelRequest, quirks: Quirks) -> str:
             return ""
 
 
-def function_tool(spec: ToolSpec, *, is_strict: bool = False) -> dict[str, Any]:
-    """Return a tool in the format of Chat Completions and Ollama; `is_strict` takes effect if its schema allows it."""
+def function_tool(
+    spec: ToolSpec, *, is_strict: bool = False, is_full: bool = False
+) -> dict[str, Any]:
+    """
+    Return a tool in the format of Chat Completions and Ollama.
+
+    `is_strict` takes effect if its schema allows it. `is_full`: each parameter gets a type and a description.
+    """
     function: dict[str, Any] = {
         "name": spec.name,
         "description": spec.description,
-        "parameters": spec.input_schema,
+        "parameters": _full(spec.input_schema) if is_full else spec.input_schema,
     }
     if is_strict and fits_strict(spec.input_schema):
         function["strict"] = True
     return {"type": "function", "function": function}
+
+
+def _full(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `schema` with a type and a description for each property, and with the schemas that JSON Schema takes by default."""
+    full = dict(schema)
+    if isinstance(fields := full.get("properties"), Mapping):
+        named = cast("Mapping[str, object]", fields)
+        full["properties"] = {name: _full_property(each) for name, each in named.items()}
+    match full.get("type"):
+        case "array":
+            full["items"] = _full(_as_schema(full.get("items")))
+        case "object":
+            full.setdefault("additionalProperties", {})
+        case _:
+            pass
+    return full
+
+
+def _full_property(schema: object) -> dict[str, Any]:
+    known = _as_schema(schema)
+    return _full({"type": _type_of(known), "description": "", **known})
+
+
+def _as_schema(schema: object) -> dict[str, Any]:
+    return dict(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else {}
+
+
+def _type_of(schema: Mapping[str, Any]) -> str:
+    """Return the type that the parts of a schema imply; text if none do."""
+    choices = map(_as_schema, (*schema.get("anyOf", ()), *schema.get("oneOf", ())))
+    types = (choice.get("type") for choice in choices)
+    if found := next((each for each in types if isinstance(each, str) and each != "null"), ""):
+        return found
+    if "$ref" in schema or "properties" in schema:
+        return "object"
+    values = schema.get("enum", ())
+    return "integer" if values and all(type(value) is int for value in values) else "string"
 
 
 def fits_strict(schema: Mapping[str, Any]) -> bool:

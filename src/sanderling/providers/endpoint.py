@@ -55,6 +55,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """User and assistant must alternate, also around tool messages. An error that says so sets it."""
     one_call: bool = False
     """A message may have one tool call: parallel calls are sent one after the other. An error that says so sets it."""
+    full_schemas: bool = False
+    """Every parameter of a tool needs a type and a description. An error about a missing one sets it."""
     system_role: Literal["system", "developer"] = "system"
     max_tokens_name: Literal["", "max_tokens", "max_completion_tokens", "max_output_tokens"] = (
         "max_tokens"
@@ -74,6 +76,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The request field for the effort; `a.b` is the field `b` of `a`."""
     body: dict[str, Any] = {}
     """Additional fields of every request."""
+    web_search: dict[str, Any] = {}
+    """The definition of the API's own tool that searches the web, for `[web_search]` with the provider "api"; empty: it has none."""
     cache: Literal["none", "automatic", "anthropic", "openai_explicit", "key"] = "automatic"
     """How a prefix is cached: not at all, automatically, at Anthropic's or OpenAI's breakpoints, or by the session's key."""
     cache_diagnosis: bool = False
@@ -174,6 +178,7 @@ _ANTHROPIC: dict[str, Any] = {
         "effort": {"on": {"thinking": {"type": "adaptive", "display": "summarized"}}},
         "efforts": ["low", "medium", "high", "xhigh", "max"],
         "effort_field": "output_config.effort",
+        "web_search": {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
     },
     "models": {  # the API reports the efforts, but only after the first request
         "claude-*-fast": {"model_suffix": "-fast", "body": {"speed": "fast"}, "late_tools": True},

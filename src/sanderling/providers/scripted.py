@@ -155,6 +155,7 @@ def copy_sample(resources: AsyncExitStack) -> str:
 
 
 class ScriptedProvider:
+    is_local = False
     is_ready = True
     efforts: tuple[Effort, ...] = ()  # a script's answers do not depend on it
 

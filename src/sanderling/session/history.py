@@ -20,6 +20,7 @@ from sanderling.protocol.messages import (
     Message,
     Prompt,
     RedactedThinkingBlock,
+    ServerBlock,
     StopReason,
     TextBlock,
     ThinkingBlock,
@@ -230,10 +231,10 @@ def _fit(block: ContentBlock) -> ContentBlock:
 
 
 def for_another_model(history: Iterable[Message]) -> list[Message]:
-    """Return `history` without thoughts and `extra`, which are bound to the model that wrote them."""
+    """Return `history` without what is bound to the model that wrote it: thoughts, `extra`, and blocks of the API's own tools."""
     kept: list[Message] = []
     for message in history:
-        blocks = tuple(_without_extra(block) for block in message.content if not _is_thought(block))
+        blocks = tuple(_without_extra(block) for block in message.content if not _is_bound(block))
         if blocks or not message.content:
             kept.append(_with_blocks(message, blocks))
     return kept
@@ -286,6 +287,8 @@ def _spoken(blocks: Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
     """Return the blocks of a model's message that the API accepts: no unsigned thoughts, and none at the end."""
     kept: list[ContentBlock] = []
     ids: set[str] = set()
+    blocks = tuple(blocks)
+    answered = {each.data.get("tool_use_id") for each in blocks if isinstance(each, ServerBlock)}
     for block in blocks:
         match block:
             case TextBlock(text):
@@ -297,6 +300,12 @@ def _spoken(blocks: Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
                 ids.add(tool_use_id)
             case RedactedThinkingBlock(data):
                 is_accepted = bool(data)
+            case ServerBlock({"type": "server_tool_use", "id": use_id}):
+                is_accepted = (
+                    use_id in answered
+                )  # otherwise the answer was cut off before the result
+            case ServerBlock():
+                is_accepted = True
             case ToolResult() | ImageBlock():
                 is_accepted = False
         if is_accepted:
@@ -317,6 +326,10 @@ def _is_shown(block: ContentBlock) -> bool:
 
 def _is_thought(block: ContentBlock) -> bool:
     return isinstance(block, ThinkingBlock | RedactedThinkingBlock)
+
+
+def _is_bound(block: ContentBlock) -> bool:
+    return _is_thought(block) or isinstance(block, ServerBlock)
 
 
 MAX_INPUT_CHARS = 80

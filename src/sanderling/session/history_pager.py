@@ -1,7 +1,8 @@
 """A session's log as history events, page by page from its end, because drawing a long log at once takes too long."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from msgspec.structs import replace
 
@@ -25,11 +26,14 @@ from sanderling.protocol.events import (
     TurnStarted,
 )
 from sanderling.protocol.messages import (
+    SEARCH_TOOL,
     CommandRecord,
     ContentBlock,
+    ServerBlock,
     TextBlock,
     ThinkingBlock,
     ToolUse,
+    WebSearch,
 )
 from sanderling.session.records import (
     LoggedClearing,
@@ -100,7 +104,7 @@ class HistoryPager:
                         yield TurnStarted(prompt)
                     yield from map(PromptSteered, steered)
                     if message.role == "assistant":
-                        for block in message.content:
+                        for block in _joined(message.content):
                             yield from self._block(block, tools)
                 case LoggedCommand(record=command):
                     yield from self._command(command)
@@ -123,6 +127,8 @@ class HistoryPager:
                 yield BlockEnded(block_id)
             case ToolUse():
                 yield from _shown_use(block, tools)
+            case ServerBlock(shown=search) if search:
+                yield from shown_search(search)
             case _:
                 pass
 
@@ -142,6 +148,16 @@ def _begins_turn(record: Record) -> bool:
     return isinstance(record, LoggedMessage) and record.prompt is not None
 
 
+def _joined(blocks: Sequence[ContentBlock]) -> Iterator[ContentBlock]:
+    """Join the texts into which an API cuts what it writes after a search."""
+    has_search = any(isinstance(block, ServerBlock) for block in blocks)
+    for is_text, group in groupby(blocks, lambda block: isinstance(block, TextBlock)):
+        if is_text and has_search:
+            yield TextBlock("".join(block.text for block in group if isinstance(block, TextBlock)))
+        else:
+            yield from group
+
+
 def _shown_use(use: ToolUse, tools: ToolRecords) -> Iterator[HistoryEvent]:
     """Yield the start and end of `use`. Its detail is what its block showed, or else the result that the model got."""
     end = tools.ended.get(use.id) or LoggedToolEnd(use.id)
@@ -155,6 +171,11 @@ def _shown_use(use: ToolUse, tools: ToolRecords) -> Iterator[HistoryEvent]:
     detail = end.block(result_text)[:MAX_DETAIL_CHARS]
     yield ToolStarted(use.id, use.name, end.title)
     yield ToolEnded(use.id, end.summary, detail, end.filetype, is_error, end.is_denied)
+
+
+def shown_search(search: WebSearch) -> Iterator[ToolStarted | ToolEnded]:
+    yield ToolStarted(search.id, SEARCH_TOOL, search.query)
+    yield ToolEnded(search.id, search.summary, search.detail, is_error=search.is_error)
 
 
 def _memory_changes(record: Record) -> Iterator[HistoryEvent]:

@@ -7,13 +7,15 @@ from typing import NamedTuple, Protocol
 import anyio
 
 from sanderling.errors import ConfigError
+from sanderling.protocol.messages import SEARCH_TOOL
 from sanderling.providers import ToolSpec
+from sanderling.text import name_set
 from sanderling.tools.ask_user import ask_user
 from sanderling.tools.base import OutsideTool, Tool
 from sanderling.tools.bash import bash
 from sanderling.tools.code.tools import code_nav, code_refactor, diagnostics
 from sanderling.tools.edit import edit
-from sanderling.tools.effects import OUTSIDE, SEARCH_TOOL, is_outside_name
+from sanderling.tools.effects import OUTSIDE, is_outside_name
 from sanderling.tools.glob import glob
 from sanderling.tools.grep import grep
 from sanderling.tools.jobs import jobs
@@ -34,8 +36,30 @@ TOOLS: dict[str, Tool] = {
     )
 }
 
+# For small context windows: tools, with the parameters that are left out and a shorter description. Together they have less than 1,500
+# tokens. A call may still use all that the tool takes.
+SMALL: Mapping[str, tuple[frozenset[str], str]] = {
+    "read": (
+        name_set(""),
+        "Read a file or list a directory. Lines have their number and a tab in front. Continue with `offset`.",
+    ),
+    "edit": (
+        name_set("cell new_cell replace_all"),
+        "Replace text in a file. Copy `old` exactly, without line numbers; it must occur once. To insert, give `insert_at_line` and no `old`.",
+    ),
+    "write": (name_set(""), "Create or replace a whole file. To change a part, use `edit`."),
+    "bash": (
+        name_set("background"),
+        "Run a command in the sandbox. The directory persists. There is no terminal and no stdin.",
+    ),
+    "grep": (
+        name_set("type context literal files_only limit"),
+        "Search files' text. Skips what .gitignore names.",
+    ),
+}
+
 NAMES = (*TOOLS, SEARCH_TOOL)
-"""The names of all tools, including those that need a setting."""
+"""The names of all tools, including tools that need a setting."""
 
 
 class ToolSource(Protocol):
@@ -77,6 +101,7 @@ class Catalog:
         self._tools: dict[str, Tool] = {}
         self._sent: dict[str, ToolSpec] = {}
         self._asking = anyio.Lock(fast_acquire=True)  # do not yield before the request
+        self._is_small = False
 
     def add(self, source: ToolSource) -> None:
         self._sources = (*self._sources, source)
@@ -84,14 +109,29 @@ class Catalog:
     def offers(self, name: str) -> bool:
         return not any(fnmatchcase(name, each) for each in self._disabled)
 
+    def make_small(self) -> bool:
+        """Offer only third-party tools and `SMALL`; return whether that changes anything."""
+        if self._is_small:
+            return False
+        self._is_small = True
+        kept = (tool for name, tool in self._tools.items() if name in self._sent)
+        self._sent = {tool.name: _small_spec(tool) for tool in kept if self._is_offered(tool)}
+        return True
+
+    def _is_offered(self, tool: Tool) -> bool:
+        return not self._is_small or tool.name in SMALL or isinstance(tool, OutsideTool)
+
     async def so_far(self) -> Toolset:
         """Return the current tools. `by_name` stays up to date: it includes later tools, too."""
         async with self._asking:
             for source in self._sources:
                 new = [tool for tool in await source.tools() if self._is_new(tool)]
                 self._tools |= {tool.name: tool for tool in new}
-                sendable = [tool for tool in new if not _is_waiting(tool)]
-                self._sent |= {spec.name: spec for spec in specs_of(sendable)}
+                sendable = (
+                    tool for tool in new if not _is_waiting(tool) and self._is_offered(tool)
+                )
+                spec_of = _small_spec if self._is_small else _spec
+                self._sent |= {tool.name: spec_of(tool) for tool in sendable}
         return Toolset(self._tools, tuple(self._sent.values()))
 
     def _is_new(self, tool: Tool) -> bool:
@@ -121,4 +161,23 @@ def check_disabled(names: Sequence[str]) -> None:
 
 
 def specs_of(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
-    return tuple(ToolSpec(tool.name, tool.description, tool.schema) for tool in tools)
+    return tuple(map(_spec, tools))
+
+
+def small_specs() -> tuple[ToolSpec, ...]:
+    return tuple(_small_spec(TOOLS[name]) for name in SMALL)
+
+
+def _spec(tool: Tool) -> ToolSpec:
+    return ToolSpec(tool.name, tool.description, tool.schema)
+
+
+def _small_spec(tool: Tool) -> ToolSpec:
+    if tool.name not in SMALL or isinstance(tool, OutsideTool):
+        return _spec(tool)
+    left_out, description = SMALL[tool.name]
+    schema = tool.schema
+    for part in (schema, *schema.get("$defs", {}).values()):
+        fields = part["properties"]
+        part["properties"] = {name: fields[name] for name in fields if name not in left_out}
+    return ToolSpec(tool.name, description, schema)

@@ -7,8 +7,6 @@ import msgspec
 
 OUTSIDE = "__"
 """Separates source and tool in the name of a third-party tool: `mcp__server__tool`."""
-SEARCH_TOOL = "web_search"
-"""The tool that searches the web, offered only if `[web_search]` says how."""
 _PART = "[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*"
 _OUTSIDE_NAME = OUTSIDE.join((_PART, _PART, _PART))
 MAX_NAME_CHARS = 64  # the smallest limit of all APIs

@@ -63,7 +63,7 @@ async def _places(
 
 
 def alike(path: str, files: Iterable[str], project: str) -> list[str]:
-    """Return those of `files` and the directories above them that end like `path`; with a similar name if its directory is elsewhere."""
+    """Return the files, and directories above them, that end like `path`, or a similar name in a directory of the same name."""
     wanted = path.casefold().split("/")
     namesakes: dict[str, int] = {}  # the number of last parts in common
     siblings: defaultdict[str, list[str]] = defaultdict(list)

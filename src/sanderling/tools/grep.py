@@ -493,7 +493,7 @@ def _names(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str, 
 
 
 def _by_directory(found: Matches, workspace: Workspace) -> str:
-    """Return the number of matches in each directory below the one that has all of them; empty if there is only one."""
+    """Return the number of matches in each directory below their common parent; empty if there is only one."""
     top = os.path.commonpath([os.path.dirname(path) for path in found.counts])
     matches, files = Counter[str](), Counter[str]()
     for path, count in found.counts.items():

@@ -34,6 +34,7 @@ WHOLE_BYTES = 8 << 20
 NOTEBOOK_BYTES = 64 << 20  # with their images; larger ones are shown as text
 MAX_NAMES = 500
 UTF_8_CHAR_BYTES = 4
+PDF, PDF_WITHIN_BYTES = b"%PDF-", 1024  # some programs write something before it
 
 
 class ReadInput(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,7 +62,7 @@ async def read(args: ReadInput, context: Context) -> Outcome:
 
     Each line is prefixed by its number and a tab, which are not part of the text. At most 2000 lines or 50 KB per call; the last line, in
     parentheses, gives the range, the total, and anything unusual (encoding, line endings). Continue with `offset`. Lines are cut after
-    2000 characters. Images (PNG, JPEG, GIF, WebP) are shown, directories listed, notebooks shown by cell.
+    2000 characters. Images (PNG, JPEG, GIF, WebP) are shown, directories listed, notebooks shown by cell, PDFs by page.
     """
     workspace = context.workspace
     path = workspace.path(args.path)
@@ -79,6 +80,10 @@ async def read(args: ReadInput, context: Context) -> Outcome:
         raise
     if kind_of(loaded.data):
         return await _image(workspace, path, loaded)
+    if is_pdf(loaded.data):
+        from sanderling.tools.pdf import read_pdf  # only for PDFs
+
+        return await read_pdf(workspace, path, args.offset, args.limit, MAX_PAGE_BYTES)
     if buffer := await buffer_in_step(workspace, path, loaded):
         workspace.read_cache.note(path, plain(buffer.text))
         note = await _note(loaded, "" if is_utf_8(buffer) else buffer.encoding)
@@ -108,6 +113,10 @@ async def buffer_in_step(workspace: Workspace, path: str, loaded: Loaded) -> Buf
             if buffer and not buffer.is_modified and not is_in_step(buffer, loaded.data):
                 return None
     return buffer
+
+
+def is_pdf(data: bytes) -> bool:
+    return PDF in data[:PDF_WITHIN_BYTES]
 
 
 async def _note(loaded: Loaded, encoding: str) -> str:

@@ -34,6 +34,4 @@ async def todo(args: TodoInput, context: Context) -> Outcome:
     todo_list = context.workspace.todo
     todo_list.replace(args.items)
     detail = "\n".join(todo_list.lines())
-    return Outcome(
-        content=f"List updated: {todo_list.summary}.", summary=todo_list.summary, detail=detail
-    )
+    return Outcome(content=f"Saved: {todo_list.summary}.", summary=todo_list.summary, detail=detail)

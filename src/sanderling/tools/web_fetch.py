@@ -9,13 +9,11 @@ development server, so it can always be fetched. With the network on, loopback i
 
 import hashlib
 import os
-import sys
 from contextlib import suppress
 from typing import Annotated
 
 import anyio
 import msgspec
-from anyio.abc import ByteReceiveStream
 
 from sanderling.errors import ToolError
 from sanderling.protocol.remedies import remedies
@@ -35,13 +33,12 @@ from sanderling.tools.inside.web import (
     network_namespace,
     parse_url,
 )
+from sanderling.tools.isolated import command, output_of
 from sanderling.tools.outcome import AccessRefusedError, Outcome, Preview
 from sanderling.tools.workspace import Workspace
 
 TOTAL_S = 30.0
-MAX_REPLY_BYTES = 1 << 20
 BAD_REQUEST = 400  # the first error status
-START = "import sys; sys.path += {path!r}; from sanderling.tools.inside.fetcher import main; main(sys.argv[1])"
 
 _KEY = os.urandom(16)
 
@@ -140,14 +137,14 @@ def _not_listed(target: Target) -> NetworkDeniedError:
 async def _run(sandbox: SessionSandbox, wanted: Fetch) -> Reply:
     try:
         process = await sandbox.environment.spawn(
-            [*_command(), msgspec.json.encode(wanted).decode()]
+            [*command("fetcher"), msgspec.json.encode(wanted).decode()]
         )
     except OSError as error:
         raise ToolError(f"{wanted.url} cannot be fetched: {error.strerror}.") from error
     try:
         with anyio.fail_after(TOTAL_S):
             assert process.stdout
-            output = await _output(process.stdout)
+            output = await output_of(process.stdout)
             status = await process.wait()
     except TimeoutError as error:
         raise ToolError(f"{wanted.url} timed out after {TOTAL_S:.0f} s.") from error
@@ -159,25 +156,6 @@ async def _run(sandbox: SessionSandbox, wanted: Fetch) -> Reply:
     raise ToolError(
         f"{wanted.url} cannot be fetched: the fetcher ended with status {status}. {last_line}".rstrip()
     )
-
-
-def _command() -> list[str]:
-    """
-    Return the command for the fetcher, with this Python and its packages.
-
-    A virtual environment's Python is not visible inside the sandbox, but its base Python is.
-    """
-    python: str = getattr(sys, "_base_executable", "") or sys.executable
-    path = [directory for directory in sys.path if directory]
-    return [os.path.realpath(python), "-I", "-S", "-c", START.format(path=path)]
-
-
-async def _output(stdout: ByteReceiveStream) -> bytes:
-    output = bytearray()
-    with suppress(anyio.EndOfStream):
-        while len(output) < MAX_REPLY_BYTES:
-            output += await stdout.receive()
-    return bytes(output)
 
 
 # --- results for the model ---------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 from sanderling.errors import ProviderError, ToolError
+from sanderling.protocol.messages import SEARCH_TOOL
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.web_search import (
     MAX_QUERY_CHARS,
@@ -19,7 +20,7 @@ from sanderling.providers.web_search import (
 )
 from sanderling.text import printable
 from sanderling.tools.base import Context, Tool, tool
-from sanderling.tools.effects import SEARCH_TOOL, Effect
+from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.web_fetch import NetworkDeniedError, marked
 from sanderling.tools.workspace import Workspace

@@ -46,13 +46,19 @@ local function is_image(selection)
   return (selection.media_type or '') ~= ''
 end
 
+local OF_A_FILE = { ['current editor text'] = true, ['as saved on disk'] = true } -- origins of mentions that are files
+
 ---@param selection sanderling.Selection
 ---@return string
 local function selection_label(selection)
   if is_image(selection) then
     return words.plain(selection.path) .. ' (image)'
   end
-  return ('%s:%d-%d'):format(words.plain(selection.path), selection.first_line, selection.last_line)
+  local path, first, last = words.plain(selection.path), selection.first_line, selection.last_line
+  if (selection.origin or '') ~= '' and not OF_A_FILE[selection.origin] then
+    return path
+  end
+  return first == last and ('%s:%d'):format(path, first) or ('%s:%d-%d'):format(path, first, last)
 end
 
 ---@param selection sanderling.Selection

@@ -18,6 +18,7 @@ class ExternalProvider:
         self.model = name
         self.limits: ModelLimits | None = ModelLimits()
         self.efforts: tuple[Effort, ...] = ()
+        self.is_local = False
         self.is_ready = True
         self.answer_limit = 0
 

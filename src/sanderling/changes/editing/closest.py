@@ -12,6 +12,7 @@ from sanderling.text import number
 
 MAX_SHOWN_LINES = 12
 MAX_SHOWN_CHARS = 160  # of a line
+MARKED_CHARS = 40
 MAX_COMPARED_CHARS = 20_000
 MAX_KEYS = 8  # of each kind
 MAX_VOTES = 50  # of each key
@@ -188,7 +189,37 @@ def _differences(old: list[str], there: list[str]) -> tuple[str, int]:
         )
         if is_needed
     ] or ["where lines begin or end"]
-    return f"It differs in {' and in '.join(words)}. Copy the file's text exactly.", first
+    marked = _marked(old, there) if "whitespace" in words else ""
+    return (
+        f"It differs in {' and in '.join(words)}.{marked and f' {marked}'} Copy the file's text exactly.",
+        first,
+    )
+
+
+def _marked(old: list[str], there: list[str]) -> str:
+    """Quote the first part that differs in whitespace, as it is in `old` and in the file."""
+    for at, (line, other) in enumerate(zip(old, there, strict=False), 1):
+        if _is_within(line, other) or not _is_within(line, other, _solid):
+            continue
+        start = _solid(other).find(_solid(line))
+        part, place = _part(other, start, len(_solid(line))), line.strip(" \t")
+        begin = 0
+        while begin < min(len(part), len(place)) and part[begin] == place[begin]:
+            begin += 1
+        begin = max(0, min(begin, len(part) - 1) - MARKED_CHARS // 2)
+        ours, its = (
+            "".join(map(_mark, text[begin : begin + MARKED_CHARS])) for text in (place, part)
+        )
+        if ours != its:
+            return f"Line {at} of `old` has `{ours}`, the file `{its}`."
+    return ""
+
+
+def _part(line: str, start: int, length: int) -> str:
+    """Return the part of `line` that has `length` characters from `start`, both without counting blanks."""
+    solid = [at for at, character in enumerate(line) if _solid(character)]
+    chosen = solid[start : start + length]
+    return line[chosen[0] : chosen[-1] + 1] if chosen else ""
 
 
 def _fits(old: list[str], there: list[str], at: int) -> bool:

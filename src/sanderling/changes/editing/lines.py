@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from sanderling.changes.editing.merge import line_changes
+from sanderling.changes.editing.sliding import slid
 from sanderling.text import printable
 
 MAX_LINE_CHARS = 2000
@@ -201,7 +202,7 @@ def cut(line: str, max_chars: int) -> str:
 def _hunks(old: list[str], new: list[str]) -> tuple[Hunk, ...]:
     return tuple(
         Hunk(change.old.start, len(change.old), tuple(new[change.new.start : change.new.stop]))
-        for change in line_changes(old, new)
+        for change in slid(line_changes(old, new), old, new)
     )
 
 

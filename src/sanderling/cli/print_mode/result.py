@@ -175,8 +175,15 @@ class ResultBuilder:
             error=self.failure or msgspec.UNSET,
             model=model,
             model_calls=self.model_calls,
-            usage={name: getattr(usage, name) for name in Usage.__struct_fields__},
+            usage=_counts(usage),
             cost_usd=round(cost_usd, 6) if self._usage.is_priced else msgspec.UNSET,
             duration_ms=round(duration_s * 1000),
             denials=tuple(self.denials),
         )
+
+
+def _counts(usage: Usage) -> dict[str, int]:
+    counts = {name: getattr(usage, name) for name in Usage.__struct_fields__}
+    if not usage.web_searches:
+        del counts["web_searches"]
+    return counts

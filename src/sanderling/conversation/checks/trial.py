@@ -1,13 +1,14 @@
 """
 Tests whether a provider can do what a conversation needs, with real requests and all tools.
 
-The columns: it responds; it streams; it calls a tool and uses the result; and the cache serves the repeated prefix.
+The columns: it responds; it streams; it calls a tool and uses the result; the cache serves the repeated prefix; and the model's chat
+template takes the turns of our histories: parallel calls, a prompt next to results, and prompts in a row.
 """
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 import msgspec
@@ -19,6 +20,7 @@ from sanderling.errors import ProviderError
 from sanderling.protocol.messages import (
     ContentBlock,
     Message,
+    NoteBlock,
     TextBlock,
     ToolResult,
     ToolUse,
@@ -29,7 +31,6 @@ from sanderling.providers import (
     BlockDone,
     ModelLimits,
     ModelRequest,
-    Provider,
     ReplyDone,
     UsageReport,
 )
@@ -41,11 +42,14 @@ from sanderling.session.ledger import prompt_tokens
 from sanderling.text import duration, markdown_table
 from sanderling.tools.catalog import TOOLS, specs_of
 
+if TYPE_CHECKING:
+    from sanderling.providers.http.provider import HttpProvider
+
 DEADLINE_S = 300.0  # per column: a slow machine takes a while to read the tools
 PING = "Answer with one word: pong"
 USE = "Use the tool `ls` once, with the path `.`, then tell me the name of the file that it shows."
 FILE = "kittiwake.txt"
-HEAD = ("model", "window", "$ in", "$ out", "ping", "stream", "tools", "cache")
+HEAD = ("model", "window", "$ in", "$ out", "ping", "stream", "tools", "cache", "turns")
 FLOAT_COLUMNS = 76  # for a screen of 80
 SIGNS = {"passed": "✓ ", "failed": "✗ ", "skipped": ""}
 
@@ -73,10 +77,11 @@ class Trial(msgspec.Struct):
     stream: Column = msgspec.field(default_factory=Column)
     tools: Column = msgspec.field(default_factory=Column)
     cache: Column = msgspec.field(default_factory=Column)
+    turns: Column = msgspec.field(default_factory=Column)
 
     @property
     def columns(self) -> dict[str, Column]:
-        return {name: getattr(self, name) for name in ("ping", "stream", "tools", "cache")}
+        return {name: getattr(self, name) for name in HEAD[4:]}
 
     @property
     def is_passed(self) -> bool:
@@ -93,7 +98,7 @@ async def try_all(names: Sequence[str], model: str, settings: Settings) -> list[
         ConfigError: there is no such provider.
     """
     models = load_models(settings)
-    trials: list[tuple[Endpoint, Provider]] = []
+    trials: list[tuple[Endpoint, HttpProvider]] = []
     for name, _, own in (name.partition(":") for name in names):
         endpoint = load_endpoint(name, settings.providers)
         known = (DEFAULT_MODEL,) if name == DEFAULT else models.names(name)
@@ -104,7 +109,7 @@ async def try_all(names: Sequence[str], model: str, settings: Settings) -> list[
 
 
 async def _try_out(
-    endpoint: Endpoint, provider: Provider, settings: Settings, models: KnownModels
+    endpoint: Endpoint, provider: "HttpProvider", settings: Settings, models: KnownModels
 ) -> Trial:
     """Run the checks until one fails."""
     talk, trial = _Talk(provider), Trial("")
@@ -114,6 +119,7 @@ async def _try_out(
                 break
         else:
             talk.judge_cache(trial.cache)
+            await _attempt(trial.turns, talk.turns)
     finally:
         with anyio.CancelScope(shield=True):
             await provider.aclose()
@@ -145,7 +151,7 @@ async def _attempt(column: Column, attempt: Callable[[], Awaitable[str]]) -> boo
 class _Talk:
     """The test conversation with `provider`."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: "HttpProvider") -> None:
         self._provider = provider
         self._history = History()
         self._usage = Usage()
@@ -190,6 +196,17 @@ class _Talk:
             problem = f"The tool result named the file {FILE}, but the answer does not mention it."
             raise _failed(problem, _another())
         return _seconds_since(began)
+
+    async def turns(self) -> str:
+        """Send a history with each of the turns that templates reject; return what had to be repaired."""
+        calls = (ToolUse("turn_1", "ls", {"path": "."}), ToolUse("turn_2", "ls", {"path": "src"}))
+        results = (ToolResult(call.id, FILE) for call in calls)
+        self._say(TextBlock("Look again."))
+        self._history.add(Message("assistant", calls))
+        self._say(*results, NoteBlock("[Ask mode.]"), TextBlock(PING))
+        self._say(TextBlock(PING))
+        await self._ask()
+        return ", ".join(self._provider.learned) or "all"
 
     def judge_cache(self, column: Column) -> None:
         """Show how much of the last request came from the cache. Not every API reports it."""

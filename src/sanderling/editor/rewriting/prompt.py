@@ -41,7 +41,7 @@ def _parts(request: Rewrite) -> Iterator[str]:
         if selection.media_type:
             continue  # images are not sent
         what = (
-            f"{visible_name(selection.path)}, {selection.origin or 'as it stands in the editor'}:"
+            f"{visible_name(selection.path)}, {selection.origin or 'as the editor showed it then'}:"
         )
         yield _fenced(what, selection.text)
     if request.outline:

@@ -2,15 +2,24 @@
 
 import logging
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
-from sanderling.protocol.messages import Usage
-from sanderling.providers import ModelLimits, ModelRequest, StreamItem
+from sanderling.protocol.messages import ContentBlock, Message, TextBlock, ToolUse, Usage
+from sanderling.providers import (
+    BlockDone,
+    ModelLimits,
+    ModelRequest,
+    ReplyPaused,
+    StreamItem,
+    UsageReport,
+)
 from sanderling.providers.anthropic.late_tools import BETAS, LateTools
 from sanderling.providers.anthropic.profile import (
     LOG_IN,
@@ -27,7 +36,7 @@ from sanderling.providers.anthropic.request import RequestEncoder
 from sanderling.providers.endpoint import ANTHROPIC, Endpoint, Quirks
 from sanderling.providers.http.bodies import Decoder
 from sanderling.providers.http.errors import no_key
-from sanderling.providers.http.models import is_name
+from sanderling.providers.http.models import decode_models, is_name
 from sanderling.providers.http.provider import HttpProvider
 from sanderling.providers.http.setup import check_address
 
@@ -40,6 +49,7 @@ BEARER = "ANTHROPIC_AUTH_TOKEN"  # a token, not a key: never sent as x-api-key
 AUTHORIZED_BY = ("authorization", "x-api-key")
 MODELS_PER_PAGE = 1000  # the API's limit
 MAX_PAGES = 100
+MAX_PAUSES = 10  # of one reply
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +66,7 @@ class AnthropicProvider(HttpProvider):
         # A proxy for Claude's API may not know them.
         self._takes_late_tools = not (self._is_claude and self._user_url)
         self._answered = ("", "")  # the last session, and the id of the answer to it
+        self._queries: dict[str, str] = {}  # of an answer's searches, by id
 
     @property
     def _is_claude(self) -> bool:
@@ -124,8 +135,8 @@ class AnthropicProvider(HttpProvider):
             diagnosed=self._diagnosed(request.session_id, quirks),
         )
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
-        """Call the model. An API that rejects a request with tools that came late gets all tools at its beginning, from then on."""
+    async def _stream_part(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        """Stream an answer up to its end or pause. An API that rejects a request with tools that came late gets all tools at its beginning, from then on."""
         has_begun = False
         try:
             async with aclosing(super().stream(request)) as items:
@@ -178,11 +189,50 @@ class AnthropicProvider(HttpProvider):
             self._key_remedy,
             keeps_unsigned=keeps_unsigned,
             note_id=self._note_id,
+            queries=self._queries,
         )
 
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        """
+        Call the model. Where the API pauses a long search, send what came back, so that it continues.
+
+        Source: https://docs.anthropic.com/en/api/handling-stop-reasons#pause-turn
+        """
+        blocks: list[ContentBlock] = []
+        before, self._queries = Usage(), {}
+        for pauses_left in range(MAX_PAUSES, -1, -1):
+            usage, is_paused = Usage(), False
+            async with aclosing(self._stream_part(_with_reply(request, blocks))) as items:
+                async for item in items:
+                    match item:
+                        case UsageReport(usage):
+                            yield UsageReport(before + usage)
+                            continue
+                        case BlockDone(block):
+                            if not isinstance(block, TextBlock) or block.text.strip():
+                                blocks.append(block)
+                        case ReplyPaused():
+                            is_paused = bool(pauses_left and blocks and not _has_call(blocks))
+                            if is_paused:
+                                continue
+                        case _:
+                            pass
+                    yield item
+            if not is_paused:
+                return
+            before += usage
+
     async def fetch_limits(self) -> ModelLimits:
-        name = self.quirks_of(self.model).sent_name(self.model)
-        return decode_limits(await self._get(f"/v1/models/{quote(name, safe='')}"))
+        model, limits = self.quirks_of(self.model).sent_name(self.model), ModelLimits()
+        try:
+            limits = decode_limits(await self._get(f"/v1/models/{quote(model, safe='')}"))
+        except ProviderError as error:
+            if self._is_claude or error.kind not in ("invalid_request", "malformed"):
+                raise
+        if self._is_claude or limits.context_window_tokens:
+            return limits
+        # Other servers of this wire, such as llama.cpp, have only a list, in their own format.
+        return decode_models(await self._get("/v1/models")).get(model, limits)
 
     async def list_models(self) -> tuple[str, ...]:
         models: dict[str, None] = {}
@@ -194,6 +244,17 @@ class AnthropicProvider(HttpProvider):
                 break
             after = {"after_id": page.last_id}
         return tuple(models)
+
+
+def _with_reply(request: ModelRequest, blocks: Sequence[ContentBlock]) -> ModelRequest:
+    """Return `request` with the part of the reply that came before a pause."""
+    if not blocks:
+        return request
+    return replace(request, history=[*request.history, Message("assistant", tuple(blocks))])
+
+
+def _has_call(blocks: Sequence[ContentBlock]) -> bool:
+    return any(isinstance(block, ToolUse) for block in blocks)
 
 
 def custom_headers() -> dict[str, str]:

@@ -14,11 +14,13 @@ import msgspec
 
 from sanderling.protocol.messages import (
     RedactedThinkingBlock,
+    ServerBlock,
     StopReason,
     TextBlock,
     ThinkingBlock,
     ToolUse,
     Usage,
+    WebSearch,
 )
 from sanderling.protocol.modes import Effort
 from sanderling.providers import (
@@ -26,14 +28,23 @@ from sanderling.providers import (
     CacheMissed,
     ModelLimits,
     StreamItem,
+    TextGoesOn,
     TextPiece,
     ThinkingPiece,
     ToolUseBegun,
     UsageReport,
 )
-from sanderling.providers.http.bodies import Decoder, count, decode, field, tool_input
+from sanderling.providers.http.bodies import (
+    Decoder,
+    count,
+    decode,
+    field,
+    is_list,
+    items,
+    tool_input,
+)
 from sanderling.providers.http.errors import explain_status, malformed
-from sanderling.text import shortened, visible
+from sanderling.text import printable, shortened, visible
 
 # The `type` of an object is decoded first, and only then the rest, so that an object of a later API is skipped whatever it contains.
 
@@ -98,6 +109,20 @@ class _WireToolUse(msgspec.Struct):
     name: str
 
 
+class _WireServerUse(msgspec.Struct):
+    id: str
+    name: str
+
+
+class _WireSearchResult(msgspec.Struct):
+    tool_use_id: str
+    content: Any = None
+
+
+class _WireCitation(msgspec.Struct):
+    citation: dict[str, Any]
+
+
 class _WireSignature(msgspec.Struct):
     signature: str
 
@@ -144,10 +169,13 @@ class ModelPage(msgspec.Struct):
     last_id: str | None = None
 
 
-_WireBlock = _WireText | _WireThinking | _WireRedacted | _WireToolUse
+_WireBlock = (
+    _WireText | _WireThinking | _WireRedacted | _WireToolUse | _WireServerUse | _WireSearchResult
+)
 
 _kind_decoder = msgspec.json.Decoder(_Kind)
 _model_decoder = msgspec.json.Decoder(_WireModel)
+_raw_decoder = msgspec.json.Decoder(dict[str, Any])
 _page_decoder = msgspec.json.Decoder(ModelPage)
 _event_decoders: dict[str, msgspec.json.Decoder[Any]] = {
     "message_start": msgspec.json.Decoder(_MessageStart),
@@ -163,12 +191,15 @@ _block_decoders: dict[str, msgspec.json.Decoder[Any]] = {
     "thinking": msgspec.json.Decoder(_WireThinking),
     "redacted_thinking": msgspec.json.Decoder(_WireRedacted),
     "tool_use": msgspec.json.Decoder(_WireToolUse),
+    "server_tool_use": msgspec.json.Decoder(_WireServerUse),
+    "web_search_tool_result": msgspec.json.Decoder(_WireSearchResult),
 }
 _delta_decoders: dict[str, msgspec.json.Decoder[Any]] = {
     "text_delta": msgspec.json.Decoder(_WireText),
     "thinking_delta": msgspec.json.Decoder(_WireThinking),
     "signature_delta": msgspec.json.Decoder(_WireSignature),
     "input_json_delta": msgspec.json.Decoder(_WireJson),
+    "citations_delta": msgspec.json.Decoder(_WireCitation),
 }
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -220,7 +251,12 @@ def decode_usage(data: bytes) -> Usage:
 
 
 class ReplyDecoder(Decoder):
-    """Turns the events of one reply into stream items. Additions of later APIs are skipped; what breaks the format is an error."""
+    """
+    Turns the events of one reply into stream items. Additions of later APIs are skipped; what breaks the format is an error.
+
+    With `keeps_unsigned` this API accepts reasoning without a signature. `note_id` receives the answer's id; `queries` has the queries of
+    the reply's earlier searches, by id.
+    """
 
     def __init__(
         self,
@@ -229,13 +265,17 @@ class ReplyDecoder(Decoder):
         *,
         keeps_unsigned: bool = False,
         note_id: Callable[[str], None] = lambda _: None,
+        queries: dict[str, str] | None = None,
     ) -> None:
-        """`keeps_unsigned`: this API accepts reasoning without a signature. `note_id` receives the answer's id."""
         super().__init__(without_key, key_remedy)
         self._note_id = note_id
         self._keeps_unsigned = keeps_unsigned
         self._block: _WireBlock | None = None
+        self._raw: dict[str, Any] = {}  # the block of one of the API's own tools
         self._pieces: list[str] = []
+        self._citations: list[dict[str, Any]] = []
+        self._held: BlockDone | None = None
+        self._queries: dict[str, str] = {} if queries is None else queries
         self._signature = ""
         self._usage = Usage()
 
@@ -244,6 +284,8 @@ class ReplyDecoder(Decoder):
             return
         match _decode_event(data, event):
             case _MessageStop():
+                if self._held:
+                    yield from self._finish_block()
                 self.is_done = self.is_over = True
             case _MessageDelta(delta, usage):
                 if usage is not None:
@@ -266,12 +308,14 @@ class ReplyDecoder(Decoder):
                 if isinstance(missed, str):
                     yield CacheMissed(shortened(visible(missed), MAX_REASON_CHARS))
             case _BlockStart(raw_block):
-                yield from self._start_block(_decode_if_known(_block_decoders, raw_block))
+                yield from self._start_block(
+                    _decode_if_known(_block_decoders, raw_block), raw_block
+                )
             case _BlockDelta(raw_delta):
                 if self._block:
                     yield from self._grow_block(_decode_if_known(_delta_decoders, raw_delta))
             case _BlockStop():
-                yield from self._finish_block()
+                yield from self._finish_block(holds=True)
             case _Error(error):
                 words = self._without_key(error.message or error.type)
                 status = HTTPStatus.OK
@@ -284,10 +328,17 @@ class ReplyDecoder(Decoder):
         if reason:
             yield from self._finish_block()
             self.stop_reason = _STOP_REASONS.get(str(reason), "end_turn")
+            self.is_paused = reason == "pause_turn"
             self.is_done = True
 
-    def _start_block(self, block: _WireBlock | None) -> Iterator[StreamItem]:
-        self._block, self._pieces, self._signature = block, [], ""
+    def _start_block(self, block: _WireBlock | None, raw: msgspec.Raw) -> Iterator[StreamItem]:
+        if self._held:
+            is_cut = isinstance(block, _WireText)
+            yield TextGoesOn(self._held.block) if is_cut else self._held
+        self._held, self._block = None, block
+        self._pieces, self._citations, self._signature = [], [], ""
+        if isinstance(block, _WireServerUse | _WireSearchResult):
+            self._raw = decode(_raw_decoder, raw)
         if isinstance(block, _WireText | _WireThinking):
             yield from self._grow_block(block)
         elif isinstance(block, _WireToolUse):
@@ -309,19 +360,36 @@ class ReplyDecoder(Decoder):
                 self._signature += signature
             case _WireJson(partial_json):
                 self._pieces.append(partial_json)
+            case _WireCitation(citation) if self._queries:
+                self._citations.append(citation)
             case _:
                 pass  # a delta of a later API
 
-    def _finish_block(self) -> Iterator[BlockDone]:
+    def _finish_block(self, *, holds: bool = False) -> Iterator[BlockDone]:
+        """Finish the block. After a search the API cuts its text into blocks, so `holds` keeps a text until the next block begins."""
         if self._block:
-            yield self._finished(self._block)
-        self._block = None
+            done, self._block = self._finished(self._block), None
+            if holds and self._queries and isinstance(done.block, TextBlock):
+                self._held = done
+            else:
+                yield done
+        if self._held and not holds:
+            yield self._held
+            self._held = None
 
     def _finished(self, block: _WireBlock) -> BlockDone:
         content = "".join(self._pieces)
         match block:
             case _WireText():
-                return BlockDone(TextBlock(content))
+                extra = {"citations": self._citations} if self._citations else {}
+                return BlockDone(TextBlock(content, extra))
+            case _WireServerUse(use_id):
+                use_input, _ = tool_input(content)
+                self._queries[use_id] = _shown(use_input.get("query", ""))
+                return BlockDone(ServerBlock({**self._raw, "input": use_input}))
+            case _WireSearchResult(use_id, found):
+                search = _search(use_id, self._queries.get(use_id, ""), found)
+                return BlockDone(ServerBlock(self._raw, search))
             case _WireThinking():
                 is_unsigned = self._keeps_unsigned and not self._signature
                 extra = {"unsigned": True} if is_unsigned else {}
@@ -338,7 +406,28 @@ class ReplyDecoder(Decoder):
             *(
                 getattr(self._usage, name) if value is None else value
                 for name in Usage.__struct_fields__
-                for value in [count(field(usage, name))]
+                for value in [count(_counted(usage, name))]
             )
         )
         return UsageReport(self._usage)
+
+
+def _counted(usage: object, name: str) -> object:
+    if name == "web_searches":
+        return field(field(usage, "server_tool_use"), "web_search_requests")
+    return field(usage, name)
+
+
+def _search(use_id: str, query: str, found: object) -> WebSearch:
+    """Describe a search. `found` is a list of results, or an error as an object."""
+    if not is_list(found):
+        why = _shown(field(found, "error_code") or "unknown error").replace("_", " ")
+        return WebSearch(use_id, query, why, is_error=True)
+    results = items(found)
+    lines = (f"{_shown(field(each, 'title'))}\n  {_shown(field(each, 'url'))}" for each in results)
+    number = len(results)
+    return WebSearch(use_id, query, f"{number} result{'s' * (number != 1)}", "\n".join(lines))
+
+
+def _shown(value: object) -> str:
+    return visible(" ".join(printable(str(value)).split()))

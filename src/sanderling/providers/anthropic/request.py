@@ -22,11 +22,12 @@ from sanderling.protocol.messages import (
     ImageBlock,
     Message,
     RedactedThinkingBlock,
+    ServerBlock,
     TextBlock,
     ThinkingBlock,
     ToolResult,
 )
-from sanderling.providers import ModelRequest
+from sanderling.providers import ModelRequest, ToolSpec
 from sanderling.providers.anthropic.late_tools import Addition, LateTools
 from sanderling.providers.encoding import EncodedHistory, encoded, previous_end, with_mark
 from sanderling.providers.endpoint import ANTHROPIC, Quirks, with_fields
@@ -38,6 +39,17 @@ LOOK_BACK_BLOCKS = 18  # of 20: the documentation does not say whether the marke
 
 _MARK = {"type": "ephemeral"}  # kept for 5 minutes after its last use
 NOT_SHOWN = TextBlock("(An image, which this model cannot be shown.)")
+
+
+class _CitedText(TextBlock, tag="text", frozen=True, omit_defaults=True):
+    """Text with the citations that the API made. They contain the places in encrypted results."""
+
+    citations: tuple[Any, ...] = ()
+
+
+class _WireMessage(msgspec.Struct, frozen=True):
+    role: str
+    content: tuple[ContentBlock | dict[str, Any], ...]
 
 
 class RequestEncoder:
@@ -73,13 +85,20 @@ class RequestEncoder:
         tools, additions = request.tools, ()
         if self.late_tools:
             tools, additions = self.late_tools.split(tools, history)
-        if tools:
+        if tools := self._with_own(tools, request):
             body["tools"] = tools
         if request.system:
             system = {"type": "text", "text": printable(request.system)}
             body["system"] = [system | ({"cache_control": _MARK} if self._is_marked else {})]
         body["messages"] = self._messages(history, additions)
         return msgspec.json.encode(body)
+
+    def _with_own(
+        self, tools: Sequence[ToolSpec], request: ModelRequest
+    ) -> tuple[ToolSpec | dict[str, Any], ...]:
+        """Return the tools. The API's own is last, so that the user can turn it on without other definitions changing."""
+        own = (self.quirks.web_search,) if request.searches_web and self.quirks.web_search else ()
+        return (*tools, *own)
 
     def encode_prewarm(self, request: ModelRequest, model: str) -> bytes:
         """
@@ -91,8 +110,8 @@ class RequestEncoder:
             return b""
         body: dict[str, Any] = {"model": self.quirks.sent_name(model), "max_tokens": 0}
         body |= self.quirks.body
-        if request.tools:
-            body["tools"] = request.tools
+        if tools := self._with_own(request.tools, request):
+            body["tools"] = tools
         system = {"type": "text", "text": printable(request.system), "cache_control": _MARK}
         body |= {"system": [system], "messages": [Message("user", (TextBlock("."),))]}
         return msgspec.json.encode(body)
@@ -115,23 +134,33 @@ class RequestEncoder:
         blank = self.quirks.blank_reasoning
         if blank and message.role == "assistant" and not any(map(_is_thought, blocks)):
             blocks = (ThinkingBlock(blank, ""), *blocks)
-        return (encoded(Message(message.role, blocks)),)
+        return (encoded(_WireMessage(message.role, blocks)),)
 
-    def _fit(self, block: ContentBlock) -> ContentBlock:
+    def _fit(self, block: ContentBlock) -> ContentBlock | dict[str, Any]:
         """Remove Sanderling's own fields from `block`, and images that the model cannot see."""
         match block:
+            case ServerBlock(data):
+                return data
+            case TextBlock(text, extra) if extra:
+                return _CitedText(text, citations=tuple(extra.get("citations", ())))
             case ThinkingBlock(extra=extra) if extra:
                 return replace(block, extra={})
-            case ToolResult(content=tuple(parts)) if self.quirks.images == "none":
-                shown = tuple(NOT_SHOWN if isinstance(p, ImageBlock) else p for p in parts)
-                return replace(block, content=shown)
-            case ImageBlock() if self.quirks.images == "none":
-                return NOT_SHOWN
             case _:
-                return block
+                return block if self.quirks.images != "none" else _without_images(block)
 
 
-def _is_thought(block: ContentBlock) -> bool:
+def _without_images(block: ContentBlock) -> ContentBlock:
+    match block:
+        case ToolResult(content=tuple(parts)):
+            shown = tuple(NOT_SHOWN if isinstance(p, ImageBlock) else p for p in parts)
+            return replace(block, content=shown)
+        case ImageBlock():
+            return NOT_SHOWN
+        case _:
+            return block
+
+
+def _is_thought(block: ContentBlock | dict[str, Any]) -> bool:
     return isinstance(block, ThinkingBlock | RedactedThinkingBlock)
 
 

@@ -56,7 +56,9 @@ class ChatEncoder:
         self._mark = _MARKS.get(quirks.cache)
         self._turns = Turns(quirks, is_joining=True)
         self._history = EncodedHistory(self._messages)
-        self._tools = EncodedTools(partial(function_tool, is_strict=quirks.strict_schemas))
+        self._tools = EncodedTools(
+            partial(function_tool, is_strict=quirks.strict_schemas, is_full=quirks.full_schemas)
+        )
 
     def encode(
         self, request: ModelRequest, *, model: str, max_tokens: int = 0, thinking: bool = True

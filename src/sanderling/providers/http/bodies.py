@@ -44,6 +44,7 @@ class Decoder(ABC):
         self.has_started = self.has_words = False
         self.is_done = self.is_over = False
         self.stop_reason: StopReason = "end_turn"
+        self.is_paused = False
 
     @abstractmethod
     def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:

@@ -123,6 +123,10 @@ class ApiConnection:
         self._key_version: int | None = None
 
     @property
+    def is_local(self) -> bool:
+        return is_local(self.endpoint.base_url)
+
+    @property
     def is_ready(self) -> bool:
         if self.model_proxy:
             return self._is_loaded

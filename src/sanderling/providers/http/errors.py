@@ -88,6 +88,9 @@ _ONE_CALL = re.compile(
     r"single tool[- ]?calls? at once|(one|single) tool[- ]?call (per|at a time)", re.IGNORECASE
 )
 _NINE_CHARS = re.compile(r"tool[ _]?call ids? (should|must) .{0,40}\b9\b", re.IGNORECASE)
+_UNDEFINED = re.compile(
+    r"has no attribute '(description|type)'|on undefined values?\b|\bis undefined\b", re.IGNORECASE
+)
 _TEMPLATE = re.compile(
     r"raise_exception|jinja|\bminja\b|template(syntax)?error|chat[ _]template|generate parser for this template|render(ing)? (the )?(prompt|template)",
     re.IGNORECASE,
@@ -96,7 +99,7 @@ _TEMPLATE_STATUS = frozenset((200, 400, 422, 500))
 _JINJA_ERROR = re.compile(r"(?:Error: )?Jinja Exception: *(?P<words>[^\n]+)")
 _RAISED = re.compile(r"raise_exception\(\s*(?P<quote>[\"'])(?P<words>.{4,300}?)(?P=quote)\s*[)+~]")
 
-Repair = Literal["takes_turns", "one_call", "alnum9"]
+Repair = Literal["takes_turns", "one_call", "alnum9", "full_schemas"]
 
 
 class TemplateError(ProviderError):
@@ -154,7 +157,9 @@ def _repair_in(detail: str) -> Repair | None:
         return "one_call"
     if _NINE_CHARS.search(detail):
         return "alnum9"
-    return "takes_turns" if _ALTERNATE.search(detail) else None
+    if _ALTERNATE.search(detail):
+        return "takes_turns"
+    return "full_schemas" if _UNDEFINED.search(detail) and _TEMPLATE.search(detail) else None
 
 
 def _template_error(detail: str, status: int, repair: Repair | None) -> TemplateError:

@@ -21,7 +21,7 @@ from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.protocol.messages import Usage
 from sanderling.protocol.modes import Effort
-from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
+from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, ReplyPaused, StreamItem
 from sanderling.providers.endpoint import Endpoint, Quirks
 from sanderling.providers.http.bodies import Decoder, decode_refusal
 from sanderling.providers.http.connection import ApiConnection
@@ -297,7 +297,8 @@ class HttpProvider(ApiConnection, ABC):
         for item in (*(await self._last_words(events, reply)), *reply.end()):
             yield item
         if reply.is_done:
-            yield ReplyDone(reply.stop_reason)
+            done = ReplyPaused if reply.is_paused else ReplyDone
+            yield done(reply.stop_reason)
 
     async def _read(
         self, events: AsyncIterator[ServerSentEvent], reply: Decoder

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Repairs:
-    """The quirks of an endpoint's models: from its table, and the learned ones."""
+    """The quirks of an endpoint's models, from its table and from errors."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -29,6 +29,7 @@ class Repairs:
         named = {
             "takes_turns = true": now.takes_turns != declared.takes_turns,
             "one_call = true": now.one_call != declared.one_call,
+            "full_schemas = true": now.full_schemas != declared.full_schemas,
             'tool_ids = "alnum9"': now.tool_ids != declared.tool_ids,
         }
         return tuple(name for name, is_learned in named.items() if is_learned)
@@ -56,7 +57,9 @@ def _guess(quirks: Quirks, history: Sequence[Message]) -> Repair | None:
     """Return the likeliest repair for an error that does not name one."""
     if not quirks.takes_turns:
         return "takes_turns"
-    return "one_call" if has_parallel_calls(history) else None
+    if not quirks.one_call and has_parallel_calls(history):
+        return "one_call"
+    return None if quirks.full_schemas else "full_schemas"
 
 
 def _with(quirks: Quirks, repair: Repair) -> Quirks:
@@ -65,5 +68,7 @@ def _with(quirks: Quirks, repair: Repair) -> Quirks:
             return replace(quirks, takes_turns=True)
         case "one_call":
             return replace(quirks, one_call=True)
+        case "full_schemas":
+            return replace(quirks, full_schemas=True)
         case "alnum9":
             return replace(quirks, tool_ids="alnum9")

@@ -21,6 +21,7 @@ from sanderling.protocol.messages import Usage
 
 FILE = "models.toml"  # the user's, in their configuration directory
 PER_TOKENS = 1_000_000
+PER_SEARCHES = 1_000
 LENGTH_STEP_TOKENS = 1_000
 DEFAULT_PROVIDER = "anthropic"  # of a name without one
 _REPLAYED = ("demo", "scripted", "script")
@@ -41,7 +42,9 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Dollars per million tokens.
 
     A request with a prompt of more than `long_prompt_tokens` (0: no limit), cached or not, costs the factors times as much, all of it.
-    Writing to the cache and reading from it cost as much as other input, unless set.
+    Writing to the cache and reading from it cost as much as other input, unless set. `web_searches` is the price of a thousand searches by
+    the API: the same at Anthropic and at OpenAI (https://docs.anthropic.com/en/docs/about-claude/pricing,
+    https://developers.openai.com/api/docs/pricing).
     """
 
     input: Dollars
@@ -51,6 +54,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     long_prompt_tokens: LengthTokens = 0
     long_input_factor: Factor = 1
     long_output_factor: Factor = 1
+    web_searches: Dollars = 10
 
     def cost_usd(self, usage: Usage, request_prompt_tokens: int) -> float:
         """Return the cost of `usage`, of requests with prompts of this length."""
@@ -64,7 +68,8 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         given = usage.output_tokens * self.output
         if 0 < self.long_prompt_tokens < request_prompt_tokens:
             taken, given = taken * self.long_input_factor, given * self.long_output_factor
-        return (taken + given) / PER_TOKENS
+        searching = usage.web_searches * self.web_searches / PER_SEARCHES
+        return (taken + given) / PER_TOKENS + searching
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,11 +8,19 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from sanderling.protocol.messages import TextBlock, ThinkingBlock, ToolUse
+from sanderling.protocol.messages import (
+    ContentBlock,
+    ServerBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUse,
+    WebSearch,
+)
 from sanderling.providers import BlockDone
-from sanderling.providers.http.bodies import tool_input
+from sanderling.providers.http.bodies import field, tool_input
+from sanderling.text import printable, visible
 
-Kind = Literal["message", "reasoning", "function_call"]
+Kind = Literal["message", "reasoning", "function_call", "web_search_call"]
 ITEM_KINDS: tuple[Kind, ...] = get_args(Kind)
 
 OPEN_THOUGHT = "response.reasoning_text"  # in the open, as opposed to a summary
@@ -25,6 +33,7 @@ class WirePart(msgspec.Struct):
 
     text: str | None = None
     refusal: str | None = None
+    annotations: list[Any] | None = None
 
 
 class WireItem(msgspec.Struct):
@@ -40,6 +49,7 @@ class WireItem(msgspec.Struct):
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    action: Any = None
 
     @property
     def names(self) -> set[str]:
@@ -72,6 +82,7 @@ class Item:
         self.unsent: list[str] = []
         self._index = ref.output_index
         self._wire = WireItem(kind, ref.item_id)
+        self.data: dict[str, Any] = {}  # the whole item, for a tool of the API
         self._first: list[str] = []
         self._parts: dict[str, list[str]] = {}
         self._between = "\n\n" if kind == "reasoning" else ""
@@ -123,7 +134,16 @@ class Item:
 
     def _learn(self, wire: WireItem) -> None:
         """Copy the fields other than text."""
-        for name in ("id", "status", "phase", "content", "encrypted_content", "call_id", "name"):
+        for name in (
+            "id",
+            "status",
+            "phase",
+            "content",
+            "encrypted_content",
+            "call_id",
+            "name",
+            "action",
+        ):
             if value := getattr(wire, name):
                 setattr(self._wire, name, value)
 
@@ -151,6 +171,7 @@ class Item:
         match self.kind:
             case "message":
                 extra |= {"phase": wire.phase} if wire.phase else {}
+                extra |= self._annotations
                 return BlockDone(TextBlock(text, extra)) if text else None
             case "reasoning":
                 extra |= {"parts": texts} if len(texts) > 1 else {}
@@ -163,6 +184,44 @@ class Item:
                     data, problem = {}, UNFINISHED
                 use = ToolUse(wire.call_id or wire.id or "", wire.name or "", data, extra)
                 return BlockDone(use, problem)
+            case "web_search_call":
+                if not self.data or wire.status == "incomplete":
+                    return None
+                return BlockDone(ServerBlock(self.data, _search(wire)))
+
+    @property
+    def _annotations(self) -> dict[str, Any]:
+        """The citations of a text in one part: their places are counted from its start."""
+        parts = self._wire.content or []
+        found = parts[0].annotations if len(parts) == 1 else None
+        return {"annotations": found} if found else {}
+
+
+def _search(wire: WireItem) -> WebSearch:
+    """Describe a search, or a page that the model opened after one. The API does not say what it found."""
+    match wire.action:
+        case {"type": "search", "queries": [_, *_] as queries}:
+            what = ", ".join(map(str, queries))
+        case {"type": "search"}:
+            what = str(field(wire.action, "query") or "")
+        case _:
+            what = str(field(wire.action, "url") or field(wire.action, "type") or "")
+    is_error = wire.status == "failed"
+    return WebSearch(
+        wire.id or "",
+        visible(" ".join(printable(what).split())),
+        "failed" if is_error else "",
+        is_error=is_error,
+    )
+
+
+def is_search(block: ContentBlock) -> bool:
+    """Return whether `block` is a search that is paid for; opening a page is not."""
+    match block:
+        case ServerBlock({"type": "web_search_call", "action": {"type": "search"}}):
+            return True
+        case _:
+            return False
 
 
 def _is_open(part: str) -> bool:

@@ -28,10 +28,11 @@ class ResponsesProvider(HttpProvider):
     def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
         super().__init__(settings, endpoint, model)
         self._encoder = ResponsesEncoder(model, endpoint.quirks_of(model))
+        self._is_searching = False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         """Call the model. Every later request would repeat reasoning that the API rejects, so the request is made again without it."""
-        has_begun = False
+        has_begun, self._is_searching = False, request.searches_web
         try:
             async with aclosing(super().stream(request)) as items:
                 async for item in items:
@@ -64,4 +65,6 @@ class ResponsesProvider(HttpProvider):
 
     def _decoder(self, model: str) -> ResponsesDecoder:
         del model  # all models answer alike
-        return ResponsesDecoder(self._without_key, self._key_remedy)
+        return ResponsesDecoder(
+            self._without_key, self._key_remedy, keeps_searches=self._is_searching
+        )

@@ -22,7 +22,14 @@ from sanderling.protocol.messages import Usage
 from sanderling.providers import StreamItem, TextPiece, ThinkingPiece, ToolUseBegun, UsageReport
 from sanderling.providers.http.bodies import Decoder, count, decode, field, read_refusal
 from sanderling.providers.http.errors import explain_status
-from sanderling.providers.responses.items import ITEM_KINDS, Item, ItemRef, Kind, WireItem
+from sanderling.providers.responses.items import (
+    ITEM_KINDS,
+    Item,
+    ItemRef,
+    Kind,
+    WireItem,
+    is_search,
+)
 
 END_MARK = "[DONE]"  # from gateways, as in Chat Completions
 
@@ -106,18 +113,28 @@ _delta_decoder = msgspec.json.Decoder(_Delta)
 _whole_decoder = msgspec.json.Decoder(_Whole)
 _end_decoder = msgspec.json.Decoder(_End)
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw] | None)
+_object_decoder = msgspec.json.Decoder(dict[str, Any])
 _any_decoder = msgspec.json.Decoder(Any)
 
 
 class ResponsesDecoder(Decoder):
     """Turns the events of one reply into stream items."""
 
-    def __init__(self, without_key: Callable[[str], str] = str, key_remedy: str = "") -> None:
+    def __init__(
+        self,
+        without_key: Callable[[str], str] = str,
+        key_remedy: str = "",
+        *,
+        keeps_searches: bool = False,
+    ) -> None:
+        """`keeps_searches`: searches were asked for. Routers make others of their own accord, which do not go back."""
         super().__init__(without_key, key_remedy)
+        self._keeps_searches = keeps_searches
         self._items: list[Item] = []  # not streamed to their end
         self._finished: set[str] = set()  # the names of finished items
         self._has_items = self._is_refusal = self._has_lost_thought = False
         self._last = ""
+        self._searches = 0
 
     def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
         if not data or not _is_response_event(event):
@@ -153,7 +170,7 @@ class ResponsesDecoder(Decoder):
     def _take(self, event: _OfItem, *, is_done: bool) -> None:
         self._has_items = True
         kind = decode(_head_decoder, event.item).type
-        if kind not in ITEM_KINDS:
+        if kind not in ITEM_KINDS or (kind == "web_search_call" and not self._keeps_searches):
             return  # a built-in tool of the API, or an item of a later one
         wire = decode(_item_decoder, event.item)
         ref = ItemRef(wire.id, event.output_index)
@@ -164,7 +181,10 @@ class ResponsesDecoder(Decoder):
                 item = self._begin(kind, ref)
             item.begin(wire)
         elif item or not wire.names & self._finished:
-            (item or self._begin(kind, ref)).close(wire)
+            item = item or self._begin(kind, ref)
+            if kind == "web_search_call":
+                item.data = decode(_object_decoder, event.item)
+            item.close(wire)
 
     def _item_at(self, kind: Kind, at: _At) -> Item | None:
         """Return the item that an event belongs to, perhaps a new one; None if the item is finished and the event late."""
@@ -192,7 +212,7 @@ class ResponsesDecoder(Decoder):
             item.is_begun = True
             piece = "".join(item.unsent)
             item.unsent.clear()
-            if piece and item.kind != "function_call":
+            if piece and item.kind in ("message", "reasoning"):
                 self.has_words = True
                 yield TextPiece(piece) if item.kind == "message" else ThinkingPiece(piece)
             if not item.is_done:
@@ -202,6 +222,7 @@ class ResponsesDecoder(Decoder):
             block = item.block(has_id=not self._has_lost_thought)
             self._has_lost_thought |= item.kind == "reasoning" and not item.goes_back
             if block:
+                self._searches += is_search(block.block)
                 yield block
 
     def _end(self, response: _Response, kind: str, data: str) -> Iterator[StreamItem]:
@@ -215,7 +236,7 @@ class ResponsesDecoder(Decoder):
             item.end(is_cut=is_cut)
         yield from self._flush()
         if usage := _usage(response.usage):
-            yield UsageReport(usage)
+            yield UsageReport(msgspec.structs.replace(usage, web_searches=self._searches))
         self.is_done = self.is_over = True
         reason = field(response.incomplete_details, "reason")
         if self._is_refusal or (is_cut and reason == "content_filter"):

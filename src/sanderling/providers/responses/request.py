@@ -22,6 +22,7 @@ from sanderling.protocol.messages import (
     ContentBlock,
     ImageBlock,
     Message,
+    ServerBlock,
     TextBlock,
     ThinkingBlock,
     ToolResult,
@@ -59,7 +60,7 @@ class _InputImage(msgspec.Struct, tag="input_image"):
 
 class _OutputText(msgspec.Struct, tag="output_text"):
     text: str
-    annotations: tuple[()] = ()
+    annotations: tuple[Any, ...] = ()
 
 
 class _SummaryText(msgspec.Struct, tag="summary_text"):
@@ -121,7 +122,7 @@ class _Function(msgspec.Struct, tag="function"):
     strict: bool  # the default is true
 
 
-_Item = _InputMessage | _AssistantMessage | _Quoted | _Reasoning | _Call | _Output
+_Item = _InputMessage | _AssistantMessage | _Quoted | _Reasoning | _Call | _Output | dict[str, Any]
 
 
 class ResponsesEncoder:
@@ -147,8 +148,9 @@ class ResponsesEncoder:
         if key := cache_key(request, quirks):
             body["prompt_cache_key"] = key
         body |= with_fields(quirks.reasoning(thinking=thinking, effort=request.effort), quirks.body)
-        if request.tools:
-            body["tools"] = self._tools.of(request.tools)
+        own = quirks.web_search if request.searches_web else {}
+        if request.tools or own:
+            body["tools"] = _with_own(self._tools.of(request.tools), own)
         return msgspec.json.encode(body | {"input": self._items(request)})
 
     def encode_prewarm(self, request: ModelRequest) -> bytes:
@@ -275,7 +277,7 @@ def _assistant_items(message: Message, *, is_whole: bool) -> Iterator[_Item]:
                         role="assistant",
                         status="completed",
                         phase=phase,
-                        content=[_OutputText(text)],
+                        content=[_OutputText(text, tuple(extra.get("annotations", ())))],
                     )
                     if is_whole
                     else _Quoted("assistant", text, phase)
@@ -284,6 +286,8 @@ def _assistant_items(message: Message, *, is_whole: bool) -> Iterator[_Item]:
                 yield _Call(
                     id=item_id, call_id=use_id, name=name, arguments=bytes(encoded(data)).decode()
                 )
+            case ServerBlock(item) if is_whole:
+                yield item
             case _:
                 pass
 
@@ -298,7 +302,18 @@ def _thought(block: ThinkingBlock) -> _Reasoning:
     )
 
 
+def _with_own(tools: msgspec.Raw, own: dict[str, Any]) -> msgspec.Raw:
+    """Append the API's own tool, last, so that the user can turn it on without other definitions changing."""
+    if not own:
+        return tools
+    before = bytes(tools)[:-1]
+    comma = b"," if before != b"[" else b""
+    return msgspec.Raw(before + comma + msgspec.json.encode(own) + b"]")
+
+
 def _id(block: ContentBlock) -> str:
+    if isinstance(block, ServerBlock):
+        return str(block.data.get("id", ""))
     has_extra = isinstance(block, ThinkingBlock | TextBlock | ToolUse)
     return str(block.extra.get("id", "")) if has_extra else ""
 

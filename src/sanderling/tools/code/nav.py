@@ -9,15 +9,17 @@ from sanderling.errors import ToolError
 from sanderling.tools.base import Context
 from sanderling.tools.code.inputs import NavInput
 from sanderling.tools.code.reach import Reach, servers_of
-from sanderling.tools.code.rows import LocationListing, Rows, outlined
+from sanderling.tools.code.rows import LocationListing, Rows, names_in, outlined, within_symbol
 from sanderling.tools.code.servers import CodeFile, LanguageServerAnswer, LanguageServers, Locations
 from sanderling.tools.disclosure import Disclosure
 from sanderling.tools.grep import Matches
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
 from sanderling.tools.ripgrep import Filter
+from sanderling.tools.texts import fitting as fitting_lines
 
 MAX_CANDIDATES = 8
+MAX_BODY_LINES, MAX_BODY_BYTES = 60, 6 * 1024
 MAX_SEARCHED, MAX_LINES_OF_FILE = 200, 20
 SHOWS_OUTSIDE = frozenset({"definition", "type", "implementations", "hover"})
 NOUNS = {
@@ -97,8 +99,15 @@ class Navigation:
         answer = await self._servers.navigate(file, "outline", "", None)
         if not answer.symbols:
             return Outcome(content=f"{answer.server} knows no symbols there.", summary="no symbols")
-        lines = outlined(answer.symbols)
-        count = f"{len(answer.symbols):,} symbols"
+        symbols = answer.symbols
+        if name := self._args.symbol.strip():
+            symbols = within_symbol(symbols, names_in(name))
+            if not symbols:
+                raise ToolError(
+                    f"{answer.server} knows no symbol {escaped(name)} in {self._rows.shown(file.path)}: omit `symbol` to see all."
+                )
+        lines = outlined(symbols, least_depth=1 if name else 0)
+        count = f"{len(symbols):,} symbols"
         return Outcome(
             content="\n".join([f"{self._rows.shown(file.path)}: {count}", *lines]), summary=count
         )
@@ -127,6 +136,8 @@ class Navigation:
         fitting = [spot for spot, name in known if name]
         fitting = fitting or await self._in_their_files([spot for spot, _ in known])
         spots = list(dict.fromkeys((spot.file.path, spot.line) for spot in fitting))
+        if len(spots) > 1 and self._args.op == "callees" and len({path for path, _ in spots}) == 1:
+            return _Spot(fitting[0].file, None)  # overloads: the implementation in that file
         if len(spots) > 1:
             raise await self._several(list(dict.fromkeys(fitting)))
         return fitting[0] if fitting else None
@@ -222,11 +233,35 @@ class Navigation:
             what = f"{NOUNS[args.op]}s of" if args.op != "symbols" else "symbol like"
             text = NOTHING.format(server=answer.server, what=what, symbol=escaped(args.symbol))
             return Outcome(content="\n".join([text, *notes]), summary=f"no {NOUNS[args.op]}s")
+        body = await self._body(answer) if args.op == "definition" else []
         plural = "s" * (listing.place_count != 1)
         files = f" in {listing.file_count:,} files" if listing.file_count > 1 else ""
         summary = f"{listing.place_count:,} {NOUNS[args.op]}{plural}{files}"
-        content = "\n".join([f"{summary} ({answer.server}):", *listing.lines, *notes])
+        content = "\n".join([f"{summary} ({answer.server}):", *listing.lines, *body, *notes])
         return Outcome(content=content, summary=summary)
+
+    async def _body(self, answer: LanguageServerAnswer) -> list[str]:
+        """Return the lines of a definition after its first; empty if there are several, or its server does not know where it ends."""
+        if len(answer.files) != 1 or len(answer.files[0].rows) != 1:
+            return []
+        [places] = answer.files
+        [row] = places.rows
+        file = await self._reach.file(places.path)
+        if not file or not self._reach.is_inside(places.path):
+            return []
+        try:
+            outline = await self._servers.navigate(file, "outline", "", None)
+            defined = [each for each in outline.symbols if each.row == row]
+            last = max((each.last_row for each in defined), default=row)
+            shown = min(last, row + MAX_BODY_LINES - 1)
+            modified = places.is_modified
+            lines = await self._reach.numbered(file.path, row + 1, shown, is_modified=modified)
+        except ToolError:
+            return []
+        text = fitting_lines(lines, MAX_BODY_BYTES)
+        left = last - row - len(text)
+        more = [f"… and {left:,} more lines, to line {last + 1}"] if left > 0 else []
+        return [*text, *more]
 
     def _hovered(
         self, answer: LanguageServerAnswer, listing: LocationListing, notes: list[str]
@@ -243,5 +278,4 @@ class Navigation:
 
 
 def _last_name(symbol: str) -> str:
-    names = re.findall(r"[\w$-]+", re.sub(r"\([^()]*\)|<[^<>]*>", "", symbol).replace("->", "."))
-    return names[-1] if names else symbol
+    return names[-1] if (names := names_in(symbol)) else symbol

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import anyio.to_thread
 
-from sanderling.changes.editing.lines import lines_of
+from sanderling.changes.editing.lines import lines_of, numbered
 from sanderling.errors import ToolError
 from sanderling.paths import is_in_any
 from sanderling.text import printable, shortened
@@ -76,6 +76,11 @@ class Reach:
         lines = lines_of(await self._text(path, is_modified=is_modified))
         found = (lines[row] if row < len(lines) else "" for row in rows)
         return [shortened(printable(line.strip()), MAX_LINE_CHARS) for line in found]
+
+    async def numbered(self, path: str, first: int, last: int, *, is_modified: bool) -> list[str]:
+        """Return the lines of a file from row `first` to `last`, as `read` shows them."""
+        lines = lines_of(await self._text(path, is_modified=is_modified))
+        return list(numbered(lines[first : last + 1], first + 1))
 
     async def _look_up(self, path: str) -> CodeFile | None:
         if not path.startswith("/") or (self._may_read and not self._may_read(path)):

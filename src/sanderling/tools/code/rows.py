@@ -1,7 +1,10 @@
 """Result rows for the model: `path:line: source`, up to a limit, then counts by file."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from sanderling.errors import ToolError
 from sanderling.text import printable
@@ -107,11 +110,32 @@ def _counted(counts: Sequence[str], *, has_rows: bool) -> list[str]:
     return [*head, *counts[:MAX_COUNTS], *([f"… and {more:,} more files"] if more > 0 else [])]
 
 
-def outlined(symbols: Sequence[Symbol]) -> list[str]:
-    """Return the outline of a file: all symbols with their lines, or only the outer ones if there are too many."""
+def names_in(symbol: str) -> list[str]:
+    """Return the names in `Class/method(int)` or `this->method`."""
+    return re.findall(r"[\w$-]+", re.sub(r"\([^()]*\)|<[^<>]*>", "", symbol).replace("->", "."))
+
+
+def within_symbol(symbols: Sequence[Symbol], names: Sequence[str]) -> list[Symbol]:
+    """Return the symbols with these last names, each with what is inside, as a tree of their own."""
+    found: list[Symbol] = []
+    chain: list[str] = []
+    top: int | None = None
+    for each in symbols:
+        chain[each.depth :] = names_in(each.name)[-1:] or [each.name]
+        if top is not None and each.depth <= top:
+            top = None
+        if top is None and chain[-len(names) :] == list(names):
+            top = each.depth
+        if top is not None:
+            found.append(replace(each, depth=each.depth - top))
+    return found
+
+
+def outlined(symbols: Sequence[Symbol], least_depth: int = 0) -> list[str]:
+    """Return an outline: all symbols with their lines, or only the outer ones if there are too many."""
     lines = [_outline(each) for each in symbols]
     depth = max((each.depth for each in symbols), default=0)
-    while depth and (len(lines) > MAX_ROWS or sum(map(len, lines)) > MAX_BYTES):
+    while depth > least_depth and (len(lines) > MAX_ROWS or sum(map(len, lines)) > MAX_BYTES):
         depth -= 1
         lines = [_outline(each) for each in symbols if each.depth <= depth]
     if len(lines) < len(symbols):

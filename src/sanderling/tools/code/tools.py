@@ -28,8 +28,8 @@ async def code_nav(args: NavInput, context: Context) -> Outcome:
     """
     Ask the language servers in the user's editor about a symbol.
 
-    Exact for callers, implementations, types and all real uses of a name; for plain text use `grep`. `outline` lists the symbols of
-    `path`, `symbols` the project's symbols with names like `symbol`. The others need a `symbol`, and if known the `path` and `line` where
+    Exact for callers, implementations, types and all real uses of a name; for plain text use `grep`. `definition` shows it
+    whole, `outline` lists the symbols of `path`, or inside one `symbol`, `symbols` the project's symbols with names like `symbol`. The others need a `symbol`, and if known the `path` and `line` where
     it occurs. Results are `path:line: source`; if there are too many, the rest is counted by file. Unsaved text in the editor counts.
     Without an editor, or a server for that language, it fails.
     """
