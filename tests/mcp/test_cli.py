@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -115,13 +116,42 @@ def test_a_projects_link_does_not_choose_which_file_is_changed(shell, arguments)
     assert other.read_text() == '{"mcpServers": {"theirs": {"command": "x"}}}'
 
 
+def test_a_projects_file_that_an_open_session_removes_is_not_reported_as_added(shell):
+    path, is_over = shell.project / ".mcp.json", threading.Event()
+
+    def guard() -> None:
+        while not is_over.wait(0.001):
+            path.unlink(missing_ok=True)
+
+    thread = threading.Thread(target=guard)
+    thread.start()
+    try:
+        added = shell.run("add", "it", "--project", "--", "npx", "it")
+    finally:
+        is_over.set()
+        thread.join()
+    assert (added.returncode, added.stdout) == (2, "")
+    assert "an open session in this project removed .mcp.json" in added.stderr
+
+
+def test_in_the_home_directory_the_users_file_is_named_as_ignored(shell):
+    added = shell.run("add", "notes", "--", "npx", "notes")
+    assert added.returncode == 0
+    checked = shell.run("check", "notes", "--project", str(shell.home))
+    assert checked.returncode == 2
+    ignored, unknown = checked.stderr.splitlines()
+    assert ignored.startswith("sanderling: ignored until trusted")
+    assert ignored.endswith(": .config/sanderling/mcp.json")
+    assert "there is no tool server 'notes'" in unknown
+
+
 def test_a_server_added_for_the_project_needs_trust_and_keeps_the_rest_of_the_file(shell):
     path = shell.project / ".mcp.json"
     path.write_text(
         '{"other": [1], "mcpServers": {"docs": {"command": "docs", "alwaysAllow": []}}}'
     )
     added = shell.run("add", "it", "--project", "--", "npx", "it")
-    assert "trust it with :Agent trust" in added.stdout
+    assert "trust it with `sanderling trust`, or :Agent trust in Neovim" in added.stdout
     assert json.loads(path.read_text()) == {
         "other": [1],
         "mcpServers": {

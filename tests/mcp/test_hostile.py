@@ -104,7 +104,17 @@ async def test_program_that_is_hidden_is_named_with_the_line_to_add(place, monke
     argv = [str(hidden / "server")]
     async with served(place, bad={"command": argv}) as mcp:
         await mcp["bad"].settled()
-        assert mcp["bad"].status.why.endswith('(add `paths = ["~/tools"]` in [mcp.servers.bad])')
+        line = '(add `paths = ["~/tools"]` in [mcp.servers.bad] of config.toml)'
+        assert mcp["bad"].status.why.endswith(line)
+    async with served(place, **{"a bad.one": {"command": argv}}) as mcp:
+        await mcp["a bad.one"].settled()
+        assert 'in [mcp.servers."a bad.one"] of' in mcp["a bad.one"].status.why
+        theirs = servers.load_servers({"theirs": {"command": argv}})["theirs"]
+        server = mcp.source.declare("theirs", theirs, is_projects=True)
+        await server.settled()
+        assert server.status.why.endswith(
+            "in [mcp.servers.theirs] of config.toml, with its `command`)"
+        )
     async with served(place, bad={"command": argv, "paths": ["~/tools"]}) as mcp:
         await mcp["bad"].settled()
         assert mcp["bad"].status.why == "it ended with exit status 5"

@@ -164,7 +164,16 @@ def test_an_empty_prompt_says_what_can_be_done_just_now(wide):
     asked = ASKED | {"reason": "", "subject": "make", "choices": ["once"], "cwd": "/"}
     wide.send(asked)
     wait_until(lambda: r"Question pending: \a goes there to answer it" in wide.screen_text())
-    wide.send({"type": "approval_settled", "id": "q"}, ENDED)
+    wide.send({"type": "approval_settled", "id": "q"})
+    choices = {"name": "plan", "kind": "choice", "choices": [{"value": "ask"}]}
+    for kind, words in (
+        ("plan", r"Plan pending: \a goes there to accept it, <M-d> keeps planning"),
+        ("question", r"Question pending: \a goes there to answer it, <M-d> dismisses it"),
+    ):
+        wide.send(asked | {"tool": "edit", "kind": kind, "fields": [choices]})
+        wide.wait_for_screen(words)
+        wide.send({"type": "approval_settled", "id": "q"})
+    wide.send(ENDED)
     wide.wait_for_screen("Ask anything: <CR> sends")
     waiting = {"queued": [{"id": "2", "text": "later"}], "is_held": True}
     wide.send({"type": "waiting_changed", **waiting})

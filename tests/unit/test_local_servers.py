@@ -91,6 +91,8 @@ def test_print_mode_without_a_key_offers_the_local_model(stack, tables, tmp_path
     lines = (f'[providers.{name}]\nbase_url = "{t["base_url"]}"\n' for name, t in tables.items())
     home.config.write_text("".join(lines))
     shown = (home.run("-p", "Hello", "--model", "claude-sonnet-5-5").stderr for _ in range(TRIES))
-    assert any("Ollama has m. Use it? Add --model ollama:m." in text for text in shown)
+    error = next((text for text in shown if "Ollama has m" in text), "")
+    assert "There is no API key. Store one with sanderling login" in error
+    assert error.endswith("Ollama has m. Use it? Add --model ollama:m.\n")
     checked = (json.loads(home.run("check").stdout)["local_models"] for _ in range(TRIES))
     assert any(models == ["ollama:m"] for models in checked)

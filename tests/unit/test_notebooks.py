@@ -224,6 +224,16 @@ async def test_a_new_cell_has_an_id_where_the_format_requires_one(desk):
     assert len({cell["id"] for cell in cells}) == 2
 
 
+async def test_edits_beside_fields_of_the_wrong_type_do_no_harm(desk):
+    odd = {"cells": [code("") | {"source": ["a = 1\n", {"b": 2}]}], "nbformat": "x"}
+    desk.file.write_bytes(stored(odd))
+    await desk.read()
+    await desk.edit(cell=1, old="a = 1", new="a = 2")
+    await desk.edit(new_cell="code", new="b")
+    sources = [cell["source"] for cell in json.loads(desk.file.read_bytes())["cells"]]
+    assert sources == [["a = 2\n"], ["b"]]
+
+
 @pytest.mark.parametrize("change, words", [
     ({"cell": 4, "new": "x"}, "3 cells: there is no cell 4"),
     ({"cell": -1, "old": "x", "new": "y"}, "there is no cell -1"),

@@ -66,6 +66,16 @@ def test_rules_are_listed_with_their_origin_and_a_stored_one_can_be_removed(run,
     assert store.load().rules == ()
 
 
+def test_a_file_with_rules_that_is_not_trusted_is_named(run, project):
+    (project / ".sanderling.toml").write_text(
+        '[[permissions]]\naction = "deny"\ntool = "bash"\ncommand = "rm"\n'
+    )
+    status, out, err = run("rules", "list")
+    assert (status, out) == (0, f"{rules.NONE}\n")
+    assert err.startswith("sanderling: ignored until trusted with `sanderling trust`")
+    assert err.endswith(": .sanderling.toml\n")
+
+
 @pytest.mark.parametrize("wanted, words", [("1", "remove it there"), ("7", "there is no rule '7'")])
 def test_only_an_existing_stored_rule_is_removed(run, project, wanted, words):
     settings = project.parent / "config/sanderling/config.toml"
@@ -105,6 +115,15 @@ def test_a_file_is_trusted_only_with_the_hash_that_it_has(run, project):
         f"trusted   {digest} AGENTS.md\n",
     )
     assert run("trust", "--revoke", "AGENTS.md")[1].startswith("new ")
+
+
+def test_the_status_of_a_change_of_trust_does_not_depend_on_other_files(run, project):
+    for name in ("AGENTS.md", ".sanderling.toml"):
+        (project / name).write_text("max_calls = 5\n")
+    digests = dict(reversed(line.split()[1:]) for line in run("trust")[1].splitlines())
+    assert run("trust", "--accept", f"AGENTS.md={digests['AGENTS.md']}")[0] == 0
+    assert run("trust")[0] == 1
+    assert run("trust", "--revoke", "AGENTS.md")[0] == 0
 
 
 def test_what_a_project_would_allow_is_listed_with_its_file(run, project):

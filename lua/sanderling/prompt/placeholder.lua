@@ -19,9 +19,14 @@ local texts = {
     '{stop} stops',
   },
   chosen = {
-    'The model asks: {question} goes there to answer, {answer_deny} dismisses it',
+    'Question pending: {question} goes there to answer it, {answer_deny} dismisses it',
     '{question} answers, {answer_deny} dismisses',
-    'The model asks',
+    'Question pending',
+  },
+  planned = {
+    'Plan pending: {question} goes there to accept it, {answer_deny} keeps planning',
+    '{question} answers, {answer_deny} keeps planning',
+    'Plan pending',
   },
   asked = {
     'Question pending: {question} goes there to answer it, {answer_deny} denies it',
@@ -34,14 +39,17 @@ local texts = {
   },
 }
 
+--- Situations by the kind of the pending question.
+---@type table<string, string>
+local kinds = { question = 'chosen', plan = 'planned' }
+
 ---@param state? sanderling.session.state.State
 ---@return string
 local function kind_of(state)
   if not state then
     return 'idle'
   elseif #state.questions > 0 then
-    local kind = state.questions[1].event.kind
-    return (kind == 'question' or kind == 'plan') and 'chosen' or 'asked'
+    return kinds[state.questions[1].event.kind] or 'asked'
   elseif state.waiting.is_held and #state.waiting.queued + #state.waiting.steering > 0 then
     return 'held'
   end

@@ -177,7 +177,7 @@ async def _started(
     log.hide(variables.values())
     terms = sandbox.terms
     grant = Grant(paths.paths, home.paths, declared.hosts).identified()
-    program = StartedProgram(argv, f"[agents.{declared.name}]", sandbox, project, grant, variables)
+    program = StartedProgram(argv, ("agents", declared.name), sandbox, project, grant, variables)
     process = await sandbox.spawn_stranger(
         f"{PLACE}{declared.name}",
         _linking(links, argv) if is_confined else argv,

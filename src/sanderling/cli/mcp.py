@@ -19,6 +19,7 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.cli import mcp_files
+from sanderling.cli.streams import say_untrusted
 from sanderling.config import Settings
 from sanderling.config.layers import own_layers
 from sanderling.config.project import PROJECT_FILE
@@ -31,7 +32,7 @@ from sanderling.mcp.server import Server
 from sanderling.mcp.servers import McpServer, load_servers
 from sanderling.mcp.source import McpSource
 from sanderling.mcp.tool_servers import log_in_at, place_of
-from sanderling.project.project import with_project
+from sanderling.project.project import own_files_in_project, with_project
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import MCP_FILE, Trust
 from sanderling.protocol.actions import AnswerApproval
@@ -156,10 +157,8 @@ def _declared(arguments: argparse.Namespace) -> _DeclaredServers:
     layers = own_layers()
     project = project_root(arguments.project)
     trust = Trust(layers.state_dir, project)
-    for path in trust.untrusted((MCP_FILE, PROJECT_FILE)):
-        sys.stderr.write(
-            f"sanderling: ignored until trusted with `sanderling trust`, or :Agent trust in Neovim: {path}\n"
-        )
+    if untrusted := trust.untrusted((MCP_FILE, PROJECT_FILE, *own_files_in_project(trust))):
+        say_untrusted(untrusted)
     settings = with_project(layers, trust).settings()
     own = _own_servers(settings, project)
     proposed, problem = proposals(trust, settings)
@@ -229,7 +228,7 @@ async def _checked(
     }
     policy = policy_for(settings, project)._replace(network=network)
     sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
-    source = McpSource(servers, sandbox, project, state_dir=settings.state_dir)
+    source = McpSource(servers, sandbox, project, state_dir=settings.state_dir, projects=proposed)
     took, rows = dict[str, int](), list[_ServerRow]()
     began = time.monotonic()
 

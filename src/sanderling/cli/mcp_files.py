@@ -6,8 +6,10 @@ The rest of the file stays as it is, keys of other agents included. A project's 
 
 import argparse
 import json
+import os
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +29,9 @@ _USAGE = (
     "sanderling mcp add NAME [--user | --project] [--env K=V] [--host H] [--path P] [--timeout S] -- COMMAND…\n"
     "       sanderling mcp add NAME [--user | --project] [--header 'K: V'] [--host H] URL"
 )
+GUARD_S = 0.3
+"""The time in which the guard of a session's open sandbox removes a new file: it cannot know who made it."""
+_REMOVED = f"an open session in this project removed {MCP_FILE}, which its commands must not make: end it, or send it :clear, and add the server again"
 _ONLY_OWN = "a project's server cannot have hosts, paths or a timeout: add it with --user"
 
 
@@ -74,10 +79,18 @@ def add_server(arguments: argparse.Namespace) -> int:
         _check(name, declared, is_projects=arguments.project)
         servers[name] = declared
         _write(path, content)
+        if arguments.project:
+            time.sleep(GUARD_S)
+            if not path.exists():
+                raise ConfigError(_REMOVED)
     except SanderlingError as error:
         return _say(error)
     check = f"sanderling mcp check {shlex.quote(name)}"
-    then = f"trust it with :Agent trust, then {check}" if arguments.project else check
+    then = (
+        f"trust it with `sanderling trust`, or :Agent trust in Neovim, then {check}"
+        if arguments.project
+        else check
+    )
     sys.stdout.write(visible(f"Added {name} to {shown_path(path)}. Next: {then}\n"))
     return 0
 
@@ -234,8 +247,8 @@ def _write(path: Path, content: dict[str, Any]) -> None:
         real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with replacing(real) as file:
             file.write(text.encode(errors="surrogatepass"))
-        if mode is not None or path.name == MCP_FILE:
-            real.chmod(mode or 0o644)
+            if mode is not None or path.name == MCP_FILE:
+                os.fchmod(file.fileno(), mode or 0o644)
     except OSError as error:
         raise ConfigError(f"{shown_path(path)} cannot be written: {error.strerror}") from error
 

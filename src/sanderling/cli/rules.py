@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 
+from sanderling.cli.streams import say_untrusted
 from sanderling.config.layers import own_layers, place_of
+from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import SanderlingError, UsageError
 from sanderling.json_lines import for_terminal
 from sanderling.permissions.store import RuleStore, load_rules
-from sanderling.project.project import with_project
+from sanderling.project.project import own_files_in_project, with_project
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import Trust
 from sanderling.text import visible, visible_line
@@ -80,7 +82,10 @@ def _listed(directory: str) -> tuple[list[ListedRule], RuleStore]:
     """Return the rules in effect in a project: from the settings, then the stored ones."""
     project = project_root(directory)
     layers = own_layers()
-    settings = with_project(layers, Trust(layers.state_dir, project)).settings()
+    trust = Trust(layers.state_dir, project)
+    if untrusted := trust.untrusted((PROJECT_FILE, *own_files_in_project(trust))):
+        say_untrusted(untrusted)
+    settings = with_project(layers, trust).settings()
     store = RuleStore(str(settings.state_dir), project)
     stored = store.load()
     own = load_rules(settings.permissions, project)

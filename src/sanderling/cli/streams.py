@@ -5,6 +5,7 @@ import select
 import signal
 import stat
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 
 import anyio
@@ -59,6 +60,13 @@ def _is_written() -> bool:
     if not is_ready:
         say(f"nothing came on standard input for {STDIN_WAIT_S:g} s: continuing without it")
     return is_ready
+
+
+def say_untrusted(paths: Iterable[str]) -> None:
+    """Name files of the project that have no effect yet."""
+    say(
+        f"ignored until trusted with `sanderling trust`, or :Agent trust in Neovim: {', '.join(paths)}"
+    )
 
 
 def say(text: str) -> None:

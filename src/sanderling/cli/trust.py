@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
     trust = commands.add_parser(
         "trust",
         description="List the project's files that instruct or configure the agent. Each is ignored until you trust it as it is now.",
-        epilog=f"The exit status is 0, {EXIT_UNTRUSTED} if a file is not trusted, {EXIT_USAGE} for a mistake.",
+        epilog=f"The exit status is 0; {EXIT_UNTRUSTED} if a listed file is not trusted; {EXIT_USAGE} for a mistake.",
     )
     trust.add_argument("files", nargs="*", metavar="FILE", help="show these files whole")
     trust.add_argument(
@@ -44,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(page.refusal)
         if arguments.accept or arguments.revoke:
             _change(trust, page, arguments.accept or [], arguments.revoke or [])
-            page = trust.shown()
+            _show(trust.shown(), arguments)
+            return 0
         return _show(page, arguments)
     except SanderlingError as error:
         sys.stderr.write(f"sanderling: {visible(str(error))}\n")

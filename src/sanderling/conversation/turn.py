@@ -73,13 +73,13 @@ class Turn:
         return stop_reason
 
     async def _remedy(self, error: ProviderError) -> str:
-        """Return the remedy, and without a key the offer of a model on this machine."""
+        """Return the remedy, and behind it, without a key, the offer of a model on this machine."""
         if error.kind != "no_key":
             return error.remedy
         from sanderling.providers.local_servers import offer_of_local  # only needed without a key
 
         offer = await offer_of_local(self._services.settings.providers)
-        return " ".join(filter(None, (offer, error.remedy)))
+        return " ".join(filter(None, (error.remedy, offer)))
 
     def _begin(self, prompt: Prompt) -> None:
         services = self._services

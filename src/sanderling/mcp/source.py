@@ -1,7 +1,7 @@
 """The tools of all servers of a session, as a source of its catalog."""
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -72,6 +72,7 @@ class McpSource:
         window_tokens: Callable[[], int] = lambda: 0,
         get_started: Callable[[], Awaitable[None]] | None = None,
         is_awaited: Callable[[Server], bool] = lambda _: True,
+        projects: Collection[str] = (),
     ) -> None:
         self.servers: dict[str, Server] = {}
         self._sandbox = sandbox
@@ -89,12 +90,12 @@ class McpSource:
         self._made_names: set[str] = set()
         self._shelf = ToolIndex(window_tokens)
         for name, each in declared.items():
-            self.declare(name, each)
+            self.declare(name, each, is_projects=name in projects)
 
-    def declare(self, name: str, declared: McpServer) -> Server:
+    def declare(self, name: str, declared: McpServer, *, is_projects: bool = False) -> Server:
         """Add a server, or change the declaration of an existing one from its next start on."""
         access = ServerAccess(
-            self._transport(name, declared),
+            self._transport(name, declared, is_projects=is_projects),
             self._on_change,
             partial(self._ask, name) if self._ask else None,
             (lambda: None) if declared.url else (lambda: self._sandbox.terms),
@@ -108,7 +109,7 @@ class McpSource:
             self._tasks.start_soon(server.run)
         return server
 
-    def _transport(self, name: str, declared: McpServer) -> OpenTransport:
+    def _transport(self, name: str, declared: McpServer, *, is_projects: bool) -> OpenTransport:
         if declared.url:
             login = ServerLogin(self._state_dir, name, declared.url)
             return partial(open_http, declared, self._sandbox, login)
@@ -119,7 +120,8 @@ class McpSource:
             for each in (declared.paths, declared.write_paths)
         )
         grant = Grant(paths, write_paths, declared.hosts).identified()
-        return partial(open_stdio, name, declared, sandbox, Granted(project, grant))
+        granted = Granted(project, grant)
+        return partial(open_stdio, name, declared, sandbox, granted, is_projects=is_projects)
 
     async def run(self) -> None:
         """Keep the servers connected, once `begin` was called, until cancelled."""
@@ -204,6 +206,8 @@ async def open_stdio(
     sandbox: SessionSandbox,
     granted: Granted,
     log: ServerLog,
+    *,
+    is_projects: bool,
 ) -> "AsyncGenerator[TransportStreams]":
     """Start the program of the server `name`, and communicate over its pipes."""
     variables, secrets = filled_in(declared.env)
@@ -211,7 +215,13 @@ async def open_stdio(
     project, grant = granted
 
     program = StartedProgram(
-        declared.command, f"[mcp.servers.{name}]", sandbox, project, grant, variables
+        declared.command,
+        ("mcp", "servers", name),
+        sandbox,
+        project,
+        grant,
+        variables,
+        is_projects=is_projects,
     )
     if not program.path():
         raise PermanentError(f"there is no program '{declared.command[0]}'")

@@ -115,7 +115,8 @@ class ToolServers:
             declared = each if is_free else each.without_server(LIKE_ANOTHER)
             self._projects[name] = declared
             if declared.server and declared != before.get(name):
-                self.source.declare(name, declared.server).stop(NOT_ALLOWED)
+                server = self.source.declare(name, declared.server, is_projects=True)
+                server.stop(NOT_ALLOWED)
                 if self._has_begun and declared.server.enabled:
                     self._context.start(self._let_start, name)
             elif declared.problem and declared != before.get(name):
@@ -125,8 +126,8 @@ class ToolServers:
         for name in gone:
             if scope := self._asking.get(name):
                 scope.cancel()
-            if server := self.source.servers.get(name):
-                server.stop(NOT_DECLARED)
+            if undeclared := self.source.servers.get(name):
+                undeclared.stop(NOT_DECLARED)
         self._emit()
 
     async def _let_start(self, name: str) -> None:

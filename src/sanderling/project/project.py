@@ -90,7 +90,7 @@ class Project:
 
     def news_of_untrusted(self) -> tuple[str, ...]:
         """Return the files that are ignored for lack of trust, if they have changed since the last call."""
-        own = _own_files_in_project(self.trust)
+        own = own_files_in_project(self.trust)
         settings = self.trust.untrusted((PROJECT_FILE, MCP_FILE, *own))
         files = (*self.instructions.ignored(), *settings, *self._slash_commands.ignored())
         ignored = tuple(dict.fromkeys(files))
@@ -98,7 +98,7 @@ class Project:
         return ignored if is_news else ()
 
 
-def _own_files_in_project(trust: Trust) -> list[str]:
+def own_files_in_project(trust: Trust) -> list[str]:
     """Return the paths in the project of the user's own files of settings that lead there, as in a repository of dotfiles."""
     files = (_in_project(trust, path) for path in (user_file(), user_servers_file()))
     return [path for path in files if path is not None]

@@ -10,10 +10,10 @@ from sanderling.tools.paths import escaped
 from sanderling.tools.workspace import Workspace
 
 MAX_NAMES = 5
-
-
 SAVE, FIELD = "save", "save"
-WHAT_IT_MEANS = "You have unsaved changes there, and the model has edited the same text. The next command reads the disk."
+WHAT_IT_MEANS = (
+    "The unsaved changes are yours and the model's. The next command reads the disk, without them."
+)
 CHOICES = (
     FormChoice(SAVE, "Save", "the command sees the edit"),
     FormChoice("leave", "Leave unsaved", "not asked again in this session"),

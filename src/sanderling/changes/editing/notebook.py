@@ -234,7 +234,8 @@ def _source_json(notebook: Notebook, span: Span, source: str) -> str:
     if not text.startswith("[", span.start):
         return encode(source)
     spans = list(_elements(text, span.start))
-    known = {json.loads(text[each.start : each.end]): text[each.start : each.end] for each in spans}
+    written = [text[each.start : each.end] for each in spans]
+    known = {json.loads(each): each for each in written if each.startswith('"')}
     lines = [known.get(line) or encode(line) for line in source.splitlines(keepends=True)]
     if not lines:
         return "[]"
@@ -292,7 +293,8 @@ def _with_new_cell(
     if asked.old or asked.insert_at_line is not None:
         raise ToolError("`new_cell` takes `cell` and `new` alone: omit `old` and `insert_at_line`.")
     if not 1 <= number <= count + 1:
-        raise ToolError(f"{path} has {count} cells: insert at `cell` 1 to {count + 1}.")
+        cells_there = "1 cell" if count == 1 else f"{count} cells"
+        raise ToolError(f"{path} has {cells_there}: insert at `cell` 1 to {count + 1}.")
     assert asked.new_cell
     data = _new_cell(notebook, asked.new_cell, asked.new)
     span = notebook.list_span
@@ -317,8 +319,9 @@ def _new_cell(notebook: Notebook, kind: Literal["code", "markdown"], source: str
     data: dict[str, Any] = {"cell_type": kind}
     if kind == "code":
         data["execution_count"] = None
-    version = (notebook.data.get("nbformat", 4), notebook.data.get("nbformat_minor", 0))
-    if version >= (4, 5) or any("id" in cell.data for cell in notebook.cells):
+    version = [notebook.data.get(key) for key in ("nbformat", "nbformat_minor")]
+    has_ids = all(isinstance(each, int) for each in version) and version >= [4, 5]
+    if has_ids or any("id" in cell.data for cell in notebook.cells):
         data["id"] = secrets.token_hex(4)
     data["metadata"] = {}
     if kind == "code":

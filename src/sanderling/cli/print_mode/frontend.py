@@ -17,7 +17,7 @@ from sanderling.cli.print_mode.result import (
     ResultBuilder,
 )
 from sanderling.cli.print_mode.schema import MisfitError
-from sanderling.cli.streams import ThreadedStdout, say
+from sanderling.cli.streams import ThreadedStdout, say, say_untrusted
 from sanderling.json_lines import for_terminal
 from sanderling.protocol.actions import Action, AnswerApproval, CloseSession, SubmitPrompt
 from sanderling.protocol.events import (
@@ -238,9 +238,8 @@ class PrintFrontend:
             case RetryScheduled(attempt, attempts, delay_s, reason):
                 self._note(f"{reason} Retry {attempt}/{attempts} in {duration(delay_s)}.")
             case TrustNeeded(paths):
-                self._note(
-                    f"ignored until trusted with `sanderling trust`, or :Agent trust in Neovim: {', '.join(paths)}"
-                )
+                if not self._is_quiet:
+                    say_untrusted(paths)
             case SandboxChanged(problem=problem) if problem:
                 self._note(f"warning: commands cannot run: {problem}")
             case AccessDenied(operation, target, rule):

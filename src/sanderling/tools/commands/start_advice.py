@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from sanderling.config import KeyPath, dotted
 from sanderling.errors import SandboxError
 from sanderling.hosts import is_loopback, split_authority
 from sanderling.paths import is_in_any, is_within
@@ -46,14 +47,19 @@ _REFUSED = re.compile(r"\[refused: connect (\S+): (.*)\]")
 
 
 class StartedProgram(NamedTuple):
-    """A program as its `table` of the settings declares it, started with `grant` in `project`, with `env` of its own."""
+    """
+    A program as its `table` of the settings declares it, started with `grant` in `project`, with `env` of its own.
+
+    With `is_projects` the project declares it. It cannot give it access, and a table of the user's takes its place as a whole.
+    """
 
     argv: Sequence[str]
-    table: str
+    table: KeyPath
     sandbox: SessionSandbox
     project: str
     grant: Grant
     env: Mapping[str, str]
+    is_projects: bool = False
 
     def path(self) -> str:
         """Return the path of the program, empty if there is none."""
@@ -76,7 +82,8 @@ class StartedProgram(NamedTuple):
     def _line(self, key: str, declared: Sequence[str], needed: Sequence[str]) -> str:
         values = dict.fromkeys((*declared, *needed))
         listed = ", ".join(msgspec.json.encode(each).decode() for each in values)
-        return f"{'set' if declared else 'add'} `{key} = [{listed}]` in {self.table}"
+        line = f"{'set' if declared else 'add'} `{key} = [{listed}]` in [{dotted(self.table)}] of config.toml"
+        return f"{line}, with its `command`" if self.is_projects else line
 
     def _hidden(self) -> list[str]:
         """Return the paths that its program needs and the sandbox does not show."""
