@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import msgspec
 import pytest
 from tests import loopback
 from tests.conftest import prove
@@ -281,3 +282,14 @@ def test_row_that_is_too_long_for_a_screen_of_80_columns_is_parted():
     words = {word.strip() for line in lines for word in line.split("|")}
     assert {*HEAD} <= words
     assert len(shown([Trial("m")]).splitlines()) == len(("head", "rule", "row"))
+
+
+async def test_a_trial_warns_of_searches_that_the_api_cannot_do(tmp_path, serve):
+    server = serve(ChatServer)
+    server.answer(*chat_answers())
+    table = {"wire": "chat", "base_url": f"{server.url}/v1"}
+    asked = msgspec.structs.replace(settings(tmp_path, here=table), web_search_provider="api")
+    (trial,) = await try_all(["here"], "m", asked)
+    assert trial.is_passed
+    assert shown([trial]).splitlines()[-1] == f"* here:m: {trial.warning}"
+    assert 'provider = "api" has no effect with here:m' in trial.warning

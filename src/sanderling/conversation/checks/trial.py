@@ -34,7 +34,7 @@ from sanderling.providers import (
     ReplyDone,
     UsageReport,
 )
-from sanderling.providers.choice import DEFAULT, full_name, make_at
+from sanderling.providers.choice import DEFAULT, full_name, make_at, search_warning_on
 from sanderling.providers.endpoint import Endpoint, load_endpoint
 from sanderling.providers.models.known import KnownModels, Price, load_models
 from sanderling.session.history import History
@@ -78,6 +78,7 @@ class Trial(msgspec.Struct):
     tools: Column = msgspec.field(default_factory=Column)
     cache: Column = msgspec.field(default_factory=Column)
     turns: Column = msgspec.field(default_factory=Column)
+    warning: str = ""
 
     @property
     def columns(self) -> dict[str, Column]:
@@ -124,6 +125,7 @@ async def _try_out(
         with anyio.CancelScope(shield=True):
             await provider.aclose()
     trial.model = full_name(endpoint.name, provider.model or "?", settings)
+    trial.warning = search_warning_on(endpoint, provider.model, settings)
     limits = provider.limits or ModelLimits()
     if limits.price:
         models.learn(trial.model, limits.price)
@@ -267,12 +269,13 @@ def shown(trials: Sequence[Trial], columns: int = FLOAT_COLUMNS) -> str:
         for name, column in trial.columns.items()
         if column.problem
     )
+    warnings = (f"* {trial.model}: {trial.warning}" for trial in trials if trial.warning)
     rows = [HEAD, *map(_row, trials)]
     table = markdown_table(rows)
     if table.index("\n") > columns:
         tried = markdown_table([(row[0], *row[4:]) for row in rows])
         table = f"{tried}\n\n{markdown_table([row[:4] for row in rows])}"
-    return "\n".join((table, "", *lines)).rstrip() + "\n"
+    return "\n".join((table, "", *lines, *warnings)).rstrip() + "\n"
 
 
 def _row(trial: Trial) -> tuple[str, ...]:
