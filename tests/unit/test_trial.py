@@ -34,7 +34,7 @@ LINES = "application/x-ndjson"
 
 def claude_answers() -> list[Reply]:
     start = loopback.message_start(input_tokens=100, cache_read_input_tokens=900)
-    use = loopback.tool_use("use", "ls", '{"path": "."}')
+    use = loopback.tool_use("use", "read", '{"path": "."}')
     return [
         Reply(loopback.message_start(), loopback.text("pong"), loopback.done()),
         Reply(loopback.message_start(), use, loopback.done("tool_use")),
@@ -47,14 +47,14 @@ def ollama_answers() -> list[Reply]:
         Reply(steps, content_type=LINES)
         for steps in (
             ollama.thinking("Hm.") + ollama.text("pong") + ollama.done(),
-            ollama.thinking("ls, then.") + ollama.tool_use("ls", {"path": "."}) + ollama.done(),
+            ollama.thinking("ls, then.") + ollama.tool_use("read", {"path": "."}) + ollama.done(),
             ollama.text(f"It is {FILE}.") + ollama.done(),
         )
     ]
 
 
 def chat_answers() -> list[Reply]:
-    use = chat.tool_use("call_1", "ls", '{"path": "."}')
+    use = chat.tool_use("call_1", "read", '{"path": "."}')
     told = chat.finish() + chat.usage(prompt=1000, cached=900) + chat.DONE
     return [
         Reply(chat.begin(), chat.text("pong"), chat.done()),
@@ -66,7 +66,7 @@ def chat_answers() -> list[Reply]:
 def responses_answers() -> list[Reply]:
     items = (
         responses.said("pong"),
-        responses.call("call_1", "ls", '{"path": "."}'),
+        responses.call("call_1", "read", '{"path": "."}'),
         responses.said(f"It is {FILE}."),
     )
     return [
@@ -176,7 +176,7 @@ async def test_turns_say_what_the_models_template_requires(tmp_path, serve, is_r
 async def test_calls_that_bear_one_id_fail_no_trial_as_they_fail_no_conversation(tmp_path, serve):
     server = serve(LoopbackServer)
     first, (_, use, done), last = (each.steps for each in claude_answers())
-    again = loopback.tool_use("use", "ls", '{"path": "."}', index=1)
+    again = loopback.tool_use("use", "read", '{"path": "."}', index=1)
     server.answer(Reply(*first), Reply(loopback.message_start(), use, again, done), Reply(*last))
     assert (await try_one(tmp_path, server, "anthropic", "claude-test")).is_passed
 
@@ -200,7 +200,7 @@ async def test_who_lists_no_model_is_told_to_be_given_one(tmp_path, serve):
 
 
 OK = ollama.text("pong") + ollama.done()
-USES = ollama.tool_use("ls", {"path": "."}) + ollama.done()
+USES = ollama.tool_use("read", {"path": "."}) + ollama.done()
 
 
 @pytest.mark.parametrize(
@@ -209,10 +209,10 @@ USES = ollama.tool_use("ls", {"path": "."}) + ollama.done()
         ([Status(401, body=b'{"error":"unauthorized"}')], "stream", "unauthorized"),
         ([ollama.thinking("Hm.") + ollama.done()], "stream", "has no text"),
         ([ollama.text("po")], "stream", "cut off"),
-        ([OK, ollama.text("ls shows it") + ollama.done()], "tools", "called none"),
-        ([OK, ollama.tool_use("read", {}) + ollama.done()], "tools", "called 'read'"),
+        ([OK, ollama.text("It shows it") + ollama.done()], "tools", "called none"),
+        ([OK, ollama.tool_use("glob", {}) + ollama.done()], "tools", "called 'glob'"),
         ([OK, USES, OK], "tools", f"named the file {FILE}"),
-        ([OK, ollama.tool_use("ls", "?") + ollama.done()], "tools", "must be a JSON object"),
+        ([OK, ollama.tool_use("read", "?") + ollama.done()], "tools", "must be a JSON object"),
         ([OK, USES, Status(500, body=b'{"error":"out of order"}')], "tools", "out of order"),
     ],
 )

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 300.0  # per column: a slow machine takes a while to read the tools
 PING = "Answer with one word: pong"
-USE = "Use the tool `ls` once, with the path `.`, then tell me the name of the file that it shows."
+USE = "Use the tool `read` once, with the path `.`, then tell me the name of the file that it shows."
 FILE = "kittiwake.txt"
 HEAD = ("model", "window", "$ in", "$ out", "ping", "stream", "tools", "cache", "turns")
 FLOAT_COLUMNS = 76  # for a screen of 80
@@ -188,9 +188,9 @@ class _Talk:
         self._say(TextBlock(USE))
         _, blocks = await self._ask()
         uses = [block for block in blocks if isinstance(block, ToolUse)]
-        if [use.name for use in uses[:1]] != ["ls"]:
+        if [use.name for use in uses[:1]] != ["read"]:
             used = f"called '{uses[0].name}'" if uses else "called none"
-            raise _failed(f"The model was asked to call the tool 'ls', but {used}.", _another())
+            raise _failed(f"The model was asked to call the tool 'read', but {used}.", _another())
         self._say(*(ToolResult(use.id, FILE) for use in uses))
         _, blocks = await self._ask()
         text = " ".join(block.text for block in blocks if isinstance(block, TextBlock))
@@ -201,7 +201,7 @@ class _Talk:
 
     async def turns(self) -> str:
         """Send a history with each of the turns that templates reject; return what had to be repaired."""
-        calls = (ToolUse("turn_1", "ls", {"path": "."}), ToolUse("turn_2", "ls", {"path": "src"}))
+        calls = (ToolUse("turn_1", "read", {"path": "."}), ToolUse("turn_2", "read", {"path": "src"}))
         results = (ToolResult(call.id, FILE) for call in calls)
         self._say(TextBlock("Look again."))
         self._history.add(Message("assistant", calls))
