@@ -196,6 +196,9 @@ local function check_model(report, options)
   elseif provider == 'anthropic' then
     vim.health.error('there is no API key', KEY_ADVICE)
   end
+  for _, warning in ipairs(report.warnings) do
+    vim.health.warn(warning)
+  end
   if asks_api then
     check_keychain()
   end

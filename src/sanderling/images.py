@@ -18,6 +18,10 @@ from typing import NamedTuple
 
 MAX_BASE64_CHARS = 5 << 20
 MAX_IMAGE_BYTES = MAX_BASE64_CHARS * 3 // 4
+MAX_PDF_PAGES = 100
+"""Pages of all PDFs in a request."""
+MAX_PDF_BYTES = 16 << 20
+"""In base64, about two thirds of the smallest limit of a request."""
 MAX_SIDE = 8000
 _AT_MOST = f"at most {MAX_IMAGE_BYTES:,} bytes"
 KINDS = "PNG, JPEG, GIF or WebP"
@@ -247,7 +251,7 @@ _READERS: dict[str, Callable[[bytes], tuple[int, int]]] = {
 
 # --- errors about images -----------------------------------------------------------------------------------------------
 
-_NAMED = r"(?i)\b(images?|image_url|input_image|pictures?|vision)\b"
+_NAMED = r"(?i)\b(pdfs?|documents?|input_file|images?|image_url|input_image|pictures?|vision)\b"
 _PLACE = r"(?:messages|input)[.\[](\d+)\]?(?:[.\[]*(?:content|output)\]?[.\[]*(\d+))?"
 
 

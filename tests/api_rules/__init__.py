@@ -7,16 +7,20 @@ stricter one. Here is what the formats have in common.
 
 import base64
 import binascii
+import io
 import json
 import re
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import pypdf
+
 Block = Mapping[str, Any]
 
 MAX_IMAGE_BYTES = 5 << 20
 MAX_IMAGES, MANY_IMAGES = 100, 20
+MAX_PDF_PAGES = 100
 MAX_IMAGE_SIDE, MANY_IMAGES_SIDE = 8000, 2000
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -67,6 +71,23 @@ def of_base64_image(data: object, media_type: str = "image/png") -> Iterator[str
     else:
         if not 0 < size <= MAX_IMAGE_BYTES:
             yield f": an image has 1 to {MAX_IMAGE_BYTES} bytes, not {size}"
+
+
+def of_pdf(source: Mapping[str, Any]) -> Iterator[str]:
+    if source.get("type") != "base64" or source.get("media_type") != "application/pdf":
+        yield ".pdf.source.media_type: Input should be 'application/pdf'"
+    try:
+        data = base64.b64decode(source["data"], validate=True)
+    except binascii.Error:
+        yield ".pdf.source.base64.data: not valid base64"
+        return
+    try:
+        pages = len(pypdf.PdfReader(io.BytesIO(data)).pages)
+    except pypdf.errors.PyPdfError:
+        yield ".pdf.source.base64.data: The PDF specified was not valid."
+    else:
+        if pages > MAX_PDF_PAGES:
+            yield f".pdf.source.base64.data: A maximum of {MAX_PDF_PAGES} PDF pages may be provided."
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:

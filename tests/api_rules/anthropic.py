@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from tests.api_rules import IMAGE_TYPES, MAX_IMAGE_BYTES, Block, decoded, of_image_sizes
+from tests.api_rules import IMAGE_TYPES, MAX_IMAGE_BYTES, Block, decoded, of_image_sizes, of_pdf
 
 MAX_BODY_BYTES = 32 << 20
 MAX_BREAKPOINTS = 4
@@ -23,6 +23,7 @@ THOUGHTS = ("thinking", "redacted_thinking")
 BLOCK_FIELDS = {
     "text": {"type", "text", "citations", "cache_control"},
     "image": {"type", "source", "cache_control"},
+    "document": {"type", "source", "title", "context", "citations", "cache_control"},
     "tool_use": {"type", "id", "name", "input", "cache_control"},
     "tool_result": {"type", "tool_use_id", "content", "is_error", "cache_control"},
     "thinking": {"type", "thinking", "signature"},
@@ -38,7 +39,7 @@ REQUEST_FIELDS = {
     "context_management",
 }
 IN_ROLE = {
-    "user": {"text", "image", "tool_result"},
+    "user": {"text", "image", "document", "tool_result"},
     "assistant": {
         *("text", "tool_use", "thinking", "redacted_thinking"),
         *("server_tool_use", "web_search_tool_result"),
@@ -224,6 +225,8 @@ def _of_block(block: Block) -> Iterator[str]:
             yield ": text content blocks must contain non-whitespace text"
         case "image":
             yield from _of_image(block["source"])
+        case "document":
+            yield from of_pdf(block["source"])
         case "text" if any(not each.get("encrypted_index") for each in block.get("citations", [])):
             yield ".text.citations: web_search_result_location.encrypted_index: Field required"
         case "server_tool_use" if not SERVER_ID.fullmatch(block["id"]):
@@ -252,7 +255,7 @@ def _of_use(use: Block) -> Iterator[str]:
 def _of_result(result: Block) -> Iterator[str]:
     parts = _parts(result)
     for n, part in enumerate(parts):
-        if part["type"] not in ("text", "image"):
+        if part["type"] not in ("text", "image", "document"):
             yield f".tool_result.content.{n}: `{part['type']}` blocks are not permitted here"
         else:
             yield from (f".tool_result.content.{n}{problem}" for problem in _of_block(part))
@@ -345,8 +348,9 @@ def _of_deepseek(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if message["role"] == "user" and "tool_result" not in kinds:
             yield from _of_thinking_turn(messages, range(begin, n))
             begin = n + 1
-    if any(block["type"] == "image" for block in _all_blocks({"messages": messages})):
-        yield "messages: unknown variant `image`"
+    kinds = {block["type"] for block in _all_blocks({"messages": messages})}
+    for kind in sorted(kinds & {"image", "document"}):
+        yield f"messages: unknown variant `{kind}`"
 
 
 def _of_thinking_turn(messages: Sequence[Mapping[str, Any]], turn: range) -> Iterator[str]:

@@ -19,6 +19,7 @@ from tests.api_rules import (
     of_fields,
     of_function,
     of_image_url,
+    of_pdf,
 )
 
 MAX_ID_CHARS = 64
@@ -42,6 +43,7 @@ ID_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "web_
 PART_FIELDS = {
     "input_text": {"type", "text", "prompt_cache_breakpoint"},
     "input_image": {"type", "image_url", "detail", "prompt_cache_breakpoint"},
+    "input_file": {"type", "filename", "file_data", "prompt_cache_breakpoint"},
     "output_text": {"type", "text", "annotations", "logprobs"},
     "refusal": {"type", "refusal"},
 }
@@ -50,7 +52,7 @@ PARTS = {
     "system": ("input_text",),
     "developer": ("input_text",),
     "assistant": ("output_text", "refusal"),
-    "tool": ("input_text", "input_image"),
+    "tool": ("input_text", "input_image", "input_file"),
 }
 SAID = (
     "reasoning",
@@ -220,6 +222,12 @@ def _of_content(content: object, role: str) -> Iterator[str]:
         yield from (where + each for each in of_fields(part, PART_FIELDS[kind]))
         if kind == "input_image":
             yield from (where + each for each in of_image_url(part.get("image_url")))
+        elif kind == "input_file":
+            if not part.get("filename"):
+                yield f"{where}.filename: Missing required parameter"
+            prefix, _, data = part.get("file_data", "").partition(";base64,")
+            source = {"type": "base64", "media_type": prefix.removeprefix("data:"), "data": data}
+            yield from (where + each for each in of_pdf(source))
         elif is_blank(part.get("refusal" if kind == "refusal" else "text")):
             yield f"{where}: must have words"
 

@@ -77,7 +77,7 @@ async def test_tools_and_instructions_stay_the_same_in_a_session(server, talks):
 async def test_a_window_without_room_is_refused_with_a_remedy_before_a_request(
     server, talks, tools, remedy
 ):
-    talk = talks(1_024 if tools == "auto" else 3_000, tools_set=tools)
+    talk = talks(1_024 if tools == "auto" else 2_700, tools_set=tools)
     await talk.say("Hello.")
     (error,) = talk.of(ErrorOccurred)
     assert "is smaller than instructions, tools" in error.message

@@ -48,7 +48,7 @@ from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session.history_pager import HistoryPager
 from sanderling.session.session import Session
 from sanderling.tools.base import Arguments, Context, OutsideTool, Tool
-from sanderling.tools.catalog import TOOLS, Catalog, OwnTools, specs_of
+from sanderling.tools.catalog import TOOLS, UNLISTED, Catalog, OwnTools, specs_of
 from sanderling.tools.commands.shell import ShellState
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
@@ -134,7 +134,7 @@ def test_without_an_editor_tools_and_system_prompt_are_smaller_and_name_none():
     catalog = Catalog(OwnTools(has_editor=False), disabled=("ask_user",))
     specs = asyncio.run(catalog.so_far()).specs
     editor_tools = {"code_nav", "code_refactor", "diagnostics"}
-    assert {*TOOLS} - {spec.name for spec in specs} == editor_tools | {"ask_user"}
+    assert {*TOOLS} - {spec.name for spec in specs} == editor_tools | UNLISTED | {"ask_user"}
     tools = msgspec.json.encode(specs).decode()
     prompt = system_prompt(has_editor=False, has_user=False)
     assert len((tools + prompt).encode()) <= 11_000, len(tools)
@@ -241,9 +241,20 @@ async def test_tools_come_from_sources_and_what_comes_late_comes_last(tmp_path):
     assert len(talk.questions) == 2
     for names, before in zip(asked[1:], asked, strict=False):
         assert names[: len(before)] == before
-    assert asked[-1] == [*TOOLS, *(f"mcp__weather__tell{n}" for n in range(1, weather.asked + 1))]
+    own = [name for name in TOOLS if name not in UNLISTED]
+    assert asked[-1] == [*own, *(f"mcp__weather__tell{n}" for n in range(1, weather.asked + 1))]
     tools = await talk.services.calls.catalog.so_far()
-    assert [*tools.by_name] == [spec.name for spec in tools.specs]
+    assert {*tools.by_name} - {spec.name for spec in tools.specs} == UNLISTED
+
+
+async def test_ls_is_not_offered_but_lists_a_directory_when_called(tmp_path):
+    talk = Talk(tmp_path, ("ls", {"path": "."}), ("read", {"path": "."}))
+    (talk.project / "tern.txt").touch()
+    await talk.run()
+    specs = (await talk.services.calls.catalog.so_far()).specs
+    assert "ls" not in [spec.name for spec in specs]
+    assert ["tern.txt" in str(result.content) for result in talk.results] == [True, True]
+    assert not any(result.is_error for result in talk.results)
 
 
 @pytest.mark.parametrize(

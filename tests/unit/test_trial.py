@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import msgspec
 import pytest
 from tests import loopback
 from tests.conftest import prove
@@ -33,7 +34,7 @@ LINES = "application/x-ndjson"
 
 def claude_answers() -> list[Reply]:
     start = loopback.message_start(input_tokens=100, cache_read_input_tokens=900)
-    use = loopback.tool_use("use", "ls", '{"path": "."}')
+    use = loopback.tool_use("use", "read", '{"path": "."}')
     return [
         Reply(loopback.message_start(), loopback.text("pong"), loopback.done()),
         Reply(loopback.message_start(), use, loopback.done("tool_use")),
@@ -46,14 +47,14 @@ def ollama_answers() -> list[Reply]:
         Reply(steps, content_type=LINES)
         for steps in (
             ollama.thinking("Hm.") + ollama.text("pong") + ollama.done(),
-            ollama.thinking("ls, then.") + ollama.tool_use("ls", {"path": "."}) + ollama.done(),
+            ollama.thinking("ls, then.") + ollama.tool_use("read", {"path": "."}) + ollama.done(),
             ollama.text(f"It is {FILE}.") + ollama.done(),
         )
     ]
 
 
 def chat_answers() -> list[Reply]:
-    use = chat.tool_use("call_1", "ls", '{"path": "."}')
+    use = chat.tool_use("call_1", "read", '{"path": "."}')
     told = chat.finish() + chat.usage(prompt=1000, cached=900) + chat.DONE
     return [
         Reply(chat.begin(), chat.text("pong"), chat.done()),
@@ -65,7 +66,7 @@ def chat_answers() -> list[Reply]:
 def responses_answers() -> list[Reply]:
     items = (
         responses.said("pong"),
-        responses.call("call_1", "ls", '{"path": "."}'),
+        responses.call("call_1", "read", '{"path": "."}'),
         responses.said(f"It is {FILE}."),
     )
     return [
@@ -175,7 +176,7 @@ async def test_turns_say_what_the_models_template_requires(tmp_path, serve, is_r
 async def test_calls_that_bear_one_id_fail_no_trial_as_they_fail_no_conversation(tmp_path, serve):
     server = serve(LoopbackServer)
     first, (_, use, done), last = (each.steps for each in claude_answers())
-    again = loopback.tool_use("use", "ls", '{"path": "."}', index=1)
+    again = loopback.tool_use("use", "read", '{"path": "."}', index=1)
     server.answer(Reply(*first), Reply(loopback.message_start(), use, again, done), Reply(*last))
     assert (await try_one(tmp_path, server, "anthropic", "claude-test")).is_passed
 
@@ -199,7 +200,7 @@ async def test_who_lists_no_model_is_told_to_be_given_one(tmp_path, serve):
 
 
 OK = ollama.text("pong") + ollama.done()
-USES = ollama.tool_use("ls", {"path": "."}) + ollama.done()
+USES = ollama.tool_use("read", {"path": "."}) + ollama.done()
 
 
 @pytest.mark.parametrize(
@@ -208,10 +209,10 @@ USES = ollama.tool_use("ls", {"path": "."}) + ollama.done()
         ([Status(401, body=b'{"error":"unauthorized"}')], "stream", "unauthorized"),
         ([ollama.thinking("Hm.") + ollama.done()], "stream", "has no text"),
         ([ollama.text("po")], "stream", "cut off"),
-        ([OK, ollama.text("ls shows it") + ollama.done()], "tools", "called none"),
-        ([OK, ollama.tool_use("read", {}) + ollama.done()], "tools", "called 'read'"),
+        ([OK, ollama.text("It shows it") + ollama.done()], "tools", "called none"),
+        ([OK, ollama.tool_use("glob", {}) + ollama.done()], "tools", "called 'glob'"),
         ([OK, USES, OK], "tools", f"named the file {FILE}"),
-        ([OK, ollama.tool_use("ls", "?") + ollama.done()], "tools", "must be a JSON object"),
+        ([OK, ollama.tool_use("read", "?") + ollama.done()], "tools", "must be a JSON object"),
         ([OK, USES, Status(500, body=b'{"error":"out of order"}')], "tools", "out of order"),
     ],
 )
@@ -281,3 +282,14 @@ def test_row_that_is_too_long_for_a_screen_of_80_columns_is_parted():
     words = {word.strip() for line in lines for word in line.split("|")}
     assert {*HEAD} <= words
     assert len(shown([Trial("m")]).splitlines()) == len(("head", "rule", "row"))
+
+
+async def test_a_trial_warns_of_searches_that_the_api_cannot_do(tmp_path, serve):
+    server = serve(ChatServer)
+    server.answer(*chat_answers())
+    table = {"wire": "chat", "base_url": f"{server.url}/v1"}
+    asked = msgspec.structs.replace(settings(tmp_path, here=table), web_search_provider="api")
+    (trial,) = await try_all(["here"], "m", asked)
+    assert trial.is_passed
+    assert shown([trial]).splitlines()[-1] == f"* here:m: {trial.warning}"
+    assert 'provider = "api" has no effect with here:m' in trial.warning

@@ -1,5 +1,6 @@
 """`web_search`: what is sent to an endpoint, what comes of its answers, and when the network allows it."""
 
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 from tests.conftest import settings_of
+from tests.homes import Home
 from tests.sandboxes import policy_below, sandbox_of
 from tests.talk import BaseTalk, scripted
 from tests.workspaces import workspace_of
@@ -351,3 +353,21 @@ def test_a_key_in_plain_text_is_not_shown(tmp_path):
     shown = shown_tables(settings, lambda text: text)["web_search"]
     assert shown["provider"] == "kagi"
     assert "sk-plain" not in str(shown)
+
+
+@pytest.mark.parametrize(
+    "model, provider, is_warned",
+    [
+        ("deepseek:deepseek-v4-pro", "api", True),
+        ("deepseek:deepseek-v4-pro", "off", False),
+        ("claude-opus-5-5", "api", False),
+        ("openai:gpt-6.1-sol", "api", False),
+    ],
+)
+def test_check_warns_of_searches_that_the_models_api_cannot_do(
+    tmp_path, model, provider, is_warned
+):
+    home = Home(tmp_path)
+    home.config.write_text(f'model = "{model}"\n[web_search]\nprovider = "{provider}"\n')
+    warnings = json.loads(home.run("check").stdout)["warnings"]
+    assert [model in each for each in warnings] == [True] * is_warned

@@ -159,7 +159,10 @@ end
 local function of_file(mention, project, real)
   local stat = assert(vim.uv.fs_stat(real))
   local path = vim.fs.relpath(project, absolute(mention.name, project)) or mention.name
-  if IMAGES[(real:match('%.(%w+)$') or ''):lower()] then
+  local suffix = (real:match('%.(%w+)$') or ''):lower()
+  if suffix == 'pdf' then
+    return nil, nil -- the host attaches its pages
+  elseif IMAGES[suffix] then
     local data = read_all(real, stat)
     if not data then
       return nil, TOO_LARGE:format(stat.size / 1024 / 1024)
@@ -175,7 +178,9 @@ local function of_file(mention, project, real)
   else
     lines = read(real, stat)
   end
-  if not lines then
+  if not lines and suffix == 'ipynb' then
+    return nil, nil -- the host attaches its cells
+  elseif not lines then
     return nil, TOO_LARGE:format(stat.size / 1024 / 1024)
   elseif first < 1 or first > #lines or last < first then
     return nil, ('file has %s'):format(words.counted(#lines, 'line'))
@@ -357,6 +362,9 @@ function M.resolve(mention, session)
     head, rest = shortened(found)
   end
   local selection, err = M.selection(head)
+  if err and vim.endswith(found.path, '.ipynb') then
+    return nil, nil -- too large: the host attaches its cells
+  end
   return selection, err, rest and M.selection(rest) or nil
 end
 

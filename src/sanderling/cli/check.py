@@ -20,7 +20,13 @@ from sanderling.config import DEFAULT_MODEL, Settings, state_dir
 from sanderling.config.layers import own_settings
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.json_lines import for_terminal
-from sanderling.providers.choice import DEFAULT, credentials, make_provider, names_profile
+from sanderling.providers.choice import (
+    DEFAULT,
+    credentials,
+    make_provider,
+    names_profile,
+    search_warning,
+)
 from sanderling.providers.local_servers import find_local
 
 EXIT_USAGE = 2
@@ -88,8 +94,16 @@ def describe_installation() -> dict[str, Any]:
         "has_api_key": kept.account.is_set(),
         "has_login": kept.is_known(),
         "has_profile": names_profile(),
+        "warnings": warnings(),
         "local_models": [each.name for each in anyio.run(find_local, own_providers())],
     }
+
+
+def warnings() -> list[str]:
+    try:
+        return list(filter(None, [search_warning(own_settings())]))
+    except ConfigError:  # `sanderling config check` reports it
+        return []
 
 
 def own_providers() -> dict[str, Any]:

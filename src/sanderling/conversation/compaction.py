@@ -14,10 +14,12 @@ import msgspec
 from sanderling.conversation.prompt import place_of, prompt_blocks
 from sanderling.protocol.messages import (
     ContentBlock,
+    DocumentBlock,
     ImageBlock,
     Message,
     Prompt,
     RedactedThinkingBlock,
+    ResultBlock,
     ServerBlock,
     StopReason,
     TextBlock,
@@ -40,6 +42,7 @@ MIN_CLEARED_CHARS = 1_000
 MAX_REFUSAL_CHARS = 500
 BYTES_PER_TOKEN = 4
 IMAGE_TOKENS = 1_600  # the API scales larger images down to this
+PAGE_TOKENS = 3_000  # of a PDF: its text and its picture
 
 _REFUSAL = (
     r"(?i)\W*(?:(?:I['\u2019]m |I am )?sorry|I apologi[sz]e|I can(?:['\u2019]t|not| not)|I won['\u2019]t"
@@ -104,10 +107,17 @@ def _block_tokens(block: ContentBlock) -> int:
 def _result_tokens(result: ToolResult) -> int:
     if isinstance(result.content, str):
         return _text_tokens(result.content)
-    return sum(
-        IMAGE_TOKENS if isinstance(block, ImageBlock) else _text_tokens(block.text)
-        for block in result.content
-    )
+    return sum(map(_part_tokens, result.content))
+
+
+def _part_tokens(part: ResultBlock) -> int:
+    match part:
+        case TextBlock(text):
+            return _text_tokens(text)
+        case ImageBlock():
+            return IMAGE_TOKENS
+        case DocumentBlock(pages=pages):
+            return PAGE_TOKENS * max(1, pages)
 
 
 def _text_tokens(text: str) -> int:
@@ -178,8 +188,10 @@ def _size(result: ToolResult) -> str:
         return f"{len(result.content):,} characters"
     chars = sum(len(block.text) for block in result.content if isinstance(block, TextBlock))
     images = sum(isinstance(block, ImageBlock) for block in result.content)
+    pdfs = (block.pages for block in result.content if isinstance(block, DocumentBlock))
     counted = (
         f"{images} image{'s' * (images > 1)}" if images else "",
+        *(f"a PDF of {pages} page{'s' * (pages > 1)}" for pages in pdfs),
         f"{chars:,} characters" if chars else "",
     )
     return ", ".join(filter(None, counted)) or "empty"

@@ -224,7 +224,7 @@ class Conversation:
 
     async def expanded(self, prompt: Prompt) -> Prompt:
         """
-        Expand the prompt: its slash command, from a file or a tool server, and the sessions and resources that it mentions.
+        Expand the prompt: its slash command, from a file or a tool server, and the sessions, resources, PDFs and notebooks that it mentions.
 
         Raises:
             ConfigError: a part is not available.
@@ -234,6 +234,10 @@ class Conversation:
         if mentions_session(prompt):
             session_dir = self.services.settings.session_dir
             prompt = await to_thread.run_sync(with_sessions, prompt, session_dir)
+        if "@" in prompt.text:
+            from sanderling.tools.mentioned import with_documents  # only for mentions
+
+            prompt = await with_documents(prompt, self.services.workspace, self._check_mentions)
         if prompt.sent:  # already expanded before it waited
             return prompt
         try:
@@ -303,7 +307,7 @@ class Conversation:
             self.services.warn(str(error))
             self.services.emit(events.PromptsReturned((prompt,)))
             return
-        if self.services.servers.are_in(prompt.text):
+        if self.services.servers.are_in(prompt.text) or _mentions_document(prompt):
             self.services.tasks.start(self._steer_expanded, prompt)
         else:
             self.services.waiting.steer(prompt)
@@ -337,3 +341,11 @@ class Conversation:
             self.services.warn(BUSY)
         else:
             change()
+
+
+def _mentions_document(prompt: Prompt) -> bool:
+    if "@" not in prompt.text:
+        return False
+    from sanderling.tools.mentioned import has_documents  # only for mentions
+
+    return has_documents(prompt.text)

@@ -239,6 +239,7 @@ class SessionServices:
             editor,
             read_cache,
             todo,
+            takes_documents=lambda: self.provider.takes_documents,
             code=code,
         )
 

@@ -33,6 +33,7 @@ from sanderling.session.records import LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
 from sanderling.text import printable, shortened
 from sanderling.tools.base import Context, Tool, UseRequest
+from sanderling.tools.catalog import UNLISTED
 from sanderling.tools.diagnostics import diagnostic_report
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import AccessRefusedError, Content, Outcome, UnsavedConflictError
@@ -174,7 +175,7 @@ class ToolUses:
         requested = self.repaired(requested)
         tool = self._tools.get(requested.name)
         if tool is None:
-            names = ", ".join(sorted(self._tools))
+            names = ", ".join(sorted(self._tools.keys() - UNLISTED))
             problem = f"There is no tool '{requested.name}'. There are: {names}."
         if tool is None or problem:
             return _Use(requested, problem=problem)

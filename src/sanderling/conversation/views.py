@@ -15,7 +15,7 @@ from sanderling.permissions.guarding import absolute
 from sanderling.protocol import requests
 from sanderling.protocol.actions import FROM_END, Action, ShowEarlier, WatchJob
 from sanderling.protocol.events import JobOutput, SessionOpened, TodoChanged
-from sanderling.protocol.messages import TextBlock, Usage
+from sanderling.protocol.messages import TextBlock, Usage, kind_of
 from sanderling.session.history_pager import HistoryPager
 from sanderling.tools.outcome import Content
 
@@ -182,5 +182,5 @@ def _text_of(content: Content) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(
-        block.text if isinstance(block, TextBlock) else "[an image]" for block in content
+        block.text if isinstance(block, TextBlock) else f"[{kind_of(block)}]" for block in content
     )

@@ -57,9 +57,27 @@ class ImageBlock(msgspec.Struct, tag="image", frozen=True):
     source: ImageSource
 
 
+PDF_TYPE = "application/pdf"
+
+
+class DocumentBlock(msgspec.Struct, tag="document", frozen=True):
+    """A PDF. The number of `pages` is not sent."""
+
+    source: ImageSource
+    title: str
+    pages: int
+
+
+ResultBlock = TextBlock | ImageBlock | DocumentBlock
+
+
+def kind_of(block: ImageBlock | DocumentBlock) -> str:
+    return "an image" if isinstance(block, ImageBlock) else "a PDF"
+
+
 class ToolResult(msgspec.Struct, tag="tool_result", frozen=True):
     tool_use_id: str
-    content: str | tuple[TextBlock | ImageBlock, ...]
+    content: str | tuple[ResultBlock, ...]
     is_error: bool = False
 
 

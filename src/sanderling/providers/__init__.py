@@ -109,6 +109,11 @@ class Provider(Protocol):
         ...
 
     @property
+    def takes_documents(self) -> bool:
+        """True if the API takes PDFs in results of tools."""
+        ...
+
+    @property
     def answer_limit(self) -> int:
         """The most tokens of an answer; 0 if only the server knows."""
         ...
@@ -200,6 +205,10 @@ class Delegate:
     @property
     def efforts(self) -> tuple[Effort, ...]:
         return self._provider.efforts
+
+    @property
+    def takes_documents(self) -> bool:
+        return self._provider.takes_documents
 
     @property
     def answer_limit(self) -> int:

@@ -73,6 +73,24 @@ def make_provider(
     return ProviderChoice(settings, sample, fallback, model_proxy, read_providers)
 
 
+def search_warning(settings: Settings) -> str:
+    """Return that the chosen model's API cannot do the searches that the settings leave to it; empty if it can."""
+    name, model = _first_choice(settings, "demo")
+    if name in SCRIPTED:
+        return ""
+    return search_warning_on(load_endpoint(name, settings.providers), model, settings)
+
+
+def search_warning_on(endpoint: Endpoint, model: str, settings: Settings) -> str:
+    if settings.web_search_provider != "api" or endpoint.quirks_of(model).web_search:
+        return ""
+    name = full_name(endpoint.name, model, settings)
+    return (
+        f'[web_search] provider = "api" has no effect with {name}: no search tool of its API is known.'
+        ' Set provider to "searxng", "brave" or "kagi", or the quirk `web_search`.'
+    )
+
+
 def credentials(settings: Settings, name: str = "") -> Credentials:
     """
     Return the credentials of the provider `name`, by default of the configured one or Anthropic.

@@ -31,6 +31,7 @@ Wire = Literal["anthropic", "chat", "responses", "ollama"]
 PRESETS = Path(__file__).with_name("presets.toml")
 # Reserved as the part before the colon of a model, and as values of the setting `provider`.
 RESERVED = ("auto", "demo", "scripted", "script")
+NO_DOCUMENT = "(A PDF, which this model cannot take. Read the file again to get its text.)"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 
 
@@ -88,6 +89,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Removed from the model's name in requests: `NAME-fast` is `NAME`, requested with another `body` at another price."""
     images: Literal["none", "user", "tool"] = "user"
     """Where images are allowed: nowhere, in user messages, or in tool results too."""
+    documents: Literal["none", "tool"] = "none"
+    """Where PDFs are allowed: nowhere, or in tool results."""
     max_images: Annotated[int, msgspec.Meta(ge=0)] = 100
     """Most images per request; the oldest are left out."""
     image_side: Annotated[int, msgspec.Meta(ge=1)] = 8000
@@ -174,6 +177,7 @@ _ANTHROPIC: dict[str, Any] = {
     "quirks": {
         "cache": "anthropic",
         "images": "tool",
+        "documents": "tool",
         # Newer models always think, but stream nothing of it unless asked to.
         "effort": {"on": {"thinking": {"type": "adaptive", "display": "summarized"}}},
         "efforts": ["low", "medium", "high", "xhigh", "max"],

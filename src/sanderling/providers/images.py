@@ -1,5 +1,5 @@
 """
-The images of requests, limited to what an endpoint accepts.
+The images and PDFs of requests, limited to what an endpoint accepts.
 
 A history only grows, and each request repeats its images. So an image that an endpoint rejects is replaced by a text in what is sent; the
 log keeps it. This also repairs sessions whose logs already have such images. Images beyond a known limit are left out before the request.
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from sanderling.errors import ProviderError
 from sanderling.images import (
     MAX_BASE64_CHARS,
+    MAX_PDF_PAGES,
     ImageError,
     Picture,
     is_about_images,
@@ -25,7 +26,9 @@ from sanderling.images import (
     too_many_pixels,
 )
 from sanderling.protocol.messages import (
+    PDF_TYPE,
     ContentBlock,
+    DocumentBlock,
     ImageBlock,
     ImageSource,
     Message,
@@ -57,8 +60,11 @@ class Images:
     def fitting(self, request: ModelRequest, quirks: Quirks) -> ModelRequest:
         """Return the request with the images that the endpoint accepts; the same object if it accepts all."""
         sources = [source for message in request.history for source in sources_in(message)]
+        if quirks.documents == "none":  # others become texts
+            sources = [each for each in sources if each.media_type != PDF_TYPE]
+        pages = _pages_in(request.history)
         self._pictures = {id(each): self._look_at(each) for each in sources}
-        reasons = self._reasons(sources, quirks) if sources else {}
+        reasons = self._reasons(sources, pages, quirks) if sources else {}
         before, self._replaced = self._replaced, {}
         if not reasons:
             return request
@@ -78,18 +84,25 @@ class Images:
         picture = self._pictures[id(source)][1]
         return picture.side if picture else 0
 
-    def _reasons(self, sources: list[ImageSource], quirks: Quirks) -> dict[int, str]:
-        """Return why images are left out, by the identity of their sources."""
+    def _reasons(
+        self, sources: list[ImageSource], pages: dict[int, int], quirks: Quirks
+    ) -> dict[int, str]:
+        """Return why images and PDFs are left out, by the identity of their sources."""
         reasons = dict[int, str]()
         for each in sources:
             picture = self._pictures[id(each)][1]
             if each.data in self._refused:
                 reasons[id(each)] = _REFUSED
-            elif len(each.data) > MAX_BASE64_CHARS:
+            elif len(each.data) > MAX_BASE64_CHARS and each.media_type != PDF_TYPE:
                 reasons[id(each)] = f"it has more than {MAX_BASE64_CHARS >> 20} MB"
             elif picture and (words := too_many_pixels(picture, quirks.image_side)):
                 reasons[id(each)] = words
         kept = [each for each in sources if id(each) not in reasons]
+        for each in _beyond_pages([pages.get(id(each), 0) for each in kept]):
+            reasons[id(kept[each])] = (
+                f"PDFs of at most {MAX_PDF_PAGES} pages are sent, the newest ones"
+            )
+        kept = [each for each in kept if id(each) not in reasons]
         for each in _oldest(kept, quirks.max_images):
             reasons[id(each)] = f"at most {quirks.max_images} images are sent, the newest ones"
         kept = [each for each in kept if id(each) not in reasons]
@@ -162,7 +175,31 @@ class Images:
 def sources_in(message: Message) -> Iterator[ImageSource]:
     for block in message.content:
         parts = block.content if isinstance(block, ToolResult) else (block,)
-        yield from (part.source for part in parts if isinstance(part, ImageBlock))
+        yield from (part.source for part in parts if isinstance(part, ImageBlock | DocumentBlock))
+
+
+def _pages_in(history: Sequence[Message]) -> dict[int, int]:
+    """Return the numbers of pages of the PDFs, by the identity of their sources."""
+    return {
+        id(part.source): part.pages
+        for message in history
+        for block in message.content
+        if isinstance(block, ToolResult) and isinstance(block.content, tuple)
+        for part in block.content
+        if isinstance(part, DocumentBlock)
+    }
+
+
+def _beyond_pages(pages: Sequence[int]) -> Iterator[int]:
+    """Yield the oldest PDFs beyond the limit, and so many more that the cached prefix stays valid for a while; the newest is kept."""
+    left = sum(pages)
+    if left <= MAX_PDF_PAGES:
+        return
+    newest = max(number for number, count in enumerate(pages) if count)
+    for number, count in enumerate(pages[:newest]):
+        if count and left > MAX_PDF_PAGES * _LITTLE:
+            left -= count
+            yield number
 
 
 def _oldest(images: Sequence[ImageSource], limit: int) -> Sequence[ImageSource]:
@@ -174,11 +211,12 @@ def _oldest(images: Sequence[ImageSource], limit: int) -> Sequence[ImageSource]:
 def _left_out(block: ContentBlock, reasons: dict[int, str]) -> ContentBlock:
     match block:
         case ImageBlock(source) if reason := reasons.get(id(source)):
-            return _text(reason)
+            return _text(reason, block)
         case ToolResult(content=tuple() as content):
             parts = (
-                _text(reason)
-                if isinstance(part, ImageBlock) and (reason := reasons.get(id(part.source)))
+                _text(reason, part)
+                if isinstance(part, ImageBlock | DocumentBlock)
+                and (reason := reasons.get(id(part.source)))
                 else part
                 for part in content
             )
@@ -187,8 +225,9 @@ def _left_out(block: ContentBlock, reasons: dict[int, str]) -> ContentBlock:
             return block
 
 
-def _text(reason: str) -> TextBlock:
-    return TextBlock(f"[An image was here. It is not sent: {reason}.]")
+def _text(reason: str, block: ImageBlock | DocumentBlock) -> TextBlock:
+    what = "An image" if isinstance(block, ImageBlock) else "A PDF"
+    return TextBlock(f"[{what} was here. It is not sent: {reason}.]")
 
 
 def _images_at(body: bytes, place: tuple[int, int | None], known: frozenset[str]) -> set[str]:

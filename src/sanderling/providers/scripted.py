@@ -157,6 +157,7 @@ def copy_sample(resources: AsyncExitStack) -> str:
 class ScriptedProvider:
     is_local = False
     is_ready = True
+    takes_documents = False
     efforts: tuple[Effort, ...] = ()  # a script's answers do not depend on it
 
     def __init__(self, script: Script, model: str = "scripted") -> None:

@@ -36,6 +36,9 @@ TOOLS: dict[str, Tool] = {
     )
 }
 
+UNLISTED = frozenset((ls.name,))
+"""Tools that the model is not offered, but may call, because it knows them from other agents. `read` lists directories."""
+
 # For small context windows: tools, with the parameters that are left out and a shorter description. Together they have less than 1,500
 # tokens. A call may still use all that the tool takes.
 SMALL: Mapping[str, tuple[frozenset[str], str]] = {
@@ -119,6 +122,8 @@ class Catalog:
         return True
 
     def _is_offered(self, tool: Tool) -> bool:
+        if tool.name in UNLISTED:
+            return False
         return not self._is_small or tool.name in SMALL or isinstance(tool, OutsideTool)
 
     async def so_far(self) -> Toolset:
@@ -161,7 +166,7 @@ def check_disabled(names: Sequence[str]) -> None:
 
 
 def specs_of(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
-    return tuple(map(_spec, tools))
+    return tuple(_spec(tool) for tool in tools if tool.name not in UNLISTED)
 
 
 def small_specs() -> tuple[ToolSpec, ...]:

@@ -4,11 +4,11 @@ import msgspec
 
 from sanderling.errors import ToolError
 from sanderling.protocol.events import ChangedLines
-from sanderling.protocol.messages import ImageBlock, TextBlock
+from sanderling.protocol.messages import ResultBlock
 from sanderling.protocol.reviews import Proposal
 from sanderling.sandbox.denials import Denial
 
-Content = str | tuple[TextBlock | ImageBlock, ...]
+Content = str | tuple[ResultBlock, ...]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,17 @@
-"""PDFs for the model: the text of their pages, extracted inside the sandbox."""
+"""PDFs for the model: whole for an API that takes them, else the text of their pages, extracted inside the sandbox."""
 
+import base64
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from sanderling.errors import ToolError
+from sanderling.images import MAX_PDF_BYTES, MAX_PDF_PAGES
+from sanderling.protocol.messages import PDF_TYPE, DocumentBlock, ImageSource, TextBlock
 from sanderling.text import printable
 from sanderling.tools.inside.pdf import PdfFailed, PdfReply, PdfRequest, PdfText
 from sanderling.tools.isolated import command, output_of
@@ -17,11 +22,43 @@ TOTAL_S = 40.0
 NO_TEXT = "no text on these pages: they may be scanned images"
 
 
+async def whole_pdf(workspace: Workspace, path: str) -> Outcome | None:
+    """
+    Return the PDF itself, for an API that takes it; None if it is encrypted or beyond the API's limits.
+
+    Raises:
+        ToolError: the PDF is damaged or needs a password.
+    """
+    first_page = await _text(workspace, path, 1, 1, 1)
+    if first_page.is_encrypted or first_page.count > MAX_PDF_PAGES:
+        return None
+    with workspace.explaining(path, "read"):
+        loaded = await (await workspace.files()).load(path, MAX_PDF_BYTES)
+    if not loaded.is_whole:
+        return None
+    data = await anyio.to_thread.run_sync(base64.b64encode, loaded.data)
+    name, pages = workspace.shown(path), first_page.count
+    what = f"PDF, {pages} page{'s' * (pages > 1)}, {len(loaded.data):,} bytes"
+    source = ImageSource(PDF_TYPE, data.decode("ascii"))
+    content = (TextBlock(f"{name}: {what}"), DocumentBlock(source, os.path.basename(path), pages))
+    return Outcome(content=content, summary=what, detail=what)
+
+
 async def read_pdf(
     workspace: Workspace, path: str, first: int, limit: int, max_bytes: int
 ) -> Outcome:
     """
     Return the text of up to `limit` pages from page `first` on.
+
+    Raises:
+        ToolError: the PDF is encrypted, too large or damaged, or has no such page.
+    """
+    return _outcome(await _text(workspace, path, first, limit, max_bytes))
+
+
+async def _text(workspace: Workspace, path: str, first: int, limit: int, max_bytes: int) -> PdfText:
+    """
+    Extract the text.
 
     Raises:
         ToolError: the PDF is encrypted, too large or damaged, or has no such page.
@@ -46,7 +83,7 @@ async def read_pdf(
         reply = msgspec.json.decode(output.rpartition(b"\n")[2], type=PdfReply)
     if isinstance(reply, PdfFailed):
         raise ToolError(f"{name} cannot be read: {printable(reply.reason)}.")
-    return _outcome(reply)
+    return reply
 
 
 def _outcome(text: PdfText) -> Outcome:

@@ -81,9 +81,7 @@ async def read(args: ReadInput, context: Context) -> Outcome:
     if kind_of(loaded.data):
         return await _image(workspace, path, loaded)
     if is_pdf(loaded.data):
-        from sanderling.tools.pdf import read_pdf  # only for PDFs
-
-        return await read_pdf(workspace, path, args.offset, args.limit, MAX_PAGE_BYTES)
+        return await _pdf(args, workspace, path)
     if buffer := await buffer_in_step(workspace, path, loaded):
         workspace.read_cache.note(path, plain(buffer.text))
         note = await _note(loaded, "" if is_utf_8(buffer) else buffer.encoding)
@@ -237,7 +235,7 @@ def _outcome(page: NumberedExcerpt, notes: Sequence[str]) -> Outcome:
     )
 
 
-# --- images and directories --------------------------------------------------------------------------------------------
+# --- images, PDFs and directories --------------------------------------------------------------------------------------
 
 
 async def _image(workspace: Workspace, path: str, loaded: Loaded) -> Outcome:
@@ -258,6 +256,16 @@ async def _image(workspace: Workspace, path: str, loaded: Loaded) -> Outcome:
         ImageBlock(ImageSource(picture.media_type, data.decode("ascii"))),
     )
     return Outcome(content=blocks, summary=what, detail=what)
+
+
+async def _pdf(args: ReadInput, workspace: Workspace, path: str) -> Outcome:
+    """Return the whole PDF if the API takes it, unless only some pages are wanted; else its text."""
+    from sanderling.tools.pdf import read_pdf, whole_pdf  # only for PDFs
+
+    is_whole = (args.offset, args.limit) == (1, MAX_LINES)
+    if is_whole and workspace.takes_documents() and (pdf := await whole_pdf(workspace, path)):
+        return pdf
+    return await read_pdf(workspace, path, args.offset, args.limit, MAX_PAGE_BYTES)
 
 
 async def _listing(workspace: Workspace, path: str) -> Outcome:

@@ -19,6 +19,7 @@ class ExternalProvider:
         self.limits: ModelLimits | None = ModelLimits()
         self.efforts: tuple[Effort, ...] = ()
         self.is_local = False
+        self.takes_documents = False
         self.is_ready = True
         self.answer_limit = 0
 

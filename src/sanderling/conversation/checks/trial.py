@@ -34,7 +34,7 @@ from sanderling.providers import (
     ReplyDone,
     UsageReport,
 )
-from sanderling.providers.choice import DEFAULT, full_name, make_at
+from sanderling.providers.choice import DEFAULT, full_name, make_at, search_warning_on
 from sanderling.providers.endpoint import Endpoint, load_endpoint
 from sanderling.providers.models.known import KnownModels, Price, load_models
 from sanderling.session.history import History
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 300.0  # per column: a slow machine takes a while to read the tools
 PING = "Answer with one word: pong"
-USE = "Use the tool `ls` once, with the path `.`, then tell me the name of the file that it shows."
+USE = "Use the tool `read` once, with the path `.`, then tell me the name of the file that it shows."
 FILE = "kittiwake.txt"
 HEAD = ("model", "window", "$ in", "$ out", "ping", "stream", "tools", "cache", "turns")
 FLOAT_COLUMNS = 76  # for a screen of 80
@@ -78,6 +78,7 @@ class Trial(msgspec.Struct):
     tools: Column = msgspec.field(default_factory=Column)
     cache: Column = msgspec.field(default_factory=Column)
     turns: Column = msgspec.field(default_factory=Column)
+    warning: str = ""
 
     @property
     def columns(self) -> dict[str, Column]:
@@ -124,6 +125,7 @@ async def _try_out(
         with anyio.CancelScope(shield=True):
             await provider.aclose()
     trial.model = full_name(endpoint.name, provider.model or "?", settings)
+    trial.warning = search_warning_on(endpoint, provider.model, settings)
     limits = provider.limits or ModelLimits()
     if limits.price:
         models.learn(trial.model, limits.price)
@@ -186,9 +188,9 @@ class _Talk:
         self._say(TextBlock(USE))
         _, blocks = await self._ask()
         uses = [block for block in blocks if isinstance(block, ToolUse)]
-        if [use.name for use in uses[:1]] != ["ls"]:
+        if [use.name for use in uses[:1]] != ["read"]:
             used = f"called '{uses[0].name}'" if uses else "called none"
-            raise _failed(f"The model was asked to call the tool 'ls', but {used}.", _another())
+            raise _failed(f"The model was asked to call the tool 'read', but {used}.", _another())
         self._say(*(ToolResult(use.id, FILE) for use in uses))
         _, blocks = await self._ask()
         text = " ".join(block.text for block in blocks if isinstance(block, TextBlock))
@@ -199,7 +201,7 @@ class _Talk:
 
     async def turns(self) -> str:
         """Send a history with each of the turns that templates reject; return what had to be repaired."""
-        calls = (ToolUse("turn_1", "ls", {"path": "."}), ToolUse("turn_2", "ls", {"path": "src"}))
+        calls = (ToolUse("turn_1", "read", {"path": "."}), ToolUse("turn_2", "read", {"path": "src"}))
         results = (ToolResult(call.id, FILE) for call in calls)
         self._say(TextBlock("Look again."))
         self._history.add(Message("assistant", calls))
@@ -267,12 +269,13 @@ def shown(trials: Sequence[Trial], columns: int = FLOAT_COLUMNS) -> str:
         for name, column in trial.columns.items()
         if column.problem
     )
+    warnings = (f"* {trial.model}: {trial.warning}" for trial in trials if trial.warning)
     rows = [HEAD, *map(_row, trials)]
     table = markdown_table(rows)
     if table.index("\n") > columns:
         tried = markdown_table([(row[0], *row[4:]) for row in rows])
         table = f"{tried}\n\n{markdown_table([row[:4] for row in rows])}"
-    return "\n".join((table, "", *lines)).rstrip() + "\n"
+    return "\n".join((table, "", *lines, *warnings)).rstrip() + "\n"
 
 
 def _row(trial: Trial) -> tuple[str, ...]:

@@ -19,9 +19,12 @@ from msgspec.structs import replace
 
 from sanderling.protocol.messages import (
     ContentBlock,
+    DocumentBlock,
     ImageBlock,
+    ImageSource,
     Message,
     RedactedThinkingBlock,
+    ResultBlock,
     ServerBlock,
     TextBlock,
     ThinkingBlock,
@@ -30,7 +33,7 @@ from sanderling.protocol.messages import (
 from sanderling.providers import ModelRequest, ToolSpec
 from sanderling.providers.anthropic.late_tools import Addition, LateTools
 from sanderling.providers.encoding import EncodedHistory, encoded, previous_end, with_mark
-from sanderling.providers.endpoint import ANTHROPIC, Quirks, with_fields
+from sanderling.providers.endpoint import ANTHROPIC, NO_DOCUMENT, Quirks, with_fields
 from sanderling.providers.turns import Turns
 from sanderling.text import printable
 
@@ -47,9 +50,20 @@ class _CitedText(TextBlock, tag="text", frozen=True, omit_defaults=True):
     citations: tuple[Any, ...] = ()
 
 
+class _Document(msgspec.Struct, tag="document", frozen=True):
+    source: ImageSource
+    title: str
+
+
+class _Result(msgspec.Struct, tag="tool_result", frozen=True):
+    tool_use_id: str
+    content: tuple[TextBlock | ImageBlock | _Document, ...]
+    is_error: bool
+
+
 class _WireMessage(msgspec.Struct, frozen=True):
     role: str
-    content: tuple[ContentBlock | dict[str, Any], ...]
+    content: tuple[ContentBlock | _Result | dict[str, Any], ...]
 
 
 class RequestEncoder:
@@ -136,8 +150,8 @@ class RequestEncoder:
             blocks = (ThinkingBlock(blank, ""), *blocks)
         return (encoded(_WireMessage(message.role, blocks)),)
 
-    def _fit(self, block: ContentBlock) -> ContentBlock | dict[str, Any]:
-        """Remove Sanderling's own fields from `block`, and images that the model cannot see."""
+    def _fit(self, block: ContentBlock) -> ContentBlock | _Result | dict[str, Any]:
+        """Remove Sanderling's own fields from `block`, and images and PDFs that the model cannot take."""
         match block:
             case ServerBlock(data):
                 return data
@@ -145,22 +159,25 @@ class RequestEncoder:
                 return _CitedText(text, citations=tuple(extra.get("citations", ())))
             case ThinkingBlock(extra=extra) if extra:
                 return replace(block, extra={})
+            case ToolResult(tool_use_id, tuple(parts), is_error):
+                return _Result(tool_use_id, tuple(map(self._part, parts)), is_error)
+            case ImageBlock() if self.quirks.images == "none":
+                return NOT_SHOWN
             case _:
-                return block if self.quirks.images != "none" else _without_images(block)
+                return block
+
+    def _part(self, part: ResultBlock) -> TextBlock | ImageBlock | _Document:
+        match part:
+            case DocumentBlock(source, title):
+                is_taken = self.quirks.documents != "none"
+                return _Document(source, printable(title)) if is_taken else TextBlock(NO_DOCUMENT)
+            case ImageBlock() if self.quirks.images == "none":
+                return NOT_SHOWN
+            case _:
+                return part
 
 
-def _without_images(block: ContentBlock) -> ContentBlock:
-    match block:
-        case ToolResult(content=tuple(parts)):
-            shown = tuple(NOT_SHOWN if isinstance(p, ImageBlock) else p for p in parts)
-            return replace(block, content=shown)
-        case ImageBlock():
-            return NOT_SHOWN
-        case _:
-            return block
-
-
-def _is_thought(block: ContentBlock | dict[str, Any]) -> bool:
+def _is_thought(block: ContentBlock | _Result | dict[str, Any]) -> bool:
     return isinstance(block, ThinkingBlock | RedactedThinkingBlock)
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from sanderling.protocol.messages import (
     ContentBlock,
+    DocumentBlock,
     ImageBlock,
     Message,
     TextBlock,
@@ -36,7 +37,7 @@ from sanderling.providers.encoding import (
     replays_thoughts,
     with_mark,
 )
-from sanderling.providers.endpoint import Quirks, with_fields
+from sanderling.providers.endpoint import NO_DOCUMENT, Quirks, with_fields
 from sanderling.providers.turns import ACKNOWLEDGED, Turns
 
 _MARKS: dict[str, tuple[str, dict[str, str]]] = {
@@ -131,6 +132,8 @@ class ChatEncoder:
                     yield _text(text)
                 case ImageBlock() if self.quirks.images == "tool":
                     yield _image(block)
+                case DocumentBlock():
+                    yield _text(NO_DOCUMENT)
                 case ImageBlock():
                     yield _text(SHOWN_BELOW if self.quirks.images == "user" else NOT_SHOWN)
 

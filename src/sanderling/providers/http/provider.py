@@ -119,6 +119,10 @@ class HttpProvider(ApiConnection, ABC):
         reported = self.limits.efforts if self.limits else None
         return self.endpoint.quirks_of(self.model).efforts if reported is None else reported
 
+    @property
+    def takes_documents(self) -> bool:
+        return self.endpoint.quirks_of(self.model).documents != "none"
+
     async def _look_at(self, model: str) -> None:
         """Load what a request to `model` depends on; nothing for most wires."""
 

@@ -13,8 +13,10 @@ import msgspec
 
 from sanderling.protocol.messages import (
     ContentBlock,
+    DocumentBlock,
     ImageBlock,
     Message,
+    ResultBlock,
     TextBlock,
     ThinkingBlock,
     ToolResult,
@@ -29,7 +31,7 @@ from sanderling.providers.encoding import (
     function_tool,
     replays_thoughts,
 )
-from sanderling.providers.endpoint import Quirks
+from sanderling.providers.endpoint import NO_DOCUMENT, Quirks
 from sanderling.providers.turns import Turns
 
 NO_IMAGE = "[an image, which this model cannot see]"
@@ -150,10 +152,11 @@ class OllamaEncoder:
         blocks = (TextBlock(content),) if isinstance(content, str) else content
         images = tuple(block.source.data for block in blocks if isinstance(block, ImageBlock))
         unseen = () if self._has_images else tuple(TextBlock(NO_IMAGE) for _ in images)
+        unseen += tuple(TextBlock(NO_DOCUMENT) for b in blocks if isinstance(b, DocumentBlock))
         failed = (TextBlock("Error:"),) if result.is_error else ()
         text = _texts((*failed, *blocks, *unseen))
         return _Tool(name, result.tool_use_id, text, images if self._has_images else ())
 
 
-def _texts(blocks: Iterable[ContentBlock | ImageBlock]) -> str:
+def _texts(blocks: Iterable[ContentBlock | ResultBlock]) -> str:
     return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock))

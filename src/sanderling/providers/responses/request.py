@@ -20,8 +20,11 @@ import msgspec
 
 from sanderling.protocol.messages import (
     ContentBlock,
+    DocumentBlock,
     ImageBlock,
+    ImageSource,
     Message,
+    ResultBlock,
     ServerBlock,
     TextBlock,
     ThinkingBlock,
@@ -39,7 +42,7 @@ from sanderling.providers.encoding import (
     replays_thoughts,
     with_mark,
 )
-from sanderling.providers.endpoint import Quirks, with_fields
+from sanderling.providers.endpoint import NO_DOCUMENT, Quirks, with_fields
 from sanderling.providers.turns import Turns
 from sanderling.text import printable
 
@@ -56,6 +59,14 @@ class _InputText(msgspec.Struct, tag="input_text"):
 class _InputImage(msgspec.Struct, tag="input_image"):
     image_url: str
     detail: str = "auto"
+
+
+class _InputFile(msgspec.Struct, tag="input_file"):
+    filename: str
+    file_data: str
+
+
+_InputPart = _InputText | _InputImage | _InputFile
 
 
 class _OutputText(msgspec.Struct, tag="output_text"):
@@ -75,7 +86,7 @@ class _InputMessage(msgspec.Struct, tag="message"):
     """A user or system message."""
 
     role: str
-    content: list[_InputText | _InputImage]
+    content: list[_InputPart]
 
 
 class _AssistantMessage(msgspec.Struct, tag="message", kw_only=True, omit_defaults=True):
@@ -112,7 +123,7 @@ class _Call(msgspec.Struct, tag="function_call", kw_only=True, omit_defaults=Tru
 
 class _Output(msgspec.Struct, tag="function_call_output"):
     call_id: str
-    output: str | list[_InputText | _InputImage]
+    output: str | list[_InputPart]
 
 
 class _Function(msgspec.Struct, tag="function"):
@@ -213,11 +224,11 @@ def _with_ids_again(history: Sequence[Message]) -> Iterator[int]:
 
 def _user_items(message: Message, quirks: Quirks) -> Iterator[_Item]:
     """Yield tool results, then the user's text, preceded by images that a result cannot have."""
-    words: list[_InputText | _InputImage] = []
+    words: list[_InputPart] = []
     for block in message.content:
         match block:
             case ToolResult(tool_use_id, content, is_error):
-                parts = [*([_InputText("Error:")] if is_error else ()), *_parts(content)]
+                parts = [*([_InputText("Error:")] if is_error else ()), *_parts(content, quirks)]
                 if quirks.images == "user":
                     words += filter(_is_image, parts)
                 yield _Output(tool_use_id, _output(parts, quirks))
@@ -226,36 +237,49 @@ def _user_items(message: Message, quirks: Quirks) -> Iterator[_Item]:
             case ImageBlock() if quirks.images == "none":
                 words.append(_InputText(IMAGE_UNSEEN))
             case ImageBlock():
-                words += _parts((block,))
+                words += _parts((block,), quirks)
             case _:
                 pass
     if words:
         yield _InputMessage("user", words)
 
 
-def _parts(content: str | Sequence[TextBlock | ImageBlock]) -> list[_InputText | _InputImage]:
+def _parts(content: str | Sequence[ResultBlock], quirks: Quirks) -> list[_InputPart]:
     blocks = (TextBlock(content),) if isinstance(content, str) else content
-    return [
-        _InputText(block.text)
-        if isinstance(block, TextBlock)
-        else _InputImage(f"data:{block.source.media_type};base64,{block.source.data}")
-        for block in blocks
-    ]
+    return [_part(block, quirks) for block in blocks]
 
 
-def _output(
-    parts: list[_InputText | _InputImage], quirks: Quirks
-) -> str | list[_InputText | _InputImage]:
+def _part(block: ResultBlock, quirks: Quirks) -> _InputPart:
+    match block:
+        case TextBlock(text):
+            return _InputText(text)
+        case ImageBlock(source):
+            return _InputImage(_data_url(source))
+        case DocumentBlock() if quirks.documents == "none":
+            return _InputText(NO_DOCUMENT)
+        case DocumentBlock(source, title):
+            return _InputFile(printable(title), _data_url(source))
+
+
+def _data_url(source: ImageSource) -> str:
+    return f"data:{source.media_type};base64,{source.data}"
+
+
+def _output(parts: list[_InputPart], quirks: Quirks) -> str | list[_InputPart]:
     if quirks.images != "tool":
         instead = _InputText(IMAGE_FOLLOWS if quirks.images == "user" else IMAGE_UNSEEN)
         parts = [instead if _is_image(part) else part for part in parts]
-    if quirks.cache == "openai_explicit" or any(map(_is_image, parts)):
+    if quirks.cache == "openai_explicit" or not all(map(_is_text, parts)):
         return parts
     return "\n\n".join(part.text for part in parts if isinstance(part, _InputText))
 
 
-def _is_image(part: _InputText | _InputImage) -> bool:
+def _is_image(part: _InputPart) -> bool:
     return isinstance(part, _InputImage)
+
+
+def _is_text(part: _InputPart) -> bool:
+    return isinstance(part, _InputText)
 
 
 def _assistant_items(message: Message, *, is_whole: bool) -> Iterator[_Item]:

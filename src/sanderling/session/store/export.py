@@ -17,6 +17,7 @@ from sanderling.protocol.messages import (
     ToolResult,
     ToolUse,
     Usage,
+    kind_of,
 )
 from sanderling.session.history import input_line
 from sanderling.session.ledger import prompt_tokens
@@ -218,7 +219,8 @@ def _told(result: ToolResult) -> str:
     if isinstance(result.content, str):
         return result.content
     return "\n".join(
-        block.text if isinstance(block, TextBlock) else "[an image]" for block in result.content
+        block.text if isinstance(block, TextBlock) else f"[{kind_of(block)}]"
+        for block in result.content
     )
 
 

@@ -43,6 +43,7 @@ class PdfText(msgspec.Struct, tag="text", frozen=True):
     count: int
     pages: tuple[str, ...]
     is_cut: bool = False
+    is_encrypted: bool = False
 
 
 class PdfFailed(msgspec.Struct, tag="failed", frozen=True):
@@ -129,8 +130,8 @@ def _fitting(reader: "pypdf.PdfReader", first: int, last: int, budget: _Budget) 
         pages.append(data[:left].decode(errors="ignore"))
         left -= len(data)
         if left < 0:
-            return PdfText(first, count, tuple(pages), is_cut=True)
-    return PdfText(first, count, tuple(pages))
+            return PdfText(first, count, tuple(pages), True, reader.is_encrypted)
+    return PdfText(first, count, tuple(pages), is_encrypted=reader.is_encrypted)
 
 
 def _pages(reader: "pypdf.PdfReader", first: int, last: int, until: float) -> Iterator[str]:
