@@ -52,6 +52,7 @@ _OWN_NAMES: Mapping[str, tuple[str, ...]] = {
     other: tuple(own for own, others in _OTHER_NAMES.items() if other in others.split())
     for other in " ".join(_OTHER_NAMES.values()).split()
 }
+MS_PER_S = 1000
 _IN_MS = frozenset(("timeout", "timeout_ms"))
 _WORDS = frozenset(
     (
@@ -211,10 +212,11 @@ def _plain_value(name: str, value: Any, field: inspect.Field) -> Any:
 
 
 def _seconds(name: str, value: Any, field: inspect.Field) -> Any:
-    """Convert milliseconds to seconds if `value` exceeds the field's limit in seconds."""
+    """Convert milliseconds to seconds, those of `timeout` if `value` exceeds the field's limit and is a second or more."""
     number, most = _number(value), getattr(_bare(field.type), "le", None)
     is_ms = name in _IN_MS and most and isinstance(number, int | float) and number > most
-    return cast("float", number) / 1000 if is_ms else value
+    is_ms = is_ms and (name == "timeout_ms" or number >= MS_PER_S)
+    return cast("float", number) / MS_PER_S if is_ms else value
 
 
 def _gather(
