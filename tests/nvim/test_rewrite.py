@@ -111,7 +111,7 @@ def test_an_edit_is_previewed_below_its_lines_and_changes_them_when_accepted(sta
         "+      return 2",
         screen[top + 5].strip(),
     ]
-    assert "$0.0000" in screen[top + 5]
+    assert screen[top + 5].rstrip().endswith("$0.00")
     assert "\\ea accepts" in screen[top + 5]
     child.feed("\\ea")
     wait_until(lambda: outcomes(child) == ["accepted"])
