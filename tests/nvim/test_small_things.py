@@ -108,6 +108,16 @@ def test_a_verb_with_two_words_completes_its_argument(screen):
     assert screen.lua(complete, "Agent provider_test ") == names
 
 
+def test_the_page_of_keys_tells_modes_apart_and_names_help_as_help(screen):
+    screen.feed("<Esc>g?")
+    screen.wait_for_screen("send the prompt (normal mode)", "send the prompt, stay in insert mode")
+    keys = screen.lua("return require('sanderling.ui.keys').lines('prompt')")
+    assert [
+        line for line in keys if "sanderling-" in line and ":help sanderling-" not in line
+    ] == []
+    assert sum("(normal mode)" in line for line in keys) == 1, "others are the same in each mode"
+
+
 CMP = """
   local enabled, sources = ...
   package.loaded['cmp'] = { get_config = function()
