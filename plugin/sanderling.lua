@@ -153,7 +153,7 @@ command('Fix', {
 })
 command('Edit', {
   desc = 'rewrite lines in place; on a pending edit, revise it',
-  nargs = '+',
+  nargs = '*',
   range = true,
   plug = 'nx',
   operator = true,

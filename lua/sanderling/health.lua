@@ -16,7 +16,6 @@ local MAX_ESCAPE_MS = 50
 
 local KEY_ADVICE =
   'Store one with :Agent login, or set ANTHROPIC_API_KEY in the environment that starts Neovim'
-local KEYCHAIN_MARKER = 'keychain' -- src/sanderling/providers/credentials.py writes it when it stores a key
 
 local asks_api = false
 
@@ -52,17 +51,32 @@ local function ask_configuration(python)
   return ask_python(python, arguments, CHECK_TIMEOUT_MS, stdin)
 end
 
+---@class (exact) sanderling.health.Model see providers/choice.py
+---@field provider string
+---@field model string
+---@field key 'environment'|'keychain'|'profile'|'not needed'|'missing'
+---@field variable string environment variable for the key
+---@field is_fallback boolean no provider has a key
+
+---@param chosen? sanderling.health.Model
+---@return boolean `sanderling check --api` asks the API of this model; it knows Claude's only
+local function is_asked(chosen)
+  return not chosen or chosen.is_fallback or chosen.provider == 'anthropic'
+end
+
 ---@param python string
 ---@param options table
+---@param chosen? sanderling.health.Model
 ---@return table? report
 ---@return string? error
-local function ask_installation(python, options)
-  local arguments = { 'check' }
-  if asks_api then
-    vim.list_extend(arguments, { '--api', '--model', options.model })
-    vim.list_extend(arguments, { '--base-url', options.base_url })
+local function ask_installation(python, options, chosen)
+  local arguments, timeout = { 'check' }, CHECK_TIMEOUT_MS
+  if asks_api and is_asked(chosen) then
+    local model = chosen and not chosen.is_fallback and chosen.model or options.model
+    vim.list_extend(arguments, { '--api', '--model', model, '--base-url', options.base_url })
+    timeout = API_TIMEOUT_MS
   end
-  return ask_python(python, arguments, asks_api and API_TIMEOUT_MS or CHECK_TIMEOUT_MS)
+  return ask_python(python, arguments, timeout)
 end
 
 --- Warn if <Esc> and the next key are read as Alt and that key, even if the user types them one after the other.
@@ -179,35 +193,51 @@ local function check_configuration(report, err)
   end
 end
 
----@param report table
----@param options table
-local function check_model(report, options)
-  vim.health.start('Model')
-  local provider, model = options.provider, options.model
-  vim.health.info(('provider %s, model %s'):format(provider, model))
-  if report.has_api_key then
-    vim.health.ok('an API key is in the environment')
-  elseif vim.uv.fs_stat(in_state_dir(KEYCHAIN_MARKER)) then
-    vim.health.ok('an API key is in the keychain')
-  elseif report.has_profile then
-    vim.health.ok('the environment names a profile instead of an API key')
-  elseif provider == 'auto' then
-    vim.health.warn('there is no API key, so the demo model answers', KEY_ADVICE)
-  elseif provider == 'anthropic' then
-    vim.health.error('there is no API key', KEY_ADVICE)
+local KEYS = {
+  environment = 'an API key is in the environment',
+  keychain = 'an API key is in the keychain',
+  profile = 'the environment names a profile instead of an API key',
+  ['not needed'] = 'this provider needs no API key',
+}
+
+---@param chosen? sanderling.health.Model nil: there are mistakes in the configuration
+local function check_key(chosen)
+  if not chosen then
+    vim.health.info('not checked: fix the configuration first')
+    return
   end
+  vim.health.info(('provider %s, model %s'):format(chosen.provider, chosen.model))
+  if chosen.is_fallback then
+    vim.health.warn('there is no API key, so the demo model answers', KEY_ADVICE)
+  elseif chosen.key == 'missing' then
+    local name = chosen.provider == 'anthropic' and '' or ' ' .. chosen.provider
+    local advice = KEY_ADVICE:gsub('ANTHROPIC_API_KEY', chosen.variable)
+    vim.health.error('there is no API key', (advice:gsub(':Agent login', '%0' .. name)))
+  else
+    vim.health.ok(KEYS[chosen.key])
+  end
+end
+
+---@param report table
+---@param chosen? sanderling.health.Model
+local function check_model(report, chosen)
+  vim.health.start('Model')
+  check_key(chosen)
   for _, warning in ipairs(report.warnings) do
     vim.health.warn(warning)
   end
   if asks_api then
     check_keychain()
   end
-  if not report.api then
-    vim.health.info('the API and the keychain were not checked; :Agent health! checks them')
-  elseif report.api.is_reachable then
+  if report.api and report.api.is_reachable then
     vim.health.ok('the API answers and knows ' .. report.api.model)
-  else
+  elseif report.api then
     vim.health.error(report.api.message, report.api.remedy)
+  elseif chosen and not is_asked(chosen) then
+    local text = 'whether it answers was not checked; :Agent provider_test %s does so'
+    vim.health.info(text:format(chosen.provider))
+  else
+    vim.health.info('the API and the keychain were not checked; :Agent health! checks them')
   end
 end
 
@@ -302,6 +332,7 @@ function M.check()
   vim.health.start('Python environment')
   local python, err = host.python()
   local report, configuration, config_err
+  local chosen ---@type sanderling.health.Model?
   local options = config.options
   if python then
     configuration, config_err = ask_configuration(python)
@@ -311,12 +342,13 @@ function M.check()
     if problem then
       vim.health.warn(problem, 'Run :AgentInstall to update it')
     end
-    report, err = ask_installation(python, options)
+    chosen = configuration and configuration.model
+    report, err = ask_installation(python, options, chosen)
   end
   if report then
     check_packages(report)
     check_configuration(configuration, config_err)
-    check_model(report, options)
+    check_model(report, chosen)
   else
     vim.health.error(assert(err))
   end

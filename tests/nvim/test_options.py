@@ -353,6 +353,35 @@ def test_checkhealth_never_shows_the_key(start_nvim):
     assert "not running; the first use starts it" in report
 
 
+@pytest.mark.parametrize(
+    "provider, told, is_well",
+    [
+        ({"wire": "ollama", "base_url": "http://127.0.0.1:1"}, "needs no API key", True),
+        (
+            {"wire": "chat", "base_url": "http://127.0.0.1:1/v1", "api_key": "$MINE"},
+            "needs no API key",
+            True,
+        ),
+        ({"wire": "chat", "base_url": "https://far.example/v1"}, "needs no API key", True),
+        (
+            {"wire": "chat", "base_url": "https://far.example/v1", "api_key": "$MINE"},
+            "Store one with :Agent login local, or set MINE in the environment",
+            False,
+        ),
+    ],
+)
+def test_checkhealth_knows_whether_the_chosen_provider_needs_a_key(child, provider, told, is_well):
+    child.setup(model="local:qwen3-coder", providers={"local": provider})
+    for command in ("checkhealth sanderling", "Agent health!"):
+        report = health(child, command)
+        model = report.partition("\nModel")[2].partition("\nSandbox")[0]
+        assert "provider local, model qwen3-coder" in model
+        assert told in " ".join(model.split())
+        assert ("ERROR" not in model) is is_well
+        assert "demo" not in model
+        assert "Agent provider_test local" in model
+
+
 @prove
 def test_checkhealth_tells_what_is_kept_and_what_cannot_be_written(child):
     state_dir = child.home / "state" / "nvim" / "sanderling"

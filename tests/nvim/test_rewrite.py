@@ -111,7 +111,7 @@ def test_an_edit_is_previewed_below_its_lines_and_changes_them_when_accepted(sta
         "+      return 2",
         screen[top + 5].strip(),
     ]
-    assert "$0.0000" in screen[top + 5]
+    assert screen[top + 5].rstrip().endswith("$0.00")
     assert "\\ea accepts" in screen[top + 5]
     child.feed("\\ea")
     wait_until(lambda: outcomes(child) == ["accepted"])
@@ -207,8 +207,8 @@ def test_the_key_asks_what_is_to_be_different(start_editor):
     child = start_editor(*says("one"), *says("two"))
     edit(child, "1AgentEdit go")
     child.feed("\\ee")
-    child.wait_for_screen("Change it how?")
-    child.feed("again<CR>")
+    child.wait_for_screen("Refine code.py:1", "<C-s> sends")
+    child.feed("again<C-s>")
     wait_ready(child, 2)
     child.feed("\\ea")
     wait_until(lambda: child.lines()[0] == "two")
@@ -320,8 +320,8 @@ def test_the_operator_asks_and_is_repeated_by_the_dot(start_editor):
     child = start_editor(*says("A"), *says("B"), content="one two\n\nthree four\n")
     child.command("map <F6> <Plug>(AgentEdit)")
     child.feed("<F6>iw")
-    child.wait_for_screen("Edit:")
-    child.feed("capital<CR>")
+    child.wait_for_screen("Edit code.py:1", "<C-s> sends")
+    child.feed("capital<C-s>")
     accept(child)
     assert child.lines() == ["A two", "", "three four"]
     child.feed("Gw.")
@@ -329,10 +329,83 @@ def test_the_operator_asks_and_is_repeated_by_the_dot(start_editor):
     assert child.lines() == ["A two", "", "three B"]
 
 
+@quick
+def test_without_an_instruction_it_is_asked_for_as_a_question_is(start_editor):
+    child = start_editor(*says("A"), *says("B"), content="one\ntwo\nthree\n")
+    child.feed(":2AgentEdit<CR>")
+    child.wait_for_screen("Edit code.py:2", "How to change these lines: <C-s> sends")
+    child.feed("first line<CR>@buffer /mode<C-s>")
+    accept(child)
+    assert child.lines() == ["one", "A", "three"]
+    child.feed("G.")
+    accept(child, 2)
+    assert child.lines() == ["one", "A", "B"]
+    child.feed(":AgentEdit<CR>")
+    child.wait_for_screen("Edit code.py:3")
+    child.feed("<M-p>")
+    child.wait_for_screen("first line", "@buffer /mode")
+
+
+def test_an_edit_that_is_pending_is_refined_by_the_same_command(start_editor):
+    child = start_editor(*says("A"), *says("B"), content="one\n")
+    edit(child, "1AgentEdit go")
+    child.feed(":AgentEdit<CR>")
+    child.wait_for_screen("Refine code.py:1")
+    child.feed("shorter<C-s>")
+    accept(child, 2)
+    assert child.lines() == ["B"]
+
+
+def test_who_writes_no_instruction_edits_nothing_and_the_dot_asks_again(start_editor):
+    child = start_editor(*says("A"), content="one two\n")
+    child.command("map <F6> <Plug>(AgentEdit)")
+    child.feed("<F6>iw")
+    child.wait_for_screen("Edit code.py:1")
+    child.feed("xyz<Esc>")
+    child.wait_for_screen("q closes")
+    child.feed("q")
+    wait_until(lambda: "Edit code.py" not in child.screen_text())
+    assert child.lines() == ["one two"]
+    child.feed("w.")
+    child.wait_for_screen("Edit code.py:1")
+    child.feed("go<C-s>")
+    accept(child)
+    assert child.lines() == ["one A"]
+
+
+@pytest.mark.parametrize(
+    "keys, again, expected",
+    [
+        ("<F6>iq", "Gl.", ["'A'", "", "'B'"]),  # a text object of the user's
+        ("Gl<F6>F'", "1G$.", ["B'", "", "Athree'"]),  # backwards
+        ("lve<F6>", "G0l.", ["'A'", "", "'Bee'"]),
+        ("<F6>/x<CR>", "", ["'one'", "", "'three'"]),  # no such place
+        (':call feedkeys("\\<lt>F6>iq", "m")<CR>', "G0l.", ["'A'", "", "'Bee'"]),  # not typed
+        ("2<F6>j", "", ["A"]),
+    ],
+)
+def test_the_dot_repeats_what_the_operator_was_applied_to(start_editor, keys, again, expected):
+    child = start_editor(*says("A"), *says("B"), content="'one'\n\n'three'\n")
+    child.command("map <F6> <Plug>(AgentEdit)")
+    child.command("onoremap iq i'")
+    child.feed(keys)
+    if "/x" in keys:
+        child.wait_for_message("E486")
+        assert child.lines() == expected
+        return
+    child.wait_for_screen("<C-s> sends")
+    child.feed("go<C-s>")
+    accept(child)
+    if again:
+        child.feed(again)
+        accept(child, 2)
+    assert child.lines() == expected
+
+
 def test_the_operator_takes_a_count(start_editor):
     child = start_editor(*says("A"), content="one two three four\n")
     child.command("map <F6> <Plug>(AgentEdit)")
-    child.feed("<F6>2awshort<CR>")
+    child.feed("<F6>2awshort<C-s>")
     accept(child)
     assert child.lines() == ["Athree four"]
 
@@ -358,7 +431,7 @@ def test_the_operator_takes_a_count(start_editor):
 def test_a_selection_is_replaced_exactly(start_editor, keys, answer, expected):
     child = start_editor(*says(answer), content="one two\nthree\nfäur\n")
     child.command("xmap <F6> <Plug>(AgentEdit)")
-    child.feed(f"{keys}<F6>go<CR>")
+    child.feed(f"{keys}<F6>go<C-s>")
     accept(child)
     assert child.lines() == expected
 
@@ -366,7 +439,7 @@ def test_a_selection_is_replaced_exactly(start_editor, keys, answer, expected):
 def test_a_block_reaches_over_lines_that_end_before_it(start_editor):
     child = start_editor(*says("XX\nYY\nZZ"), content="abcdef\nab\nabcdef\n", name="a.txt")
     child.command("xmap <F6> <Plug>(AgentEdit)")
-    child.feed("1G3l<C-v>2jl<F6>go<CR>")
+    child.feed("1G3l<C-v>2jl<F6>go<C-s>")
     accept(child)
     assert child.lines() == ["abcXXf", "ab YY", "abcZZf"]
 
@@ -374,7 +447,7 @@ def test_a_block_reaches_over_lines_that_end_before_it(start_editor):
 def test_a_block_takes_no_answer_with_other_lines(start_editor):
     child = start_editor(*says("X"), content="abc\nabc\n")
     child.command("xmap <F6> <Plug>(AgentEdit)")
-    child.feed("1G<C-v>jl<F6>go<CR>")
+    child.feed("1G<C-v>jl<F6>go<C-s>")
     wait_ready(child)
     child.feed(":AgentAccept<CR>")
     child.wait_for_message("The block has 2 lines and the answer 1")

@@ -490,6 +490,22 @@ def test_resuming_beside_a_conversation_leaves_that_alone(again):
     child.wait_for_message("no other session to resume")
 
 
+@pytest.mark.parametrize("has_earlier", [True, False])
+def test_who_resumes_learns_that_the_newest_session_is_open_elsewhere(
+    again, scripted, *, has_earlier
+):
+    chat = again("earlier") if has_earlier else scripted(ANSWERS)
+    chat.open_chat()
+    chat.say("newest")
+    other = scripted(ANSWERS)
+    other.command("AgentResume")
+    if has_earlier:
+        other.wait_for_message("“newest” is open elsewhere; this is the one before.")
+        other.wait_for_transcript("## You\n\nearlier\n")
+    else:
+        other.wait_for_message("“newest” is open elsewhere, and there is no other one to resume.")
+
+
 def test_a_session_is_resumed_by_its_id_which_completes_from_its_title(again):
     child = again("the one", chat=False)
     session_id = child.session_files()[0].stem

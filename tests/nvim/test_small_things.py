@@ -108,6 +108,31 @@ def test_a_verb_with_two_words_completes_its_argument(screen):
     assert screen.lua(complete, "Agent provider_test ") == names
 
 
+def test_the_page_of_keys_tells_modes_apart_and_names_help_as_help(screen):
+    screen.feed("<Esc>g?")
+    screen.wait_for_screen("send the prompt (normal mode)", "send the prompt, stay in insert mode")
+    keys = screen.lua("return require('sanderling.ui.keys').lines('prompt')")
+    assert [
+        line for line in keys if "sanderling-" in line and ":help sanderling-" not in line
+    ] == []
+    assert sum("(normal mode)" in line for line in keys) == 1, "others are the same in each mode"
+
+
+def test_a_command_whose_file_is_written_meanwhile_is_known_from_the_next_turn_on(start_agent):
+    child = start_agent(*({"step": [{"text": text}]} for text in ("pong", "pong", "Hello")))
+    child.open_chat()
+    child.say("ping")
+    folder = child.home / "config/sanderling/commands"
+    folder.mkdir(parents=True)
+    (folder / "greet.md").write_text("Greet them.")
+    child.say("ping")
+    names = "return vim.tbl_map(function(each) return each.name end, require('sanderling.prompt.slash').all(...))"
+    session = child.lua("return require('sanderling.session.live').current_id()")
+    wait_until(lambda: "greet" in child.lua(names, session), deadline_s=10)
+    child.say("/greet")
+    assert "Greet them." in child.transcript_text()
+
+
 CMP = """
   local enabled, sources = ...
   package.loaded['cmp'] = { get_config = function()

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -519,6 +520,9 @@ def test_without_inotify_instances_nothing_runs_and_that_is_said(me):
     )
     assert done.returncode == 125
     assert "no inotify instances left (limit 0)" in done.stderr
+    assert "`sudo sysctl fs.inotify.max_user_instances=1024`" in done.stderr
+    [tag] = re.findall(r"sanderling-inotify", done.stderr)
+    assert f"*{tag}*" in (ROOT / "doc/sanderling.txt").read_text()
     assert not (me.project / "ran").exists()
 
 

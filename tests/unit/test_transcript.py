@@ -185,6 +185,30 @@ def test_command_of_the_models_is_shown_again_as_its_block_was(session, told, en
     assert [e.detail for e in page if isinstance(e, ToolEnded)] == [shown]
 
 
+@pytest.mark.parametrize("is_begun", [True, False])
+@pytest.mark.parametrize(
+    "tool, arguments, title",
+    [
+        ("bash", {"timeout_s": 9, "command": "make test"}, "make test"),
+        ("bash", {"command": "cd src\nmake"}, "cd src …"),
+        ("bash", {"command": "echo a\u202eb"}, "echo a<U+202E>b"),
+        ("bash", {"command": "x" * 100}, "x" * 79 + "…"),
+        ("edit", {"old": "a", "new": "b", "path": "src/a.py"}, "src/a.py"),
+        ("grep", {"pattern": "def", "path": "src"}, "def"),
+        ("mcp__db__ask", {"limit": 3, "statement": "select 1"}, "select 1"),
+        ("todo", {"items": []}, ""),
+    ],
+)
+def test_a_tool_use_that_was_interrupted_is_named(session, tool, arguments, title, is_begun):
+    prompt(session, "Go.")
+    session.append_message(Message("assistant", (ToolUse("t1", tool, arguments),)))
+    if is_begun:
+        session.append(LoggedToolStart("t1"))
+    [page] = pages_of(session)
+    [begun] = [each for each in page if isinstance(each, ToolStarted)]
+    assert (begun.tool, begun.title) == (tool, title)
+
+
 def test_turn_that_a_crash_has_interrupted_is_shown_with_what_was_said(session):
     prompt(session, "Tell.")
     session.append(LoggedPartial("text", "Once upon"))

@@ -14,6 +14,7 @@ local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
 local preview = require('sanderling.inline.preview')
 local regions = require('sanderling.inline.region')
+local small = require('sanderling.ui.lazy')('sanderling.prompt.small')
 local draw = require('sanderling.inline.draw')
 local stored = require('sanderling.session.stored')
 
@@ -373,15 +374,35 @@ function M.stop()
   end
 end
 
+--- Ask for an instruction in the small prompt below `region`.
+---@param region sanderling.inline.region.Region
+---@param what string to do
+---@param on_send fun(instruction: string)
+---@param on_leave fun() closed without sending
+function M.ask(region, what, on_send, on_leave)
+  local first, last = region:rows()
+  if not first then
+    return on_leave()
+  end
+  small.open({
+    title = regions.title(what, region),
+    row = last,
+    on_send = function(lines)
+      on_send(table.concat(lines, '\n'))
+    end,
+    on_leave = on_leave,
+  })
+end
+
 --- Ask how to change the edit at the cursor.
 function M.ask_to_refine()
   local edit = wanted()
   if edit then
-    message.ask({ prompt = 'Change it how? ' }, function(instruction)
-      if instruction and instruction:find('%S') and edits[edit.id] then
+    M.ask(edit.region, 'Refine', function(instruction)
+      if edits[edit.id] then
         M.refine(edit, instruction)
       end
-    end)
+    end, function() end)
   end
 end
 

@@ -23,20 +23,34 @@ local function region_of(type)
   return regions.between(buf, from, to, kind, goes_to_ends)
 end
 
+---@param region sanderling.inline.region.Region
+---@param text string
+local function begin(region, text)
+  instruction = text
+  edits.begin(region, text)
+end
+
 ---@param type 'line'|'char'|'block'
 local function edit(type)
   local ok, region = pcall(region_of, type)
   if not ok then
     return message.tell_error('AgentEdit', region)
+  elseif instruction then
+    return begin(region, instruction)
   end
-  -- Not in a prompt buffer: `.` would then repeat the text typed there.
-  instruction = instruction or vim.fn.input({ prompt = 'Edit: ', cancelreturn = '' })
-  if instruction:find('%S') then
-    edits.begin(region, instruction)
-  else
-    instruction = nil
+  local again = operator.pause() -- `.` would repeat the text typed in the float
+  local function go_on()
+    if api.nvim_get_current_buf() == region.buf then
+      again(type)
+    end
+  end
+  edits.ask(region, 'Edit', function(text)
+    begin(region, text)
+    go_on()
+  end, function()
     region:forget()
-  end
+    go_on()
+  end)
 end
 
 ---@param type 'line'|'char'|'block'
@@ -54,12 +68,30 @@ function M.start()
   operator.start(run)
 end
 
---- `:AgentEdit`: edit lines, or refine the edit that is there.
+--- Edit lines, and let `.` repeat that.
+---@param text string
+---@param region sanderling.inline.region.Region
+local function edit_lines(text, region)
+  local first, last = region:rows()
+  if not first then
+    return
+  end
+  begin(region, text)
+  if api.nvim_get_current_buf() == region.buf then
+    goes_to_ends = false
+    operator.arm(first + 1, last + 1, run)
+  end
+end
+
+--- `:AgentEdit`: edit lines, or refine the edit that is there. Without a text, ask for it in the small prompt.
 ---@param text string
 ---@param range? [integer, integer]
 function M.edit(text, range)
   local here = edits.here()
   if here and not range then
+    if text == '' then
+      return edits.ask_to_refine()
+    end
     return edits.refine(here, text)
   end
   local lnum = api.nvim_win_get_cursor(0)[1]
@@ -69,9 +101,15 @@ function M.edit(text, range)
     vim.cmd("normal! m'")
     api.nvim_win_set_cursor(0, { math.min(last, api.nvim_buf_line_count(0)), 0 })
   end
-  edits.begin(regions.lines(api.nvim_get_current_buf(), first, last), text)
-  instruction, goes_to_ends = text, false
-  operator.arm(first, last, run)
+  local region = regions.lines(api.nvim_get_current_buf(), first, last)
+  if text ~= '' then
+    return edit_lines(text, region)
+  end
+  edits.ask(region, 'Edit', function(answer)
+    edit_lines(answer, region)
+  end, function()
+    region:forget()
+  end)
 end
 
 return M

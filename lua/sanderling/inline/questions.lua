@@ -136,16 +136,10 @@ end
 ---@param question sanderling.inline.questions.Question
 ---@param on_send fun(lines: string[])
 local function write(question, on_send)
-  local first, last = question.region:rows()
+  local _, last = question.region:rows()
   local session = session_of(question)
-  local title = 'Ask'
-  if question.has_lines then
-    local name = vim.fs.basename(api.nvim_buf_get_name(question.region.buf))
-    local span = last > first and '%s:%d-%d' or '%s:%d'
-    title = 'Ask about ' .. span:format(name == '' and '[No Name]' or name, first + 1, last + 1)
-  end
   small.open({
-    title = title,
+    title = question.has_lines and regions.title('Ask about', question.region) or 'Ask',
     session_id = session.id,
     row = last,
     on_send = on_send,

@@ -252,6 +252,20 @@ function Region:replace(lines)
   end)
 end
 
+--- Return a title such as `Ask about a.py:3-5`.
+---@param what string
+---@param region sanderling.inline.region.Region
+---@return string
+function M.title(what, region)
+  local first, last = region:rows()
+  if not first then
+    return what
+  end
+  local name = vim.fs.basename(api.nvim_buf_get_name(region.buf))
+  local span = last > first and '%s %s:%d-%d' or '%s %s:%d'
+  return span:format(what, name == '' and '[No Name]' or name, first + 1, last + 1)
+end
+
 function Region:forget()
   for _, mark in ipairs(api.nvim_buf_is_loaded(self.buf) and self.marks or {}) do
     api.nvim_buf_del_extmark(self.buf, ns, mark)

@@ -20,23 +20,30 @@ local seams_ns = api.nvim_create_namespace('sanderling_seams')
 ---@field private history_index? integer index of the recalled history entry
 ---@field private draft? string[] text before the recall
 ---@field private has_notes boolean there are notes next to mentions
+---@field private is_instruction boolean for an edit, without commands and mentions
 ---@field private state? fun(): sanderling.session.state.State of its session
 local Prompt = {}
 Prompt.__index = Prompt
 
 ---@param buf integer
 ---@param state? fun(): sanderling.session.state.State of its session; nil: none yet
+---@param is_instruction? boolean for an edit, without commands and mentions
 ---@return sanderling.prompt.Prompt
-function M.new(buf, state)
-  completion.attach(buf)
-  api.nvim_buf_attach(buf, false, {
-    on_lines = function(_, _, _, first, last, new_last)
-      if new_last > last then
-        pasted.note(buf, first, last, new_last)
-      end
-    end,
-  })
-  local self = setmetatable({ buf = buf, has_notes = false, state = state }, Prompt)
+function M.new(buf, state, is_instruction)
+  if not is_instruction then
+    completion.attach(buf)
+    api.nvim_buf_attach(buf, false, {
+      on_lines = function(_, _, _, first, last, new_last)
+        if new_last > last then
+          pasted.note(buf, first, last, new_last)
+        end
+      end,
+    })
+  end
+  local self = setmetatable(
+    { buf = buf, has_notes = false, is_instruction = is_instruction or false, state = state },
+    Prompt
+  )
   api.nvim_create_autocmd('ModeChanged', {
     buffer = buf,
     desc = 'Agent: update the keys in an empty prompt',
@@ -229,14 +236,17 @@ end
 
 --- Show hints in an empty prompt, and notes next to mentions in any other.
 function Prompt:draw_placeholder()
-  self:note_mentions()
+  if not self.is_instruction then
+    self:note_mentions()
+  end
   api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
   if api.nvim_buf_line_count(self.buf) > 1 or self:lines()[1] ~= '' then
     return
   end
   local is_insert = api.nvim_get_current_buf() == self.buf
     and api.nvim_get_mode().mode:find('^i') ~= nil
-  local text = placeholder.text(self.state and self.state(), words.width_of(self.buf), is_insert)
+  local kind = self.is_instruction and 'edit' or placeholder.kind_of(self.state and self.state())
+  local text = placeholder.text(kind, words.width_of(self.buf), is_insert)
   api.nvim_buf_set_extmark(self.buf, ns, 0, 0, {
     virt_text = { { text, 'AgentPlaceholder' } },
     virt_text_pos = 'overlay',

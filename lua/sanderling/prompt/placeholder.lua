@@ -33,6 +33,10 @@ local texts = {
     '{question} answers, {answer_deny} denies',
     'Question pending',
   },
+  edit = {
+    'How to change these lines: {send} sends',
+    '{send} sends',
+  },
   held = {
     '{send} sends the held prompts, {waiting} shows them',
     '{send} sends held prompts',
@@ -45,7 +49,7 @@ local kinds = { question = 'chosen', plan = 'planned' }
 
 ---@param state? sanderling.session.state.State
 ---@return string
-local function kind_of(state)
+function M.kind_of(state)
   if not state then
     return 'idle'
   elseif #state.questions > 0 then
@@ -82,15 +86,15 @@ local function name_of(option)
 end
 
 --- Return the longest text that fits into `width` cells, else the shortest one.
----@param state? sanderling.session.state.State of the session; nil: no session yet
+---@param kind string
 ---@param width integer
 ---@param is_insert boolean the user is in insert mode in the prompt
 ---@return string
-function M.text(state, width, is_insert)
+function M.text(kind, width, is_insert)
   local text = ''
   local has_key = config.key_name(config.options.keys.send_insert, '') ~= ''
   local send = is_insert and has_key and '{send_insert}' or '{send_normal}'
-  for _, each in ipairs(texts[kind_of(state)]) do
+  for _, each in ipairs(texts[kind]) do
     text = each:gsub('{send}', send):gsub('{([%w_]+)}', name_of)
     if vim.api.nvim_strwidth(text) <= width then
       break

@@ -15,7 +15,7 @@ local BORDERS = 2
 
 ---@class (exact) sanderling.prompt.small.Opts
 ---@field title string
----@field session_id string session of the question, whose commands are completed
+---@field session_id? string session of the question, whose commands are completed; nil: an instruction for an edit
 ---@field row integer row of the current buffer, the float is below it
 ---@field on_send fun(lines: string[])
 ---@field on_leave fun() closed without sending
@@ -61,7 +61,7 @@ local function looks(title)
   })
 end
 
----@param session_id string
+---@param session_id? string
 ---@return sanderling.prompt.Prompt
 local function new_prompt(session_id)
   local buf = scratch.new('question')
@@ -69,7 +69,7 @@ local function new_prompt(session_id)
   scratch.set_filetype(buf, 'sanderling_prompt')
   vim.b[buf].sanderling_session = session_id
   files.guard(buf)
-  return prompts.new(buf)
+  return prompts.new(buf, nil, session_id == nil)
 end
 
 --- Call `fn` in normal mode, leaving insert mode first.

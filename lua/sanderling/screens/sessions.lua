@@ -207,6 +207,22 @@ function M.pick(text, is_everywhere)
   end)
 end
 
+--- Resume the newest session of the list that is not open. Name a newer one that is open elsewhere.
+---@param is_here boolean
+local function resume_newest(is_here)
+  local info, newest = stored.newest_closed(stored.known), stored.known[1]
+  if newest and newest.is_open and not live.find(newest.id) then
+    local name = icons.quoted(stored.name_of(newest))
+    local before = info and '; this is the one before' or ', and there is no other one to resume'
+    message.tell(('%s is open elsewhere%s.'):format(name, before))
+  elseif not info then
+    message.tell('This project has no other session to resume.')
+  end
+  if info then
+    resume(info, is_here)
+  end
+end
+
 --- Resume the session `id` of any project, or the newest one of this project that is not open.
 ---@param id string empty: the newest
 function M.resume(id)
@@ -215,11 +231,7 @@ function M.resume(id)
   stored.ask(request, function(result, is_here)
     stored.known = result.sessions
     if id == '' then
-      local info = stored.newest_closed(stored.known)
-      if info then
-        return resume(info, is_here)
-      end
-      return message.tell('This project has no other session to resume.')
+      return resume_newest(is_here)
     end
     for _, info in ipairs(stored.known) do
       if info.id == id then

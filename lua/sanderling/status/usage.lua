@@ -26,22 +26,24 @@ function M.context_percent(usage)
   return window > 0 and math.ceil(100 * all_tokens(usage.last_request) / window) or nil
 end
 
+local NO_PRICE = 'no price'
+
 ---@param usd? number
 ---@return string
-local function dollars(usd)
+function M.dollars(usd)
   usd = usd or 0
   return usd > 0 and usd < 0.005 and '<$0.01' or ('$%.2f'):format(usd)
 end
 
---- Return the cost of the session, with a question mark for usage of unknown price.
+--- Return the cost of the session. A question mark stands for usage of unknown price.
 ---@param usage sanderling.UsageUpdated
 ---@return string
 local function cost(usage)
   local usd = usage.cost_usd or 0
   if usage.is_priced then
-    return dollars(usd)
+    return M.dollars(usd)
   end
-  return usd > 0 and dollars(usd) .. '+?' or '$?'
+  return usd > 0 and M.dollars(usd) .. '+?' or NO_PRICE
 end
 
 ---@param usage? sanderling.UsageUpdated
@@ -50,7 +52,7 @@ function M.turn_cost(usage)
   if not usage or usage.is_priced and (usage.turn_cost_usd or 0) == 0 then
     return nil
   end
-  return usage.is_priced and dollars(usage.turn_cost_usd) or '$?'
+  return usage.is_priced and M.dollars(usage.turn_cost_usd) or NO_PRICE
 end
 
 --- Return the session's usage for the statusline.
@@ -89,7 +91,12 @@ local function usage_words(usage, brevity)
   add(1, cached > 0, '%s%d%%', icons.cached, cached)
   add(4, percent ~= nil, 'ctx %d%%', percent or 0)
   add(3, not usage.is_priced or (usage.cost_usd or 0) > 0, '%s', cost(usage))
-  add(0, usage.is_priced and (usage.turn_cost_usd or 0) > 0, '(+%s)', dollars(usage.turn_cost_usd))
+  add(
+    0,
+    usage.is_priced and (usage.turn_cost_usd or 0) > 0,
+    '(+%s)',
+    M.dollars(usage.turn_cost_usd)
+  )
   return table.concat(parts, ' ')
 end
 

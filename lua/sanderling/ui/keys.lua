@@ -121,11 +121,44 @@ function M.hint(option, command, does)
   return ('%s %s'):format(M.name(M.chosen[option], command), does)
 end
 
+local MODES = { n = 'normal', i = 'insert', x = 'visual' }
+
+--- Count the rows of `place` by key.
+---@param place sanderling.ui.keys.Place
+---@return table<string, integer>
+local function rows_by_key(place)
+  local count = {} ---@type table<string, integer>
+  for _, row in ipairs(known.rows) do
+    for _, lhs in ipairs(row.places[place] and M.of(row.option) or {}) do
+      local key = vim.keycode(lhs)
+      count[key] = (count[key] or 0) + 1
+    end
+  end
+  return count
+end
+
+--- Return what a row does, with its mode if one of its keys does something else in another mode.
+---@param row sanderling.ui.keys.Row
+---@param place sanderling.ui.keys.Place
+---@param count table<string, integer>
+---@return string
+local function desc_in(row, place, count)
+  local desc = row.desc:gsub('|(sanderling[%w-]*)|', ':help %1'):gsub('|', '')
+  local mode = MODES[row.places[place]]
+  local is_shared = vim.iter(M.of(row.option)):any(function(lhs)
+    return count[vim.keycode(lhs)] > 1
+  end)
+  if not is_shared or not mode or desc:find(mode .. ' mode', 1, true) then
+    return desc
+  end
+  return ('%s (%s mode)'):format(desc, mode)
+end
+
 --- Return the keys of `place` and what they do, for a page.
 ---@param place sanderling.ui.keys.Place
 ---@return string[]
 function M.lines(place)
-  local names, descs, width = {}, {}, 0
+  local names, descs, width, count = {}, {}, 0, rows_by_key(place)
   local function add(name, desc)
     names[#names + 1], descs[#descs + 1] = name, desc
     width = math.max(width, vim.api.nvim_strwidth(name))
@@ -136,7 +169,7 @@ function M.lines(place)
   for _, row in ipairs(known.rows) do
     local chosen = M.of(row.option)
     if row.places[place] and #chosen > 0 then
-      add(M.joined(vim.tbl_map(typed, chosen)), (row.desc:gsub('|', '')))
+      add(M.joined(vim.tbl_map(typed, chosen)), desc_in(row, place, count))
     end
   end
   for i, name in ipairs(names) do

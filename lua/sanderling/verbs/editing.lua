@@ -86,7 +86,7 @@ return {
     forms = 'ex',
     has_command = true,
     plug = 'nx',
-    args = '+ instruction',
+    args = '* instruction',
     range = true,
     run = function(call)
       operator.edit(call.args, call.range)

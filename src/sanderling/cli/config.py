@@ -38,6 +38,7 @@ from sanderling.project.project import with_project
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.requests import TrustFile
+from sanderling.providers.choice import ChosenModel, chosen_model
 from sanderling.providers.models.known import FILE as MODELS_FILE
 from sanderling.providers.redaction import hide_secrets
 from sanderling.text import visible
@@ -120,11 +121,12 @@ class ShownMistake(msgspec.Struct, frozen=True):
 
 
 class CheckReport(msgspec.Struct, frozen=True):
-    """The files that were checked, with the state of each, and the settings in effect if nothing is wrong."""
+    """The files that were checked, with the state of each; the settings and the model in effect if nothing is wrong."""
 
     files: dict[str, str]
     mistakes: list[ShownMistake]
     settings: Table
+    model: ChosenModel | None
 
 
 def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
@@ -148,9 +150,10 @@ def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
     )
     known = [*wrong_in_file, *wrong_in_servers, *wrong_in_setup, *wrong_in_project]
     mistakes = mistakes_in(sound_layers.merged(), project, known)
-    tables = Table()
+    tables, model = Table(), None
     if not mistakes:
-        tables = shown_tables(with_project(layers, trust).settings(), hide_secrets)
+        settings = with_project(layers, trust).settings()
+        tables, model = shown_tables(settings, hide_secrets), chosen_model(settings)
     models = Path(config_dir(), MODELS_FILE)
     files = {
         file.origin: "read" if user_file().exists() else "not there",
@@ -159,7 +162,7 @@ def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
         PROJECT_FILE: _said(project_file) if project_file else "not there",
     }
     shown = [ShownMistake(*each.location, each.message, str(each)) for each in mistakes]
-    return CheckReport(files, shown, tables)
+    return CheckReport(files, shown, tables, model)
 
 
 def _said(file: TrustFile) -> str:

@@ -289,6 +289,7 @@ class Conversation:
         services = self.services
         services.memory.report_problem()
         services.tell_untrusted()  # a short turn has not reported it
+        services.tell_new_commands()
         services.emit(events.TurnEnded(stop_reason))
         services.memory.keep()
         services.commands.show_held()

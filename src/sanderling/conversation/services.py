@@ -103,6 +103,7 @@ class SessionServices:
         self.settings = settings
         self.project = project or Project(settings, session.project)
         self.agent_commands: tuple[events.SlashCommand, ...] = ()  # of an external agent
+        self._told_commands: tuple[events.SlashCommand, ...] | None = None
         self.answer_note = ""  # to the model, with each prompt
         self.tasks = BackgroundTasks()
         self.memory = Memory(session, emit)
@@ -319,13 +320,21 @@ class SessionServices:
 
     def tell_commands(self) -> None:
         """Send the screen the slash commands of the project, tool servers and external agent."""
+        self._told_commands = self._commands()
+        self.emit(events.SlashCommandsChanged(self._told_commands))
+
+    def tell_new_commands(self) -> None:
+        """Send the slash commands again if their files have changed since the screen got them."""
+        if self._told_commands is not None and self._told_commands != self._commands():
+            self.tell_commands()
+
+    def _commands(self) -> tuple[events.SlashCommand, ...]:
         all_commands = (
             *self.servers.commands(),
             *self.agent_commands,
             *self.project.commands(),
         )
-        commands = {each.name: each for each in all_commands}
-        self.emit(events.SlashCommandsChanged(tuple(commands.values())))
+        return tuple({each.name: each for each in all_commands}.values())
 
     def _files_may_have_changed(self) -> None:
         if editor := self.workspace.editor:

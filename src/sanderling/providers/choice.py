@@ -9,8 +9,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from sanderling.config import DEFAULT_MODEL, Settings, Table
@@ -100,6 +101,45 @@ def credentials(settings: Settings, name: str = "") -> Credentials:
     """
     own = DEFAULT if settings.provider in ("auto", *SCRIPTED) else settings.provider
     return Credentials(settings.state_dir, load_endpoint(name or own, settings.providers).account)
+
+
+class ChosenModel(msgspec.Struct, frozen=True):
+    """
+    The model that the settings choose, and where the key of its provider is.
+
+    `is_fallback`: no provider has a key, so the demo model answers. `variable`: the environment variable for the key.
+    """
+
+    provider: str
+    model: str
+    key: Literal["environment", "keychain", "profile", "not needed", "missing"]
+    variable: str = ""
+    is_fallback: bool = False
+
+
+def chosen_model(settings: Settings) -> ChosenModel:
+    """
+    Describe the settings' choice, for diagnostics.
+
+    Raises:
+        ConfigError: the provider is unknown, or needs a model.
+    """
+    name, model = _first_choice(settings, "demo")
+    if name in SCRIPTED:
+        named = settings.model.partition(":")[0]
+        is_meant = settings.provider != "auto" or named in {*SCRIPTED, "script"}
+        return ChosenModel(name, model, "not needed", is_fallback=not is_meant)
+    endpoint = load_endpoint(name, settings.providers)
+    account = endpoint.account
+    if account.is_set():
+        key = "environment"
+    elif Credentials(settings.state_dir, account).is_known():
+        key = "keychain"
+    elif name == DEFAULT and names_profile():
+        key = "profile"
+    else:
+        key = "missing" if endpoint.is_keyed else "not needed"
+    return ChosenModel(name, model, key, account.variables[0])
 
 
 class ProviderChoice(Delegate):

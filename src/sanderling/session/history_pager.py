@@ -50,8 +50,12 @@ from sanderling.session.records import (
     without_left_ends,
 )
 from sanderling.session.session import Session, kept_agent
+from sanderling.text import printable, shortened, visible
 
 PAGE_BYTES, PAGE_PARTS = 64 * 1024, 60
+MAX_TITLE_CHARS = 80
+NAMING = ("command", "url", "pattern", "query", "path", "name")
+"""Arguments that name a tool use without a title, the first that it has."""
 MAX_DETAIL_CHARS = 32_768  # at least as much as the model gets of a command
 
 
@@ -169,13 +173,27 @@ def _shown_use(use: ToolUse, tools: ToolRecords) -> Iterator[HistoryEvent]:
         end = replace(end, detail=result_text)
     is_error = end.is_error or bool(result and result.is_error)
     detail = end.block(result_text)[:MAX_DETAIL_CHARS]
-    yield ToolStarted(use.id, use.name, end.title)
+    title = end.title if use.id in tools.ended else _title_of(use)
+    yield ToolStarted(use.id, use.name, title)
     yield ToolEnded(use.id, end.summary, detail, end.filetype, is_error, end.is_denied)
 
 
 def shown_search(search: WebSearch) -> Iterator[ToolStarted | ToolEnded]:
     yield ToolStarted(search.id, SEARCH_TOOL, search.query)
     yield ToolEnded(search.id, search.summary, search.detail, is_error=search.is_error)
+
+
+def _title_of(use: ToolUse) -> str:
+    """Return a title for a use whose own was not logged, because the session was interrupted: its main argument."""
+    texts = {
+        name: value.strip()
+        for name, value in use.input.items()
+        if isinstance(value, str) and value.strip()
+    }
+    name = next((each for each in NAMING if each in texts), next(iter(texts), ""))
+    line, _, more = texts.get(name, "").partition("\n")
+    shown = shortened(visible(printable(line)), MAX_TITLE_CHARS)
+    return f"{shown} …" if more and not shown.endswith("…") else shown
 
 
 def _memory_changes(record: Record) -> Iterator[HistoryEvent]:

@@ -35,11 +35,16 @@ from sanderling.sandbox.kernel.inotify import (
 JUDGED_NAMES = frozenset({".git", *SURFACE, *WORKTREE_SURFACE})
 """Names that the audit judges by their content. The host may remove and recreate them, as with worktrees or submodules."""
 
+GENEROUS: dict[Literal["instances", "watches"], int] = {"instances": 1024, "watches": 524_288}
+"""inotify limits that suffice for several editors."""
+
 
 def _no_room(what: Literal["instances", "watches"]) -> NoRoomError:
+    limit = inotify.limit(what)
     return NoRoomError(
-        f"Cannot watch the project: no inotify {what} left (limit {inotify.limit(what)}). "
-        f"Raise fs.inotify.max_user_{what}, or close programs that watch files."
+        f"Cannot watch the project: no inotify {what} left (limit {limit}). Raise the limit and try again: "
+        f"`sudo sysctl fs.inotify.max_user_{what}={max(2 * limit, GENEROUS[what])}`. "
+        "Or close programs that watch files. Help: sanderling-inotify"
     )
 
 
