@@ -341,8 +341,7 @@ def test_of_a_long_title_the_statusline_says_the_beginning(screen):
 @pytest.mark.parametrize(
     "width, placeholder",
     [
-        (85, "Ask anything: <CR> sends, <C-s> in insert mode; / commands, @ files, !command"),
-        (50, "Ask anything: <CR> sends, <C-s> in insert mode"),
+        (85, "Ask anything: <CR> sends; i types, and then / commands, @ files, !command"),
         (30, "Ask anything: <CR> sends"),
         (20, "Ask anything"),
     ],
