@@ -135,3 +135,24 @@ def test_the_greeting_names_the_tour(start_nvim):
     child.feed(":AgentChat<CR>")
     child.wait_for_transcript("Send `tour` to watch it work.")
     child.wait_for_screen("tour")
+
+
+def width_of_chat(child):
+    return child.lua("return vim.api.nvim_win_get_width(require('sanderling').transcript().win)")
+
+
+@pytest.mark.parametrize("position", ["right", "left"])
+def test_on_a_narrow_screen_the_chat_takes_half(start_screen, position):
+    child = start_screen(columns=80)
+    child.open_chat(position=position)
+    assert width_of_chat(child) == 40
+    child.command("set columns=120")
+    wait_until(lambda: width_of_chat(child) == 50, "its share of a wide screen")
+    child.command("set columns=90")
+    wait_until(lambda: width_of_chat(child) == 45, "half again")
+
+
+def test_a_size_that_the_user_gives_holds_on_a_narrow_screen(start_screen):
+    child = start_screen(columns=80)
+    child.open_chat(size=0.3)
+    assert width_of_chat(child) == 24
