@@ -323,6 +323,70 @@ def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
     assert screen.floats() == []
 
 
+def shown_report(screen):
+    screen.feed(":Agent usage<CR>")
+    wait_until(screen.actions)
+    screen.answer("show_usage", **REPORT)
+    assert "| a | b |" in screen.screen_text()
+
+
+@pytest.mark.parametrize(
+    "go_on",
+    [
+        lambda screen: screen.feed("i"),
+        lambda screen: screen.command("AgentNew"),
+        lambda screen: screen.send(TURN_STARTED),
+        lambda screen: screen.send(asked()),
+    ],
+    ids=["types", "another session", "a turn", "a question"],
+)
+def test_a_report_closes_when_the_user_moves_on(screen, go_on):
+    shown_report(screen)
+    go_on(screen)
+    wait_until(lambda: "| a | b |" not in screen.screen_text(), "the report is closed")
+
+
+@pytest.mark.parametrize("window", ["j", "k", "h"])
+def test_q_closes_a_report_that_has_no_focus_and_means_what_it_did_afterwards(screen, window):
+    screen.command(f"wincmd {window}")
+    look = "local map = vim.fn.maparg('q', 'n', false, true) return map.desc or ''"
+    before = screen.lua(look)
+    shown_report(screen)
+    screen.feed("q")
+    wait_until(lambda: screen.floats() == [], "the report is closed")
+    assert screen.lua("return vim.fn.reg_recording()") == ""
+    assert screen.lua(look) == before
+
+
+def test_a_report_in_use_goes_behind_a_question(screen):
+    shown_report(screen)
+    screen.feed(":Agent usage<CR>")
+    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_win()") in screen.floats())
+    screen.send(asked())
+    wait_until(lambda: len(screen.floats()) == 2, "the question and the report")
+    levels = screen.lua("""
+      return vim.tbl_map(function(win)
+        return vim.api.nvim_win_get_config(win).zindex
+      end, vim.api.nvim_tabpage_list_wins(0))
+    """)
+    assert sorted(level for level in levels if level) == [59, 60]
+
+
+def test_a_report_that_comes_during_a_question_is_behind_it(screen):
+    screen.send(asked())
+    wait_until(screen.floats, "the question")
+    shown = screen.screen_text()
+    screen.feed(":Agent usage<CR>")
+    wait_until(screen.actions)
+    screen.answer("show_usage", **REPORT)
+    levels = screen.lua("""
+      return vim.tbl_map(function(win)
+        return vim.api.nvim_win_get_config(win).zindex
+      end, vim.api.nvim_tabpage_list_wins(0))
+    """)
+    assert sorted(level for level in levels if level) == [59, 60], shown
+
+
 # --- narrow windows ----------------------------------------------------------------------------------------------------
 
 
