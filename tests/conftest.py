@@ -196,6 +196,7 @@ class ChildNvim:
         columns: int = 120,
         lines: int = 40,
         plugin_root: Path = ROOT,
+        is_typing: bool = False,
         commands: Sequence[str] = (),
         on_notification: Callable[[str, list[Any]], None] = lambda _name, _args: None,
     ) -> None:
@@ -217,6 +218,8 @@ class ChildNvim:
             # Else each file of Python asks for has('python3'), which runs all that is called python3: up to 1.7 s.
             *("--cmd", "let g:loaded_python3_provider = 0"),
         ]
+        if not is_typing:  # most tests begin in normal mode
+            before += ["--cmd", "let g:sanderling = {'chat': {'start_insert': v:false}}"]
         self.rpc = Rpc(
             [
                 find_neovim(),

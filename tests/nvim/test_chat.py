@@ -208,7 +208,7 @@ def test_the_keys_follow_the_persons_localleader_on_the_screen_too(start_nvim):
     child = start_nvim(commands=["let maplocalleader = ' '"])
     child.setup(keys={"send_normal": "<LocalLeader>s", "send_insert": False})
     child.command("AgentChat")
-    assert "<Space>s sends, :Send in insert mode" in child.screen_text()
+    assert "Ask anything: <Space>s sends" in child.screen_text()
     child.feed("iping<Esc> s")
     child.wait_for_turns()
     child.feed(" q")

@@ -3,6 +3,7 @@
 import pytest
 from tests.conftest import wait_until
 from tests.nvim.test_approval import asked
+from tests.nvim.test_sandbox_screen import changed
 from tests.nvim.test_tools_screen import TURN_STARTED, prompt_winbar
 
 
@@ -113,7 +114,7 @@ def test_many_events_of_a_frame_draw_a_statusline_once(screen):
         (54, "↑12.3k ↓840 ↻95% ctx 33% $0.42"),
         (46, "↑12.3k ↓840 ctx 33% $0.42"),
         (42, "ctx 33% $0.42"),
-        (30, "ctx 33%"),
+        (26, "ctx 33%"),
     ],
 )
 def test_what_matters_least_goes_first(screen, width, text):
@@ -151,25 +152,38 @@ def test_cents_are_not_rounded_to_nothing_and_what_is_nothing_is_not_told(screen
     assert f"{shown}  sbx:" in bar(screen, 100)
 
 
-def test_the_title_is_in_the_winbar_and_the_numbers_give_way_to_it(screen):
-    title = "Why is multiply wrong?"
-    screen.send({"type": "title_changed", "title": title}, usage())
+@pytest.mark.parametrize("laststatus", [2, 3])
+def test_the_title_gives_way_to_the_numbers_in_the_winbar(start_chat, laststatus):
+    screen = start_chat(commands=[f"set laststatus={laststatus}"])
+    screen.send({"type": "title_changed", "title": "Why is multiply wrong?"}, usage(), changed())
     for width, numbers in (
         (90, "↑12.3k ↓840 ↻95% ctx 33% $0.42 (+$0.03)"),
-        (67, "↑12.3k ↓840"),
-        (60, "ctx 33%"),
-        (47, ""),
+        (60, "↑12.3k ↓840 ↻95% ctx 33% $0.42 (+$0.03)"),
+        (47, "↑12.3k ↓840 ctx 33% $0.42"),
+        (33, "ctx 33% $0.42"),
+        (28, "ctx 33%"),
     ):
         line = bar(screen, width)
-        assert title in line
-        assert numbers in line
-        assert line.rstrip().endswith("net:off")
-    assert " Why is" in bar(screen, 36)
+        assert f" {numbers}  sbx:full net:off" in line
+        assert len(line.rstrip()) <= width
     screen.send({"type": "title_changed", "title": "Fix the 100% flaky test of the parser, " * 3})
-    line = bar(screen, 90)
-    assert " Fix the 100% flaky test of the parser" in line
-    assert "… " in line
-    assert "ctx 33%" in line
+    assert "ctx 33% $0.42 (+$0.03)" in bar(screen, 70)
+
+
+@pytest.mark.parametrize("laststatus", [1, 2, 3])
+@pytest.mark.parametrize("window", ["k", "j", "h"])
+def test_the_title_is_on_the_screen_once(start_chat, laststatus, window):
+    screen = start_chat(columns=240, commands=[f"set laststatus={laststatus}"])
+    screen.send({"type": "title_changed", "title": "Why is multiply wrong?"}, usage())
+    screen.command(f"wincmd {window}")
+    wait_until(lambda: screen.screen_text().count("Why is multiply wrong?") == 1, "once")
+
+
+def test_the_winbar_has_the_title_where_the_user_has_a_statusline(screen):
+    screen.lua("vim.wo[require('sanderling').transcript().win].statusline = 'mine'")
+    screen.send({"type": "title_changed", "title": "Why is multiply wrong?"})
+    assert " Why is multiply wrong?" in bar(screen, 80)
+    assert " Why is" in bar(screen, 36)
 
 
 def test_the_winbar_says_the_same_wherever_the_cursor_is(screen):
@@ -307,6 +321,70 @@ def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
     assert screen.floats() == []
 
 
+def shown_report(screen):
+    screen.feed(":Agent usage<CR>")
+    wait_until(screen.actions)
+    screen.answer("show_usage", **REPORT)
+    assert "| a | b |" in screen.screen_text()
+
+
+@pytest.mark.parametrize(
+    "go_on",
+    [
+        lambda screen: screen.feed("i"),
+        lambda screen: screen.command("AgentNew"),
+        lambda screen: screen.send(TURN_STARTED),
+        lambda screen: screen.send(asked()),
+    ],
+    ids=["types", "another session", "a turn", "a question"],
+)
+def test_a_report_closes_when_the_user_moves_on(screen, go_on):
+    shown_report(screen)
+    go_on(screen)
+    wait_until(lambda: "| a | b |" not in screen.screen_text(), "the report is closed")
+
+
+@pytest.mark.parametrize("window", ["j", "k", "h"])
+def test_q_closes_a_report_that_has_no_focus_and_means_what_it_did_afterwards(screen, window):
+    screen.command(f"wincmd {window}")
+    look = "local map = vim.fn.maparg('q', 'n', false, true) return map.desc or ''"
+    before = screen.lua(look)
+    shown_report(screen)
+    screen.feed("q")
+    wait_until(lambda: screen.floats() == [], "the report is closed")
+    assert screen.lua("return vim.fn.reg_recording()") == ""
+    assert screen.lua(look) == before
+
+
+def test_a_report_in_use_goes_behind_a_question(screen):
+    shown_report(screen)
+    screen.feed(":Agent usage<CR>")
+    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_win()") in screen.floats())
+    screen.send(asked())
+    wait_until(lambda: len(screen.floats()) == 2, "the question and the report")
+    levels = screen.lua("""
+      return vim.tbl_map(function(win)
+        return vim.api.nvim_win_get_config(win).zindex
+      end, vim.api.nvim_tabpage_list_wins(0))
+    """)
+    assert sorted(level for level in levels if level) == [59, 60]
+
+
+def test_a_report_that_comes_during_a_question_is_behind_it(screen):
+    screen.send(asked())
+    wait_until(screen.floats, "the question")
+    shown = screen.screen_text()
+    screen.feed(":Agent usage<CR>")
+    wait_until(screen.actions)
+    screen.answer("show_usage", **REPORT)
+    levels = screen.lua("""
+      return vim.tbl_map(function(win)
+        return vim.api.nvim_win_get_config(win).zindex
+      end, vim.api.nvim_tabpage_list_wins(0))
+    """)
+    assert sorted(level for level in levels if level) == [59, 60], shown
+
+
 # --- narrow windows ----------------------------------------------------------------------------------------------------
 
 
@@ -339,8 +417,7 @@ def test_of_a_long_title_the_statusline_says_the_beginning(screen):
 @pytest.mark.parametrize(
     "width, placeholder",
     [
-        (85, "Ask anything: <CR> sends, <C-s> in insert mode; / commands, @ files, !command"),
-        (50, "Ask anything: <CR> sends, <C-s> in insert mode"),
+        (85, "Ask anything: <CR> sends; i types, and then / commands, @ files, !command"),
         (30, "Ask anything: <CR> sends"),
         (20, "Ask anything"),
     ],

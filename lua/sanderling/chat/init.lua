@@ -306,6 +306,20 @@ local function unless_selecting(run)
   end
 end
 
+--- Return an action that only accepts the selected entry of the completion menu, if its key is <CR>.
+---@param run sanderling.chat.Action
+---@return sanderling.chat.Action
+local function unless_accepting(run)
+  return function(session, lhs)
+    local is_enter = lhs and lhs:lower() == '<cr>'
+    if is_enter and vim.fn.complete_info({ 'selected' }).selected >= 0 then
+      api.nvim_feedkeys(vim.keycode('<C-y>'), 'ni', false)
+    else
+      run(session)
+    end
+  end
+end
+
 local function hide()
   tabs.hide()
 end
@@ -351,7 +365,8 @@ open.register({
   go_to_file = go_to_file,
   inspect = browse.inspect,
   send_normal = with(send, false),
-  send_insert = with(send, false),
+  send_insert = unless_accepting(with(send, false)),
+  line_break = require('sanderling.prompt').break_line,
   steer = with(send, true),
   mode = unless_selecting(cycle_mode),
   scroll_up = unless_selecting(with(tabs.scroll, -1)),

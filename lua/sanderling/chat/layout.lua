@@ -2,10 +2,12 @@
 local M = {}
 
 local api = vim.api
+local config = require('sanderling.config')
 local scratch = require('sanderling.ui.scratch')
 local window_options = require('sanderling.chat.window_options')
 
 local MIN_CELLS, CELLS_LEFT = 10, 4 -- of a split, and of the windows next to it
+local FEW_COLUMNS = 100 -- of a screen of which the chat takes half by default
 local MIN_FLOAT_SHARE = 0.6 -- of the screen's width
 local BORDERS = 2 -- rows of a float's border
 local FLOAT_MARGIN, MIN_FLOAT_HEIGHT = 8, 4 -- rows: the borders of both floats and some space below
@@ -37,6 +39,14 @@ local BARS = 2 -- rows between transcript and prompt: statusline and winbar
 local function cells(size, whole)
   local wanted = size < 1 and math.floor(size * whole) or math.floor(size)
   return math.max(MIN_CELLS, math.min(wanted, whole - CELLS_LEFT))
+end
+
+--- Return the columns of a chat at the side.
+---@param size number
+---@return integer
+local function side_cells(size)
+  local is_default = size == config.defaults.chat.size
+  return cells(is_default and vim.o.columns < FEW_COLUMNS and 0.5 or size, vim.o.columns)
 end
 
 --- Return the rows of the prompt: as wanted, but at most half of the room.
@@ -123,8 +133,10 @@ end
 local function keep_sizes(windows, tab)
   local is_share = windows.opts.size < 1
   local width, height = api.nvim_win_get_width(windows.transcript), height_of(windows)
+  local last = windows.sizes and windows.sizes.width
+  local is_same = last and side_cells(last) == width
   windows.sizes = {
-    width = is_share and width / vim.o.columns or width,
+    width = is_same and last or is_share and width / vim.o.columns or width,
     height = is_share and height / vim.o.lines or height,
     prompt_height = api.nvim_win_get_height(windows.prompt),
     surroundings = surroundings_in(tab),
@@ -139,7 +151,7 @@ local function restore_sizes(windows, tab)
   local sizes, position = windows.sizes, windows.opts.position
   local has_others = #tiled_windows(tab) > 2
   if has_others and side_splits[position] then
-    api.nvim_win_set_width(windows.transcript, cells(sizes.width, vim.o.columns))
+    api.nvim_win_set_width(windows.transcript, side_cells(sizes.width))
   end
   local is_row = has_others and row_splits[position] ~= nil
   local height = is_row and cells(sizes.height, vim.o.lines) or height_of(windows)
@@ -225,7 +237,7 @@ local function open_transcript(opts, transcript_buf, options)
     api.nvim_open_win(transcript_buf, true, place)
   elseif side_splits[position] then
     vim.cmd(side_splits[position])
-    vim.cmd('vertical resize ' .. cells(opts.size, vim.o.columns))
+    vim.cmd('vertical resize ' .. side_cells(opts.size))
   elseif row_splits[position] then
     vim.cmd(row_splits[position])
     vim.cmd('resize ' .. cells(opts.size, vim.o.lines))

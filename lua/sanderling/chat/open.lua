@@ -268,6 +268,31 @@ end
 
 -- windows -------------------------------------------------------------------------------------------------------------
 
+--- Start insert mode in an empty prompt, unless the user does not want it. It starts only after the command that shows the
+--- chat, which may go on to another window.
+---@param prompt sanderling.prompt.Prompt
+---@param win integer its window
+local function begin_to_type(prompt, win)
+  local is_empty = vim.deep_equal(prompt:lines(), { '' })
+  local is_there = api.nvim_get_current_win() == win -- not if an autocommand has left it
+  local is_normal = api.nvim_get_mode().mode == 'n'
+  if not (config.options.chat.start_insert and is_empty and is_there and is_normal) then
+    return
+  end
+  vim.cmd.startinsert({ bang = true })
+  local group = api.nvim_create_augroup('sanderling_start_insert', {})
+  api.nvim_create_autocmd({ 'InsertEnter', 'WinLeave', 'BufLeave' }, {
+    group = group,
+    desc = 'Agent: do not start insert mode in another window',
+    callback = function(event)
+      api.nvim_del_augroup_by_id(group)
+      if event.event ~= 'InsertEnter' then
+        vim.cmd.stopinsert()
+      end
+    end,
+  })
+end
+
 ---@param opts sanderling.ChatOpts
 function M.show(opts)
   local given = { position = opts.position, size = opts.size }
@@ -299,9 +324,7 @@ function M.show(opts)
     api.nvim_set_current_win(before)
   else
     api.nvim_set_current_win(windows.prompt)
-    if config.options.chat.start_insert then
-      vim.cmd.startinsert({ bang = true })
-    end
+    begin_to_type(session.prompt, windows.prompt)
   end
   session:open()
   stored.hint(session)

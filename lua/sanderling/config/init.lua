@@ -5,7 +5,9 @@ local icons = require('sanderling.ui.icons')
 local key_table = require('sanderling.ui.keys')
 local schema = require('sanderling.config.schema')
 
-key_table.register(require('sanderling.config.keys'))
+local key_rows = require('sanderling.config.keys')
+
+key_table.register(key_rows)
 
 M.POSITIONS = schema.choices('chat.position')
 M.EFFORTS = schema.EFFORTS
@@ -208,7 +210,9 @@ local function reload()
   local mistakes = {} ---@type sanderling.config.Mistake[]
   local right = taken(global, 'vim.g.sanderling', mistakes)
   right = vim.tbl_deep_extend('force', right, taken(given, 'setup()', mistakes))
-  M.options, chosen = vim.tbl_deep_extend('force', vim.deepcopy(M.defaults), right), right
+  local preset = { keys = key_rows.presets[vim.tbl_get(right, 'keys', 'preset')] or {} }
+  M.options = vim.tbl_deep_extend('force', vim.deepcopy(M.defaults), preset, right)
+  chosen = right
   key_table.chosen, icons.chosen = M.options.keys, M.options.icons
   if M.options.provider == 'scripted' and M.options.script == '' and #mistakes == 0 then
     local text = "provider 'scripted' needs the option 'script', the path of its file"

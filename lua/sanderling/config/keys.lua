@@ -25,11 +25,24 @@ local function key(option, default, places, desc, is_expr)
   return { option = option, default = default, places = places, desc = desc, is_expr = is_expr }
 end
 
+--- Keys that a preset sets unless the user sets them.
+---@type table<string, table<string, sanderling.config.Key>>
+M.presets = {
+  vim = {},
+  chat = { send_insert = { '<CR>', '<C-s>' }, line_break = { '<M-CR>', '<S-CR>' } },
+}
+
 -- None shadows a key of Vim's for writing in the prompt.
 ---@type sanderling.ui.keys.Row[]
 M.rows = {
   key('send_normal', { '<CR>', '<C-s>' }, { prompt = 'n', ask = 'n' }, 'send the prompt'),
   key('send_insert', '<C-s>', { prompt = 'i', ask = 'i' }, 'send the prompt, stay in insert mode'),
+  key(
+    'line_break',
+    false,
+    { prompt = 'i', ask = 'i' },
+    "break the line; `keys.preset = 'chat'` sets it to <S-CR> and <M-CR>"
+  ),
   key(
     'stop',
     '<C-c>',

@@ -352,8 +352,14 @@ M.rows = {
   },
   {
     name = 'chat.start_insert',
-    default = false,
-    doc = 'enter the prompt in insert mode',
+    default = true,
+    doc = 'enter an empty prompt in insert mode',
+  },
+  {
+    name = 'keys.preset',
+    default = 'vim',
+    choices = { 'vim', 'chat' },
+    doc = 'the keys for writing: as in Vim, or <CR> sends in insert mode as well',
   },
 }
 

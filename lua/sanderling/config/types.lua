@@ -39,11 +39,13 @@
 ---@field position 'right'|'left'|'top'|'bottom'|'float'|'tab'|'current' where the chat opens
 ---@field size number below 1: a share of the editor; from 1 on: columns or rows
 ---@field prompt_height integer rows to which the prompt window can grow
----@field start_insert boolean enter the prompt in insert mode
+---@field start_insert boolean enter an empty prompt in insert mode
 
 ---@class (exact) sanderling.config.Keys
+---@field preset 'vim'|'chat' the keys for writing: as in Vim, or <CR> sends in insert mode as well
 ---@field send_normal sanderling.config.Key send the prompt
 ---@field send_insert sanderling.config.Key send the prompt, stay in insert mode
+---@field line_break sanderling.config.Key break the line; `keys.preset = 'chat'` sets it to <S-CR> and <M-CR>
 ---@field stop sanderling.config.Key stop the turn, the job, the edit or the answer
 ---@field steer sanderling.config.Key send in the middle of the turn: |sanderling-waiting|
 ---@field hide sanderling.config.Key hide the chat

@@ -152,6 +152,12 @@ local function close_menu()
   end
 end
 
+--- Break the line as <CR> does in insert mode without our keys. The entry that is selected in the menu is accepted.
+function M.break_line()
+  local accept = vim.fn.pumvisible() == 1 and '<C-y>' or ''
+  api.nvim_feedkeys(vim.keycode(accept .. '<CR>'), 'ni', false)
+end
+
 --- Send the text, without trailing blank lines. `send` returns whether it has accepted the lines.
 ---@param send fun(lines: string[]): boolean
 function Prompt:send(send)

@@ -1,19 +1,25 @@
 --- The hint in an empty prompt: what its keys do at the moment.
 local M = {}
 
-local config = require('sanderling.config')
+local key_table = require('sanderling.ui.keys')
 
---- Texts by situation, from wide to narrow. Braces contain key options; `send` is the send key of the current mode.
+--- Texts by situation, from wide to narrow. Braces contain key options; `send` is the send key of the current mode. A text
+--- is left out if one of its keys is not set.
 ---@type table<string, string[]>
 local texts = {
   idle = {
-    'Ask anything: {send_normal} sends, {send_insert} in insert mode; / commands, @ files, !command',
-    'Ask anything: {send_normal} sends, {send_insert} in insert mode',
+    'Ask anything: {send} sends; i types, and then / commands, @ files, !command',
+    'Ask anything: {send} sends',
+    'Ask anything',
+  },
+  typing = {
+    'Ask anything: {send} sends, {line_break} breaks the line; / commands, @ files, !command',
+    'Ask anything: {send} sends; / commands, @ files, !command',
     'Ask anything: {send} sends',
     'Ask anything',
   },
   in_turn = {
-    'Keep typing: {send} queues, {steer} steers the turn, {stop} stops it',
+    'The next prompt: {send} queues, {steer} steers the turn, {stop} stops it',
     '{send} queues, {steer} steers, {stop} stops',
     '{send} queues, {stop} stops',
     '{stop} stops',
@@ -75,14 +81,43 @@ local commands = {
 --- Return the key of an option, or the equivalent command. Keys that answer questions are not set where the user has
 --- mapped them.
 ---@param option string
----@return string
+---@return string? nil if it has neither
 local function name_of(option)
-  local name = config.key_name(config.options.keys[option], commands[option])
-  if not vim.startswith(option, 'answer_') or vim.fn.mapcheck(name, 'n') == '' then
+  local name = key_table.name(key_table.chosen[option], commands[option] or '')
+  if name == '' then
+    return nil
+  elseif not vim.startswith(option, 'answer_') or vim.fn.mapcheck(name, 'n') == '' then
     return name -- the question is drawn before its keys are set
   end
   local desc = vim.fn.maparg(name, 'n', false, true).desc or ''
   return vim.startswith(desc, 'Agent: ') and name or commands[option]
+end
+
+--- Does the key of an option, which has this name, type text in insert mode?
+---@param option string
+---@param name string
+---@return boolean
+local function is_text(option, name)
+  local place = vim.startswith(option, 'answer_') and 'anywhere' or 'prompt'
+  return name == commands[option] or not key_table.modes_of(option, place):find('i')
+end
+
+--- Return `text` with the names of its keys in the current mode, nil if one of them is not set.
+---@param text string
+---@param is_insert boolean
+---@return string?
+local function with_names(text, is_insert)
+  local is_whole = true
+  local named = text:gsub('{([%w_]+)}', function(option)
+    if option == 'send' then
+      local has_key = #key_table.list(key_table.chosen.send_insert) > 0
+      option = is_insert and has_key and 'send_insert' or 'send_normal'
+    end
+    local name = name_of(option)
+    is_whole = is_whole and name ~= nil
+    return name and (is_insert and is_text(option, name) and '<Esc>' .. name or name)
+  end)
+  return is_whole and named or nil
 end
 
 --- Return the longest text that fits into `width` cells, else the shortest one.
@@ -92,11 +127,9 @@ end
 ---@return string
 function M.text(kind, width, is_insert)
   local text = ''
-  local has_key = config.key_name(config.options.keys.send_insert, '') ~= ''
-  local send = is_insert and has_key and '{send_insert}' or '{send_normal}'
-  for _, each in ipairs(texts[kind]) do
-    text = each:gsub('{send}', send):gsub('{([%w_]+)}', name_of)
-    if vim.api.nvim_strwidth(text) <= width then
+  for _, each in ipairs(texts[kind == 'idle' and is_insert and 'typing' or kind]) do
+    text = with_names(each, is_insert) or text
+    if text ~= '' and vim.api.nvim_strwidth(text) <= width then
       break
     end
   end

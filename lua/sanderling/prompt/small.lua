@@ -115,6 +115,7 @@ local function set_keys(prompt, win, from, opts)
   page.set_keys(prompt.buf, 'ask', {
     send_normal = send,
     send_insert = send,
+    line_break = prompts.break_line,
     close = close,
     close_page = close,
     history_previous = recall(-1),

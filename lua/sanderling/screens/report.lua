@@ -2,7 +2,10 @@
 local M = {}
 
 local api = vim.api
+local bus = require('sanderling.host.bus')
 local float = require('sanderling.ui.float')
+local keys = require('sanderling.ui.keys')
+local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local page = require('sanderling.access.page')
@@ -10,13 +13,17 @@ local parsing = require('sanderling.access.parsing')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
-local FOOTER = ' Run it again to focus, moving closes '
 local augroup = api.nvim_create_augroup('sanderling_report', {})
 
 ---@type integer? the window of the report
 local win
 ---@type string? the kind of report requested last
 local asked
+
+---@return string
+local function footer()
+  return (' Run it again to focus, %s '):format(keys.hint('close', 'moving', 'closes'))
+end
 
 ---@param session_id string
 ---@return boolean this tab page shows the session
@@ -26,21 +33,101 @@ local function is_here(session_id)
   end)
 end
 
---- Close the report when the user moves the cursor in another window. Typing there keeps it.
+---@return boolean the report is on the screen
+local function is_open()
+  return win ~= nil and api.nvim_win_is_valid(win)
+end
+
+local function close()
+  if is_open() then
+    api.nvim_win_close(win, true)
+  end
+end
+
+--- Close the report when the user moves the cursor in another window, or begins to type there. Typing that began before
+--- keeps it.
 local function close_when_left()
-  api.nvim_create_autocmd({ 'CursorMoved', 'TabLeave' }, {
+  api.nvim_create_autocmd({ 'CursorMoved', 'InsertEnter', 'TabLeave' }, {
     group = augroup,
     desc = 'Agent: close the report',
     callback = function()
-      if not win or not api.nvim_win_is_valid(win) then
+      if not is_open() then
         return true
-      elseif api.nvim_win_get_config(0).zindex ~= float.ZINDEX.page then -- its list of keys is a page, too
-        api.nvim_win_close(win, true)
+      end
+      local here = api.nvim_get_current_win()
+      local is_page = api.nvim_win_get_config(here).zindex == float.ZINDEX.page -- its list of keys is a page, too
+      if here ~= win and not is_page then
+        close()
         return true
       end
     end,
   })
 end
+
+--- Set the keys that close the report also in the buffer that the user is in, as long as it is open.
+---@param buf integer
+local function set_closing_keys(buf)
+  local before = {}
+  for _, lhs in ipairs(keys.of('close')) do
+    local map = vim.fn.maparg(lhs, 'n', false, true)
+    before[lhs] = map.buffer == 1 and map or false
+    vim.keymap.set('n', lhs, function()
+      close()
+      if vim.fn.reg_recording() ~= '' then
+        api.nvim_feedkeys('q', 'n', false)
+      end
+    end, { buffer = buf, nowait = true, desc = 'Agent: close the report' })
+  end
+  api.nvim_create_autocmd('WinClosed', {
+    group = augroup,
+    pattern = tostring(win),
+    once = true,
+    desc = 'Agent: restore the keys that closed the report',
+    callback = function()
+      if not api.nvim_buf_is_loaded(buf) then
+        return
+      end
+      api.nvim_buf_call(buf, function()
+        for lhs, map in pairs(before) do
+          pcall(vim.keymap.del, 'n', lhs, { buffer = buf })
+          if map then
+            vim.fn.mapset('n', false, map)
+          end
+        end
+      end)
+    end,
+  })
+end
+
+--- Keep the report from covering a question: behind it if the user is in the report, else closed.
+local function give_way()
+  if is_open() and win == api.nvim_get_current_win() then
+    api.nvim_win_set_config(win, { zindex = float.ZINDEX.question - 1 })
+  else
+    close()
+  end
+end
+
+---@param fn fun()
+---@return fun()
+local function when_possible(fn)
+  return function()
+    if is_open() then
+      locked.retry(fn, log.note_defect)
+    end
+  end
+end
+
+bus.subscribe('approval_requested', when_possible(give_way))
+for _, type in ipairs({ 'turn_started', 'waiting_changed' }) do
+  bus.subscribe(type, when_possible(close))
+end
+api.nvim_create_autocmd('User', {
+  group = augroup,
+  pattern = 'AgentSessionChanged',
+  desc = 'Agent: close the report of another session',
+  callback = when_possible(close),
+})
 
 --- Show `report` if this tab page still shows the session. It is not focused, because it comes some time after the request.
 ---@param session_id string
@@ -49,15 +136,18 @@ local function show(session_id, report)
   if not is_here(session_id) then
     return
   end
-  if win and api.nvim_win_is_valid(win) then
-    api.nvim_win_close(win, true)
-  end
+  close()
+  local from = api.nvim_get_current_buf()
   local buf
   local lines = words.lines_of(report.text)
-  buf, win = page.view(report.title, lines, 'report', { stays_out = true, footer = FOOTER })
+  buf, win = page.view(report.title, lines, 'report', { stays_out = true, footer = footer() })
   scratch.set_win_options(win, { conceallevel = 2 })
   parsing.start(buf)
   close_when_left()
+  set_closing_keys(from)
+  if #live.state_of(session_id).questions > 0 then
+    api.nvim_win_set_config(win, { zindex = float.ZINDEX.question - 1 })
+  end
 end
 
 --- Show `report` as soon as windows can be opened.

@@ -13,7 +13,6 @@ local M = {}
 local BYTES_PER_TOKEN = 4 -- an estimate, because the API reports usage only at the end
 local MIN_TITLE_CELLS = 5
 local MIN_MODEL_CELLS = 8 -- a shorter model name is useless
-local TITLE_CELLS = 24 -- reserved for the title before tokens and cost are shown
 local AT_REST = { 'idle', 'waiting for you', 'failed' } -- the model is not working
 
 -- texts ---------------------------------------------------------------------------------------------------------------
@@ -133,29 +132,28 @@ local function fitting_title(session_id, width)
   return is_there and words.fitting(text, width) or ''
 end
 
----@param session_id string
----@param room integer
----@return integer
-local function cells_for_title(session_id, room)
-  local title = words.plain(live.state_of(session_id).title)
-  return math.min(api.nvim_strwidth(title), math.max(TITLE_CELLS, math.floor(room / 2)))
+--- Is the title in the statusline directly below the current window, a transcript's?
+---@return boolean
+local function has_title_below()
+  return vim.list_contains({ 1, 2 }, vim.o.laststatus)
+    and vim.wo.statusline:find('transcript_statusline', 1, true) ~= nil
+    and api.nvim_win_get_config(0).relative == ''
 end
 
---- Return the winbar of a transcript: title, tokens and cost, sandbox. The sandbox is never shortened, and usage gives
---- way to the title.
+--- Return the winbar of a transcript: title, tokens and cost, sandbox. The sandbox is never shortened, and the title gives
+--- way to usage.
 ---@param session_id string
 ---@param place string
 ---@param width integer
+---@param has_title boolean
 ---@return string
-local function make_transcript_winbar(session_id, place, width)
+local function make_transcript_winbar(session_id, place, width, has_title)
   local sandbox_text, sandbox_width = sandbox_part(session_id, width)
-  local room = width - sandbox_width - #place - #'    '
-  local usage = usage_words.fitting(
-    live.state_of(session_id).usage,
-    room - cells_for_title(session_id, room) - 1
-  )
-  local title = place .. fitting_title(session_id, room - api.nvim_strwidth(usage))
-  return ('%%#AgentStatus#%%< %s %%=%s  %s'):format(escape(title), escape(usage), sandbox_text)
+  local room = width - sandbox_width - #place - #'   '
+  local usage = usage_words.fitting(live.state_of(session_id).usage, room)
+  local rest = room - api.nvim_strwidth(usage) - (usage ~= '' and 1 or 0)
+  local title = place .. (has_title and fitting_title(session_id, rest) or '')
+  return ('%%#AgentStatus#%%< %s%%=%s  %s'):format(escape(title), escape(usage), sandbox_text)
 end
 
 ---@type table<sanderling.chat.session.Session, { of: any[], text: string }> cached texts and the values they depend on
@@ -168,26 +166,37 @@ function M.transcript_winbar()
   local session_id, width = vim.b.sanderling_session, api.nvim_win_get_width(0)
   local session, place = live.find(session_id), place_of(session_id)
   if not session then
-    return make_transcript_winbar(session_id, place, width)
+    return make_transcript_winbar(session_id, place, width, true)
   end
   local state, last = session.state, transcript_winbars[session]
-  local of = { state.usage or false, state.sandbox, state.title, place, width, icons.sent }
+  local has_title = not has_title_below()
+  local of = {
+    state.usage or false,
+    state.sandbox,
+    state.title,
+    place,
+    width,
+    icons.sent,
+    has_title,
+  }
   for i, value in ipairs(of) do
     if not last or last.of[i] ~= value then
-      last = { of = of, text = make_transcript_winbar(session_id, place, width) }
+      last = { of = of, text = make_transcript_winbar(session_id, place, width, has_title) }
       transcript_winbars[session] = last
     end
   end
   return last.text
 end
 
---- 'statusline' of a transcript's window: the title, cut at its end.
+--- 'statusline' of a transcript's window: the title, cut at its end. A global one leaves it to the winbar.
 ---@return string
 function M.transcript_statusline()
+  if vim.o.laststatus == 3 then
+    return 'Sanderling'
+  end
   local session = live.find(vim.b.sanderling_session)
   local text = 'Sanderling: ' .. words.plain(session and session:name() or '')
-  local width = vim.o.laststatus == 3 and vim.o.columns or api.nvim_win_get_width(0)
-  return escape(words.fitting(text, width - #'  100% '))
+  return escape(words.fitting(text, api.nvim_win_get_width(0) - #'  100% '))
 end
 
 --- Return the highlight of the activity. States that wait for the user stand out.

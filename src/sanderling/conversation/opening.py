@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sanderling.tools.code.servers import LanguageServers
     from sanderling.tools.commands.shell import Elsewhere
 
-NO_KEY_NOTICE = "No API key: this is the demo model, which replays a script.\n{remedy}"
+NO_KEY_NOTICE = "No API key: this is the demo model, which replays a script.\nSend `tour` to watch it work.\n{remedy}"
 
 
 def _alone(provider: Provider, _project: str) -> Provider:
