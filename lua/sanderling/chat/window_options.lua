@@ -22,6 +22,7 @@ local shared_options = {
 ---@type table<string, any>
 M.transcript = vim.tbl_extend('error', shared_options, {
   spell = false,
+  breakindentopt = 'list:-1',
   smoothscroll = true,
   conceallevel = 2,
   concealcursor = '',
@@ -32,6 +33,9 @@ M.transcript = vim.tbl_extend('error', shared_options, {
   foldtext = "v:lua.require'sanderling.transcript'.foldtext()",
   winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
 })
+
+-- What a wrapped line continues behind: the sign of a list item with its box, or those of a quote.
+local LIST_PATTERN = [[^\s*\%(>\s*\)*\%([-*+]\|\d\+[.)]\)\s\+\%(\[[ xX]\]\s\+\)\?\|^\s*\%(>\s*\)\+]]
 
 ---@return string
 local function fill_characters()
@@ -74,6 +78,7 @@ function M.set_transcript(win)
     vim.w[win].sanderling_transcript = buf
     M.transcript.fillchars = fill_characters()
     scratch.set_win_options(win, M.transcript)
+    scratch.set_buf_options(buf, { formatlistpat = LIST_PATTERN })
     set_statusline(win, TRANSCRIPT_STATUSLINE)
   end
 end
