@@ -372,6 +372,23 @@ def test_each_row_of_a_quote_begins_with_a_bar(wide):
     assert wide.transcript()[1] == "> and *on*"
 
 
+@prove
+def test_a_path_with_its_line_is_never_broken_and_breakat_returns_with_the_last_transcript(wide):
+    default = wide.lua("return vim.api.nvim_get_option_info2('breakat', {}).default")
+    places = " ".join(f"see src/pkg{n}/deep-{n}/module.py:{n}," for n in range(30))
+    wide.send(says(places + "\n\nend"), {"type": "block_ended", "block_id": 1})
+    wide.wait_for_screen("end")
+    for n in range(20, 30):
+        assert f"src/pkg{n}/deep-{n}/module.py:{n}," in wide.screen_text()
+    wide.command("wincmd k | split | close")
+    assert wide.lua("return vim.go.breakat") != default
+    wide.command("AgentChat")
+    wait_until(lambda: wide.lua("return vim.go.breakat") == default)
+    wide.command("set breakat=, | AgentChat")
+    wide.wait_for_screen("end")
+    assert wide.lua("return vim.go.breakat") == ","
+
+
 def test_code_whose_language_has_no_parser_has_the_colors_of_vims_syntax(screen):
     code = "def f(x):\n    return 'a' # it\n"
     screen.send(says(f"```python\n{code}```\n"), {"type": "block_ended", "block_id": 1})
