@@ -257,19 +257,57 @@ def test_the_columns_of_a_table_stand_below_each_other_once_it_is_complete(wide)
     assert wide.transcript()[0] == "| way | lines |"
 
 
-def test_a_table_that_does_not_fit_is_as_it_was_written_until_there_is_room(start_screen):
+WIDE = (
+    "| file | what is wrong in there | n |\n| :-- | --- | --: |\n"
+    "| `src/app.py:12` | the **first** of the two calls gets no deadline | 1 |\n"
+    "| b | none | 10 |\n"
+)
+FITTED = [
+    "│ file          │ what is    │  n │",
+    "│               │ wrong in   │    │",
+    "│               │ there      │    │",
+    "│───────────────│────────────│────│",
+    "│ src/app.py:12 │ the first  │  1 │",
+]
+
+
+@pytest.mark.parametrize("behind", ["\nThat is all.", ""])
+def test_a_table_that_is_wider_than_the_window_has_wrapped_cells(start_screen, behind):
+    screen = start_screen(columns=36, lines=30)
+    screen.command("AgentChat tab")
+    screen.send(says(WIDE + behind), {"type": "block_ended", "block_id": 1})
+    wait_until(lambda: rows_of_chat(screen, 5, "│ file") == FITTED, str(FITTED))
+    rows = [row for row in screen.screen() if "│" in row]
+    assert len({tuple(n for n, sign in enumerate(row) if sign == "│") for row in rows[:3]}) == 1
+    assert "│ b             │ none       │ 10 │" in screen.screen_text()
+    assert "| b" not in screen.screen_text()
+    assert screen.transcript()[2] == WIDE.splitlines()[2]
+    screen.rpc.request("nvim_ui_try_resize", 90, 30)
+    screen.wait_for_screen("│ the first of the two calls gets no deadline │  1 │")
+    screen.rpc.request("nvim_ui_try_resize", 36, 30)
+    wait_until(lambda: rows_of_chat(screen, 5, "│ file") == FITTED, str(FITTED))
+
+
+def test_a_table_that_cannot_fit_is_as_it_was_written(start_screen):
     screen = start_screen(columns=24, lines=20)
     screen.command("AgentChat tab")
-    screen.send(
-        says("| a | b |\n| - | - |\n| a long cell | 2 |\n| b | another one |\n"),
-        {"type": "block_ended", "block_id": 1},
-    )
-    wait_for_capture(screen, "| a | b |", "@markup.heading.markdown")
-    assert "| a | b |" in screen.screen_text()
-    screen.rpc.request("nvim_ui_try_resize", 60, 20)
-    screen.wait_for_screen("│ a           │ b           │")
-    screen.rpc.request("nvim_ui_try_resize", 24, 20)
-    screen.wait_for_screen("| a | b |")
+    cells = ["long cell"] * 6
+    table = f"| {' | '.join(cells)} |\n|{'-|' * 6}\n| {' | '.join(cells)} |\n\nend"
+    screen.send(says(table), {"type": "block_ended", "block_id": 1})
+    wait_for_capture(screen, table.splitlines()[0], "@markup.heading.markdown")
+    assert "| long cell | long" in screen.screen_text()
+    assert "│ long" not in screen.screen_text()
+
+
+@prove
+def test_the_row_of_a_wide_table_with_the_cursor_is_as_it_was_written(start_screen):
+    screen = start_screen(columns=36, lines=30)
+    screen.command("AgentChat tab")
+    screen.send(says(WIDE + "\nend"), {"type": "block_ended", "block_id": 1})
+    screen.wait_for_screen("│ file  ")
+    screen.feed("<C-w>k/none<CR>yy")
+    screen.wait_for_screen("| b | none | 10 |", "│ file  ")
+    assert screen.lua("return vim.fn.getreg('0')") == "| b | none | 10 |\n"
 
 
 def test_a_table_has_signs_in_ascii_where_others_are_not_wanted(start_screen):
