@@ -356,6 +356,16 @@ def test_code_that_is_too_much_for_a_parser_has_its_background_too(wide):
     wait_until(lambda: wide.screen_text() and len(set(grounds(wide, "Look:", "x"))) == 2)
 
 
+def test_what_comes_behind_too_much_code_has_its_background_too(wide):
+    wide.send(says("Look:\n```json\n" + "{" * 300 + "\n"))
+    wide.wait_for_screen("```json", "Look:")
+    wait_until(lambda: len(set(grounds(wide, "Look:", "```json"))) == 2)
+    wide.send(says("late\n"))
+    wait_until(lambda: len(set(grounds(wide, "Look:", "late"))) == 2)
+    wide.send(says("later\n```\n"), {"type": "block_ended", "block_id": 1})
+    wait_until(lambda: len(set(grounds(wide, "late", "later"))) == 1)
+
+
 @prove
 def test_code_keeps_its_background_from_one_block_to_the_next(wide):
     body = "".join(f"v{n}\n" for n in range(45))

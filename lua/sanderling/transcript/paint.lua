@@ -222,7 +222,7 @@ local function paint_tree(piece, tree, lang, is_spent)
   return true
 end
 
---- Set the marks of `block`. A block that would take too long gets none.
+--- Set the marks of `block`. One that would take too long only gets the background of its code.
 ---@param buf integer
 ---@param ns integer
 ---@param block sanderling.transcript.markdown.Block
@@ -251,7 +251,7 @@ function M.paint(buf, ns, block)
     rows = {},
   }, Piece)
   draw_grounds(piece)
-  if parsing.is_too_much(lines) then
+  if block.is_slow or parsing.is_too_much(lines) then
     return piece.count, false, true
   end
   local ok, parser = pcall(vim.treesitter.get_string_parser, text, 'markdown')
