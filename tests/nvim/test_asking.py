@@ -99,7 +99,7 @@ def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
     server.answer(Reply(message_start(), text(MARKDOWN), done()))
     child = start("lines", ":5,6AgentAsk why?<CR>", "stays", "closes", columns=60)
     assert lines_below(child, "▍why?")[2:-1] == [
-        "  ## It sleeps",
+        "  It sleeps",
         "",
         "  It waits for time.sleep, see the manual for more about",
         "  that function:",
@@ -109,11 +109,11 @@ def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
         "  │ sleep(9) │ 9 │",
         "  │ none     │ 0 │",
         "",
-        "  ───python",
+        "  python",
         "  def fast():",
         "",
         "      return 1",
-        "  ───",
+        "",
         "  * a[0] stays, though it is said in many more words than",
         "    fit",
     ]

@@ -257,29 +257,184 @@ def test_the_columns_of_a_table_stand_below_each_other_once_it_is_complete(wide)
     assert wide.transcript()[0] == "| way | lines |"
 
 
-def test_a_table_that_does_not_fit_is_as_it_was_written_until_there_is_room(start_screen):
+WIDE = (
+    "| file | what is wrong in there | n |\n| :-- | --- | --: |\n"
+    "| `src/app.py:12` | the **first** of the two calls gets no deadline | 1 |\n"
+    "| b | none | 10 |\n"
+)
+FITTED = [
+    "│ file          │ what is    │  n │",
+    "│               │ wrong in   │    │",
+    "│               │ there      │    │",
+    "│───────────────│────────────│────│",
+    "│ src/app.py:12 │ the first  │  1 │",
+]
+
+
+@pytest.mark.parametrize("behind", ["\nThat is all.", ""])
+def test_a_table_that_is_wider_than_the_window_has_wrapped_cells(start_screen, behind):
+    screen = start_screen(columns=36, lines=30)
+    screen.command("AgentChat tab")
+    screen.send(says(WIDE + behind), {"type": "block_ended", "block_id": 1})
+    wait_until(lambda: rows_of_chat(screen, 5, "│ file") == FITTED, str(FITTED))
+    rows = [row for row in screen.screen() if "│" in row]
+    assert len({tuple(n for n, sign in enumerate(row) if sign == "│") for row in rows[:3]}) == 1
+    assert "│ b             │ none       │ 10 │" in screen.screen_text()
+    assert "| b" not in screen.screen_text()
+    assert screen.transcript()[2] == WIDE.splitlines()[2]
+    screen.rpc.request("nvim_ui_try_resize", 90, 30)
+    screen.wait_for_screen("│ the first of the two calls gets no deadline │  1 │")
+    screen.rpc.request("nvim_ui_try_resize", 36, 30)
+    wait_until(lambda: rows_of_chat(screen, 5, "│ file") == FITTED, str(FITTED))
+
+
+def test_a_table_that_cannot_fit_is_as_it_was_written(start_screen):
     screen = start_screen(columns=24, lines=20)
     screen.command("AgentChat tab")
-    screen.send(
-        says("| a | b |\n| - | - |\n| a long cell | 2 |\n| b | another one |\n"),
-        {"type": "block_ended", "block_id": 1},
-    )
-    wait_for_capture(screen, "| a | b |", "@markup.heading.markdown")
-    assert "| a | b |" in screen.screen_text()
-    screen.rpc.request("nvim_ui_try_resize", 60, 20)
-    screen.wait_for_screen("│ a           │ b           │")
-    screen.rpc.request("nvim_ui_try_resize", 24, 20)
-    screen.wait_for_screen("| a | b |")
+    cells = ["long cell"] * 6
+    table = f"| {' | '.join(cells)} |\n|{'-|' * 6}\n| {' | '.join(cells)} |\n\nend"
+    screen.send(says(table), {"type": "block_ended", "block_id": 1})
+    wait_for_capture(screen, table.splitlines()[0], "@markup.heading.markdown")
+    assert "| long cell | long" in screen.screen_text()
+    assert "│ long" not in screen.screen_text()
+
+
+@prove
+def test_the_row_of_a_wide_table_with_the_cursor_is_as_it_was_written(start_screen):
+    screen = start_screen(columns=36, lines=30)
+    screen.command("AgentChat tab")
+    screen.send(says(WIDE + "\nend"), {"type": "block_ended", "block_id": 1})
+    screen.wait_for_screen("│ file  ")
+    screen.feed("<C-w>k/none<CR>yy")
+    screen.wait_for_screen("| b | none | 10 |", "│ file  ")
+    assert screen.lua("return vim.fn.getreg('0')") == "| b | none | 10 |\n"
 
 
 def test_a_table_has_signs_in_ascii_where_others_are_not_wanted(start_screen):
     screen = start_screen(columns=60, lines=20)
     screen.setup(icons="ascii")
     screen.command("AgentChat tab")
-    screen.send(says(TABLE + "\n```\nx\n```\n"), {"type": "block_ended", "block_id": 1})
+    screen.send(says(TABLE + "\n> said\n\nend"), {"type": "block_ended", "block_id": 1})
     wait_until(lambda: "|----------|-------|" in screen.screen_text(), screen.screen_text())
-    assert screen.screen_text().isascii() or "é" in screen.screen_text()
-    assert "---" in [row.strip() for row in screen.screen()]
+    assert screen.screen_text().replace("é", "e").isascii()
+    assert "| said" in [row.strip() for row in screen.screen()]
+
+
+def grounds(child, *wanted):
+    """The attributes at the right edge of the screen, in the rows that begin with each of `wanted`."""
+    rows = [row.strip() for row in child.screen()]
+    return [
+        child.lua("return vim.fn.screenattr(...)", rows.index(text) + 1, len(child.screen()[0]))
+        for text in wanted
+    ]
+
+
+FENCED = "Look:\n```lua\nlocal x = 1\n\nreturn x\n```\nThat is all.\n\nend"
+
+
+def test_code_has_a_background_as_wide_as_the_window_and_its_language_above(wide):
+    wide.send(says(FENCED), {"type": "block_ended", "block_id": 1})
+    wait_until(lambda: len(rows_of_chat(wide, 3, "lua")) == 3, wide.screen_text())
+    assert rows_of_chat(wide, 7, "Look:") == [
+        "Look:",
+        "lua",
+        "local x = 1",
+        "",
+        "return x",
+        "",
+        "That is all.",
+    ]
+    prose, behind, label, code = grounds(wide, "Look:", "That is all.", "lua", "return x")
+    assert prose == behind != label == code
+    assert wide.transcript()[:3] == ["Look:", "```lua", "local x = 1"]
+
+
+def test_code_that_is_too_much_for_a_parser_has_its_background_too(wide):
+    wide.send(says("Look:\n```json\n" + "{" * 300 + "\nx\n```\n\nend"))
+    wide.send({"type": "block_ended", "block_id": 1})
+    wide.wait_for_screen("```json", "Look:")
+    wait_until(lambda: wide.screen_text() and len(set(grounds(wide, "Look:", "x"))) == 2)
+
+
+def test_what_comes_behind_too_much_code_has_its_background_too(wide):
+    wide.send(says("Look:\n```json\n" + "{" * 300 + "\n"))
+    wide.wait_for_screen("```json", "Look:")
+    wait_until(lambda: len(set(grounds(wide, "Look:", "```json"))) == 2)
+    wide.send(says("late\n"))
+    wait_until(lambda: len(set(grounds(wide, "Look:", "late"))) == 2)
+    wide.send(says("later\n```\n"), {"type": "block_ended", "block_id": 1})
+    wait_until(lambda: len(set(grounds(wide, "late", "later"))) == 1)
+
+
+@prove
+def test_code_keeps_its_background_from_one_block_to_the_next(wide):
+    body = "".join(f"v{n}\n" for n in range(45))
+    wide.send(says(f"```lua\n{body}```\n\nend"), {"type": "block_ended", "block_id": 1})
+    wide.wait_for_screen("v35", "v44", "end")
+    wait_until(lambda: len(set(grounds(wide, "v44", "end"))) == 2)
+    assert len(set(grounds(wide, *(f"v{n}" for n in range(35, 45))))) == 1
+
+
+def test_headings_are_without_their_signs_and_differ_by_level(wide):
+    wide.send(says("# One\n\n## Two\n\n### Three\n\n#none\n\n#\n\nend"))
+    wide.send({"type": "block_ended", "block_id": 1})
+    wanted = ["One", "", "Two", "", "Three", "", "#none", "", "#", "", "end"]
+    wait_until(lambda: rows_of_chat(wide, 11, "One") == wanted, wide.screen_text())
+    for level, line in enumerate(("# One", "## Two", "### Three"), 1):
+        assert f"AgentHeading{level}" in captures(wide, line)
+    shapes = wide.lua("""
+      return vim.iter({ 1, 2, 3 }):map(function(level)
+        return vim.api.nvim_get_hl(0, { name = 'AgentHeading' .. level })
+      end):totable()
+    """)
+    assert len({json.dumps(shape) for shape in shapes}) == 3
+
+
+LONG = "words and more of them, until the row is full and goes on below"
+
+
+@pytest.mark.parametrize("sign", ["- ", "* ", "12. ", "3) ", "- [x] ", "  - ", "> - "])
+def test_a_list_item_that_wraps_goes_on_below_its_first_word(wide, sign):
+    wide.send(says(f"{sign}{LONG}\n\nend"), {"type": "block_ended", "block_id": 1})
+    wide.wait_for_screen("below", "end")
+
+    def columns():
+        rows = wide.screen()
+        first = next(row for row in rows if "words and" in row)
+        second = rows[rows.index(first) + 1]
+        text = second.replace("▎", " ")
+        return first.index("words"), len(text) - len(text.lstrip())
+
+    wait_until(lambda: len(set(columns())) == 1, sign)
+
+
+def test_each_row_of_a_quote_begins_with_a_bar(wide):
+    text = f"> {LONG}\n> and *on*\n> > deeper {LONG}\n\na > b\n\nend"
+    wide.send(says(text), {"type": "block_ended", "block_id": 1})
+
+    def begins():
+        return [row[:3] for row in rows_of_chat(wide, 5, "▎ words")]
+
+    wait_until(lambda: begins() == ["▎ w", "▎ o", "▎ a", "▎ ▎", "▎ ▎"], str(begins()))
+    assert "a > b" in wide.screen_text()
+    assert wide.transcript()[1] == "> and *on*"
+
+
+@prove
+def test_a_path_with_its_line_is_never_broken_and_breakat_returns_with_the_last_transcript(wide):
+    default = wide.lua("return vim.api.nvim_get_option_info2('breakat', {}).default")
+    places = " ".join(f"see src/pkg{n}/deep-{n}/module.py:{n}," for n in range(30))
+    wide.send(says(places + "\n\nend"), {"type": "block_ended", "block_id": 1})
+    wide.wait_for_screen("end")
+    for n in range(20, 30):
+        assert f"src/pkg{n}/deep-{n}/module.py:{n}," in wide.screen_text()
+    wide.command("wincmd k | split | close")
+    assert wide.lua("return vim.go.breakat") != default
+    wide.command("AgentChat")
+    wait_until(lambda: wide.lua("return vim.go.breakat") == default)
+    wide.command("set breakat=, | AgentChat")
+    wide.wait_for_screen("end")
+    assert wide.lua("return vim.go.breakat") == ","
 
 
 def test_code_whose_language_has_no_parser_has_the_colors_of_vims_syntax(screen):

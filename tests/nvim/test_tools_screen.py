@@ -194,9 +194,15 @@ def test_a_diff_has_colours_that_its_own_content_cannot_change(screen):
 
 @pytest.mark.parametrize(
     "title, shown",
-    [("echo " + "x" * 200, "bash echo x+…"), ("全角" * 100, "bash 全角.*…"), ("", "bash")],
+    [
+        ("echo " + "x" * 200 + " | tail -3", r"bash echo x+…x+ \| tail -3"),
+        ("全角" * 60 + "終", "bash 全角.*….*全 ?角 ?終"),
+        ("", "bash"),
+    ],
 )
-def test_the_line_of_a_closed_fold_keeps_tool_summary_and_count(screen, title, shown):
+def test_the_line_of_a_closed_fold_keeps_tool_both_ends_of_the_title_summary_and_count(
+    screen, title, shown
+):
     screen.send(started(title=title), ended(detail="y"))
     line = rf"▸ {shown}  ✓ 2.1 s · 1 line *$"
     assert re.search(line, screen.screen_text(), re.MULTILINE)

@@ -22,6 +22,7 @@ local shared_options = {
 ---@type table<string, any>
 M.transcript = vim.tbl_extend('error', shared_options, {
   spell = false,
+  breakindentopt = 'list:-1',
   smoothscroll = true,
   conceallevel = 2,
   concealcursor = '',
@@ -32,6 +33,52 @@ M.transcript = vim.tbl_extend('error', shared_options, {
   foldtext = "v:lua.require'sanderling.transcript'.foldtext()",
   winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
 })
+
+-- What a wrapped line continues behind: the sign of a list item with its box, or those of a quote.
+local LIST_PATTERN = [[^\s*\%(>\s*\)*\%([-*+]\|\d\+[.)]\)\s\+\%(\[[ xX]\]\s\+\)\?\|^\s*\%(>\s*\)\+]]
+
+-- 'breakat' is global only, and its default breaks `src/app.py:12` at the slash and the colon: no text with paths can be
+-- read so. Inline padding that moves a path to the next row was no alternative, as it depends on the width of each
+-- window and is laid out again with each delta. So a default value is replaced while a transcript is visible: it has
+-- an effect only in windows with 'linebreak'.
+local BREAKAT = ' \t'
+local before ---@type string?
+
+---@return boolean
+local function is_transcript_visible()
+  return vim.iter(api.nvim_list_wins()):any(function(win)
+    return vim.w[win].sanderling_transcript == api.nvim_win_get_buf(win)
+  end)
+end
+
+---@param value string
+local function set_breakat(value)
+  scratch.quietly(function()
+    vim.go.breakat = value
+  end)
+end
+
+--- Break lines at blanks only, until no window shows a transcript. A value of the user's own stays.
+local function break_at_blanks()
+  if before or vim.go.breakat ~= api.nvim_get_option_info2('breakat', {}).default then
+    return
+  end
+  before = vim.go.breakat
+  set_breakat(BREAKAT)
+  api.nvim_create_autocmd({ 'BufWinLeave', 'WinClosed' }, {
+    group = api.nvim_create_augroup('sanderling_breakat', {}),
+    desc = "Agent: the default of 'breakat' returns when no transcript is visible",
+    callback = vim.schedule_wrap(function()
+      if not before or is_transcript_visible() then
+        return
+      elseif vim.go.breakat == BREAKAT then
+        set_breakat(before)
+      end
+      before = nil
+      api.nvim_create_augroup('sanderling_breakat', {})
+    end),
+  })
+end
 
 ---@return string
 local function fill_characters()
@@ -74,6 +121,8 @@ function M.set_transcript(win)
     vim.w[win].sanderling_transcript = buf
     M.transcript.fillchars = fill_characters()
     scratch.set_win_options(win, M.transcript)
+    scratch.set_buf_options(buf, { formatlistpat = LIST_PATTERN })
+    break_at_blanks()
     set_statusline(win, TRANSCRIPT_STATUSLINE)
   end
 end

@@ -117,7 +117,8 @@ function M.at(folds, first)
   return fold and fold.first == first and fold or nil
 end
 
---- Return the text of a closed fold. If it does not fit, only the label is shortened.
+--- Return the text of a closed fold. If it does not fit, a command loses its middle, another
+--- label its end.
 ---@param fold sanderling.transcript.folds.Fold
 ---@param count integer of its lines
 ---@return [string, string][]
@@ -133,7 +134,8 @@ function M.line(fold, count)
     - api.nvim_strwidth(sign .. name .. behind)
     - #' '
   if api.nvim_strwidth(label) > room then
-    label = words.fitting(label, math.max(room, 2))
+    local is_command = fold.name or vim.startswith(label, '$ ')
+    label = (is_command and words.shortened or words.fitting)(label, math.max(room, 2))
   end
   local hl = fold.hl or 'AgentThinking'
   return { { sign .. name, fold.name and 'AgentTool' or hl }, { label .. behind, hl } }

@@ -32,7 +32,7 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 ---@field has_table? boolean contains a table, whose layout depends on the width of the windows
 ---@field is_drawn? boolean was complete when it was parsed
 ---@field marks? integer number of its marks
----@field is_slow? boolean is not highlighted because that takes too long
+---@field is_slow? boolean has only the background of its code, because highlighting takes too long
 ---@field is_gone? boolean its text was removed, and the marks with it
 
 ---@class (exact) sanderling.transcript.markdown.Blocks
@@ -242,9 +242,7 @@ function Blocks:draw_seen(deadline)
           return false
         elseif not block.is_drawn then
           block.is_drawn = true
-          if not block.is_slow then
-            self:draw(block)
-          end
+          self:draw(block)
         end
       end
     end
@@ -322,7 +320,7 @@ end
 function Blocks:draw_open_block()
   self.is_armed = false
   self:show()
-  if self.open and not self.open.is_slow and is_seen(self.open, self:views(0)) then
+  if self.open and is_seen(self.open, self:views(0)) then
     local began = uv.hrtime()
     self:draw(self.open)
     self.took_ms = (uv.hrtime() - began) / 1e6

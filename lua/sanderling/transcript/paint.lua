@@ -12,6 +12,9 @@ local parsing = require('sanderling.access.parsing')
 local code = lazy('sanderling.transcript.code')
 local tables = lazy('sanderling.transcript.tables')
 local time = require('sanderling.ui.time')
+local words = require('sanderling.ui.words')
+
+require('sanderling.ui.colors')
 
 local PAINT_MS = 25 -- after parsing; a piece that takes longer is not highlighted
 local CHECKED = 16 -- captures between two checks of the time
@@ -102,24 +105,74 @@ local function is_ground(node)
   return type == 'indented_code_block' or info and info:type() == 'info_string' or false
 end
 
---- Replace the delimiter of a fence by a rule.
+--- Give code its background, which needs no parser.
+---@param piece sanderling.transcript.paint.Piece
+local function draw_grounds(piece)
+  if piece.is_raw then
+    return
+  end
+  local fence, first ---@type string?, integer?
+  for i, line in ipairs(piece.lines) do
+    fence = words.fence_behind(line, fence)
+    first = first or fence and i
+    if first and (not fence or i == #piece.lines) then
+      piece:mark(first - 1, 0, i - 1, #line, { line_hl_group = 'AgentCode', priority = 90 })
+      first = nil
+    end
+  end
+end
+
+--- Conceal the signs before a heading, whose level the highlight shows.
 ---@param piece sanderling.transcript.paint.Piece
 ---@param node TSNode
-local function draw_fence(piece, node)
+local function draw_heading(piece, node)
+  local marker = node:child(0)
+  local level = marker and tonumber(marker:type():match('^atx_h(%d)_marker$'))
+  if not (marker and level) then
+    return
+  end
+  local row, col, _, end_col = marker:range()
+  local line = piece.lines[row + 1]
+  local behind = end_col + #line:match('^%s*', end_col + 1)
+  if behind < #line then
+    piece:mark(row, col, row, behind, { conceal = '' })
+    local hl = 'AgentHeading' .. math.min(level, 3)
+    piece:mark(row, behind, row, #line, { hl_group = hl, priority = 105 })
+  end
+end
+
+--- Replace the signs before the lines of a quote by bars, which continue where a line wraps.
+---@param piece sanderling.transcript.paint.Piece
+---@param node TSNode
+local function draw_bars(piece, node)
   local row, col, _, end_col = node:range()
+  local line, bar = piece.lines[row + 1], icons.narrow('quote')
   for at = col, end_col - 1 do
-    local opts = { conceal = icons.narrow('rule'), hl_group = 'AgentStatus', priority = 110 }
-    piece:mark(row, at, row, at + 1, opts)
+    if line:byte(at + 1) == 62 then -- '>'
+      piece:mark(row, at, row, at + 1, { conceal = bar, hl_group = 'AgentQuote', priority = 110 })
+      piece:mark(row, at, row, at, {
+        virt_text = { { bar, 'AgentQuote' } },
+        virt_text_win_col = api.nvim_strwidth(line:sub(1, at)),
+        virt_text_repeat_linebreak = true,
+      })
+    end
   end
 end
 
 --- Additional drawing, by node type.
 ---@type table<string, fun(piece: sanderling.transcript.paint.Piece, node: TSNode)>
 local draw = {
-  fenced_code_block_delimiter = draw_fence,
+  fenced_code_block_delimiter = function(piece, node)
+    conceal(piece, node)
+  end,
   language = function(piece, node)
+    local row, col, _, end_col = node:range()
+    piece:mark(row, col, row, end_col, { hl_group = 'AgentCodeLabel', priority = 110 })
     code.paint(piece, node)
   end,
+  atx_heading = draw_heading,
+  block_quote_marker = draw_bars,
+  block_continuation = draw_bars,
   ['|'] = function(piece, node)
     tables.add_pipe(piece, node)
   end,
@@ -169,7 +222,7 @@ local function paint_tree(piece, tree, lang, is_spent)
   return true
 end
 
---- Set the marks of `block`. A block that would take too long gets none.
+--- Set the marks of `block`. One that would take too long only gets the background of its code.
 ---@param buf integer
 ---@param ns integer
 ---@param block sanderling.transcript.markdown.Block
@@ -184,13 +237,6 @@ function M.paint(buf, ns, block)
     offset = offset - 1
   end
   local text = table.concat(lines, '\n') .. '\n'
-  if parsing.is_too_much(lines) then
-    return 0, false, true
-  end
-  local ok, parser = pcall(vim.treesitter.get_string_parser, text, 'markdown')
-  if not ok then
-    return 0, false
-  end
   ---@type sanderling.transcript.paint.Piece
   local piece = setmetatable({
     buf = buf,
@@ -204,6 +250,14 @@ function M.paint(buf, ns, block)
     hidden = {},
     rows = {},
   }, Piece)
+  draw_grounds(piece)
+  if block.is_slow or parsing.is_too_much(lines) then
+    return piece.count, false, true
+  end
+  local ok, parser = pcall(vim.treesitter.get_string_parser, text, 'markdown')
+  if not ok then
+    return piece.count, false
+  end
   parser:parse(true)
   local is_spent, is_done = time.budget(PAINT_MS), true
   parser:for_each_tree(function(tree, language_tree)
@@ -211,7 +265,9 @@ function M.paint(buf, ns, block)
   end)
   if not is_done then
     api.nvim_buf_clear_namespace(buf, ns, block.first, block.last)
-    return 0, false, true
+    piece.count = 0
+    draw_grounds(piece)
+    return piece.count, false, true
   end
   local has_table = next(piece.rows) ~= nil
   if has_table then

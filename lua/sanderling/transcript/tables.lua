@@ -1,10 +1,13 @@
 --- Tables with aligned columns. The padding is virtual, so the text remains what the model wrote. A table that does not
---- fit into every window is left as it is, because wrapped lines have no columns.
+--- fit into the window is drawn with wrapped cells.
 local M = {}
 
 local api = vim.api
 local icons = require('sanderling.ui.icons')
+local lazy = require('sanderling.ui.lazy')
 local words = require('sanderling.ui.words')
+
+local fitted = lazy('sanderling.transcript.fitted')
 
 local MAX_PIPES = 100 -- per row; a row with more would not fit into a window
 
@@ -134,7 +137,23 @@ local function align_row(piece, number, widths, sides)
   end
 end
 
---- Align one table if it fits.
+---@param piece sanderling.transcript.paint.Piece
+---@param numbers integer[] of the rows
+---@param delimiter integer
+---@param sides table<integer, 'left'|'right'|'center'>
+---@param room integer
+local function draw_fitted(piece, numbers, delimiter, sides, room)
+  fitted.draw(piece, {
+    numbers = numbers,
+    delimiter = delimiter,
+    sides = sides,
+    cells_of = function(number)
+      return cells_of(piece, number)
+    end,
+  }, room)
+end
+
+--- Align one table, or wrap its cells if it is too wide.
 ---@param piece sanderling.transcript.paint.Piece
 ---@param numbers integer[] of its rows
 local function align(piece, numbers)
@@ -160,6 +179,9 @@ local function align(piece, numbers)
       width = width + (widths[i] or cell.width) - cell.width
     end
     if width > room and number ~= delimiter then
+      if delimiter then
+        draw_fitted(piece, numbers, delimiter, sides, room)
+      end
       return
     end
   end

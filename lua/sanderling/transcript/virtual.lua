@@ -93,7 +93,7 @@ local function chunks_of(line, spans)
   local ends, put_in = { [0] = true, [#line] = true }, {} ---@type table<integer, true>, table
   for _, span in ipairs(spans) do
     ends[span.from], ends[math.min(span.to, #line)] = true, true
-    if span.details.virt_text then
+    if span.details.virt_text and not span.details.virt_text_repeat_linebreak then
       put_in[span.from] = span.details
     end
   end

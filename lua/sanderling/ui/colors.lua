@@ -1,5 +1,5 @@
---- Backgrounds for changed lines where the color scheme has none: Neovim's own DiffDelete is only red text. Groups that
---- a scheme or the user has defined stay.
+--- Backgrounds for changed lines where the color scheme has none: Neovim's own DiffDelete is only red text. And the
+--- shapes of headings, whose levels most schemes color alike. Groups that a scheme or the user has defined stay.
 local M = {}
 
 local api = vim.api
@@ -24,6 +24,13 @@ local backgrounds = {
   AgentHunkDeleteWord = DELETED_WORD,
 }
 
+---@type table<string, vim.api.keyset.highlight>
+local shapes = {
+  AgentHeading1 = { bold = true, underline = true },
+  AgentHeading2 = { bold = true },
+  AgentHeading3 = { italic = true },
+}
+
 ---@type table<string, vim.api.keyset.get_hl_info> as set here
 local ours = {}
 
@@ -33,8 +40,15 @@ local function has_background()
   return deleted.bg ~= nil or deleted.reverse ~= nil
 end
 
---- Set the backgrounds, except of groups that are defined elsewhere.
+--- Set the backgrounds and shapes, except of groups that are defined elsewhere.
 local function apply()
+  for name, shape in pairs(shapes) do
+    local here = api.nvim_get_hl(0, { name = name })
+    here.default = nil
+    if vim.tbl_isempty(here) then
+      api.nvim_set_hl(0, name, shape)
+    end
+  end
   local is_wanted = not has_background()
   for _, row in ipairs(highlights) do
     local name, link = row[1], row[2]

@@ -12,6 +12,7 @@ local M = { chosen = 'unicode' }
 ---@field hidden string for invisible characters
 ---@field rule string of a horizontal line
 ---@field bar string before each line of a file
+---@field quote string before each line of a quote
 ---@field continued string before a continued line
 ---@field becomes string
 ---@field failed string
@@ -45,6 +46,7 @@ local sets = {
     hidden = '·',
     rule = '─',
     bar = '│',
+    quote = '▎',
     continued = '↪',
     becomes = '→',
     failed = '✗',
@@ -76,6 +78,7 @@ local sets = {
     hidden = '?',
     rule = '-',
     bar = '|',
+    quote = '|',
     continued = '\\',
     becomes = '->',
     failed = 'x',

@@ -34,7 +34,7 @@ end
 function M.first_line(text)
   local line, rest = text:match('^([^\n]*)(.*)$')
   line = M.plain(line:sub(1, MAX_SHOWN_BYTES))
-  if #line > MAX_LINE_CHARS then
+  if vim.fn.strchars(line, true) > MAX_LINE_CHARS then
     line, rest = vim.fn.strcharpart(line, 0, MAX_LINE_CHARS), 'more'
   end
   return line .. (rest ~= '' and ' ' .. icons.more or '')
@@ -188,6 +188,25 @@ function M.fitting(text, cells)
     room, more = math.max(0, cells), ''
   end
   return vim.fn.printf('%.*S', room, text) .. more
+end
+
+--- Cut out the middle of `text` if it is wider than `cells`: the ends of commands and paths tell more.
+---@param text string
+---@param cells integer
+---@return string
+function M.shortened(text, cells)
+  local room = cells - vim.api.nvim_strwidth(icons.more)
+  if room < 2 or vim.api.nvim_strwidth(text) <= cells then
+    return M.fitting(text, cells)
+  end
+  local behind = math.floor(room / 2)
+  local from = math.max(0, vim.fn.strchars(text, true) - behind)
+  local tail = vim.fn.strcharpart(text, from, behind, true)
+  while vim.api.nvim_strwidth(tail) > behind do
+    tail = vim.fn.strcharpart(tail, 1, behind, true)
+  end
+  local head = vim.fn.printf('%.*S', room - vim.api.nvim_strwidth(tail), text)
+  return head .. icons.more .. tail
 end
 
 ---@param seconds integer
