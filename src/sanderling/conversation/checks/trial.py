@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 300.0  # per column: a slow machine takes a while to read the tools
 PING = "Answer with one word: pong"
-USE = "Use the tool `read` once, with the path `.`, then tell me the name of the file that it shows."
+USE = (
+    "Use the tool `read` once, with the path `.`, then tell me the name of the file that it shows."
+)
 FILE = "kittiwake.txt"
 HEAD = ("model", "window", "$ in", "$ out", "ping", "stream", "tools", "cache", "turns")
 FLOAT_COLUMNS = 76  # for a screen of 80
@@ -201,7 +203,10 @@ class _Talk:
 
     async def turns(self) -> str:
         """Send a history with each of the turns that templates reject; return what had to be repaired."""
-        calls = (ToolUse("turn_1", "read", {"path": "."}), ToolUse("turn_2", "read", {"path": "src"}))
+        calls = (
+            ToolUse("turn_1", "read", {"path": "."}),
+            ToolUse("turn_2", "read", {"path": "src"}),
+        )
         results = (ToolResult(call.id, FILE) for call in calls)
         self._say(TextBlock("Look again."))
         self._history.add(Message("assistant", calls))
