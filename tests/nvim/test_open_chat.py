@@ -62,7 +62,7 @@ def terminal(tmp_path):
 def test_it_opens_neovim_with_the_chat_of_this_installation(terminal):
     shown = terminal()
     wait_until(lambda: shown.shows("No API key"))
-    shown.send(":qa!\r")
+    shown.send("\x1c\x0e:qa!\r")  # from any mode
     wait_until(lambda: shown.process.poll() == 0)
 
 

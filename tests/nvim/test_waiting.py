@@ -81,7 +81,7 @@ def test_the_winbar_counts_those_that_steer_and_those_that_are_queued(screen):
 def test_in_a_narrow_window_the_winbar_keeps_the_mode_and_cuts_what_waits(start_chat):
     screen = start_chat(columns=60)
     screen.send(TURN_STARTED, waiting(["a1"], ["b2", "c3"]))
-    assert prompt_winbar(screen).endswith("NORMAL ask thinking · 1…")
+    assert prompt_winbar(screen).endswith("NORMAL ask thinking · 1 stee…")
 
 
 def test_the_first_three_are_shown_and_how_many_there_are_besides(screen):
