@@ -41,6 +41,7 @@ SAME: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("bash", {"command": "ls", "timeout_s": 60}, {"command": "ls", "timeout": "60"}),
     ("bash", {"command": "ls", "timeout_s": 120}, {"command": "ls", "timeout": 120_000}),
     ("bash", {"command": "ls", "timeout_s": 1}, {"command": "ls", "timeout": 1_000}),
+    ("bash", {"command": "ls", "timeout_s": 0.5}, {"command": "ls", "timeout_ms": 500}),
     ("bash", {"command": "ls", "timeout_s": 600}, {"command": "ls", "timeout": "700"}),
     ("bash", {"command": "ls", "timeout_s": 600}, {"command": "ls", "timeout_s": 9_000}),
     ("bash", {"command": "ls", "background": True}, {"command": "ls", "run_in_background": 1}),

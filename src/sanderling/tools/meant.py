@@ -212,11 +212,12 @@ def _plain_value(name: str, value: Any, field: inspect.Field) -> Any:
 
 
 def _seconds(name: str, value: Any, field: inspect.Field) -> Any:
-    """Convert milliseconds to seconds, those of `timeout` if `value` exceeds the field's limit and is a second or more."""
+    """Convert milliseconds to seconds. A `timeout` is in milliseconds if it is above the field's limit and a second or more."""
     number, most = _number(value), getattr(_bare(field.type), "le", None)
-    is_ms = name in _IN_MS and most and isinstance(number, int | float) and number > most
-    is_ms = is_ms and (name == "timeout_ms" or number >= MS_PER_S)
-    return cast("float", number) / MS_PER_S if is_ms else value
+    if name not in _IN_MS or not most or not isinstance(number, int | float):
+        return value
+    is_ms = name == "timeout_ms" or number >= max(most, MS_PER_S)
+    return number / MS_PER_S if is_ms else value
 
 
 def _gather(
