@@ -355,20 +355,22 @@ def test_checkhealth_never_shows_the_key(start_nvim):
 
 @pytest.mark.parametrize(
     "provider, told, is_well",
-    [
-        ({"wire": "ollama", "base_url": "http://127.0.0.1:1"}, "needs no API key", True),
-        (
-            {"wire": "chat", "base_url": "http://127.0.0.1:1/v1", "api_key": "$MINE"},
-            "needs no API key",
-            True,
-        ),
-        ({"wire": "chat", "base_url": "https://far.example/v1"}, "needs no API key", True),
-        (
-            {"wire": "chat", "base_url": "https://far.example/v1", "api_key": "$MINE"},
-            "Store one with :Agent login local, or set MINE in the environment",
-            False,
-        ),
-    ],
+    prove_rest(
+        [
+            ({"wire": "ollama", "base_url": "http://127.0.0.1:1"}, "needs no API key", True),
+            (
+                {"wire": "chat", "base_url": "http://127.0.0.1:1/v1", "api_key": "$MINE"},
+                "needs no API key",
+                True,
+            ),
+            ({"wire": "chat", "base_url": "https://far.example/v1"}, "needs no API key", True),
+            (
+                {"wire": "chat", "base_url": "https://far.example/v1", "api_key": "$MINE"},
+                "Store one with :Agent login local, or set MINE in the environment",
+                False,
+            ),
+        ]
+    ),
 )
 def test_checkhealth_knows_whether_the_chosen_provider_needs_a_key(child, provider, told, is_well):
     child.setup(model="local:qwen3-coder", providers={"local": provider})
