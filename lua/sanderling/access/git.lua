@@ -52,7 +52,7 @@ local function result_of(cwd, arguments, more)
   end)
 end
 
---- Return settings that disable the repository's filters; those of the user's own configuration run.
+--- Return settings that disable the repository's filters; the filters of the user's own configuration run.
 ---@param cwd string
 ---@return [string, string][]?
 local function filters_off(cwd)

@@ -24,7 +24,7 @@ function M.new_buffer(what, lines)
   return buf
 end
 
---- Set the keys of `place` in `buf`, and the one that lists them.
+--- Set the keys of `place` in `buf`, and the key that lists them.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
 ---@param actions table<string, fun(lhs?: string): any>
@@ -38,7 +38,7 @@ end
 ---@class (exact) sanderling.access.page.ViewOpts
 ---@field stays_out? boolean the cursor stays where it is
 ---@field place? sanderling.ui.keys.Place whose keys it has, default 'page'
----@field actions? table<string, fun(): any> of these keys, without those that close it
+---@field actions? table<string, fun(): any> of these keys, except the closing ones
 ---@field footer? string in its border, default: how to close it
 ---@field has_columns? boolean two columns: wrapped text continues in the second
 

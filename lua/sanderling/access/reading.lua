@@ -18,10 +18,10 @@ local function regex_of(pattern)
   return regexes[pattern]
 end
 
---- Does `event` have autocommands for one of `names`? Those of BufReadCmd and BufWriteCmd replace reading and writing.
+--- Does `event` have autocommands for one of `names`? Autocommands of BufReadCmd and BufWriteCmd replace reading and writing.
 ---@param event string|string[]
 ---@param names string[]
----@param buf? integer include those of this buffer
+---@param buf? integer include autocommands of this buffer
 ---@param is_meant? fun(autocmd: vim.api.keyset.get_autocmds.ret): boolean
 ---@return boolean
 function M.is_handled(event, names, buf, is_meant)

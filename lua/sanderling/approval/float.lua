@@ -101,7 +101,7 @@ function M.close()
   if not old then
     return
   end
-  float = nil -- before closing, so that WinClosed does not take it for ours
+  float = nil -- before closing, so that WinClosed does not take it for our float
   if api.nvim_win_is_valid(old.win) then
     local ok, err = pcall(close_window, old.win)
     if not ok then
@@ -113,7 +113,7 @@ function M.close()
 end
 
 ---@param q sanderling.session.state.Question
----@return integer of its fields the one that is shown
+---@return integer number of the field that is shown
 local function step_of(q)
   return choosing.is_for(q) and select(2, choosing.field(q)) or 1
 end

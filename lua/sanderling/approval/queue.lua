@@ -1,4 +1,4 @@
---- The pending questions of all sessions, and the one that is shown.
+--- The pending questions of all sessions, and which of them is shown.
 local live = require('sanderling.session.live')
 
 local M = {}

@@ -269,7 +269,7 @@ end
 -- windows -------------------------------------------------------------------------------------------------------------
 
 --- Start insert mode in an empty prompt, unless the user does not want it. It starts only after the command that shows the
---- chat, which may go on to another window.
+--- chat, which may switch to another window.
 ---@param prompt sanderling.prompt.Prompt
 ---@param win integer its window
 local function begin_to_type(prompt, win)

@@ -382,7 +382,7 @@ function Session:announce_command_end(command, outcome, is_success)
   })
 end
 
---- Report the end of `commands`. Those that were not started come back into the prompt.
+--- Report the end of `commands`. Commands that were not started come back into the prompt.
 ---@param commands sanderling.session.state.Command[]
 ---@param outcome string
 function Session:end_commands(commands, outcome)

@@ -34,7 +34,7 @@ M.transcript = vim.tbl_extend('error', shared_options, {
   winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
 })
 
--- What a wrapped line continues behind: the sign of a list item with its box, or those of a quote.
+-- What a wrapped line continues behind: the sign of a list item with its box, or the signs of a quote.
 local LIST_PATTERN = [[^\s*\%(>\s*\)*\%([-*+]\|\d\+[.)]\)\s\+\%(\[[ xX]\]\s\+\)\?\|^\s*\%(>\s*\)\+]]
 
 -- 'breakat' is global only, and its default breaks `src/app.py:12` at the slash and the colon: no text with paths can be

@@ -65,7 +65,7 @@ function M.still_at(clients)
   end
 end
 
---- Return the running servers, including those that are still starting.
+--- Return the running servers, including starting ones.
 ---@param filter? vim.lsp.get_clients.Filter
 ---@return vim.lsp.Client[]
 function M.running(filter)

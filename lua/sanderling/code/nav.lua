@@ -93,7 +93,7 @@ local function hover_text(contents)
   return words.trimmed(table.concat(lines, '\n'))
 end
 
---- Return the files that the documentation of a symbol may come from: those of its type, and of the names in its line.
+--- Return the files that the documentation of a symbol may come from: the files of its type, and of the names in its line.
 ---@param buf integer
 ---@param spot sanderling.code.Spot
 ---@param client vim.lsp.Client

@@ -1,4 +1,4 @@
---- Positions in files, converted between a server's units and ours.
+--- Positions in files, converted between a server's units and Neovim's.
 local M = {}
 
 local api = vim.api

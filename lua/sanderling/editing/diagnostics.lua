@@ -342,7 +342,7 @@ local function is_settled(watch, asked_ms)
   return true
 end
 
---- Return the diagnostics that are new to `watch`. Those of files that the user or another session has changed may be
+--- Return the diagnostics that are new to `watch`. Diagnostics of files that the user or another session has changed may be
 --- due to that, as may those in other files.
 ---@param watch sanderling.editing.diagnostics.Watch
 ---@param by_buf table<integer, vim.Diagnostic[]>

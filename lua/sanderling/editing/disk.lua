@@ -36,7 +36,7 @@ function M.shown_name(buf)
   return vim.fn.fnamemodify(api.nvim_buf_get_name(buf), ':~:.')
 end
 
----@type boolean the user's hooks run, but for a write of ours
+---@type boolean the user's hooks run, but for a write by the agent
 M.are_hooks_running = false
 
 --- Run the autocommands of `event` as `:write` does. Their errors are shown, and stop nothing. None run in a file that

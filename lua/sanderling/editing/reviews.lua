@@ -62,7 +62,7 @@ local none = {
   end,
 }
 
---- What is loaded of it.
+--- The review as registered so far; `none` fills the rest.
 M.now = none
 
 ---@param part table<string, function> some fields of a review

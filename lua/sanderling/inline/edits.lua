@@ -271,7 +271,7 @@ local function open(region, instruction)
   return edit
 end
 
---- Start an edit of `region`, or refine the one that is there.
+--- Start an edit of `region`, or refine the existing edit.
 ---@param region sanderling.inline.region.Region
 ---@param instruction string
 ---@param selections? sanderling.Selection[] attachments

@@ -35,7 +35,7 @@ local function number_at(data, at)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
 
---- Return the width and height of a PNG. The host determines those of other formats.
+--- Return the width and height of a PNG. The host measures other formats.
 ---@param data string
 ---@return integer? width
 ---@return integer? height

@@ -1,4 +1,4 @@
---- A project's files, for completion: those that git tracks or does not ignore. When a mention begins they are listed
+--- A project's files, for completion: tracked by git, or at least not ignored. When a mention begins they are listed
 --- by a separate process and indexed in slices, so that no key has to wait.
 ---
 --- The index stores a mask of each file's letters. A file can only match if its mask includes all letters of the query,
@@ -127,7 +127,7 @@ local function take_in(project, source)
   slice()
 end
 
---- List the files that git knows, or those that ripgrep finds if git fails.
+--- List the files that git knows, or that ripgrep finds if git fails.
 ---@param project string
 ---@param on_list fun(source?: string)
 local function list(project, on_list)

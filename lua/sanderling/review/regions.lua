@@ -16,7 +16,7 @@ local M = {}
 
 ---@class (exact) sanderling.review.Hunk
 ---@field id integer stays the same when undo restores the hunk
----@field ids table<integer, true> its own, and those of absorbed hunks
+---@field ids table<integer, true> its own ids, and the ids of absorbed hunks
 ---@field buf integer
 ---@field row integer of its first line, from 0; for a pure deletion, of the line after it
 ---@field count integer number of its lines; 0 for a pure deletion

@@ -33,7 +33,7 @@ end
 
 -- writing -------------------------------------------------------------------------------------------------------------
 
--- Control characters to drop. Those that end a sequence are handled there.
+-- Control characters to drop. Characters that end a sequence are handled there.
 local IGNORED = '[%z\1-\6\11\12\14-\23\25\28-\31\127]'
 local STRING_STARTS = '[PX%]^_]' -- after ESC: DCS, SOS, OSC, PM, APC
 local MAX_PARAMETERS = 64 -- bytes; longer sequences are dropped

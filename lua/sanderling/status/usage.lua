@@ -35,7 +35,7 @@ function M.dollars(usd)
   return usd > 0 and usd < 0.005 and '<$0.01' or ('$%.2f'):format(usd)
 end
 
---- Return the cost of the session. A question mark stands for usage of unknown price.
+--- Return the cost of the session: `+?` behind it, or words instead, where a price is unknown.
 ---@param usage sanderling.UsageUpdated
 ---@return string
 local function cost(usage)

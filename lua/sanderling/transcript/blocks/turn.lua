@@ -290,7 +290,7 @@ local function take_back(self, piece)
   end
 end
 
---- Remove an answer that was cut off. The new one is drawn in its place.
+--- Remove an answer that was cut off. The new one is drawn where it was.
 function draw.answer_restarted(self, event)
   self:end_answer()
   for i = #self.pieces, 1, -1 do
