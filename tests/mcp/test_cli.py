@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sanderling.project.trust.trust import Trust
-from tests.conftest import DEADLINE_S, ROOT, prove
+from tests.conftest import DEADLINE_S, ROOT, prove, prove_rest
 from tests.mcp.talk import PATIENT_CLI, PYTHON, notes_over_http, tables_of
 from tests.mcp.test_in_prompts import NOTES_SERVER
 
@@ -167,16 +167,18 @@ def test_a_server_added_for_the_project_needs_trust_and_keeps_the_rest_of_the_fi
 
 @pytest.mark.parametrize(
     "arguments, words",
-    [
-        (("it",), "the command is missing"),
-        (("it", "--project", "--host", "a.example", "--", "x"), "add it with --user"),
-        (("it", "--env", "=x", "--", "x"), "write --env K=V"),
-        (("it", "--header", "A: b", "--", "x"), "--header is for a URL"),
-        (("it", "ftp://a.example"), "is not a URL that begins with https"),
-        (("it", "https://a.example", "--env", "A=b"), "send keys with --header"),
-        (("it", "http://a.example/", "--header", "A: b"), "use https"),
-        (("!!", "--", "x"), "a name needs a letter or a digit"),
-    ],
+    prove_rest(
+        [
+            (("it",), "the command is missing"),
+            (("it", "--project", "--host", "a.example", "--", "x"), "add it with --user"),
+            (("it", "--env", "=x", "--", "x"), "write --env K=V"),
+            (("it", "--header", "A: b", "--", "x"), "--header is for a URL"),
+            (("it", "ftp://a.example"), "is not a URL that begins with https"),
+            (("it", "https://a.example", "--env", "A=b"), "send keys with --header"),
+            (("it", "http://a.example/", "--header", "A: b"), "use https"),
+            (("!!", "--", "x"), "a name needs a letter or a digit"),
+        ]
+    ),
 )
 def test_what_cannot_be_added_is_not_written(shell, arguments, words):
     result = shell.run("add", *arguments)

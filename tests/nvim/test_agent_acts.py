@@ -281,7 +281,7 @@ def test_a_command_names_project_files_that_are_newer_in_the_editor(start_agent,
 
 
 @quick
-@pytest.mark.parametrize("key", ["1", "2", "d"])
+@pytest.mark.parametrize("key", prove_rest(["1", "2", "d"]))
 def test_before_a_command_the_user_is_asked_once_whether_to_save_what_the_model_edited(
     start_agent, app, key
 ):

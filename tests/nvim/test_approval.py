@@ -357,15 +357,17 @@ def test_it_gives_way_to_the_cursor(editor):
 @pytest.mark.parametrize("size", prove_rest(SIZES, keep=(0,)))
 @pytest.mark.parametrize(
     "keys, expected",
-    [
-        ("a", answer("once")),
-        ("s", answer("session")),
-        ("d", answer("deny")),
-        ("A<CR>", answer("always", rule="make *")),
-        ("A<C-u>make check<CR>", answer("always", rule="make check")),
-        ("D<CR>", answer("deny")),
-        ("Duse ninja<CR>", answer("deny", reason="use ninja")),
-    ],
+    prove_rest(
+        [
+            ("a", answer("once")),
+            ("s", answer("session")),
+            ("d", answer("deny")),
+            ("A<CR>", answer("always", rule="make *")),
+            ("A<C-u>make check<CR>", answer("always", rule="make check")),
+            ("D<CR>", answer("deny")),
+            ("Duse ninja<CR>", answer("deny", reason="use ninja")),
+        ]
+    ),
 )
 def test_each_key_gives_its_answer_and_the_person_is_where_they_were(editor, size, keys, expected):
     screen = editor(size)

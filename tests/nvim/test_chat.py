@@ -98,11 +98,13 @@ def test_a_conversation_has_many_turns(child):
 
 @pytest.mark.parametrize(
     "keys, lines",
-    [
-        ("ialpha beta<Esc>bdwu", ["alpha beta"]),
-        ("ialpha beta<Esc>yypwcwgamma<Esc>", ["alpha beta", "alpha gamma"]),
-        ("ialphabet alp<C-x><C-n>", ["alphabet alphabet"]),
-    ],
+    prove_rest(
+        [
+            ("ialpha beta<Esc>bdwu", ["alpha beta"]),
+            ("ialpha beta<Esc>yypwcwgamma<Esc>", ["alpha beta", "alpha gamma"]),
+            ("ialphabet alp<C-x><C-n>", ["alphabet alphabet"]),
+        ]
+    ),
 )
 def test_the_prompt_is_an_ordinary_buffer_with_undo_and_completion(child, keys, lines):
     child.command("AgentChat")

@@ -333,7 +333,7 @@ def test_late_ones_go_with_the_next_result(start_watched):
 
 @quick
 @pytest.mark.parametrize("path", prove_rest([{"path": "a.txt"}, {}], (0,), is_one=True))
-@pytest.mark.parametrize("style", ["push", "pull", "late"])
+@pytest.mark.parametrize("style", prove_rest(["push", "pull", "late"]))
 def test_diagnostics_after_an_edit_are_those_of_the_new_text(start_watched, style, path):
     agent = start_watched(
         READ,

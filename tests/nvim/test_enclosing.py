@@ -1,6 +1,7 @@
 """The function around a line, which is sent when a question is about one line."""
 
 import pytest
+from tests.conftest import prove_rest
 from tests.nvim.test_asking import server as server  # noqa: PLC0414 - a fixture
 from tests.nvim.test_asking import told
 
@@ -88,7 +89,7 @@ def test_without_a_grammar_the_symbols_of_a_language_server_say_it(child, projec
     assert child.lua(lines.format(9)) == [9, 9]
 
 
-@pytest.mark.parametrize("command", ["Agent explain", "4Agent explain", "Agent test"])
+@pytest.mark.parametrize("command", prove_rest(["Agent explain", "4Agent explain", "Agent test"]))
 def test_explain_and_test_send_the_function_around_a_line(start_claude, project, server, command):
     (project / "a.lua").write_text(LUA)
     child = start_claude()
@@ -121,7 +122,7 @@ def test_fix_sends_the_function_around_the_report(start_claude, project, server)
     assert "other" not in reports
 
 
-@pytest.mark.parametrize("command", ["/explain", "/fix", "/test"])
+@pytest.mark.parametrize("command", prove_rest(["/explain", "/fix", "/test"]))
 def test_in_the_chat_a_command_without_words_is_about_the_function_at_the_cursor(
     start_claude, project, server, command
 ):

@@ -189,7 +189,7 @@ ALLOWING = [
 ]
 
 
-@pytest.mark.parametrize("lhs", ALT + TYPED)
+@pytest.mark.parametrize("lhs", prove_rest(ALT + TYPED, is_one=True))
 def test_a_key_with_an_escape_is_refused_for_what_allows(child, lhs):
     child.setup(keys={option: ["<C-x>a", lhs] for option in ALLOWING})
     mistakes = child.lua("return require('sanderling.config').mistakes")

@@ -6,7 +6,7 @@ import random
 import signal
 
 import pytest
-from tests.conftest import prove, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 from tests.nvim.test_tools_screen import TURN_ENDED, delta, edited, ended, fold_at, go_to, started
 
 
@@ -189,7 +189,9 @@ def test_a_page_that_does_not_fill_the_window_is_followed_by_the_one_before(scre
     assert screen.transcript()[0] == "## You"
 
 
-@pytest.mark.parametrize("lnum", [1, 2, 3, 40], ids=["marker", "below it", "first", "further on"])
+@pytest.mark.parametrize(
+    "lnum", prove_rest([1, 2, 3, 40]), ids=["marker", "below it", "first", "further on"]
+)
 def test_what_is_read_stays_where_it_is_while_a_page_comes_above(screen, lnum):
     screen.send(page(*turns(20, 60), has_earlier=True))
     scroll_to_top(screen)

@@ -546,13 +546,15 @@ def leave_swap_file(start_nvim, directory, name):
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "Agent reviews",
-        "AgentAccept all",
-        "AgentReject all",
-        "lua require('sanderling.review.commands').go(1)",
-        "AgentDiff",
-    ],
+    prove_rest(
+        [
+            "Agent reviews",
+            "AgentAccept all",
+            "AgentReject all",
+            "lua require('sanderling.review.commands').go(1)",
+            "AgentDiff",
+        ]
+    ),
 )
 @pytest.mark.parametrize("is_unloaded", prove_rest([False, True], (1,), is_one=True))
 def test_a_swap_file_is_no_obstacle_and_no_question(

@@ -46,48 +46,53 @@ MEANT = [
 
 @pytest.mark.parametrize(
     "options, message",
-    [
-        ({"modle": "x"}, "unknown option 'modle'; did you mean 'model'?"),
-        (
-            {"chat": {"posiiton": "left"}},
-            "unknown option 'chat.posiiton'; did you mean 'chat.position'?",
-        ),
-        (
-            {"keys": {"send_nromal": "<CR>"}},
-            "unknown option 'keys.send_nromal'; did you mean 'keys.send_normal'?",
-        ),
-        ({"model": 5}, "option 'model' must be a string, not 5"),
-        ({"thinking": "yes"}, "option 'thinking' must be a boolean, not \"yes\""),
-        ({"chat": "left"}, "option 'chat' must be a table, not \"left\""),
-        ({"chat": {"position": "middle"}}, "option 'chat.position' must be one of 'right', 'left'"),
-        ({"chat": {"size": 0}}, "option 'chat.size' must be a number from 0.05 on, not 0"),
-        ({"max_tokens": 1.5}, "option 'max_tokens' must be a whole number from 0 on, not 1.5"),
-        (
-            {"keys": {"stop": 5}},
-            "option 'keys.stop' must be a key, a list of keys, or false, not 5",
-        ),
-        ({"max_calls": -1}, "option 'max_calls' must be a whole number from 0 on, not -1"),
-        ({"budget_usd": "5"}, "option 'budget_usd' must be a number from 0 on, not \"5\""),
-        ({"auto_compact": 1}, "option 'auto_compact' must be a boolean, not 1"),
-        ({"prices": 3}, "option 'prices' must be dollars per million tokens by model, like {"),
-        ({"prices": {"m": 3}}, "option 'prices' must be dollars per million tokens by model"),
-        (
-            {"prices": {"m": {"chache_read": 0}}},
-            "unknown option 'prices['m'].chache_read'; did you mean 'prices['m'].cache_read'?",
-        ),
-        (
-            {"prices": {"m": {"input": "1"}}},
-            "option 'prices['m'].input' must be a number, not \"1\"",
-        ),
-        (
-            {"keys": {"next_sesion": "gs"}},
-            "unknown option 'keys.next_sesion'; did you mean 'keys.next_session'?",
-        ),
-        ({"provider": ""}, "option 'provider' must be 'auto' or the name of a provider"),
-        ({"provider": "scripted"}, "provider 'scripted' needs the option 'script'"),
-        *(({"permissions": [rule]}, message) for rule, message in WRONG_RULES),
-        *((options, f"did you mean '{meant}'") for options, meant in MEANT),
-    ],
+    prove_rest(
+        [
+            ({"modle": "x"}, "unknown option 'modle'; did you mean 'model'?"),
+            (
+                {"chat": {"posiiton": "left"}},
+                "unknown option 'chat.posiiton'; did you mean 'chat.position'?",
+            ),
+            (
+                {"keys": {"send_nromal": "<CR>"}},
+                "unknown option 'keys.send_nromal'; did you mean 'keys.send_normal'?",
+            ),
+            ({"model": 5}, "option 'model' must be a string, not 5"),
+            ({"thinking": "yes"}, "option 'thinking' must be a boolean, not \"yes\""),
+            ({"chat": "left"}, "option 'chat' must be a table, not \"left\""),
+            (
+                {"chat": {"position": "middle"}},
+                "option 'chat.position' must be one of 'right', 'left'",
+            ),
+            ({"chat": {"size": 0}}, "option 'chat.size' must be a number from 0.05 on, not 0"),
+            ({"max_tokens": 1.5}, "option 'max_tokens' must be a whole number from 0 on, not 1.5"),
+            (
+                {"keys": {"stop": 5}},
+                "option 'keys.stop' must be a key, a list of keys, or false, not 5",
+            ),
+            ({"max_calls": -1}, "option 'max_calls' must be a whole number from 0 on, not -1"),
+            ({"budget_usd": "5"}, "option 'budget_usd' must be a number from 0 on, not \"5\""),
+            ({"auto_compact": 1}, "option 'auto_compact' must be a boolean, not 1"),
+            ({"prices": 3}, "option 'prices' must be dollars per million tokens by model, like {"),
+            ({"prices": {"m": 3}}, "option 'prices' must be dollars per million tokens by model"),
+            (
+                {"prices": {"m": {"chache_read": 0}}},
+                "unknown option 'prices['m'].chache_read'; did you mean 'prices['m'].cache_read'?",
+            ),
+            (
+                {"prices": {"m": {"input": "1"}}},
+                "option 'prices['m'].input' must be a number, not \"1\"",
+            ),
+            (
+                {"keys": {"next_sesion": "gs"}},
+                "unknown option 'keys.next_sesion'; did you mean 'keys.next_session'?",
+            ),
+            ({"provider": ""}, "option 'provider' must be 'auto' or the name of a provider"),
+            ({"provider": "scripted"}, "provider 'scripted' needs the option 'script'"),
+            *(({"permissions": [rule]}, message) for rule, message in WRONG_RULES),
+            *((options, f"did you mean '{meant}'") for options, meant in MEANT),
+        ]
+    ),
 )
 def test_a_wrong_option_is_named(start_nvim, options, message):
     child = start_nvim(columns=200)

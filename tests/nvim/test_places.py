@@ -196,7 +196,17 @@ def in_trust(screen):
 
 @pytest.mark.parametrize(
     "open_buffer",
-    [in_transcript, in_prompt, in_float, in_question, in_the_whole_of_a_question, in_job, in_trust],
+    prove_rest(
+        [
+            in_transcript,
+            in_prompt,
+            in_float,
+            in_question,
+            in_the_whole_of_a_question,
+            in_job,
+            in_trust,
+        ]
+    ),
 )
 @pytest.mark.parametrize("has_file", prove_rest([False, True], keep=(0,)))
 def test_no_key_of_neovims_opens_more_than_a_file(screen, project, open_buffer, has_file):
@@ -235,13 +245,15 @@ def test_p_in_a_question_reads_a_file_and_asks_no_plugin(screen, project):
 
 @pytest.mark.parametrize(
     "name, command",
-    [
-        ("notes.txt.gz", None),  # Neovim's own plugin
-        ("notes.xz", None),
-        ("secret.gpg", "'[,']!gpg --decrypt"),
-        ("table.bin", "silent %!xxd"),
-        ("deep/table.bin", "execute '1,$!xxd'"),
-    ],
+    prove_rest(
+        [
+            ("notes.txt.gz", None),  # Neovim's own plugin
+            ("notes.xz", None),
+            ("secret.gpg", "'[,']!gpg --decrypt"),
+            ("table.bin", "silent %!xxd"),
+            ("deep/table.bin", "execute '1,$!xxd'"),
+        ]
+    ),
 )
 def test_what_a_program_would_unpack_is_not_opened_from_the_transcript(
     screen, project, name, command

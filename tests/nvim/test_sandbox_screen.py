@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 from tests.rpc import NvimError
 
 
@@ -390,15 +390,17 @@ def test_a_change_of_the_network_is_a_message_where_the_chat_is_hidden(screen):
 
 @pytest.mark.parametrize(
     "level, network, text, group",
-    [
-        ("", "off", "sbx:… net:off", "AgentStatus"),
-        ("full", "off", "sbx:full net:off", "AgentStatus"),
-        ("full-bwrap", "proxy", "sbx:full(bwrap) net:proxy", "AgentStatus"),
-        ("namespaces", "off", "sbx:ns partial net:off", "AgentWarning"),
-        ("landlock", "off", "sbx:landlock partial net:off", "AgentWarning"),
-        ("none", "off", "sbx:none blocked net:off", "AgentError"),
-        ("off", "off", "sbx:OFF unprotected net:on", "AgentError"),
-    ],
+    prove_rest(
+        [
+            ("", "off", "sbx:… net:off", "AgentStatus"),
+            ("full", "off", "sbx:full net:off", "AgentStatus"),
+            ("full-bwrap", "proxy", "sbx:full(bwrap) net:proxy", "AgentStatus"),
+            ("namespaces", "off", "sbx:ns partial net:off", "AgentWarning"),
+            ("landlock", "off", "sbx:landlock partial net:off", "AgentWarning"),
+            ("none", "off", "sbx:none blocked net:off", "AgentError"),
+            ("off", "off", "sbx:OFF unprotected net:on", "AgentError"),
+        ]
+    ),
 )
 def test_level_and_network_are_in_the_winbar_also_a_narrow_one_and_in_the_statusline(
     screen, level, network, text, group

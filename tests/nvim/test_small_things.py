@@ -1,7 +1,7 @@
 """Small things of the screen: links, numbers, footers, completion beside plugins, tables that end."""
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 from tests.nvim.test_approval import asked
 from tests.nvim.test_looks import turn
 
@@ -16,18 +16,20 @@ WATCH = """
 
 @pytest.mark.parametrize(
     "line, col, url",
-    [
-        ("see https://example.org/a?b=c#d.", 6, "https://example.org/a?b=c#d"),
-        ("[page](https://example.org/x) more", 2, "https://example.org/x"),
-        ("https://a.org and https://b.org", 20, "https://b.org"),
-        ("https://a.org and", 15, "https://a.org"),
-        ("<http://c.org>", 0, "http://c.org"),
-        ("no link, file:///etc/passwd", 0, None),
-        ("https://paypa\u0406.com", 0, None),
-        ("https://a.org/\u202efdp.exe", 0, None),
-        ("https://a.org/" + "x" * 5000, 0, None),
-        ("x" * 100_000 + " https://a.org", 100_005, "https://a.org"),
-    ],
+    prove_rest(
+        [
+            ("see https://example.org/a?b=c#d.", 6, "https://example.org/a?b=c#d"),
+            ("[page](https://example.org/x) more", 2, "https://example.org/x"),
+            ("https://a.org and https://b.org", 20, "https://b.org"),
+            ("https://a.org and", 15, "https://a.org"),
+            ("<http://c.org>", 0, "http://c.org"),
+            ("no link, file:///etc/passwd", 0, None),
+            ("https://paypa\u0406.com", 0, None),
+            ("https://a.org/\u202efdp.exe", 0, None),
+            ("https://a.org/" + "x" * 5000, 0, None),
+            ("x" * 100_000 + " https://a.org", 100_005, "https://a.org"),
+        ]
+    ),
 )
 def test_a_link_is_opened_when_its_whole_address_was_confirmed(screen, line, col, url):
     screen.lua(WATCH)

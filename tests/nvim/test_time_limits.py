@@ -236,7 +236,7 @@ HUGE = {
 
 
 @pytest.mark.parametrize("name", prove_rest(HUGE, (0,), is_one=True))
-@pytest.mark.parametrize("field", ["title", "reason", "subject", "rule", "tool"])
+@pytest.mark.parametrize("field", prove_rest(["title", "reason", "subject", "rule", "tool"]))
 def test_a_question_of_any_size_is_shown_and_answered(screen, name, field):
     text = HUGE[name] if field != "tool" else HUGE[name].replace("\n", " ")
     screen.send(asked(**{field: text}))

@@ -223,7 +223,7 @@ def test_output_with_fences_and_bytes_that_are_no_text_disturbs_nothing(screen):
     assert "went wrong" not in screen.messages()
 
 
-@pytest.mark.parametrize("reason", ["cancelled", "interrupted", "error"])
+@pytest.mark.parametrize("reason", prove_rest(["cancelled", "interrupted", "error"]))
 def test_what_runs_when_the_turn_ends_is_finished_as_stopped(screen, reason):
     screen.send(TURN_STARTED, started(), output("half\n"))
     screen.send({"type": "turn_ended", "stop_reason": reason})

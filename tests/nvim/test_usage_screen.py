@@ -1,7 +1,7 @@
 """What a turn uses and costs, in the winbar; titles; reports."""
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 from tests.nvim.test_approval import asked
 from tests.nvim.test_sandbox_screen import changed
 from tests.nvim.test_tools_screen import TURN_STARTED, prompt_winbar
@@ -109,13 +109,15 @@ def test_many_events_of_a_frame_draw_a_statusline_once(screen):
 
 @pytest.mark.parametrize(
     "width, text",
-    [
-        (70, "↑12.3k ↓840 ↻95% ctx 33% $0.42 (+$0.03)"),
-        (54, "↑12.3k ↓840 ↻95% ctx 33% $0.42"),
-        (46, "↑12.3k ↓840 ctx 33% $0.42"),
-        (42, "ctx 33% $0.42"),
-        (26, "ctx 33%"),
-    ],
+    prove_rest(
+        [
+            (70, "↑12.3k ↓840 ↻95% ctx 33% $0.42 (+$0.03)"),
+            (54, "↑12.3k ↓840 ↻95% ctx 33% $0.42"),
+            (46, "↑12.3k ↓840 ctx 33% $0.42"),
+            (42, "ctx 33% $0.42"),
+            (26, "ctx 33%"),
+        ]
+    ),
 )
 def test_what_matters_least_goes_first(screen, width, text):
     screen.send(usage())
@@ -330,12 +332,14 @@ def shown_report(screen):
 
 @pytest.mark.parametrize(
     "go_on",
-    [
-        lambda screen: screen.feed("i"),
-        lambda screen: screen.command("AgentNew"),
-        lambda screen: screen.send(TURN_STARTED),
-        lambda screen: screen.send(asked()),
-    ],
+    prove_rest(
+        [
+            lambda screen: screen.feed("i"),
+            lambda screen: screen.command("AgentNew"),
+            lambda screen: screen.send(TURN_STARTED),
+            lambda screen: screen.send(asked()),
+        ]
+    ),
     ids=["types", "another session", "a turn", "a question"],
 )
 def test_a_report_closes_when_the_user_moves_on(screen, go_on):

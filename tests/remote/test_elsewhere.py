@@ -179,7 +179,9 @@ async def test_what_agentinstall_has_built_there_needs_no_path(elsewhere, tmp_pa
         assert talk.text == "pong"
 
 
-@pytest.mark.parametrize("banner", ["Welcome", "\\033[1mHi\\033[0m {you}, ", 'last: "{" '])
+@pytest.mark.parametrize(
+    "banner", prove_rest(["Welcome", "\\033[1mHi\\033[0m {you}, ", 'last: "{" '])
+)
 async def test_a_banner_without_a_line_end_does_not_hide_the_first_answer(elsewhere, banner):
     docker = elsewhere.bin / "docker"
     first, *rest = docker.read_text().splitlines()

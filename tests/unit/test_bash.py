@@ -457,7 +457,7 @@ async def test_report_that_a_command_forges_reaches_no_file_and_no_host(confined
     assert "· cwd: /]" in await confined.say("true")
 
 
-@pytest.mark.parametrize("cwd", ["..", "-", "sub"])
+@pytest.mark.parametrize("cwd", prove_rest(["..", "-", "sub"]))
 async def test_a_report_of_a_relative_directory_is_no_report(confined, cwd):
     """It would be one place for who judges the next command, and another for the shell."""
     await confined.run("mkdir sub")
@@ -691,35 +691,45 @@ async def test_landlock_alone_leaves_nothing_and_keeps_the_state(tmp_path, marke
 
 @pytest.mark.parametrize(
     "command, output, state",
-    [
-        ("(echo a; exit 3) | tail -1", "a", "exit status 0; 3 in the pipe before tail"),
-        (
-            "cat <<'E' | (cat; exit 4) | cat\nx | y\nE",
-            "x | y",
-            "exit status 0; 4 in the pipe before cat",
-        ),
-        ("(exit 3) | (exit 5)", "(no output)", "exit status 5; 3 in the pipe before the next part"),
-        ("set -o pipefail; (exit 3) | cat", "(no output)", "exit status 3"),
-        ("set -e; (exit 3) | cat; echo on", "on", "exit status 0"),
-        ("set -eu; (exit 3) | cat", "(no output)", "exit status 0; 3 in the pipe before cat"),
-        ("set -x; (exit 3) | cat", "++ cat\n++ exit 3", "exit status 0; 3 in the pipe before cat"),
-        (
-            "trap 'echo at the end $?' EXIT; (exit 3) | (exit 4)",
-            "at the end 4",
-            "exit status 4; 3 in the pipe before the next part",
-        ),
-        (
-            "trap 'echo ERR $?' ERR; (exit 3) | cat",
-            "(no output)",
-            "exit status 0; 3 in the pipe before cat",
-        ),
-        ("exec 3>&1; exec cat < <(echo a | (cat; exit 3))", "a", "exit status 0"),
-        ("echo a | tee >(cat >/dev/null) | cat", "a", "exit status 0"),
-        ("false | true; exit 6", "(no output)", "exit status 6"),
-        ("echo $LINENO | cat", "1", "exit status 0"),
-        ("! (exit 2) | true", "(no output)", "exit status 1; 2 in the pipe before true"),
-        ("yes | head -1", "y", "exit status 0"),
-    ],
+    prove_rest(
+        [
+            ("(echo a; exit 3) | tail -1", "a", "exit status 0; 3 in the pipe before tail"),
+            (
+                "cat <<'E' | (cat; exit 4) | cat\nx | y\nE",
+                "x | y",
+                "exit status 0; 4 in the pipe before cat",
+            ),
+            (
+                "(exit 3) | (exit 5)",
+                "(no output)",
+                "exit status 5; 3 in the pipe before the next part",
+            ),
+            ("set -o pipefail; (exit 3) | cat", "(no output)", "exit status 3"),
+            ("set -e; (exit 3) | cat; echo on", "on", "exit status 0"),
+            ("set -eu; (exit 3) | cat", "(no output)", "exit status 0; 3 in the pipe before cat"),
+            (
+                "set -x; (exit 3) | cat",
+                "++ cat\n++ exit 3",
+                "exit status 0; 3 in the pipe before cat",
+            ),
+            (
+                "trap 'echo at the end $?' EXIT; (exit 3) | (exit 4)",
+                "at the end 4",
+                "exit status 4; 3 in the pipe before the next part",
+            ),
+            (
+                "trap 'echo ERR $?' ERR; (exit 3) | cat",
+                "(no output)",
+                "exit status 0; 3 in the pipe before cat",
+            ),
+            ("exec 3>&1; exec cat < <(echo a | (cat; exit 3))", "a", "exit status 0"),
+            ("echo a | tee >(cat >/dev/null) | cat", "a", "exit status 0"),
+            ("false | true; exit 6", "(no output)", "exit status 6"),
+            ("echo $LINENO | cat", "1", "exit status 0"),
+            ("! (exit 2) | true", "(no output)", "exit status 1; 2 in the pipe before true"),
+            ("yes | head -1", "y", "exit status 0"),
+        ]
+    ),
 )
 async def test_failed_part_of_a_pipe_is_reported_and_nothing_else_changes(
     desk, command, output, state
@@ -789,7 +799,7 @@ async def test_an_editor_runs_its_commands_without_a_terminal(unconfined, editor
 
 
 @pytest.mark.parametrize(
-    "line", ["vim foo", "less -R foo", "git commit", "more foo", "top", "crontab -e"]
+    "line", prove_rest(["vim foo", "less -R foo", "git commit", "more foo", "top", "crontab -e"])
 )
 async def test_no_program_waits_for_a_terminal(desk, line):
     if not shutil.which(line.split()[0]):
@@ -919,13 +929,15 @@ async def test_a_refusal_of_a_job_is_not_charged_to_a_later_command(confined):
 
 @pytest.mark.parametrize(
     "words, is_hinted",
-    [
-        ("ModuleNotFoundError: No module named nope", False),
-        ("FileNotFoundError: x", False),
-        ("could not resolve dependency tree", False),
-        ("getaddrinfo ENOTFOUND example.org", True),
-        ("curl: (6) Could not resolve host: example.org", True),
-    ],
+    prove_rest(
+        [
+            ("ModuleNotFoundError: No module named nope", False),
+            ("FileNotFoundError: x", False),
+            ("could not resolve dependency tree", False),
+            ("getaddrinfo ENOTFOUND example.org", True),
+            ("curl: (6) Could not resolve host: example.org", True),
+        ]
+    ),
 )
 async def test_the_network_is_named_only_where_it_failed(confined, words, is_hinted):
     told = await confined.say(f"echo '{words}'; false")

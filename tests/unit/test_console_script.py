@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT
+from tests.conftest import ROOT, prove_rest
 
 from sanderling.cli import COMMANDS as TABLE
 from sanderling.cli.print_mode.arguments import print_parser
@@ -66,7 +66,7 @@ def test_python_loads_what_pythonpath_names(trap: Trap):
     assert "re" in trap.loaded().split()
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("words", prove_rest(COMMANDS, is_one=True), ids=" ".join)
 def test_the_command_loads_nothing_of_the_project(trap: Trap, script: Path, words: list[str]):
     for path in PATHS.values():
         done = trap.run(script, *words, python_path=path)

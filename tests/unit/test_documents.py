@@ -12,7 +12,7 @@ import pytest
 from tests import loopback
 from tests.api_rules import anthropic as anthropic_rules
 from tests.api_rules import responses as responses_rules
-from tests.conftest import policy_of, settings_of
+from tests.conftest import policy_of, prove_rest, settings_of
 from tests.loopback import LoopbackServer, Reply, Request
 from tests.talk import BaseTalk
 from tests.wires import responses
@@ -161,12 +161,14 @@ async def test_a_pdf_goes_whole_to_openai(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "model, data, args",
-    [
-        ("deepseek-anthropic:deepseek-v4-pro", blank(), {}),
-        ("anthropic:claude-opus-5-5", blank(), {"limit": 1}),
-        ("anthropic:claude-opus-5-5", blank(MAX_PDF_PAGES + 1), {}),
-        ("anthropic:claude-opus-5-5", blank(password=""), {}),
-    ],
+    prove_rest(
+        [
+            ("deepseek-anthropic:deepseek-v4-pro", blank(), {}),
+            ("anthropic:claude-opus-5-5", blank(), {"limit": 1}),
+            ("anthropic:claude-opus-5-5", blank(MAX_PDF_PAGES + 1), {}),
+            ("anthropic:claude-opus-5-5", blank(password=""), {}),
+        ]
+    ),
     ids=["not taken", "some pages", "too many pages", "encrypted"],
 )
 async def test_other_pdfs_are_sent_as_text(tmp_path, monkeypatch, model, data, args):

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.conftest import prove_rest
 from tests.unit.test_command_changes import GIT
 
 from sanderling.changes.git import digest_of
@@ -42,12 +43,15 @@ def history(project: Path) -> dict[bytes, bytes]:
 
 @pytest.mark.parametrize(
     "pack",
-    [
-        (),
-        ("repack", "-qadf", "--depth=50"),
-        ("-c", "repack.usedeltabaseoffset=false", "repack", "-qadf"),
-        ("-c", "pack.indexversion=1", "repack", "-qadf"),
-    ],
+    prove_rest(
+        [
+            (),
+            ("repack", "-qadf", "--depth=50"),
+            ("-c", "repack.usedeltabaseoffset=false", "repack", "-qadf"),
+            ("-c", "pack.indexversion=1", "repack", "-qadf"),
+        ],
+        is_one=True,
+    ),
     ids=["loose", "offsets", "names", "old index"],
 )
 def test_objects_that_are_gone_are_read(tmp_path, pack):
@@ -81,7 +85,7 @@ def test_new_packs_are_held_with_what_is_needed_next(tmp_path):
     held.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", prove_rest(range(3), is_one=True))
 def test_a_damaged_pack_gives_no_other_bytes_and_comes_to_an_end(tmp_path, seed):
     blobs = history(tmp_path / "p")
     git(tmp_path / "p", "repack", "-qadf")

@@ -769,7 +769,7 @@ def test_prompts_that_wait_in_a_session_are_not_sent(shell, flags, told, left):
     assert (done.returncode, "waiting" in done.stderr) == (0, bool(left))
 
 
-@pytest.mark.parametrize("zone", ["XXX-167:59", "XXX+167:59", "nonsense"])
+@pytest.mark.parametrize("zone", prove_rest(["XXX-167:59", "XXX+167:59", "nonsense"]))
 def test_a_run_works_in_any_time_zone_that_posix_allows(shell, zone):
     shell.environment["TZ"] = zone
     assert shell.play([{"text": "Answered."}]).returncode == 0
@@ -1122,7 +1122,9 @@ def schema(shell: Shell) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("answer", ["{}", "```json\n{}\n```", "Here it is:\n\n```\n{}\n```\n"])
+@pytest.mark.parametrize(
+    "answer", prove_rest(["{}", "```json\n{}\n```", "Here it is:\n\n```\n{}\n```\n"])
+)
 def test_answer_that_fits_the_schema_is_printed_as_json(shell, schema, answer):
     said = answer.replace("{}", json.dumps(FITS))
     done = shell.play([{"text": said}], args=("--json-schema", schema))
@@ -1176,13 +1178,15 @@ def test_stream_of_a_repaired_answer_has_both_turns_and_one_result(shell, schema
 
 @pytest.mark.parametrize(
     "content, words",
-    [
-        ("{", "it is not JSON"),
-        ("3", "a schema is an object"),
-        ('{"type": "objekt"}', "it is not a JSON schema: $.type"),
-        ('{"properties": {"a": {"$ref": "https://example.org/x"}}}', "leads out of the file"),
-        (None, "No such file or directory"),
-    ],
+    prove_rest(
+        [
+            ("{", "it is not JSON"),
+            ("3", "a schema is an object"),
+            ('{"type": "objekt"}', "it is not a JSON schema: $.type"),
+            ('{"properties": {"a": {"$ref": "https://example.org/x"}}}', "leads out of the file"),
+            (None, "No such file or directory"),
+        ]
+    ),
 )
 def test_schema_that_cannot_be_used_is_refused_and_nothing_is_sent(shell, content, words):
     path = shell.project / "own.json"

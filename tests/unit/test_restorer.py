@@ -309,11 +309,13 @@ async def test_what_the_guard_protects_stays(place, project):
 
 @pytest.mark.parametrize(
     "data, options",
-    [
-        (b"one\r\ntwo\r\nthree", {"line_ending": "dos"}),
-        (b"caf\xe9\ntwo\nthree\n", {"encoding": "latin1"}),
-        ("\ufeffone\ntwo\nthree\n".encode(), {"has_bom": True}),
-    ],
+    prove_rest(
+        [
+            (b"one\r\ntwo\r\nthree", {"line_ending": "dos"}),
+            (b"caf\xe9\ntwo\nthree\n", {"encoding": "latin1"}),
+            ("\ufeffone\ntwo\nthree\n".encode(), {"has_bom": True}),
+        ]
+    ),
 )
 @pytest.mark.parametrize("is_modified", [False, True])
 async def test_a_buffer_is_changed_with_its_file_and_unsaved_text_stays(

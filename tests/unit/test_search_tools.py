@@ -605,11 +605,13 @@ async def test_broken_pattern_is_explained(tools):
 
 @pytest.mark.parametrize(
     "pattern, words",
-    [
-        ("(?<=a)b", "`grep -P` in bash"),
-        (r"(a)\1", "`grep -P` in bash"),
-        (r"a\x0ab", r"write a line break as \n"),
-    ],
+    prove_rest(
+        [
+            ("(?<=a)b", "`grep -P` in bash"),
+            (r"(a)\1", "`grep -P` in bash"),
+            (r"a\x0ab", r"write a line break as \n"),
+        ]
+    ),
 )
 @pytest.mark.usefixtures("repository")
 async def test_no_option_is_recommended_that_the_tool_does_not_have(tools, pattern, words):
@@ -641,17 +643,19 @@ async def test_missing_path_is_an_error(tools, files_only):
 
 @pytest.mark.parametrize(
     "path, advice",
-    [
-        ("source/deep/er/util.ts", " There is src/deep/er/util.ts."),
-        ("lib/src/app.py", " There is src/app.py."),
-        ("/repo/src/deep/er", " There is src/deep/er/."),
-        ("python/src/ap.py", " There is src/app.py."),
-        ("src/viw.tsx", " Did you mean src/view.tsx?"),
-        ("lib/APP.PY", " There is src/app.py."),
-        ("lib/secret.py", ""),
-        ("lib/code.py", ""),
-        ("lib/nothing.txt", ""),
-    ],
+    prove_rest(
+        [
+            ("source/deep/er/util.ts", " There is src/deep/er/util.ts."),
+            ("lib/src/app.py", " There is src/app.py."),
+            ("/repo/src/deep/er", " There is src/deep/er/."),
+            ("python/src/ap.py", " There is src/app.py."),
+            ("src/viw.tsx", " Did you mean src/view.tsx?"),
+            ("lib/APP.PY", " There is src/app.py."),
+            ("lib/secret.py", ""),
+            ("lib/code.py", ""),
+            ("lib/nothing.txt", ""),
+        ]
+    ),
 )
 @pytest.mark.usefixtures("repository")
 async def test_missing_path_names_where_it_is_instead(tools, path, advice):
@@ -824,15 +828,17 @@ def linked(repository: Place) -> Place:
 
 @pytest.mark.parametrize(
     "pattern, path, names",
-    [
-        ("CLAUDE.md", ".", ["CLAUDE.md"]),
-        ("*.md", ".", ["AGENTS.md", "CLAUDE.md", "README.md", "far.md", "only/link.md"]),
-        ("only/*", ".", ["only/link.md"]),
-        ("*", "only", ["only/link.md"]),
-        ("*.log", ".", ["keep.log"]),
-        ("made.*", ".", ["made.py"]),
-        ("src/alias/**/*.ts", ".", ["src/alias/er/util.ts"]),
-    ],
+    prove_rest(
+        [
+            ("CLAUDE.md", ".", ["CLAUDE.md"]),
+            ("*.md", ".", ["AGENTS.md", "CLAUDE.md", "README.md", "far.md", "only/link.md"]),
+            ("only/*", ".", ["only/link.md"]),
+            ("*", "only", ["only/link.md"]),
+            ("*.log", ".", ["keep.log"]),
+            ("made.*", ".", ["made.py"]),
+            ("src/alias/**/*.ts", ".", ["src/alias/er/util.ts"]),
+        ]
+    ),
 )
 async def test_glob_finds_links_to_files(linked, pattern, path, names):
     async with linked.tools(read_paths=(RIPGREP, str(linked.base / "outside"))) as tools:
@@ -874,18 +880,20 @@ async def test_directory_behind_a_link_out_of_the_project_is_named_in_any_case(l
 
 @pytest.mark.parametrize(
     "options, files",
-    [
-        ({"glob": "CLAUDE.md"}, ["CLAUDE.md"]),
-        ({"glob": "*.md"}, ["AGENTS.md"]),
-        ({"path": "only"}, ["only/link.md"]),
-        ({"path": "only", "type": "md"}, ["only/link.md"]),
-        ({"path": "only", "type": "py"}, []),
-        ({"path": "CLAUDE.md"}, ["CLAUDE.md"]),
-        ({"glob": "made.py"}, ["made.py"]),
-        ({"type": "py"}, ["made.py", "src/app.py"]),
-        ({"glob": "{broken,loop}.md"}, []),
-        ({"glob": "ignored.log"}, []),
-    ],
+    prove_rest(
+        [
+            ({"glob": "CLAUDE.md"}, ["CLAUDE.md"]),
+            ({"glob": "*.md"}, ["AGENTS.md"]),
+            ({"path": "only"}, ["only/link.md"]),
+            ({"path": "only", "type": "md"}, ["only/link.md"]),
+            ({"path": "only", "type": "py"}, []),
+            ({"path": "CLAUDE.md"}, ["CLAUDE.md"]),
+            ({"glob": "made.py"}, ["made.py"]),
+            ({"type": "py"}, ["made.py", "src/app.py"]),
+            ({"glob": "{broken,loop}.md"}, []),
+            ({"glob": "ignored.log"}, []),
+        ]
+    ),
 )
 @pytest.mark.usefixtures("linked")
 async def test_grep_searches_what_links_to_files_lead_to_once(tools, options, files):
@@ -937,14 +945,16 @@ NEXT = (
 
 @pytest.mark.parametrize(
     "pattern, names",
-    [
-        *((name, [name]) for name in NEXT[:-1]),
-        ("app/[id]/*", ["app/[id]/page.tsx"]),
-        ("app/[[.]*/*", ["app/[...slug]/page.tsx", "app/[id]/page.tsx"]),
-        ("app/{a,b}/*.{ts,tsx}", ["app/{a,b}/x.ts"]),
-        (r"app/\[id\]/*", ["app/[id]/page.tsx"]),
-        ("x.{ts,md}", ["app/{a,b}/x.ts", "x.{ts,md}"]),
-    ],
+    prove_rest(
+        [
+            *((name, [name]) for name in NEXT[:-1]),
+            ("app/[id]/*", ["app/[id]/page.tsx"]),
+            ("app/[[.]*/*", ["app/[...slug]/page.tsx", "app/[id]/page.tsx"]),
+            ("app/{a,b}/*.{ts,tsx}", ["app/{a,b}/x.ts"]),
+            (r"app/\[id\]/*", ["app/[id]/page.tsx"]),
+            ("x.{ts,md}", ["app/{a,b}/x.ts", "x.{ts,md}"]),
+        ]
+    ),
 )
 async def test_brackets_and_braces_of_a_pattern_are_also_meant_literally(
     place, tools, pattern, names

@@ -5,7 +5,7 @@ import os
 
 import pytest
 from msgspec.structs import replace
-from tests.conftest import happens, prove
+from tests.conftest import happens, prove, prove_rest
 from tests.unit.test_conversation import Talk
 
 from sanderling.changes.records import CommandBegun, Restoring
@@ -306,13 +306,15 @@ async def interrupted(tmp_path, kind: str) -> Talk:
 
 @pytest.mark.parametrize(
     "kind, again, has_b",
-    [
-        ("undo", UndoTurn(), False),
-        ("undo", UndoTurn("p2"), False),
-        ("redo", RedoTurn(), True),
-        ("rewind", Rewind("p2"), False),
-        ("rewind", Rewind("p2", "both"), False),
-    ],
+    prove_rest(
+        [
+            ("undo", UndoTurn(), False),
+            ("undo", UndoTurn("p2"), False),
+            ("redo", RedoTurn(), True),
+            ("rewind", Rewind("p2"), False),
+            ("rewind", Rewind("p2", "both"), False),
+        ]
+    ),
 )
 async def test_what_was_interrupted_is_finished_alone_by_asking_again(tmp_path, kind, again, has_b):
     await interrupted(tmp_path, kind)

@@ -383,26 +383,28 @@ def closed(project: Path) -> None:
 @pytest.mark.parametrize("is_on", prove_rest([False, True], keep=(0,)))
 @pytest.mark.parametrize(
     "prepare, command",
-    [
-        (linked, "echo two >> a"),
-        (linked, "rm b"),
-        (linked, "rm a b d/c"),
-        (linked, "rm -r d a"),
-        (linked, "sed -i s/one/two/ b"),
-        (linked, "cp b new; mv new b"),
-        (linked, "ln -f a alone"),
-        (linked, "ln -f alone a; echo more >> alone"),
-        (linked, "ln -f alone a; rm b; chmod 600 alone; ln a z"),
-        (linked, "rm b; cp alone b; ln -f b d/c"),
-        (linked, "echo two >> b; rm d/c; chmod 600 a"),
-        (linked, "ln alone other; echo more >> other"),
-        (linked, "ln a d/e; rm a"),
-        (linked, "mv a z; mv d e"),
-        (special, "rm pipe d/pipe"),
-        (special, "chmod 644 pipe; mkfifo new; rm -r d"),
-        (special, "rm file; mkfifo file; rm pipe; echo x > pipe"),
-        (special, "ln -sf file pipe; rm file; ln -s d/pipe file"),
-    ],
+    prove_rest(
+        [
+            (linked, "echo two >> a"),
+            (linked, "rm b"),
+            (linked, "rm a b d/c"),
+            (linked, "rm -r d a"),
+            (linked, "sed -i s/one/two/ b"),
+            (linked, "cp b new; mv new b"),
+            (linked, "ln -f a alone"),
+            (linked, "ln -f alone a; echo more >> alone"),
+            (linked, "ln -f alone a; rm b; chmod 600 alone; ln a z"),
+            (linked, "rm b; cp alone b; ln -f b d/c"),
+            (linked, "echo two >> b; rm d/c; chmod 600 a"),
+            (linked, "ln alone other; echo more >> other"),
+            (linked, "ln a d/e; rm a"),
+            (linked, "mv a z; mv d e"),
+            (special, "rm pipe d/pipe"),
+            (special, "chmod 644 pipe; mkfifo new; rm -r d"),
+            (special, "rm file; mkfifo file; rm pipe; echo x > pipe"),
+            (special, "ln -sf file pipe; rm file; ln -s d/pipe file"),
+        ]
+    ),
 )
 def test_what_has_several_names_or_is_no_file_comes_back(place, prepare, command, is_on):
     prepare(place.project)
@@ -472,14 +474,16 @@ def ignoring(project: Path) -> None:
 @pytest.mark.parametrize("is_on", prove_rest([False, True], keep=(0,)))
 @pytest.mark.parametrize(
     "command, names",
-    [
-        ("git clean -qxfd", {"a.log", "build", "d/b.log"}),
-        ("rm a.log; rm -r build", {"a.log", "build"}),
-        ("rm -r d", {"d/b.log"}),
-        ("rm a.log; echo > file0; echo again > a.log", set()),
-        ("echo >> a.log; rm build/out; rm file1", set()),
-        ("rm -rf .git 2>/dev/null; rm file1", {".git/HEAD"}),
-    ],
+    prove_rest(
+        [
+            ("git clean -qxfd", {"a.log", "build", "d/b.log"}),
+            ("rm a.log; rm -r build", {"a.log", "build"}),
+            ("rm -r d", {"d/b.log"}),
+            ("rm a.log; echo > file0; echo again > a.log", set()),
+            ("echo >> a.log; rm build/out; rm file1", set()),
+            ("rm -rf .git 2>/dev/null; rm file1", {".git/HEAD"}),
+        ]
+    ),
 )
 async def test_what_git_ignores_is_named_when_it_is_gone(place, project, command, names, is_on):
     ignoring(project)
@@ -512,14 +516,16 @@ def bytes_of(project: Path) -> list[bytes]:
 
 @pytest.mark.parametrize(
     "command, names",
-    [
-        ("chmod 755 shut blind; ln file other", ""),
-        ("chmod 755 shut; echo > .gitignore", ""),
-        ("chmod 755 shut; echo > shut/new", ""),
-        ("mv shut moved", "moved shut"),
-        ("chmod 755 shut; mv shut moved", "moved moved/in moved/in/mine moved/mine shut"),
-        ("chmod 755 blind; echo more >> blind/mine; echo new > blind/new", "blind/mine"),
-    ],
+    prove_rest(
+        [
+            ("chmod 755 shut blind; ln file other", ""),
+            ("chmod 755 shut; echo > .gitignore", ""),
+            ("chmod 755 shut; echo > shut/new", ""),
+            ("mv shut moved", "moved shut"),
+            ("chmod 755 shut; mv shut moved", "moved moved/in moved/in/mine moved/mine shut"),
+            ("chmod 755 blind; echo more >> blind/mine; echo new > blind/new", "blind/mine"),
+        ]
+    ),
 )
 async def test_what_was_in_a_closed_directory_is_not_new(place, project, command, names):
     shut(project)
@@ -541,12 +547,14 @@ async def test_what_was_in_a_closed_directory_is_not_new(place, project, command
 
 @pytest.mark.parametrize(
     "command, moved",
-    [
-        ("mv a.log kept", {"kept": "a.log"}),
-        ("mv build kept; echo > kept/new", {"kept/out": "build/out"}),
-        ("ln d/b.log kept; rm d/b.log", {"kept": "d/b.log"}),
-        ("mv d e; mv e/b.log e/kept; rm -r build", {"e/kept": "d/b.log"}),
-    ],
+    prove_rest(
+        [
+            ("mv a.log kept", {"kept": "a.log"}),
+            ("mv build kept; echo > kept/new", {"kept/out": "build/out"}),
+            ("ln d/b.log kept; rm d/b.log", {"kept": "d/b.log"}),
+            ("mv d e; mv e/b.log e/kept; rm -r build", {"e/kept": "d/b.log"}),
+        ]
+    ),
 )
 async def test_what_git_ignores_is_not_new_where_it_was_moved_to(place, project, command, moved):
     ignoring(project)

@@ -181,7 +181,7 @@ def test_no_spelling_of_a_private_address_is_connected_to(url, no_connections):
     assert no_connections == []
 
 
-@pytest.mark.parametrize("address", PRIVATE)
+@pytest.mark.parametrize("address", prove_rest(PRIVATE, is_one=True))
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_private_addresses_are_not_connected_to(address, scheme, no_connections):
     host = f"[{address}]" if ":" in address else address

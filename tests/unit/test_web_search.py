@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
-from tests.conftest import settings_of
+from tests.conftest import prove_rest, settings_of
 from tests.homes import Home
 from tests.sandboxes import policy_below, sandbox_of
 from tests.talk import BaseTalk, scripted
@@ -141,11 +141,26 @@ SEARXNG = {
 
 @pytest.mark.parametrize(
     "case",
-    [
-        ("searxng", SEARXNG, "/search", {"format": ["json"]}, ("authorization", f"Bearer {KEY}")),
-        ("brave", BRAVE, "/res/v1/web/search", {"count": ["10"]}, ("x-subscription-token", KEY)),
-        ("kagi", KAGI, "/api/v0/search", {"limit": ["10"]}, ("authorization", f"Bot {KEY}")),
-    ],
+    prove_rest(
+        [
+            (
+                "searxng",
+                SEARXNG,
+                "/search",
+                {"format": ["json"]},
+                ("authorization", f"Bearer {KEY}"),
+            ),
+            (
+                "brave",
+                BRAVE,
+                "/res/v1/web/search",
+                {"count": ["10"]},
+                ("x-subscription-token", KEY),
+            ),
+            ("kagi", KAGI, "/api/v0/search", {"limit": ["10"]}, ("authorization", f"Bot {KEY}")),
+        ],
+        is_one=True,
+    ),
 )
 async def test_each_endpoint_gets_its_request_and_the_model_its_results(
     tmp_path, endpoint, monkeypatch, case
@@ -200,14 +215,16 @@ async def test_results_cannot_forge_the_end_of_the_markers(tmp_path, endpoint):
 
 @pytest.mark.parametrize(
     "status, body, words",
-    [
-        (403, b"Forbidden", "must add json to search.formats"),
-        (429, b"", "rate limit"),
-        (500, b"{}", "status 500"),
-        (302, b"", "status 302"),
-        (200, b"<html>", "not JSON"),
-        (200, b"[" * 100_000, "not JSON"),
-    ],
+    prove_rest(
+        [
+            (403, b"Forbidden", "must add json to search.formats"),
+            (429, b"", "rate limit"),
+            (500, b"{}", "status 500"),
+            (302, b"", "status 302"),
+            (200, b"<html>", "not JSON"),
+            (200, b"[" * 100_000, "not JSON"),
+        ]
+    ),
 )
 async def test_failures_of_an_endpoint_are_one_sentence(tmp_path, endpoint, status, body, words):
     endpoint.status, endpoint.body = status, body
@@ -357,12 +374,14 @@ def test_a_key_in_plain_text_is_not_shown(tmp_path):
 
 @pytest.mark.parametrize(
     "model, provider, is_warned",
-    [
-        ("deepseek:deepseek-v4-pro", "api", True),
-        ("deepseek:deepseek-v4-pro", "off", False),
-        ("claude-opus-5-5", "api", False),
-        ("openai:gpt-6.1-sol", "api", False),
-    ],
+    prove_rest(
+        [
+            ("deepseek:deepseek-v4-pro", "api", True),
+            ("deepseek:deepseek-v4-pro", "off", False),
+            ("claude-opus-5-5", "api", False),
+            ("openai:gpt-6.1-sol", "api", False),
+        ]
+    ),
 )
 def test_check_warns_of_searches_that_the_models_api_cannot_do(
     tmp_path, model, provider, is_warned
