@@ -147,6 +147,7 @@ async def test_server_that_does_not_bear_the_first_word_of_the_new_era_is_asked_
     assert states == ["starting", "ready"]
 
 
+@prove
 async def test_server_that_says_nothing_of_its_tools_is_told_with_what_it_was_asked(
     place, monkeypatch
 ):

@@ -1552,6 +1552,7 @@ def make_busy(child, path, duration_ms):
     wait_until(sleeps.exists)
 
 
+@prove
 def test_a_neovim_that_is_busy_for_two_seconds_is_waited_for(child, opened, python_side):
     path = opened("a.txt")
     buffer = python_side.buffer(path)

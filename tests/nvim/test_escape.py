@@ -229,6 +229,7 @@ def report(child):
     return child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, 12, false), ' ')")
 
 
+@prove
 def test_checkhealth_warns_of_keys_that_become_one(start_nvim, tmp_path):
     tmux = tmp_path / "bin" / "tmux"
     tmux.parent.mkdir()

@@ -257,6 +257,8 @@ def test_following_an_edit_runs_no_hook_of_the_users(listening):
     assert text == TEXT + "four\n"
 
 
+@prove
+@pytest.mark.guard
 def test_a_refactoring_that_is_asked_about_runs_nothing(listening):
     child = listening(
         reply(use("code_refactor", path="here.txt", op="rename", symbol="one.name", to="title")),

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.conftest import prove_rest, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 from tests.nvim.conftest import count_keys_after
 from tests.nvim.test_approval import asked
 from tests.nvim.test_form import form
@@ -162,6 +162,7 @@ def test_only_the_first_columns_of_code_are_looked_at(screen):
     assert 0 < screen.lua("return _G.looks") <= 200 * 6
 
 
+@prove
 def test_names_of_languages_are_looked_up_a_limited_number_of_times(screen):
     screen.command("syntax on")
     screen.lua("""

@@ -823,6 +823,7 @@ async def test_no_program_waits_for_a_terminal(desk, line):
         is_one=True,
     ),
 )
+@prove
 async def test_an_editor_that_another_program_starts_ends(desk, line):
     if not shutil.which("vim"):
         pytest.skip("there is no vim")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pypdf
 import pytest
-from tests.conftest import DEADLINE_S, prove_rest
+from tests.conftest import DEADLINE_S, prove, prove_rest
 from tests.sandboxes import kept, policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
@@ -145,6 +145,8 @@ async def test_a_damaged_pdf_ends_in_words(tmp_path, name):
     assert len(str(raised.value)) < 400
 
 
+@prove
+@pytest.mark.guard
 async def test_a_bomb_is_limited(tmp_path):
     bomb = stream(b"q " * (150 << 20), is_packed=True)
     text = await shown(tmp_path, pdf(bomb, words("After it")))

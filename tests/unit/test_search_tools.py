@@ -925,6 +925,7 @@ async def test_link_to_what_a_rule_keeps_is_not_searched(tools):
     assert "needle of agents" not in outcome.content
 
 
+@prove
 async def test_many_links_are_bounded(place, tools):
     place.write({"a.md": "needle\n"})
     for number in range(2_100):
