@@ -142,7 +142,7 @@ function M.send_choice(q)
   end
 end
 
---- Return to the model's question before this one.
+--- Return to the model's previous question.
 ---@param q sanderling.session.state.Question
 function M.go_back(q)
   if choosing.go(q, -1) then

@@ -106,16 +106,16 @@ M.rows = {
     'question_choice',
     { '1', '2', '3', '4', '5', '6', '7', '8', '9' },
     { question = 'n' },
-    "give, or mark, that one of a question's answers"
+    "give or mark the answer with this number"
   ),
   key(
     'question_send',
     '<CR>',
     { question = 'n' },
-    'give the answer at the cursor, or those marked'
+    'give the marked answers, or the one at the cursor'
   ),
   key('question_comment', 'c', { question = 'n' }, 'answer in your own words'),
-  key('question_back', '<BS>', { question = 'n' }, "back to the model's question before"),
+  key('question_back', '<BS>', { question = 'n' }, "back to the model's previous question"),
   key('question_next', '<Tab>', { question = 'n' }, 'next question'),
   key('question_previous', '<S-Tab>', { question = 'n' }, 'previous question'),
   key('question_whole', 'p', { question = 'n' }, 'show the full request in a tab page'),

@@ -84,10 +84,10 @@
 ---@field question_alone sanderling.config.Key deny only this one
 ---@field question_alone_reason sanderling.config.Key the same, with a reason
 ---@field question_option sanderling.config.Key choose among another agent's answers
----@field question_choice sanderling.config.Key give, or mark, that one of a question's answers
----@field question_send sanderling.config.Key give the answer at the cursor, or those marked
+---@field question_choice sanderling.config.Key give or mark the answer with this number
+---@field question_send sanderling.config.Key give the marked answers, or the one at the cursor
 ---@field question_comment sanderling.config.Key answer in your own words
----@field question_back sanderling.config.Key back to the model's question before
+---@field question_back sanderling.config.Key back to the model's previous question
 ---@field question_next sanderling.config.Key next question
 ---@field question_previous sanderling.config.Key previous question
 ---@field question_whole sanderling.config.Key show the full request in a tab page
