@@ -106,7 +106,7 @@ M.rows = {
     'question_choice',
     { '1', '2', '3', '4', '5', '6', '7', '8', '9' },
     { question = 'n' },
-    "give or mark the answer with this number"
+    'give or mark the answer with this number'
   ),
   key(
     'question_send',
