@@ -94,6 +94,16 @@ async def test_a_pdf_that_cannot_be_attached_stops_the_prompt(tmp_path, data, ru
     assert talk.history == []
 
 
+async def test_a_rule_keeps_a_pdf_in_a_directory_that_begins_with_an_at_sign(tmp_path):
+    talk, project = opened(tmp_path, rules=(rule_from_text("deny read *.pdf"),))
+    (project / "@docs").mkdir()
+    (project / "@docs/a.pdf").write_bytes(pdf(words("Secret")))
+    await attached(talk, "Read @@docs/a.pdf and @./@docs/a.pdf")
+    [error] = talk.of(ErrorOccurred)
+    assert error.message.startswith("A rule keeps ")
+    assert talk.history == []
+
+
 @pytest.mark.parametrize(
     "text, is_mention",
     [
