@@ -16,6 +16,7 @@ from sanderling.text import printable
 from sanderling.tools.inside.pdf import PdfFailed, PdfReply, PdfRequest, PdfText
 from sanderling.tools.isolated import command, output_of
 from sanderling.tools.outcome import Outcome
+from sanderling.tools.paths import escaped
 from sanderling.tools.workspace import Workspace
 
 TOTAL_S = 40.0
@@ -37,10 +38,13 @@ async def whole_pdf(workspace: Workspace, path: str) -> Outcome | None:
     if not loaded.is_whole:
         return None
     data = await anyio.to_thread.run_sync(base64.b64encode, loaded.data)
-    name, pages = workspace.shown(path), first_page.count
+    name, pages = escaped(workspace.shown(path)), first_page.count
     what = f"PDF, {pages} page{'s' * (pages > 1)}, {len(loaded.data):,} bytes"
     source = ImageSource(PDF_TYPE, data.decode("ascii"))
-    content = (TextBlock(f"{name}: {what}"), DocumentBlock(source, os.path.basename(path), pages))
+    content = (
+        TextBlock(f"{name}: {what}"),
+        DocumentBlock(source, escaped(os.path.basename(path)), pages),
+    )
     return Outcome(content=content, summary=what, detail=what)
 
 
