@@ -114,6 +114,7 @@ async def read_by(
             settings_of(session), model=model, base_url=server.url, providers=providers
         )
         provider = make_provider(settings)
+        await provider.learn_limits()  # else at the same time as the turn
         talk = BaseTalk(session, provider, settings=settings, policy=policy_of(session))
         async with talk.served():
             await talk.run_turns(Prompt("p1", "Read it."), Prompt("p2", "And?"))
@@ -173,6 +174,22 @@ async def test_other_pdfs_are_sent_as_text(tmp_path, monkeypatch, model, data, a
     _, prompts = await read_by(model, tmp_path, monkeypatch, data, **args)
     assert "PDF, as text" in str(result_sent(prompts[1]))
     assert "base64" not in json.dumps(prompts[1].json()["messages"])
+
+
+class SmallServer(StrictServer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model_answer = loopback.model_info(200_000, 8_192)
+
+
+@pytest.mark.parametrize("pages, is_whole", [(33, True), (34, False)])
+async def test_a_pdf_that_fills_half_of_the_window_is_sent_as_text(
+    tmp_path, monkeypatch, pages, is_whole
+):
+    monkeypatch.setitem(SERVERS, "anthropic:claude-opus-5-5", SmallServer)
+    data = blank(pages)
+    _, prompts = await read_by("anthropic:claude-opus-5-5", tmp_path, monkeypatch, data)
+    assert ("base64" in str(result_sent(prompts[1]))) is is_whole
 
 
 async def test_a_session_with_a_pdf_is_resumed_and_exported(tmp_path, monkeypatch):

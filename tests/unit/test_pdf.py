@@ -106,7 +106,7 @@ async def test_the_name_of_a_whole_pdf_is_one_line_without_marks_of_direction(tm
     sandbox = sandbox_of(policy)
     async with kept(sandbox, 4 * DEADLINE_S):
         workspace = workspace_of(policy.project, sandbox)
-        workspace.takes_documents = lambda: True
+        workspace.document_pages = lambda: 1
         args = read.parse({"path": "a\u202e\n.pdf"})
         outcome = await read.run(args, Context(workspace, "t1", lambda _: None))
     text, document = outcome.content

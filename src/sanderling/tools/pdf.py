@@ -10,7 +10,7 @@ import anyio.to_thread
 import msgspec
 
 from sanderling.errors import ToolError
-from sanderling.images import MAX_PDF_BYTES, MAX_PDF_PAGES
+from sanderling.images import MAX_PDF_BYTES
 from sanderling.protocol.messages import PDF_TYPE, DocumentBlock, ImageSource, TextBlock
 from sanderling.text import printable
 from sanderling.tools.inside.pdf import PdfFailed, PdfReply, PdfRequest, PdfText
@@ -23,15 +23,15 @@ TOTAL_S = 40.0
 NO_TEXT = "no text on these pages: they may be scanned images"
 
 
-async def whole_pdf(workspace: Workspace, path: str) -> Outcome | None:
+async def whole_pdf(workspace: Workspace, path: str, max_pages: int) -> Outcome | None:
     """
-    Return the PDF itself, for an API that takes it; None if it is encrypted or beyond the API's limits.
+    Return the PDF itself, for an API that takes it; None if it is encrypted, has more pages, or is beyond the API's limits.
 
     Raises:
         ToolError: the PDF is damaged or needs a password.
     """
     first_page = await _text(workspace, path, 1, 1, 1)
-    if first_page.is_encrypted or first_page.count > MAX_PDF_PAGES:
+    if first_page.is_encrypted or first_page.count > max_pages:
         return None
     with workspace.explaining(path, "read"):
         loaded = await (await workspace.files()).load(path, MAX_PDF_BYTES)

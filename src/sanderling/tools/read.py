@@ -266,7 +266,8 @@ async def _pdf(args: ReadInput, workspace: Workspace, path: str) -> Outcome:
     from sanderling.tools.pdf import read_pdf, whole_pdf  # only for PDFs
 
     is_whole = (args.offset, args.limit) == (1, MAX_LINES)
-    if is_whole and workspace.takes_documents() and (pdf := await whole_pdf(workspace, path)):
+    max_pages = workspace.document_pages()
+    if is_whole and max_pages and (pdf := await whole_pdf(workspace, path, max_pages)):
         return pdf
     return await read_pdf(workspace, path, args.offset, args.limit, MAX_PAGE_BYTES)
 
