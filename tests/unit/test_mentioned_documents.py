@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sandboxes import policy_below
 from tests.talk import BaseTalk, scripted
 from tests.unit.test_pdf import pdf, words
 
@@ -92,6 +93,16 @@ async def test_a_pdf_that_cannot_be_attached_stops_the_prompt(tmp_path, data, ru
     [error] = talk.of(ErrorOccurred)
     assert error.message.startswith(words)
     assert talk.history == []
+
+
+async def test_a_pdf_that_the_sandbox_hides_is_not_called_damaged(tmp_path):
+    talk, project = opened(tmp_path, policy=policy_below(tmp_path, "project"))
+    (tmp_path / "home").mkdir(exist_ok=True)
+    (tmp_path / "home/own.pdf").write_bytes(pdf(words("Private")))
+    (project / "link.pdf").symlink_to(tmp_path / "home/own.pdf")
+    assert await attached(talk, "Read @link.pdf") == []
+    [error] = talk.of(ErrorOccurred)
+    assert "link.pdf does not exist, or the sandbox hides it." in error.message
 
 
 async def test_a_rule_keeps_a_pdf_in_a_directory_that_begins_with_an_at_sign(tmp_path):

@@ -102,12 +102,14 @@ def _selection(mention: _Mention, text: str, workspace: Workspace) -> Selection:
 
 async def _text(mention: _Mention, workspace: Workspace) -> str:
     path, first, limit = mention.path, mention.first, min(mention.limit, MAX_LINES)
+    with workspace.explaining(path, "read"):  # perhaps the sandbox hides it
+        loaded = await (await workspace.files()).load(
+            path, NOTEBOOK_BYTES if mention.is_notebook else 1
+        )
     if not mention.is_notebook:
         content = (await read_pdf(workspace, path, first, limit, MAX_BYTES)).content
         assert isinstance(content, str)
         return content
-    with workspace.explaining(path, "read"):
-        loaded = await (await workspace.files()).load(path, NOTEBOOK_BYTES)
     buffer = await buffer_in_step(workspace, path, loaded)
     text = buffer.text if buffer else (await anyio.to_thread.run_sync(decode, loaded.data)).text
     if not (notebook := await anyio.to_thread.run_sync(parse_notebook, text)):
