@@ -310,6 +310,14 @@ def test_half_a_surrogate_pair_stays_an_escape(source):
     assert found.cells[0].source == "x = '\ud83d'  #\ny = 1"
 
 
+@pytest.mark.parametrize("lines", [["a\x0cb\n", "c\n"], ["a\x0c", "b\n", "c\n"]])
+def test_lines_stay_split_as_they_were(lines):
+    layout = stored(notebook({"cell_type": "code", "source": lines}))
+    edited = replace_in_notebook(layout, [Replacement(cell=1, old="c\n", new="d\n")], path="n")
+    assert edited
+    assert edited.data == layout.replace(b'"c\\n"', b'"d\\n"')
+
+
 def test_a_cell_is_inserted_where_blanks_come_before_commas():
     layout = b'{"cells": [{"source": "a"} , {"source": "b"}]}'
     edited = replace_in_notebook(layout, [Replacement(cell=1, new="z", new_cell="code")], path="n")

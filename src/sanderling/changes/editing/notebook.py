@@ -10,7 +10,7 @@ import codecs
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
@@ -238,7 +238,7 @@ def _source_json(notebook: Notebook, span: Span, source: str) -> str:
     spans = list(_elements(text, span.start))
     written = [text[each.start : each.end] for each in spans]
     known = {json.loads(each): each for each in written if each.startswith('"')}
-    lines = [known.get(line) or encode(line) for line in source.splitlines(keepends=True)]
+    lines = [known.get(line) or encode(line) for line in _lines(source, known)]
     if not lines:
         return "[]"
     if spans:
@@ -248,6 +248,13 @@ def _source_json(notebook: Notebook, span: Span, source: str) -> str:
     else:
         first, between, last = _list_style(notebook, span)
     return f"[{first}{between.join(lines)}{last}]"
+
+
+def _lines(source: str, known: Iterable[str]) -> list[str]:
+    """Split `source` as the `known` lines are: Jupyter splits at all line ends that Python knows, other programs only at newlines."""
+    if any(len(line.splitlines()) > 1 for line in known):
+        return re.findall(r"[^\n]*\n|[^\n]+", source)
+    return source.splitlines(keepends=True)
 
 
 def _list_style(notebook: Notebook, span: Span) -> tuple[str, str, str]:
