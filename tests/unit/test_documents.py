@@ -262,6 +262,14 @@ def test_old_pdfs_beyond_the_pages_of_a_request_are_left_out():
     )
 
 
+def test_the_newest_of_large_pdfs_is_sent():
+    """One has less than 16 MB, so `read` returns it whole, but more than half of a request."""
+    large = [DocumentBlock(ImageSource(PDF_TYPE, "A" * 20_000_000), "a.pdf", 1) for _ in range(2)]
+    fitted = Images().fitting(ModelRequest("", history_of(*large)), ANTHROPIC.quirks).history
+    kinds = [type(fitted[at].content[0].content[1]) for at in (2, 4)]
+    assert kinds == [TextBlock, DocumentBlock]
+
+
 class RefusingServer(StrictServer):
     """Refuses every PDF."""
 
