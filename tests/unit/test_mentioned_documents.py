@@ -53,6 +53,13 @@ async def test_a_range_of_a_mentioned_pdf_counts_pages(tmp_path):
     assert [n for n in range(1, 6) if f"Number {n}" in text] == [2, 3]
 
 
+async def test_two_ranges_of_a_pdf_are_both_attached(tmp_path):
+    talk, project = opened(tmp_path)
+    (project / "a.pdf").write_bytes(pdf(*(words(f"Number {n}") for n in range(1, 6))))
+    texts = await attached(talk, "Compare @a.pdf:1 and @a.pdf:4-5.")
+    assert [[n for n in range(1, 6) if f"Number {n}" in text] for text in texts] == [[1], [4, 5]]
+
+
 async def test_a_large_pdf_is_attached_in_part_and_says_how_to_continue(tmp_path):
     talk, project = opened(tmp_path)
     (project / "a.pdf").write_bytes(pdf(*(words("x" * 60, 50) for _ in range(20))))

@@ -57,15 +57,16 @@ async def with_documents(
     """
     found = list(dict.fromkeys(_mentions(prompt, workspace)))[:MAX_MENTIONS]
     check(replace(prompt, selections=tuple(_selection(each, "", workspace) for each in found)))
-    selections = list(prompt.selections)
+    # The editor attaches a notebook as it is on disk.
+    names = {workspace.shown(each.path) for each in found}
+    instead = {*names, *(f"@outline:{name}" for name in names)}
+    selections = [each for each in prompt.selections if each.path not in instead]
     for each in found:
         name = workspace.shown(each.path)
         try:
             text = await _text(each, workspace)
         except ToolError as error:
             raise ConfigError(f"@{name} is not available: {error} Nothing was sent.") from error
-        # The editor attaches a notebook as it is on disk.
-        selections = [one for one in selections if one.path not in (name, f"@outline:{name}")]
         selections.append(_selection(each, text, workspace))
     return replace(prompt, selections=tuple(selections)) if found else prompt
 
