@@ -56,6 +56,11 @@ def _numbers(found: re.Match[str]) -> str:
     return found[0] if found[0] in _WITHIN_SCRIPTS else "".join(map(number, found[0]))
 
 
+def without_hidden(text: str) -> str:
+    """Remove what `visible_prose` shows by number: web pages have soft hyphens in every word, and hide text for models."""
+    return _HIDDEN.sub(lambda found: found[0] if found[0] in _WITHIN_SCRIPTS else "", text)
+
+
 def printable(text: str) -> str:
     """Replace halves of surrogate pairs by U+FFFD: no encoding can represent them, so they cannot be sent or written."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

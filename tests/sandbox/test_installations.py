@@ -225,6 +225,24 @@ async def test_settings_with_a_token_beside_programs_appear_empty(place, first):
         assert await said(session, "tool") == "tool\n"
 
 
+def test_tokens_of_conda_and_of_plugins_count_as_settings(place, first, monkeypatch):
+    conda = layout(place.home / "miniconda3", "conda-meta/history", "bin/conda")
+    root = layout(place.home / ".pyenv", "versions/mini/.condarc", "plugins/own/.git/config")
+    harmless = layout(root, "versions/other/conda-meta/history", "plugins/a/.git/config")
+    (conda / "conda-meta/history").write_text("# cmd: conda install -c https://me:secret@host x")
+    (root / "versions/mini/.condarc").write_text("channels: [https://host/t/ab-123456/x]")
+    (root / "plugins/own/.git/config").write_text("url = https://secret@host/own")
+    (harmless / "versions/other/conda-meta/history").write_text("# cmd: conda install x")
+    monkeypatch.setenv("PYENV_ROOT", str(root))
+    first(conda / "bin")
+    masked = with_programs(resolve_policy(place.policy())).masked
+    assert {Path(path) for path in masked} == {
+        conda / "conda-meta/history",
+        root / "versions/mini/.condarc",
+        root / "plugins/own/.git/config",
+    }
+
+
 def test_directory_that_a_variable_names_for_data_is_not_shown(place, first, monkeypatch):
     prefix = layout(place.home / "own", "lib/node_modules/npm/a", "share/token", "bin/npm")
     first(prefix / "bin")

@@ -11,8 +11,9 @@ from sanderling.errors import ToolError
 from sanderling.tools.base import Context
 from sanderling.tools.catalog import TOOLS
 from sanderling.tools.code.edits import applied, changed, offset_of, splices
-from sanderling.tools.code.rows import outlined, within_symbol
-from sanderling.tools.code.servers import Symbol
+from sanderling.tools.code.reach import Reach
+from sanderling.tools.code.rows import Rows, outlined, within_symbol
+from sanderling.tools.code.servers import Locations, Symbol
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,19 @@ def test_insertions_anywhere_come_out_as_text_and_as_bytes_alike(text, places):
         edits.append(edit(before.count("\n"), character, character, new))
     changes = splices(text, edits, "utf-16", "a")
     assert changed(text.encode(), text, changes, "a").decode() == applied(text, changes)
+
+
+async def test_a_name_cannot_imitate_another_row(tmp_path):
+    file = tmp_path / "a.json"
+    file.write_text("one\n")
+    sandbox = sandbox_of(policy_below(tmp_path, ".", home=str(tmp_path)), is_on=False)
+    context = Context(workspace_of(tmp_path, sandbox), "u", lambda _: None)
+    name = "key\nb.json:1: two" + "x" * 100_000
+    listing = await Rows(context, Reach(context)).listing([Locations(str(file), (0,), (name,))])
+    [line] = listing.lines
+    assert line.startswith("a.json:1: one  [key b.json:1: two")
+    assert "\n" not in line
+    assert len(line) < 200
 
 
 def test_an_outline_that_is_too_long_shows_only_what_is_outside():

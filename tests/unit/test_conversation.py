@@ -709,6 +709,19 @@ async def test_results_that_make_a_conversation_too_long_are_cleared_first(tmp_p
     assert talk.texts()[-1] == "Now."
 
 
+async def test_a_result_that_never_fit_is_cleared_with_the_next_prompt(tmp_path):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/big.txt").write_text("\n".join([f"{0:090}"] * 500))
+    look = [{"tool_use": {"name": "read", "input": {"path": "big.txt"}}}]
+    looked = {"step": look, "usage": {"input_tokens": 1_000}}
+    too_long = [failing("context_full")]
+    talk = Talk(tmp_path, looked, too_long, too_long, too_long, [{"text": "Now."}])
+    talk.provider.limits = ModelLimits(100_000, 8_000)
+    await talk.run(HELLO, Prompt("p2", "More."))
+    assert [event.kind for event in talk.of(Compacted)] == ["cleared"]
+    assert talk.texts()[-1] == "Now."
+
+
 async def test_person_can_have_a_summary_after_three_that_failed(tmp_path):
     refused = [{"text": "I cannot."}]
     talk = Talk(tmp_path, [{"text": "a"}], *[refused] * 3, [{"text": "In short."}])

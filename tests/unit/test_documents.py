@@ -114,6 +114,7 @@ async def read_by(
             settings_of(session), model=model, base_url=server.url, providers=providers
         )
         provider = make_provider(settings)
+        await provider.learn_limits()  # else at the same time as the turn
         talk = BaseTalk(session, provider, settings=settings, policy=policy_of(session))
         async with talk.served():
             await talk.run_turns(Prompt("p1", "Read it."), Prompt("p2", "And?"))
@@ -175,6 +176,22 @@ async def test_other_pdfs_are_sent_as_text(tmp_path, monkeypatch, model, data, a
     _, prompts = await read_by(model, tmp_path, monkeypatch, data, **args)
     assert "PDF, as text" in str(result_sent(prompts[1]))
     assert "base64" not in json.dumps(prompts[1].json()["messages"])
+
+
+class SmallServer(StrictServer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model_answer = loopback.model_info(200_000, 8_192)
+
+
+@pytest.mark.parametrize("pages, is_whole", [(33, True), (34, False)])
+async def test_a_pdf_that_fills_half_of_the_window_is_sent_as_text(
+    tmp_path, monkeypatch, pages, is_whole
+):
+    monkeypatch.setitem(SERVERS, "anthropic:claude-opus-5-5", SmallServer)
+    data = blank(pages)
+    _, prompts = await read_by("anthropic:claude-opus-5-5", tmp_path, monkeypatch, data)
+    assert ("base64" in str(result_sent(prompts[1]))) is is_whole
 
 
 async def test_a_session_with_a_pdf_is_resumed_and_exported(tmp_path, monkeypatch):
@@ -245,6 +262,14 @@ def test_old_pdfs_beyond_the_pages_of_a_request_are_left_out():
         words
         == "[A PDF was here. It is not sent: PDFs of at most 100 pages are sent, the newest ones.]"
     )
+
+
+def test_the_newest_of_large_pdfs_is_sent():
+    """One has less than 16 MB, so `read` returns it whole, but more than half of a request."""
+    large = [DocumentBlock(ImageSource(PDF_TYPE, "A" * 20_000_000), "a.pdf", 1) for _ in range(2)]
+    fitted = Images().fitting(ModelRequest("", history_of(*large)), ANTHROPIC.quirks).history
+    kinds = [type(fitted[at].content[0].content[1]) for at in (2, 4)]
+    assert kinds == [TextBlock, DocumentBlock]
 
 
 class RefusingServer(StrictServer):

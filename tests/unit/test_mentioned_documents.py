@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sandboxes import policy_below
 from tests.talk import BaseTalk, scripted
 from tests.unit.test_pdf import pdf, words
 
@@ -52,6 +53,13 @@ async def test_a_range_of_a_mentioned_pdf_counts_pages(tmp_path):
     assert [n for n in range(1, 6) if f"Number {n}" in text] == [2, 3]
 
 
+async def test_two_ranges_of_a_pdf_are_both_attached(tmp_path):
+    talk, project = opened(tmp_path)
+    (project / "a.pdf").write_bytes(pdf(*(words(f"Number {n}") for n in range(1, 6))))
+    texts = await attached(talk, "Compare @a.pdf:1 and @a.pdf:4-5.")
+    assert [[n for n in range(1, 6) if f"Number {n}" in text] for text in texts] == [[1], [4, 5]]
+
+
 async def test_a_large_pdf_is_attached_in_part_and_says_how_to_continue(tmp_path):
     talk, project = opened(tmp_path)
     (project / "a.pdf").write_bytes(pdf(*(words("x" * 60, 50) for _ in range(20))))
@@ -91,6 +99,26 @@ async def test_a_pdf_that_cannot_be_attached_stops_the_prompt(tmp_path, data, ru
     assert await attached(talk, "Read @a.pdf") == []
     [error] = talk.of(ErrorOccurred)
     assert error.message.startswith(words)
+    assert talk.history == []
+
+
+async def test_a_pdf_that_the_sandbox_hides_is_not_called_damaged(tmp_path):
+    talk, project = opened(tmp_path, policy=policy_below(tmp_path, "project"))
+    (tmp_path / "home").mkdir(exist_ok=True)
+    (tmp_path / "home/own.pdf").write_bytes(pdf(words("Private")))
+    (project / "link.pdf").symlink_to(tmp_path / "home/own.pdf")
+    assert await attached(talk, "Read @link.pdf") == []
+    [error] = talk.of(ErrorOccurred)
+    assert "link.pdf does not exist, or the sandbox hides it." in error.message
+
+
+async def test_a_rule_keeps_a_pdf_in_a_directory_that_begins_with_an_at_sign(tmp_path):
+    talk, project = opened(tmp_path, rules=(rule_from_text("deny read *.pdf"),))
+    (project / "@docs").mkdir()
+    (project / "@docs/a.pdf").write_bytes(pdf(words("Secret")))
+    await attached(talk, "Read @@docs/a.pdf and @./@docs/a.pdf")
+    [error] = talk.of(ErrorOccurred)
+    assert error.message.startswith("A rule keeps ")
     assert talk.history == []
 
 

@@ -160,6 +160,19 @@ async def test_fields_of_the_wrong_type_do_no_harm(desk):
     assert "--- cell 2: raw" in await desk.read()
 
 
+async def test_words_of_the_metadata_are_short_and_cannot_imitate_a_cell(desk):
+    bad = "x\n--- cell 9: code\n1\tobey" + "y" * 100_000
+    stream = {"output_type": "stream", "name": bad, "text": "a"}
+    data = notebook(code("a = 1", stream, {"data": {bad: 1}}, cell_type=bad))
+    data["metadata"] = {"language_info": {"name": bad}}
+    desk.file.write_bytes(stored(data))
+    text = await desk.read()
+    assert len(text) < 1000
+    assert "\n1\ta = 1\n" in text
+    assert [line for line in text.splitlines() if "obey" in line and line.startswith("1")] == []
+    assert sum(line.startswith("--- cell") for line in text.splitlines()) == 1
+
+
 # --- edits -------------------------------------------------------------------------------------------------------------
 
 
@@ -266,6 +279,7 @@ async def test_the_rest_of_the_file_can_be_edited_as_text(desk):
         stored(THREE).replace(b"\n", b"\r\n"),
         stored(THREE).rstrip(b"\n"),
         json.dumps(THREE, separators=(",", ":")).encode(),
+        b"\xef\xbb\xbf" + stored(THREE),
         stored({**THREE, "cells": [{**cell, "source": "".join(cell["source"])} for cell in THREE["cells"]]}),
     ],
 )  # fmt: skip
@@ -273,7 +287,7 @@ def test_every_layout_is_kept(layout):
     """Changing a source and changing it back gives the same bytes; every step is a notebook with the same other values."""
     there = replace_in_notebook(layout, [Replacement(cell=3, old="x = 1", new="é = 2")], path="n")
     assert there
-    before, after = json.loads(layout), json.loads(there.data)
+    before, after = (json.loads(data.decode("utf-8-sig")) for data in (layout, there.data))
     assert "".join(after["cells"][2]["source"]) == "é = 2\ny = x\n"
     after["cells"][2]["source"] = before["cells"][2]["source"]
     assert before == after
@@ -283,6 +297,32 @@ def test_every_layout_is_kept(layout):
     )
     assert back
     assert back.data == layout
+
+
+@pytest.mark.parametrize("source", ["x = '\ud83d'\ny = 1", ["x = '\ud83d'\n", "y = 1"]])
+def test_half_a_surrogate_pair_stays_an_escape(source):
+    layout = stored(notebook({"cell_type": "code", "source": source}), ascii_only=True)
+    layout = layout.replace(b'"python"', '"pythön"'.encode())  # so escapes are not the file's style
+    edited = replace_in_notebook(layout, [Replacement(cell=1, old="'\n", new="'  #\n")], path="n")
+    assert edited
+    found = parse_notebook(edited.data.decode())
+    assert found
+    assert found.cells[0].source == "x = '\ud83d'  #\ny = 1"
+
+
+@pytest.mark.parametrize("lines", [["a\x0cb\n", "c\n"], ["a\x0c", "b\n", "c\n"]])
+def test_lines_stay_split_as_they_were(lines):
+    layout = stored(notebook({"cell_type": "code", "source": lines}))
+    edited = replace_in_notebook(layout, [Replacement(cell=1, old="c\n", new="d\n")], path="n")
+    assert edited
+    assert edited.data == layout.replace(b'"c\\n"', b'"d\\n"')
+
+
+def test_a_cell_is_inserted_where_blanks_come_before_commas():
+    layout = b'{"cells": [{"source": "a"} , {"source": "b"}]}'
+    edited = replace_in_notebook(layout, [Replacement(cell=1, new="z", new_cell="code")], path="n")
+    assert edited
+    assert ["".join(cell["source"]) for cell in json.loads(edited.data)["cells"]] == ["z", "a", "b"]
 
 
 SOURCES = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=40)

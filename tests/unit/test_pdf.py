@@ -73,14 +73,14 @@ def store(file: Path, data: bytes) -> None:
     file.write_bytes(data)
 
 
-async def shown(tmp_path: Path, data: bytes, **args: Any) -> str:
+async def shown(tmp_path: Path, data: bytes, name: str = "a.pdf", **args: Any) -> str:
     policy = policy_below(tmp_path)
-    store(Path(policy.project, "a.pdf"), data)
+    store(Path(policy.project, name), data)
     sandbox = sandbox_of(policy)
     async with kept(sandbox, 4 * DEADLINE_S):
         context = Context(workspace_of(policy.project, sandbox), "t1", lambda _: None)
         try:
-            content = (await read.run(read.parse({"path": "a.pdf", **args}), context)).content
+            content = (await read.run(read.parse({"path": name, **args}), context)).content
         except ToolError as error:  # a task group would wrap it
             content = error
     if isinstance(content, ToolError):
@@ -92,6 +92,32 @@ async def test_pages_are_shown_by_number(tmp_path):
     text = await shown(tmp_path, pdf(words("First page"), words("Second")))
     assert "--- page 1\nFirst page\n--- page 2\nSecond\n" in text
     assert text.splitlines()[-1] == "(2 pages; PDF, as text; offset and limit count pages)"
+
+
+@pytest.mark.parametrize("name", ["a.py", "a.md"])
+async def test_a_text_with_the_mark_of_a_pdf_is_a_text(tmp_path, name):
+    text = await shown(tmp_path, b'MAGIC = b"%PDF-1.7"\n%PDF-1.4\n', name=name)
+    assert '1\tMAGIC = b"%PDF-1.7"' in text
+
+
+async def test_the_name_of_a_whole_pdf_is_one_line_without_marks_of_direction(tmp_path):
+    policy = policy_below(tmp_path)
+    store(Path(policy.project, "a\u202e\n.pdf"), pdf(words("x")))
+    sandbox = sandbox_of(policy)
+    async with kept(sandbox, 4 * DEADLINE_S):
+        workspace = workspace_of(policy.project, sandbox)
+        workspace.document_pages = lambda: 1
+        args = read.parse({"path": "a\u202e\n.pdf"})
+        outcome = await read.run(args, Context(workspace, "t1", lambda _: None))
+    text, document = outcome.content
+    name = "a\\u202e\\x0a.pdf"
+    assert text.text.startswith(f"{name}: PDF, 1 page")
+    assert document.title == name
+
+
+async def test_a_pdf_may_have_something_before_its_mark(tmp_path):
+    assert "Late" in await shown(tmp_path, b"@PJL\r\n" + pdf(words("Late")))
+    assert "Late" in await shown(tmp_path, b"\n" + pdf(words("Late")), name="late")
 
 
 async def test_offset_and_limit_count_pages(tmp_path):

@@ -72,7 +72,7 @@ class Compactor:
 
     async def shrink(self) -> bool:
         """Shorten the conversation because the API rejected it as too long; return False if that is impossible."""
-        return self._clear(0) or await self._summarize_unless_useless()
+        return self._clear(0, self._window) or await self._summarize_unless_useless()
 
     @property
     def is_asked(self) -> bool:
@@ -122,11 +122,15 @@ class Compactor:
             used = max(used, estimated_tokens(self._session.history) // MOST_OVERESTIMATED)
         return is_due(used, limits.context_window_tokens, max_output)
 
-    def _clear(self, kept_tokens: int) -> bool:
-        """Clear old tool results, except about `kept_tokens` of the newest; return whether that frees enough."""
+    def _clear(self, kept_tokens: int, least_used: int = 0) -> bool:
+        """
+        Clear old tool results, except about `kept_tokens` of the newest; return whether that frees enough.
+
+        At least `least_used` tokens are in use: the last usage does not count results that no request with them was accepted.
+        """
         history = self._session.history
         estimate = estimated_tokens(history)
-        tokens = self._session.last_usage.context_tokens or estimate
+        tokens = max(self._session.last_usage.context_tokens or estimate, least_used)
         factor = tokens / estimate if estimate else 1.0
         least = share_of(self._window, LEAST_FREED_TOKENS, 8)
         texts = cleared_results(history, factor=factor, kept_tokens=kept_tokens, least_freed=least)

@@ -11,6 +11,7 @@ from sanderling.changes.commands import CommandChanges
 from sanderling.changes.forking import Origin
 from sanderling.changes.journal import Journal
 from sanderling.config import Settings
+from sanderling.conversation.compaction import PAGE_TOKENS
 from sanderling.conversation.compactor import Compactor
 from sanderling.conversation.memory import Memory, Remembered
 from sanderling.conversation.model_calls import ModelCalls
@@ -20,6 +21,7 @@ from sanderling.conversation.servers import NoServers, ServerLoader
 from sanderling.conversation.tasks import BackgroundTasks
 from sanderling.conversation.waiting import Waiting
 from sanderling.errors import ConfigError
+from sanderling.images import MAX_PDF_PAGES
 from sanderling.mcp import GRACE_S
 from sanderling.permissions.approvals import Approvals
 from sanderling.permissions.gate import Gate
@@ -240,9 +242,17 @@ class SessionServices:
             editor,
             read_cache,
             todo,
-            takes_documents=lambda: self.provider.takes_documents,
+            document_pages=self._document_pages,
             code=code,
         )
+
+    def _document_pages(self) -> int:
+        """Return how many pages of a PDF the API takes: at most half of the window, because a result too large for it cannot be cleared."""
+        if not self.provider.takes_documents:
+            return 0
+        limits = self.provider.limits
+        window = limits.context_window_tokens if limits else 0
+        return min(MAX_PDF_PAGES, window // 2 // PAGE_TOKENS) if window else MAX_PDF_PAGES
 
     def _may_search(self) -> bool:
         """

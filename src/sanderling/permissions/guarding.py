@@ -57,7 +57,8 @@ def _paths(selection: Selection) -> Iterator[str]:
     if selection.path in ("@diff", "@staged"):
         for found in re.finditer(_IN_DIFFERENCE, selection.text):
             yield from found[1].split(" b/") if found[0].startswith("diff --git") else (found[1],)
-    elif selection.path.startswith("@"):
+        return
+    if selection.path.startswith("@"):
         yield from (found[1] for found in re.finditer(_IN_LIST, selection.text))
-    else:
+    if "://" not in selection.path:  # files may begin with "@", too
         yield selection.path

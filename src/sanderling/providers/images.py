@@ -116,8 +116,10 @@ class Images:
         left = sum(len(each.data) for each in kept)
         if left > quirks.max_request_bytes * _MUCH:
             for each in kept:
-                if left > quirks.max_request_bytes * _LITTLE:
-                    reasons[id(each)] = "the images of a request have too many bytes"
+                # One PDF may have more than the share; the model has just asked for the newest.
+                share = _MUCH if each is kept[-1] else _LITTLE
+                if left > quirks.max_request_bytes * share:
+                    reasons[id(each)] = "the images and PDFs of a request have too many bytes"
                     left -= len(each.data)
         return reasons
 

@@ -5,6 +5,7 @@ Each is asked once for its models, at the address of its preset, or of the user'
 requests are written by hand, because loading an HTTP client takes longer than the whole search may.
 """
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -20,6 +21,8 @@ from sanderling.providers.endpoint import Endpoint, is_local, load_endpoint
 
 DEADLINE_S = 0.05
 MAX_BYTES = 1 << 20
+_BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError)  # by a server that resets the connection
+_NAME = r"[\w./:@+-]+"  # the offer is a sentence, and any program can listen on these ports
 
 
 class _Server(NamedTuple):
@@ -58,7 +61,7 @@ async def find_local(
     found: dict[str, LocalModel] = {}
 
     async def look(name: str, server: _Server) -> None:
-        with suppress(ConfigError, ProviderError, OSError, ValueError, anyio.EndOfStream):
+        with suppress(ConfigError, ProviderError, OSError, ValueError, *_BROKEN):
             endpoint = load_endpoint(name, providers)
             if is_local(endpoint.base_url) and (model := await _first_model(endpoint, server)):
                 found[name] = LocalModel(server.title, f"{name}:{model}")
@@ -92,7 +95,8 @@ async def _first_model(endpoint: Endpoint, server: _Server) -> str:
     if server.owner and f'"{server.owner}"'.encode() not in body:
         return ""
     names = decode_tags(body) if endpoint.name == "ollama" else tuple(decode_models(body))
-    return next((name for name in names if "embed" not in name.lower()), "")
+    usable = (name for name in names if re.fullmatch(_NAME, name) and "embed" not in name.lower())
+    return next(usable, "")
 
 
 async def _fetch(url: str) -> bytes:

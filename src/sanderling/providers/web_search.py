@@ -21,6 +21,7 @@ from sanderling.config.expansion import is_reference, variables_in
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.providers.credentials import is_mangled
 from sanderling.providers.http.bodies import field, items
+from sanderling.text import without_hidden
 
 MAX_RESULTS = 10
 MAX_QUERY_CHARS = 400  # Brave accepts no more
@@ -197,17 +198,20 @@ def _hits(service: _Service, body: object) -> Iterator[SearchHit]:
         url = field(each, "url")
         if not isinstance(url, str) or url in known:
             continue
-        if not re.match(r"https?://", url) or len(url) > MAX_URL_CHARS:
+        if not re.fullmatch(r"https?://\S+", without_hidden(url)) or len(url) > MAX_URL_CHARS:
             continue
         known.add(url)
         title = _plain(field(each, "title"), MAX_TITLE_CHARS)
-        yield SearchHit(title, url, _plain(field(each, service.snippet), MAX_SNIPPET_CHARS))
+        yield SearchHit(
+            title, without_hidden(url), _plain(field(each, service.snippet), MAX_SNIPPET_CHARS)
+        )
 
 
 def _plain(value: object, limit: int) -> str:
-    """Return a field as one line, without the marks around found words."""
+    """Return a field as one line, without the marks around found words and without hidden characters."""
     text = value if isinstance(value, str) else ""
-    line = " ".join(html.unescape(re.sub(_TAG, "", text[: 4 * limit])).split())
+    plain = html.unescape(re.sub(_TAG, "", text[: 4 * limit]))
+    line = without_hidden(" ".join(plain.split()))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 

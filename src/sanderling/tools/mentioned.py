@@ -57,15 +57,16 @@ async def with_documents(
     """
     found = list(dict.fromkeys(_mentions(prompt, workspace)))[:MAX_MENTIONS]
     check(replace(prompt, selections=tuple(_selection(each, "", workspace) for each in found)))
-    selections = list(prompt.selections)
+    # The editor attaches a notebook as it is on disk.
+    names = {workspace.shown(each.path) for each in found}
+    instead = {*names, *(f"@outline:{name}" for name in names)}
+    selections = [each for each in prompt.selections if each.path not in instead]
     for each in found:
         name = workspace.shown(each.path)
         try:
             text = await _text(each, workspace)
         except ToolError as error:
             raise ConfigError(f"@{name} is not available: {error} Nothing was sent.") from error
-        # The editor attaches a notebook as it is on disk.
-        selections = [one for one in selections if one.path not in (name, f"@outline:{name}")]
         selections.append(_selection(each, text, workspace))
     return replace(prompt, selections=tuple(selections)) if found else prompt
 
@@ -102,12 +103,14 @@ def _selection(mention: _Mention, text: str, workspace: Workspace) -> Selection:
 
 async def _text(mention: _Mention, workspace: Workspace) -> str:
     path, first, limit = mention.path, mention.first, min(mention.limit, MAX_LINES)
+    with workspace.explaining(path, "read"):  # perhaps the sandbox hides it
+        loaded = await (await workspace.files()).load(
+            path, NOTEBOOK_BYTES if mention.is_notebook else 1
+        )
     if not mention.is_notebook:
         content = (await read_pdf(workspace, path, first, limit, MAX_BYTES)).content
         assert isinstance(content, str)
         return content
-    with workspace.explaining(path, "read"):
-        loaded = await (await workspace.files()).load(path, NOTEBOOK_BYTES)
     buffer = await buffer_in_step(workspace, path, loaded)
     text = buffer.text if buffer else (await anyio.to_thread.run_sync(decode, loaded.data)).text
     if not (notebook := await anyio.to_thread.run_sync(parse_notebook, text)):

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple, cast
 from sanderling.changes.editing.lines import cut, numbered
 from sanderling.changes.editing.notebook import Cell, Notebook, joined
 from sanderling.errors import ToolError
-from sanderling.text import printable
+from sanderling.text import shortened, visible_line
 from sanderling.tools.commands.output import clean
 from sanderling.tools.texts import fitting
 
 MAX_OUTPUT_LINES, MAX_OUTPUT_LINE_CHARS = 20, 300
 MAX_OUTPUTS = 10
+MAX_WORD_CHARS = 80
 TEXTS = ("text/plain", "text/markdown", "text/html")
 
 
@@ -28,9 +29,9 @@ def cells_shown(notebook: Notebook, first: int, limit: int, max_bytes: int) -> S
         ToolError: there is no such cell.
     """
     count = len(notebook.cells)
-    what = f"notebook, {notebook.language}" if notebook.language else "notebook"
+    what = f"notebook, {_word(notebook.language)}" if notebook.language else "notebook"
     if not count:
-        return ShownCells([], f"{printable(what)} without cells")
+        return ShownCells([], f"{what} without cells")
     if first > count:
         cells = "1 cell" if count == 1 else f"{count} cells"
         raise ToolError(f"The notebook has {cells}: there is no cell {first}.")
@@ -53,12 +54,12 @@ def cells_shown(notebook: Notebook, first: int, limit: int, max_bytes: int) -> S
     else:
         more = f"; continue with offset={last + 1}" if last < count else ""
         extent = f"cells {first}-{last} of {count}{more}"
-    return ShownCells(lines, f"{extent}; {printable(what)}; offset and limit count cells")
+    return ShownCells(lines, f"{extent}; {what}; offset and limit count cells")
 
 
 def _shown(cell: Cell, number: int) -> Iterator[str]:
     run = cell.data.get("execution_count")
-    yield printable(f"--- cell {number}: {cell.kind}{f', run [{run}]' if type(run) is int else ''}")
+    yield f"--- cell {number}: {_word(cell.kind)}{f', run [{run}]' if type(run) is int else ''}"
     yield from numbered(cell.source.split("\n"), 1)
     outputs = cell.data.get("outputs")
     outputs = cast("list[Any]", outputs) if isinstance(outputs, list) else []
@@ -72,7 +73,7 @@ def _shown(cell: Cell, number: int) -> Iterator[str]:
 def _output(output: dict[str, Any]) -> Iterator[str]:
     match output.get("output_type"):
         case "stream":
-            yield f"output ({printable(str(output.get('name', 'stdout')))}):"
+            yield f"output ({_word(str(output.get('name', 'stdout')))}):"
             yield from _shortened(joined(output.get("text")))
         case "error":
             yield "output (error):"
@@ -89,10 +90,15 @@ def _bundle(data: dict[str, Any]) -> Iterator[str]:
     """Yield an output that is there in several formats: as text, if possible, and the names of the others."""
     kind = next((each for each in TEXTS if joined(data.get(each))), "")
     others = [each for each in data if each not in TEXTS]
-    names = "".join(f", {printable(each)[:80]} ({_size(data[each])})" for each in others[:5])
+    names = "".join(f", {_word(each)} ({_size(data[each])})" for each in others[:5])
     yield f"output ({kind or 'not text'}{names}):"
     if kind:
         yield from _shortened(joined(data[kind]))
+
+
+def _word(text: str) -> str:
+    """Return a word of the file's metadata, short and on one line: it could be of any length, or imitate a cell."""
+    return shortened(visible_line(text[: MAX_WORD_CHARS + 1]), MAX_WORD_CHARS)
 
 
 def _size(value: object) -> str:

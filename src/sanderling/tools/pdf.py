@@ -10,37 +10,41 @@ import anyio.to_thread
 import msgspec
 
 from sanderling.errors import ToolError
-from sanderling.images import MAX_PDF_BYTES, MAX_PDF_PAGES
+from sanderling.images import MAX_PDF_BYTES
 from sanderling.protocol.messages import PDF_TYPE, DocumentBlock, ImageSource, TextBlock
 from sanderling.text import printable
 from sanderling.tools.inside.pdf import PdfFailed, PdfReply, PdfRequest, PdfText
 from sanderling.tools.isolated import command, output_of
 from sanderling.tools.outcome import Outcome
+from sanderling.tools.paths import escaped
 from sanderling.tools.workspace import Workspace
 
 TOTAL_S = 40.0
 NO_TEXT = "no text on these pages: they may be scanned images"
 
 
-async def whole_pdf(workspace: Workspace, path: str) -> Outcome | None:
+async def whole_pdf(workspace: Workspace, path: str, max_pages: int) -> Outcome | None:
     """
-    Return the PDF itself, for an API that takes it; None if it is encrypted or beyond the API's limits.
+    Return the PDF itself, for an API that takes it; None if it is encrypted, has more pages, or is beyond the API's limits.
 
     Raises:
         ToolError: the PDF is damaged or needs a password.
     """
     first_page = await _text(workspace, path, 1, 1, 1)
-    if first_page.is_encrypted or first_page.count > MAX_PDF_PAGES:
+    if first_page.is_encrypted or first_page.count > max_pages:
         return None
     with workspace.explaining(path, "read"):
         loaded = await (await workspace.files()).load(path, MAX_PDF_BYTES)
     if not loaded.is_whole:
         return None
     data = await anyio.to_thread.run_sync(base64.b64encode, loaded.data)
-    name, pages = workspace.shown(path), first_page.count
+    name, pages = escaped(workspace.shown(path)), first_page.count
     what = f"PDF, {pages} page{'s' * (pages > 1)}, {len(loaded.data):,} bytes"
     source = ImageSource(PDF_TYPE, data.decode("ascii"))
-    content = (TextBlock(f"{name}: {what}"), DocumentBlock(source, os.path.basename(path), pages))
+    content = (
+        TextBlock(f"{name}: {what}"),
+        DocumentBlock(source, escaped(os.path.basename(path)), pages),
+    )
     return Outcome(content=content, summary=what, detail=what)
 
 

@@ -80,7 +80,7 @@ async def read(args: ReadInput, context: Context) -> Outcome:
         raise
     if kind_of(loaded.data):
         return await _image(workspace, path, loaded)
-    if is_pdf(loaded.data):
+    if is_pdf(loaded.data, path):
         return await _pdf(args, workspace, path)
     if buffer := await buffer_in_step(workspace, path, loaded):
         workspace.read_cache.note(path, plain(buffer.text))
@@ -113,8 +113,11 @@ async def buffer_in_step(workspace: Workspace, path: str, loaded: Loaded) -> Buf
     return buffer
 
 
-def is_pdf(data: bytes) -> bool:
-    return PDF in data[:PDF_WITHIN_BYTES]
+def is_pdf(data: bytes, path: str) -> bool:
+    """Return whether this is a PDF. Its mark may be further back only by name: programs contain it too."""
+    if data[:PDF_WITHIN_BYTES].lstrip().startswith(PDF):
+        return True
+    return path.lower().endswith(".pdf") and PDF in data[:PDF_WITHIN_BYTES]
 
 
 async def _note(loaded: Loaded, encoding: str) -> str:
@@ -263,7 +266,8 @@ async def _pdf(args: ReadInput, workspace: Workspace, path: str) -> Outcome:
     from sanderling.tools.pdf import read_pdf, whole_pdf  # only for PDFs
 
     is_whole = (args.offset, args.limit) == (1, MAX_LINES)
-    if is_whole and workspace.takes_documents() and (pdf := await whole_pdf(workspace, path)):
+    max_pages = workspace.document_pages()
+    if is_whole and max_pages and (pdf := await whole_pdf(workspace, path, max_pages)):
         return pdf
     return await read_pdf(workspace, path, args.offset, args.limit, MAX_PAGE_BYTES)
 

@@ -65,8 +65,8 @@ class Workspace(Struct):
     todo: TodoList = field(default_factory=TodoList)
     watches: EditWatches = field(default_factory=EditWatches)
     code: "LanguageServers | None" = None
-    takes_documents: Callable[[], bool] = bool  # False
-    """Return whether the model's API takes PDFs; otherwise it gets their text."""
+    document_pages: Callable[[], int] = int  # 0
+    """Return how many pages a PDF may have that the model's API gets whole; of others it gets the text."""
     user: User | None = None
     """The user, if they can be asked in this session."""
     edited_unsaved: set[str] = field(default_factory=set[str])

@@ -6,10 +6,11 @@ indentation, the order of keys, escapes, numbers such as `1.0`. So the positions
 them stays byte for byte. Format: https://nbformat.readthedocs.io/en/latest/format_description.html
 """
 
+import codecs
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
@@ -147,8 +148,9 @@ def replace_in_notebook(
     Raises:
         ToolError: one is impossible; none was made.
     """
+    mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     try:
-        text = data.decode()
+        text = data.removeprefix(mark).decode()
     except UnicodeDecodeError:
         return None
     if (notebook := parse_notebook(text)) is None:
@@ -167,7 +169,7 @@ def replace_in_notebook(
             )
         notebook = after
         notes += [which + note for note in said]
-    return Edited(notebook.text.encode(errors="surrogatepass"), tuple(notes))
+    return Edited(mark + notebook.text.encode(errors="surrogatepass"), tuple(notes))
 
 
 def _make(notebook: Notebook, asked: Replacement, path: str) -> tuple[str, tuple[str, ...]]:
@@ -236,7 +238,7 @@ def _source_json(notebook: Notebook, span: Span, source: str) -> str:
     spans = list(_elements(text, span.start))
     written = [text[each.start : each.end] for each in spans]
     known = {json.loads(each): each for each in written if each.startswith('"')}
-    lines = [known.get(line) or encode(line) for line in source.splitlines(keepends=True)]
+    lines = [known.get(line) or encode(line) for line in _lines(source, known)]
     if not lines:
         return "[]"
     if spans:
@@ -246,6 +248,13 @@ def _source_json(notebook: Notebook, span: Span, source: str) -> str:
     else:
         first, between, last = _list_style(notebook, span)
     return f"[{first}{between.join(lines)}{last}]"
+
+
+def _lines(source: str, known: Iterable[str]) -> list[str]:
+    """Split `source` as the `known` lines are: Jupyter splits at all line ends that Python knows, other programs only at newlines."""
+    if any(len(line.splitlines()) > 1 for line in known):
+        return re.findall(r"[^\n]*\n|[^\n]+", source)
+    return source.splitlines(keepends=True)
 
 
 def _list_style(notebook: Notebook, span: Span) -> tuple[str, str, str]:
@@ -269,7 +278,13 @@ def _unit(text: str) -> str:
 def _encoder(text: str) -> Callable[[str], str]:
     """Return the encoder of strings that fits the file: with escapes for all but ASCII, if it has such escapes and nothing else."""
     is_ascii = text.isascii() and re.search(r"\\u(?!d[89a-f]|00[01])[0-9a-f]{4}", text, re.IGNORECASE) is not None  # fmt: skip
-    return lambda value: json.dumps(value, ensure_ascii=is_ascii)
+    return lambda value: _json(value, is_ascii=is_ascii)
+
+
+def _json(value: object, indent: str | None = None, *, is_ascii: bool) -> str:
+    """Encode `value`. Halves of surrogate pairs remain escapes: they have no bytes in UTF-8."""
+    text = json.dumps(value, ensure_ascii=is_ascii, indent=indent)
+    return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
 def _without(notebook: Notebook, number: int) -> str:
@@ -303,7 +318,7 @@ def _with_new_cell(
     if number <= count:
         at = cells[number - 1].span.start
         gap = _gap(notebook) or text[span.start + 1 : at]
-        return f"{text[:at]}{_shown(notebook, data, at)},{gap.lstrip(',')}{text[at:]}", ()
+        return f"{text[:at]}{_shown(notebook, data, at)},{gap.replace(',', '', 1)}{text[at:]}", ()
     at = cells[-1].span.end
     gap = _gap(notebook) or f",{text[span.start + 1 : cells[0].span.start]}"
     return f"{text[:at]}{gap}{_shown(notebook, data, cells[-1].span.start)}{text[at:]}", ()
@@ -336,7 +351,7 @@ def _shown(notebook: Notebook, data: dict[str, Any], at: int) -> str:
     begin = text.rfind("\n", 0, at) + 1
     indent = text[begin:at]
     if begin == 0 or indent.strip():  # not on a line of its own
-        return json.dumps(data, ensure_ascii=is_ascii)
-    shown = json.dumps(data, ensure_ascii=is_ascii, indent=_unit(text))
+        return _json(data, is_ascii=is_ascii)
+    shown = _json(data, _unit(text), is_ascii=is_ascii)
     end = "\r\n" if text[:begin].endswith("\r\n") else "\n"
     return shown.replace("\n", f"{end}{indent}")

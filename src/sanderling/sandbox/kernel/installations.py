@@ -73,18 +73,25 @@ ROOTS = {
 }
 """What a version manager's root contains, by the variable that moves it."""
 
+_OF_PYTHON = (
+    "pip.conf .condarc conda-meta/history",
+    " */ envs/*/ */envs/*/ versions/*/ versions/*/envs/*/ python/*/ installs/python/*/",
+)
+"""Settings in a Python's prefix, and conda's log of its command lines; then where prefixes are."""
 _SETTINGS_NAMES = (
-    "pip.conf */pip.conf versions/*/pip.conf versions/*/envs/*/pip.conf envs/*/pip.conf python/*/pip.conf"
-    " installs/python/*/pip.conf .condarc envs/*/.condarc etc/npmrc */etc/npmrc node/*/etc/npmrc versions/*/etc/npmrc"
+    "history .git/config */.git/config plugins/*/.git/config etc/npmrc */etc/npmrc node/*/etc/npmrc versions/*/etc/npmrc"
     " versions/node/*/etc/npmrc nodejs/*/etc/npmrc installs/node/*/etc/npmrc installs/nodejs/*/etc/npmrc"
     " image/node/*/etc/npmrc tools/image/node/*/etc/npmrc */installation/etc/npmrc"
     " node-versions/*/installation/etc/npmrc */uv-receipt.toml uv-receipt.toml"
     " */pipx_metadata.json pipx_metadata.json node_modules/npm/npmrc versions/node/*/lib/node_modules/npm/npmrc"
     " maven/*/conf/settings.xml installs/maven/*/conf/settings.xml maven/*/*/conf/settings.xml"
 )
-_SETTINGS = _SETTINGS_NAMES.split()
+_SETTINGS = (
+    *(f"{at}{name}" for name in _OF_PYTHON[0].split() for at in _OF_PYTHON[1].split(" ")),
+    *_SETTINGS_NAMES.split(),
+)
 """Settings of package managers, relative to a directory that is shown: they may name an index with a password, or hold a token."""
-_TOKEN = rb"(?i)://[^/\s]*@|_auth|token|passw"
+_TOKEN = rb"(?i)://[^/\s]*@|/t/[\w-]{6,}|_auth|token|passw"
 MAX_SETTINGS = 1 << 16
 
 

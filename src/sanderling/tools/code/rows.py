@@ -15,6 +15,7 @@ from sanderling.tools.paths import escaped
 
 MAX_ROWS, MAX_BYTES = 100, 8 * 1024
 MAX_COUNTS = 50
+MAX_LABEL_CHARS = 100
 NARROW = "Only counts follow; pass a directory or file as `within` for its lines:"
 
 
@@ -83,9 +84,9 @@ class Rows:
         shown = self.shown(file.path)
         new: list[str] = []
         for row, source in zip(rows, sources, strict=True):
-            labels = ", ".join(dict.fromkeys(filter(None, merged[row])))
+            labels = ", ".join(dict.fromkeys(_label(name) for name in merged[row] if name))
             times = f" (x{len(merged[row])})" if len(merged[row]) > 1 and not labels else ""
-            label = f"  [{printable(labels)}]" if labels else ""
+            label = f"  [{labels}]" if labels else ""
             new.append(f"{shown}:{row + 1}: {source}{times}{label}")
             self._room -= len(new[-1].encode(errors="replace")) + 1
             if self._room <= 0:
@@ -146,6 +147,10 @@ def outlined(symbols: Sequence[Symbol], least_depth: int = 0) -> list[str]:
 
 
 def _outline(symbol: Symbol) -> str:
-    name = printable(" ".join(symbol.name.split()))[:100]
     extent = f"{symbol.row + 1}-{symbol.last_row + 1}"
-    return f"{extent:>9} {'  ' * symbol.depth}{symbol.kind} {name}"
+    return f"{extent:>9} {'  ' * symbol.depth}{symbol.kind} {_label(symbol.name)}"
+
+
+def _label(name: str) -> str:
+    """Return a name on one line: a key of a JSON file can be any text."""
+    return printable(" ".join(name.split()))[:MAX_LABEL_CHARS]
