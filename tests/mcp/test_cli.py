@@ -105,6 +105,15 @@ def test_added_servers_are_listed_until_they_are_removed(shell):
     assert "there is no server 'notes'" in shell.run("remove", "notes").stderr
 
 
+@pytest.mark.parametrize(
+    "url", ["http://${HOST:-localhost}/mcp", "https://a.example:${PORT:-443}/mcp"]
+)
+@pytest.mark.parametrize("scope", ["--user", "--project"])
+def test_a_url_with_variables_can_be_added_as_sessions_take_it(shell, url, scope):
+    added = shell.run("add", "it", scope, url)
+    assert (added.returncode, added.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("arguments", [("add", "it", "--project", "--", "x"), ("remove", "theirs")])
 def test_a_projects_link_does_not_choose_which_file_is_changed(shell, arguments):
     other = shell.home / ".claude.json"

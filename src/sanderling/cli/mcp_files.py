@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from sanderling.config.file import read_text, shown_path, user_servers_file
+from sanderling.config.file import read_text, shown_path, sound, user_servers_file
 from sanderling.config.layers import place_of
-from sanderling.config.servers_file import servers_of
+from sanderling.config.servers_file import parse_servers, servers_of
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.mcp.project_file import servers_in
 from sanderling.mcp.servers import load_servers
@@ -187,21 +187,14 @@ def _check(name: str, declared: dict[str, Any], *, is_projects: bool) -> None:
         ConfigError: it would not be accepted.
     """
     text = json.dumps({"mcpServers": {name: declared}})
-    found = servers_in(text, _AnyVariable())[name]
-    if found.server is None and is_projects:
-        raise ConfigError(found.problem)
-    own = {
-        key: declared[key]
-        for key in ("url", "headers", "env", "hosts", "paths", "timeout_s")
-        if key in declared
-    }
-    if "command" in declared:
-        own["command"] = [declared["command"], *declared["args"]]
-    load_servers({name: own})
+    if is_projects and (problem := servers_in(text, _AnyVariable())[name].problem):
+        raise ConfigError(problem)
+    layer = sound(*parse_servers("", text, _AnyVariable()))
+    load_servers(layer.options["mcp"]["servers"])
 
 
 class _AnyVariable(dict[str, str]):
-    """An environment in which every variable is set: that of a later start is not known here."""
+    """An environment in which every variable is set, to its default or else to its own name: that of a later start is not known here."""
 
     def __contains__(self, key: object) -> bool:
         return True
