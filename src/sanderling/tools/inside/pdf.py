@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from sanderling.text import counted
 from sanderling.tools.inside.page import cleaned, one_line
 
 if TYPE_CHECKING:
@@ -99,8 +100,9 @@ def _text(asked: PdfRequest) -> PdfText:
             _open(reader)
         count = len(reader.pages)
         if asked.first > count:
-            pages = "1 page" if count == 1 else f"{count} pages"
-            raise _UnreadableError(f"it has {pages}: there is no page {asked.first}")
+            raise _UnreadableError(
+                f"it has {counted(count, 'page')}: there is no page {asked.first}"
+            )
         budget = _Budget(time.monotonic() + READ_S, asked.max_bytes)
         last = min(count, asked.first - 1 + asked.limit)
         return _fitting(reader, asked.first, last, budget)
