@@ -289,3 +289,10 @@ def test_login_shows_a_page_and_logout_forgets(shell, unused_port):
         assert shell.run("check", "it").returncode == 1
         refused = shell.run("login", "program")
         assert "'program' is a local program and has no login" in refused.stderr
+
+
+def test_a_mistake_cannot_write_control_characters_to_the_terminal(shell):
+    result = shell.run("login", "\x1b]0;x\x07")
+    assert result.returncode == 1
+    assert "\x1b" not in result.stderr
+    assert "<U+001B>" in result.stderr

@@ -19,7 +19,7 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.cli import mcp_files
-from sanderling.cli.streams import say_untrusted
+from sanderling.cli.streams import say, say_untrusted
 from sanderling.config import Settings
 from sanderling.config.layers import own_layers
 from sanderling.config.project import PROJECT_FILE
@@ -296,5 +296,5 @@ def _open_browser(url: str) -> None:
 
 
 def _say(error: SanderlingError, status: int = EXIT_USAGE) -> int:
-    sys.stderr.write(f"sanderling: {error}\n")
+    say(str(error))
     return status

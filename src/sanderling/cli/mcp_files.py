@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+from sanderling.cli.streams import say
 from sanderling.config.file import read_text, shown_path, sound, user_servers_file
 from sanderling.config.layers import place_of
 from sanderling.config.servers_file import parse_servers, servers_of
@@ -84,7 +85,8 @@ def add_server(arguments: argparse.Namespace) -> int:
             if not path.exists():
                 raise ConfigError(_REMOVED)
     except SanderlingError as error:
-        return _say(error)
+        say(str(error))
+        return EXIT_USAGE
     check = f"sanderling mcp check {shlex.quote(name)}"
     then = (
         f"trust it with `sanderling trust`, or :Agent trust in Neovim, then {check}"
@@ -109,7 +111,8 @@ def remove_server(arguments: argparse.Namespace) -> int:
                 return 0
         raise ConfigError(_not_found(name))
     except SanderlingError as error:
-        return _say(error)
+        say(str(error))
+        return EXIT_USAGE
 
 
 def _file(*, is_projects: bool) -> Path:
@@ -254,8 +257,3 @@ def _not_found(name: str) -> str:
     if location.origin:
         return f"'{name}' is declared in {location}: remove its table there"
     return f"there is no server '{name}' in {shown_path(user_servers_file())} or {MCP_FILE}"
-
-
-def _say(error: SanderlingError) -> int:
-    sys.stderr.write(visible(f"sanderling: {error}\n"))
-    return EXIT_USAGE
