@@ -57,8 +57,8 @@ class CacheWatch:
     def sends(self, request: ModelRequest, model: str, messages: list[Message]) -> None:
         self._now = _Sent(request, model, messages, len(messages), now())
 
-    def miss(self, usage: Usage, told: str = "") -> Miss | None:
-        """Return what the last request missed, given its usage and what the API `told`; None if it missed nothing."""
+    def miss(self, usage: Usage, api_reason: str = "") -> Miss | None:
+        """Return what the last request missed, given its usage and the API's own reason, if any; None if it missed nothing."""
         sent, before, last = self._now, self._before, self._last
         if not sent or not prompt_tokens(usage):
             return None  # it failed
@@ -72,7 +72,7 @@ class CacheWatch:
         missed = could - usage.cache_read_input_tokens
         if not self._has_cache or could < LEAST_TOKENS or missed <= MISSED_SHARE * could:
             return None
-        api = _API_REASONS.get(told, told)
+        api = _API_REASONS.get(api_reason, api_reason)
         own = ", ".join(_reasons(sent, before, last, why_shortened))
         if not own and not api:
             own = "nothing that Sanderling sends changed" if before else "the session was reopened"

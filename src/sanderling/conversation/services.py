@@ -72,8 +72,7 @@ class SessionServices:
         elsewhere: where unconfined commands run, if not on this machine.
         client: runs the session's tools, if they are not those of this machine.
         sources: replace the built-in tools.
-        has_user: a user can answer questions.
-        can_ask: the model may ask the user questions.
+        has_user, can_ask: see `SessionOptions`.
     """
 
     def __init__(
