@@ -168,10 +168,6 @@ def specs_of(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
     return tuple(_spec(tool) for tool in tools if tool.name not in UNLISTED)
 
 
-def small_specs() -> tuple[ToolSpec, ...]:
-    return tuple(_small_spec(TOOLS[name]) for name in SMALL)
-
-
 def _spec(tool: Tool) -> ToolSpec:
     return ToolSpec(tool.name, tool.description, tool.schema)
 
