@@ -36,7 +36,6 @@ class _Sent(NamedTuple):
     request: ModelRequest
     model: str
     messages: list[Message]
-    length: int
     at: datetime
 
 
@@ -55,7 +54,7 @@ class CacheWatch:
         self._why_shortened = why
 
     def sends(self, request: ModelRequest, model: str, messages: list[Message]) -> None:
-        self._now = _Sent(request, model, messages, len(messages), now())
+        self._now = _Sent(request, model, messages, now())
 
     def miss(self, usage: Usage, api_reason: str = "") -> Miss | None:
         """Return what the last request missed, given its usage and the API's own reason, if any; None if it missed nothing."""
@@ -90,14 +89,10 @@ def _reasons(sent: _Sent, before: _Sent | None, last: Last, why_shortened: str) 
         yield from _changes(sent.request, before.request)
     if why_shortened:
         yield why_shortened
-    elif before and last.model == sent.model and not _continues(sent, before):
+    elif before and last.model == sent.model and sent.messages is not before.messages:
         yield "the conversation was taken back"
     if (gap := sent.at - last.at) > TTL:
         yield f"the request before was {duration(gap.total_seconds())} ago"
-
-
-def _continues(sent: _Sent, before: _Sent) -> bool:
-    return sent.messages is before.messages and sent.length >= before.length
 
 
 def _changes(request: ModelRequest, before: ModelRequest) -> Iterator[str]:
