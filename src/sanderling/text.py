@@ -102,6 +102,11 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def counted(count: int, noun: str) -> str:
+    """Format a number of things: `1 file`, `1,200 files`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name

@@ -105,6 +105,15 @@ def test_added_servers_are_listed_until_they_are_removed(shell):
     assert "there is no server 'notes'" in shell.run("remove", "notes").stderr
 
 
+@pytest.mark.parametrize(
+    "url", ["http://${HOST:-localhost}/mcp", "https://a.example:${PORT:-443}/mcp"]
+)
+@pytest.mark.parametrize("scope", ["--user", "--project"])
+def test_a_url_with_variables_can_be_added_as_sessions_take_it(shell, url, scope):
+    added = shell.run("add", "it", scope, url)
+    assert (added.returncode, added.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("arguments", [("add", "it", "--project", "--", "x"), ("remove", "theirs")])
 def test_a_projects_link_does_not_choose_which_file_is_changed(shell, arguments):
     other = shell.home / ".claude.json"
@@ -282,3 +291,10 @@ def test_login_shows_a_page_and_logout_forgets(shell, unused_port):
         assert shell.run("check", "it").returncode == 1
         refused = shell.run("login", "program")
         assert "'program' is a local program and has no login" in refused.stderr
+
+
+def test_a_mistake_cannot_write_control_characters_to_the_terminal(shell):
+    result = shell.run("login", "\x1b]0;x\x07")
+    assert result.returncode == 1
+    assert "\x1b" not in result.stderr
+    assert "<U+001B>" in result.stderr

@@ -581,6 +581,7 @@ def test_a_large_file_brings_its_head_and_an_outline(start_claude, server, proje
     assert outline == (
         "@outline:big.py, line numbers of definitions in the rest:\n```\n2500:     def late(self):\n```"
     )
+    child.wait_for_screen("▸ big.py:1-200 · 200 lines")
 
 
 def test_a_range_of_a_large_file_is_whole(start_claude, server, project):

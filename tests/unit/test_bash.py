@@ -782,7 +782,8 @@ async def unconfined(tmp_path) -> AsyncIterator[Desk]:
 
 async def test_an_editor_that_would_wait_for_keys_ends(unconfined, editor):
     (unconfined.project / "foo").write_text("kept\n")
-    for line in (f"{editor} foo", f"{editor} foo", f"{editor} -c 'set nu' foo"):
+    for options in ("", "", "-c 'set nu'", "-u NONE"):  # the last leaves $VIMINIT out
+        line = f"{editor} {options} foo"
         told = await unconfined.say(line, timeout_s=20)
         assert "[exit status 1 · " in told
     assert (unconfined.project / "foo").read_text() == "kept\n"

@@ -106,6 +106,10 @@ def test_a_pause_is_the_reason_also_in_a_session_that_is_resumed():
     assert Watched(Last("m", WRITTEN, now())).second().why == "the session was reopened"
 
 
+def test_a_resumed_session_misses_what_its_last_process_had_cached():
+    assert Watched(Last("m", READ, now())).second(Usage(9_000, 5)).tokens == 9_000
+
+
 def test_an_api_that_reports_no_cache_misses_nothing():
     watched = Watched()
     watched.watch.sends(request(), "m", watched.messages)

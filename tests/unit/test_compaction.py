@@ -16,6 +16,7 @@ from sanderling.conversation.compaction import (
     is_due,
     limit_tokens,
     problem_of,
+    share_of,
     summary_prompt,
 )
 from sanderling.protocol.messages import (
@@ -326,3 +327,10 @@ def test_whatever_was_said_the_compacted_conversation_is_valid(summary, prompts,
     assert estimated_tokens(messages) < (
         KEPT_PROMPT_TOKENS + 1_000 + estimated_tokens(map(said, (summary, *notes)))
     )
+
+
+@pytest.mark.parametrize(
+    "window, tokens", [(0, 40_000), (8_192, 2_048), (160_000, 40_000), (1_000_000, 40_000)]
+)
+def test_of_a_small_window_only_a_share_is_kept(window, tokens):
+    assert share_of(window, 40_000, 4) == tokens

@@ -174,6 +174,16 @@ async def test_the_settings_choose_the_session_and_its_prompts_override_it(tmp_p
     assert second.asked == ["high"]
 
 
+async def test_a_choice_for_the_session_replaces_one_for_the_next_turn(tmp_path):
+    talk = talk_of(tmp_path, listener := Listener("low", "high", "max"))
+    async with talk.served():
+        talk.conversation.act(SetEffort("max", is_once=True))
+        talk.conversation.act(SetEffort("low"))
+        await talk.run_turns(prompt(1))
+    assert listener.asked == ["low"]
+    assert talk.of(EffortChanged)[-1] == EffortChanged("low")
+
+
 async def test_a_level_that_the_model_does_not_take_is_refused_and_the_old_one_stays(tmp_path):
     talk = talk_of(tmp_path, listener := Listener("low", "high"), effort="low")
     async with talk.served():

@@ -73,6 +73,14 @@ def test_each_addition_follows_a_message_of_the_user(encoder):
     assert roles == ["user", "assistant", "user", "system", "assistant", "user"]
 
 
+def test_all_tools_begin_the_request_after_a_definition_has_changed(encoder):
+    sent(encoder, [HELLO], READ)
+    changed = msgspec.structs.replace(READ, description="Another.")
+    body = sent(encoder, [HELLO, HI, GO_ON], changed, LATE)
+    assert names(body) == ["a", "b"]
+    assert body["tools"][0]["description"] == "Another."
+
+
 @pytest.mark.parametrize("shortened", [[GO_ON], [HELLO]], ids=["summarized", "taken back"])
 def test_all_tools_begin_the_request_of_a_conversation_that_was_shortened(encoder, shortened):
     sent(encoder, [HELLO], READ)

@@ -186,6 +186,13 @@ async def test_an_edit_of_a_cell_changes_its_source_and_nothing_else(desk):
     assert after == before.replace(old, '    "x = \'ü\'\\n",\n    "z = 2\\n",\n'.encode())
 
 
+async def test_the_unchanged_lines_of_a_cell_keep_their_escapes(desk):
+    before = stored(notebook(code("a = 'ü'\nb = 'ß'\nc = 1\n"))).replace("ü".encode(), rb"\u00fc")
+    desk.file.write_bytes(before)
+    await desk.edit(cell=1, old="c = 1", new="c = 2")
+    assert desk.file.read_bytes() == before.replace(b"c = 1", b"c = 2")
+
+
 async def test_a_unique_text_needs_no_cell(desk):
     before = stored(THREE)
     desk.file.write_bytes(before)

@@ -17,6 +17,7 @@ from sanderling.tools.commands.pipes import failed_parts, last_pipe, statuses_in
         ("cat <<-A <<B | wc\n1\n\tA\n2\nB\n", "cat wc"),
         ("cat <<<x | wc", "cat wc"),
         ("echo a#b | c", "echo c"),
+        ("a | b |\n\nc", "a b c"),
     ],
 )
 def test_the_pipe_that_ends_a_line_is_found(command, names):

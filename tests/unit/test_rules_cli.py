@@ -86,6 +86,11 @@ def test_only_an_existing_stored_rule_is_removed(run, project, wanted, words):
     assert words in err
 
 
+def stamp_of(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns
+
+
 async def test_the_day_of_a_stored_rules_last_use_is_remembered(tmp_path):
     talk = Talk(tmp_path)
     gate = talk.conversation.services.gate
@@ -93,6 +98,9 @@ async def test_the_day_of_a_stored_rules_last_use_is_remembered(tmp_path):
     store.add(rule_from_text("allow bash make"))
     await gate.permit(request_of(talk, "make"))
     assert store.load().last_uses == {"allow bash make": date.today().isoformat()}  # noqa: DTZ011
+    before = stamp_of(store.path)
+    await gate.permit(request_of(talk, "make"))  # the same day: nothing to write
+    assert stamp_of(store.path) == before
     store.remove(rule_from_text("allow bash make"))
     assert store.load().last_uses == {}
     await talk.aclose()

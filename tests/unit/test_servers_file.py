@@ -52,6 +52,15 @@ def test_servers_of_mcp_json_are_the_users_own(home):
     assert not servers["off"].enabled
 
 
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_default_stands_for_a_variable_that_is_not_set_or_empty(home, monkeypatch, value):
+    monkeypatch.delenv("HOST", raising=False)
+    if value is not None:
+        monkeypatch.setenv("HOST", value)
+    write_json(home, it={"url": "https://${HOST:-a.example}/mcp"})
+    assert load_servers(own_layers().settings().mcp_servers)["it"].url == "https://a.example/mcp"
+
+
 def test_config_toml_replaces_a_whole_server_of_mcp_json(home):
     write_json(home, it={**CONTEXT7, "env": {"A": "1"}}, other=CONTEXT7)
     (home / ".config/sanderling/config.toml").write_text(

@@ -16,7 +16,7 @@ from sanderling.config import Settings
 from sanderling.config.file import fields_of, parse
 from sanderling.conversation.prompt import system_prompt
 from sanderling.protocol.events import Compacted, ErrorOccurred
-from sanderling.tools.catalog import SMALL, TOOLS, small_specs
+from sanderling.tools.catalog import SMALL, TOOLS, Catalog, OwnTools
 
 Talks = Callable[..., Talk]
 
@@ -105,8 +105,13 @@ def test_small_tools_name_no_tool_that_is_not_offered():
     assert not [name for name in others if f"`{name}`" in prompt]
 
 
-def test_small_tools_are_at_most_half_as_long():
-    small = json.dumps([(spec.description, spec.input_schema) for spec in small_specs()])
+async def test_small_tools_are_much_shorter():
+    catalog = Catalog(OwnTools())
+    assert len((await catalog.so_far()).specs) > len(SMALL)
+    assert catalog.make_small()
+    specs = (await catalog.so_far()).specs
+    assert [spec.name for spec in specs] == list(SMALL)
+    small = json.dumps([(spec.description, spec.input_schema) for spec in specs])
     full = json.dumps([(TOOLS[name].description, TOOLS[name].schema) for name in SMALL])
     assert len(small) <= 3_000  # 855 tokens, as SmolLM2 counts them
     assert len(small) < 0.6 * len(full)

@@ -16,7 +16,8 @@ from sanderling.config import Settings
 from sanderling.protocol.messages import Message, NoteBlock, TextBlock, ToolResult, ToolUse
 from sanderling.providers import ModelRequest, ToolSpec
 from sanderling.providers.chat.provider import ChatProvider
-from sanderling.providers.endpoint import load_endpoint
+from sanderling.providers.endpoint import Quirks, load_endpoint
+from sanderling.providers.turns import Turns
 from sanderling.session.codec import Codec
 from sanderling.session.records import LoggedMessage
 
@@ -165,3 +166,14 @@ async def test_a_client_error_that_calls_itself_the_servers_is_not_retried(serve
 def test_notes_are_notes_again_after_a_resume():
     note = LoggedMessage(Message("user", (*RESULTS, NoteBlock("[Now: x]"))))
     assert Codec().decoded(Codec().encoded(note)) == note
+
+
+def test_messages_that_were_rewritten_stay_the_same_objects_so_that_they_are_encoded_once():
+    turns = Turns(Quirks(), is_joining=True)
+    history = [Message("user", (TextBlock("a"),)), Message("user", (TextBlock("b"),))]
+    before = list(turns.of(history))
+    history += [Message("assistant", (TextBlock("c"),)), Message("user", (TextBlock("d"),))]
+    after = turns.of(history)
+    assert len(before) == 1
+    assert after[0] is before[0]
+    assert [block.text for block in after[0].content] == ["a", "b"]

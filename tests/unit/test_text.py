@@ -10,7 +10,7 @@ from tests.conftest import little_work, prove
 
 from sanderling.changes.editing.text import CR, CRLF, LF, decode
 from sanderling.json_lines import encoded, for_terminal
-from sanderling.text import CONTROL, visible, visible_prose
+from sanderling.text import CONTROL, counted, visible, visible_prose
 from sanderling.tools.commands.shell import first_line
 
 TEXT = "grün “x” 𝄞\nzwei\n"
@@ -224,3 +224,10 @@ def test_json_for_a_terminal_commands_nothing_and_says_the_same(text, has_lines)
 
 def test_json_of_what_is_no_text_has_a_sign_in_its_place():
     assert json.loads(encoded({"caf\udce9": "\ud83d"})) == {"caf\ufffd": "\ufffd"}
+
+
+@pytest.mark.parametrize(
+    "count, words", [(0, "0 cells"), (1, "1 cell"), (2, "2 cells"), (1200, "1,200 cells")]
+)
+def test_a_number_of_things_is_spelled_alike_everywhere(count, words):
+    assert counted(count, "cell") == words

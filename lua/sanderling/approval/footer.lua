@@ -119,14 +119,19 @@ end
 ---@return string[]
 local function options_of_choosing(q)
   local field, index = choosing.field(q)
-  local options = field.kind == 'string' and { 'send' } or { 'choice' }
-  vim.list_extend(options, field.kind == 'choices' and { 'send' } or {})
-  vim.list_extend(
-    options,
-    field.kind ~= 'string' and q.event.tool == 'ask_user' and { 'comment' } or {}
-  )
-  vim.list_extend(options, index > 1 and { 'back' } or {})
-  return vim.list_extend(options, q.event.kind == 'question' and { 'deny' } or {})
+  local has_choices = field.kind ~= 'string'
+  local options = {} ---@type string[]
+  ---@param option string
+  ---@param applies boolean
+  local function add(option, applies)
+    options[#options + 1] = applies and option or nil
+  end
+  add('choice', has_choices)
+  add('send', field.kind ~= 'choice')
+  add('comment', has_choices and q.event.tool == 'ask_user')
+  add('back', index > 1)
+  add('deny', q.event.kind == 'question')
+  return options
 end
 
 ---@param q sanderling.session.state.Question

@@ -162,9 +162,7 @@ end
 --- Additional drawing, by node type.
 ---@type table<string, fun(piece: sanderling.transcript.paint.Piece, node: TSNode)>
 local draw = {
-  fenced_code_block_delimiter = function(piece, node)
-    conceal(piece, node)
-  end,
+  fenced_code_block_delimiter = conceal,
   language = function(piece, node)
     local row, col, _, end_col = node:range()
     piece:mark(row, col, row, end_col, { hl_group = 'AgentCodeLabel', priority = 110 })

@@ -5,13 +5,13 @@ A command may have written what git reads. So an object counts only if its diges
 output is read as files of these sizes can produce.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha1
 
 import anyio
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox.execution_environment import ExecutionEnvironment
+from sanderling.sandbox.execution_environment import ExecutionEnvironment, first_output
 from sanderling.sandbox.guard.git_program import TrustedGit
 
 MAX_OBJECTS, MAX_BYTES = 1000, 32 << 20
@@ -44,28 +44,13 @@ async def read_objects(
         try:
             with anyio.fail_after(TIMEOUT_S):
                 limit = sum(sizes[name] + HEADER_BYTES for name in names)
-                found |= _objects(await _output(environment, argv, repository, limit))
+                output = await first_output(
+                    environment, argv, limit, cwd=repository, env=ENVIRONMENT
+                )
+                found |= _objects(output)
         except (OSError, SandboxError, TimeoutError):
             return found
     return found
-
-
-async def _output(
-    environment: ExecutionEnvironment, argv: Sequence[str], cwd: str, limit: int
-) -> bytes:
-    """Return the first `limit` bytes of a command's output, or a little more."""
-    process = await environment.spawn(argv, cwd=cwd, env=ENVIRONMENT)
-    pieces: list[bytes] = []
-    try:
-        assert process.stdout
-        while limit > 0:
-            pieces.append(await process.stdout.receive())
-            limit -= len(pieces[-1])
-    except anyio.EndOfStream:
-        await process.wait()
-    finally:
-        process.close()
-    return b"".join(pieces)
 
 
 def _batches(sizes: Mapping[str, int]) -> list[list[str]]:

@@ -86,7 +86,7 @@ def check_providers(arguments: argparse.Namespace) -> int:
 
 
 def describe_installation() -> dict[str, Any]:
-    kept = credentials(Settings(str(state_dir())))
+    kept, settings = credentials(Settings(str(state_dir()))), _own_settings()
     return {
         "sanderling": sanderling.__version__,
         "python": platform.python_version(),
@@ -94,23 +94,24 @@ def describe_installation() -> dict[str, Any]:
         "has_api_key": kept.account.is_set(),
         "has_login": kept.is_known(),
         "has_profile": names_profile(),
-        "warnings": warnings(),
-        "local_models": [each.name for each in anyio.run(find_local, own_providers())],
+        "warnings": _warnings(settings),
+        "local_models": [each.name for each in anyio.run(find_local, settings.providers)],
     }
 
 
-def warnings() -> list[str]:
+def _own_settings() -> Settings:
+    """Return the user's settings, or the defaults if something in them is wrong, which `sanderling config check` reports."""
     try:
-        return list(filter(None, [search_warning(own_settings())]))
-    except ConfigError:  # `sanderling config check` reports it
+        return own_settings()
+    except ConfigError:
+        return Settings(str(state_dir()))
+
+
+def _warnings(settings: Settings) -> list[str]:
+    try:
+        return list(filter(None, [search_warning(settings)]))
+    except ConfigError:  # as above
         return []
-
-
-def own_providers() -> dict[str, Any]:
-    try:
-        return own_settings().providers
-    except ConfigError:  # `sanderling config check` reports it
-        return {}
 
 
 def _version(package: str) -> str:

@@ -19,7 +19,7 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.cli import mcp_files
-from sanderling.cli.streams import say_untrusted
+from sanderling.cli.streams import say, say_untrusted
 from sanderling.config import Settings
 from sanderling.config.layers import own_layers
 from sanderling.config.project import PROJECT_FILE
@@ -39,7 +39,7 @@ from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested
 from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.confinement import SessionSandbox, policy_for
-from sanderling.text import visible
+from sanderling.text import counted, visible
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 NOT_ALLOWED = "not allowed permanently: answer `A` when Neovim asks"
@@ -278,7 +278,7 @@ def _print(rows: Sequence[_ServerRow], *, is_json: bool) -> None:
         return
     width = max((len(row.name) for row in rows), default=0)
     for row in rows:
-        tools = f"{row.tools} tool{'s' * (row.tools != 1)}" if row.state == "ready" else ""
+        tools = counted(row.tools, "tool") if row.state == "ready" else ""
         took = f"{row.ms} ms" if row.ms else ""
         whose = "the project's" if row.is_projects else ""
         parts = (row.state, row.era, tools, took, row.error, whose, row.place)
@@ -296,5 +296,5 @@ def _open_browser(url: str) -> None:
 
 
 def _say(error: SanderlingError, status: int = EXIT_USAGE) -> int:
-    sys.stderr.write(f"sanderling: {error}\n")
+    say(str(error))
     return status

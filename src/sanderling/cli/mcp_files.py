@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from sanderling.config.file import read_text, shown_path, user_servers_file
+from sanderling.cli.streams import say
+from sanderling.config.file import read_text, shown_path, sound, user_servers_file
 from sanderling.config.layers import place_of
-from sanderling.config.servers_file import servers_of
+from sanderling.config.servers_file import parse_servers, servers_of
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.mcp.project_file import servers_in
 from sanderling.mcp.servers import load_servers
@@ -84,7 +85,8 @@ def add_server(arguments: argparse.Namespace) -> int:
             if not path.exists():
                 raise ConfigError(_REMOVED)
     except SanderlingError as error:
-        return _say(error)
+        say(str(error))
+        return EXIT_USAGE
     check = f"sanderling mcp check {shlex.quote(name)}"
     then = (
         f"trust it with `sanderling trust`, or :Agent trust in Neovim, then {check}"
@@ -109,7 +111,8 @@ def remove_server(arguments: argparse.Namespace) -> int:
                 return 0
         raise ConfigError(_not_found(name))
     except SanderlingError as error:
-        return _say(error)
+        say(str(error))
+        return EXIT_USAGE
 
 
 def _file(*, is_projects: bool) -> Path:
@@ -187,21 +190,14 @@ def _check(name: str, declared: dict[str, Any], *, is_projects: bool) -> None:
         ConfigError: it would not be accepted.
     """
     text = json.dumps({"mcpServers": {name: declared}})
-    found = servers_in(text, _AnyVariable())[name]
-    if found.server is None and is_projects:
-        raise ConfigError(found.problem)
-    own = {
-        key: declared[key]
-        for key in ("url", "headers", "env", "hosts", "paths", "timeout_s")
-        if key in declared
-    }
-    if "command" in declared:
-        own["command"] = [declared["command"], *declared["args"]]
-    load_servers({name: own})
+    if is_projects and (problem := servers_in(text, _AnyVariable())[name].problem):
+        raise ConfigError(problem)
+    layer = sound(*parse_servers("", text, _AnyVariable()))
+    load_servers(layer.options["mcp"]["servers"])
 
 
 class _AnyVariable(dict[str, str]):
-    """An environment in which every variable is set: that of a later start is not known here."""
+    """An environment in which every variable is set, to its default or else to its own name: that of a later start is not known here."""
 
     def __contains__(self, key: object) -> bool:
         return True
@@ -261,8 +257,3 @@ def _not_found(name: str) -> str:
     if location.origin:
         return f"'{name}' is declared in {location}: remove its table there"
     return f"there is no server '{name}' in {shown_path(user_servers_file())} or {MCP_FILE}"
-
-
-def _say(error: SanderlingError) -> int:
-    sys.stderr.write(visible(f"sanderling: {error}\n"))
-    return EXIT_USAGE

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from sanderling.cli.streams import say_untrusted
+from sanderling.cli.streams import say, say_untrusted
 from sanderling.config.layers import own_layers, place_of
 from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import SanderlingError, UsageError
@@ -15,7 +15,7 @@ from sanderling.permissions.store import RuleStore, load_rules
 from sanderling.project.project import own_files_in_project, with_project
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import Trust
-from sanderling.text import visible, visible_line
+from sanderling.text import visible_line
 
 EXIT_USAGE = 2
 ALWAYS = "always"
@@ -52,7 +52,7 @@ def list_rules(arguments: argparse.Namespace) -> int:
     except SanderlingError as error:
         return _fail(error)
     if problem := store.load().problem:
-        sys.stderr.write(f"sanderling: {visible(problem)}\n")
+        say(problem)
     lines = [for_terminal(each) if arguments.json else visible_line(_line(each)) for each in listed]
     if not lines and not arguments.json:
         lines = [NONE]
@@ -103,5 +103,5 @@ def _line(each: ListedRule) -> str:
 
 
 def _fail(error: SanderlingError) -> int:
-    sys.stderr.write(f"sanderling: {visible(str(error))}\n")
+    say(str(error))
     return EXIT_USAGE

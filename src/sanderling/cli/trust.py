@@ -5,13 +5,14 @@ import sys
 from textwrap import indent
 from typing import Any
 
+from sanderling.cli.streams import say
 from sanderling.config.layers import own_layers
 from sanderling.errors import SanderlingError, UsageError
 from sanderling.json_lines import for_terminal
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.requests import TrustFile, TrustPage
-from sanderling.text import visible, visible_line, visible_prose
+from sanderling.text import visible_line, visible_prose
 
 EXIT_UNTRUSTED, EXIT_USAGE = 1, 2
 NOTHING = "The project has no files that would instruct or configure the agent."
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         return _show(page, arguments)
     except SanderlingError as error:
-        sys.stderr.write(f"sanderling: {visible(str(error))}\n")
+        say(str(error))
         return EXIT_USAGE
 
 

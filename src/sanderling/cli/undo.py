@@ -20,7 +20,7 @@ from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, Turn
 from sanderling.session.log import SessionInUseError
 from sanderling.session.records import is_session_id
 from sanderling.session.store import newest_session
-from sanderling.text import visible
+from sanderling.text import counted, visible
 from sanderling.tools.paths import escaped
 
 EXIT_LEFT, EXIT_USAGE = 1, 2
@@ -136,7 +136,7 @@ class _UndoFrontend:
         left = sum(file.how == "left" for file in restored.files)
         count = len(restored.files) - left
         stays = f", {left} kept" if left else ""
-        files = f"{count} file{'s' * (count != 1)}{stays}" if restored.files else NOTHING_LEFT
+        files = f"{counted(count, 'file')}{stays}" if restored.files else NOTHING_LEFT
         self._shown.append(f"{DID[restored.kind]}: {files}\n")
         for file in restored.files:
             self._shown.append(f"  {_line(file)}\n")

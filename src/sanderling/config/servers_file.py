@@ -143,7 +143,7 @@ def _value(found: re.Match[str], environment: Mapping[str, str]) -> str:
     name, default = found.groups()
     if name not in environment and default is None:
         raise ConfigError(f"it needs the variable {name}, which is not set")
-    return environment.get(name) or default or ""
+    return environment.get(name, default) or default or ""
 
 
 def _filler(environment: Mapping[str, str]) -> Callable[[str], str]:

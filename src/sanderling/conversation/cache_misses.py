@@ -36,7 +36,6 @@ class _Sent(NamedTuple):
     request: ModelRequest
     model: str
     messages: list[Message]
-    length: int
     at: datetime
 
 
@@ -55,10 +54,10 @@ class CacheWatch:
         self._why_shortened = why
 
     def sends(self, request: ModelRequest, model: str, messages: list[Message]) -> None:
-        self._now = _Sent(request, model, messages, len(messages), now())
+        self._now = _Sent(request, model, messages, now())
 
-    def miss(self, usage: Usage, told: str = "") -> Miss | None:
-        """Return what the last request missed, given its usage and what the API `told`; None if it missed nothing."""
+    def miss(self, usage: Usage, api_reason: str = "") -> Miss | None:
+        """Return what the last request missed, given its usage and the API's own reason, if any; None if it missed nothing."""
         sent, before, last = self._now, self._before, self._last
         if not sent or not prompt_tokens(usage):
             return None  # it failed
@@ -72,7 +71,7 @@ class CacheWatch:
         missed = could - usage.cache_read_input_tokens
         if not self._has_cache or could < LEAST_TOKENS or missed <= MISSED_SHARE * could:
             return None
-        api = _API_REASONS.get(told, told)
+        api = _API_REASONS.get(api_reason, api_reason)
         own = ", ".join(_reasons(sent, before, last, why_shortened))
         if not own and not api:
             own = "nothing that Sanderling sends changed" if before else "the session was reopened"
@@ -90,14 +89,10 @@ def _reasons(sent: _Sent, before: _Sent | None, last: Last, why_shortened: str) 
         yield from _changes(sent.request, before.request)
     if why_shortened:
         yield why_shortened
-    elif before and last.model == sent.model and not _continues(sent, before):
+    elif before and last.model == sent.model and sent.messages is not before.messages:
         yield "the conversation was taken back"
     if (gap := sent.at - last.at) > TTL:
         yield f"the request before was {duration(gap.total_seconds())} ago"
-
-
-def _continues(sent: _Sent, before: _Sent) -> bool:
-    return sent.messages is before.messages and sent.length >= before.length
 
 
 def _changes(request: ModelRequest, before: ModelRequest) -> Iterator[str]:

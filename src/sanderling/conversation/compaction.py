@@ -28,6 +28,7 @@ from sanderling.protocol.messages import (
     ToolUse,
 )
 from sanderling.session.history import input_line
+from sanderling.text import counted
 
 WINDOW_SHARE, LEAST_WINDOW_SHARE = 0.8, 0.5
 # In a small window (half of Ollama's advice for agents), half of it would be due at every second prompt: instructions and tools alone
@@ -189,12 +190,12 @@ def _size(result: ToolResult) -> str:
     chars = sum(len(block.text) for block in result.content if isinstance(block, TextBlock))
     images = sum(isinstance(block, ImageBlock) for block in result.content)
     pdfs = (block.pages for block in result.content if isinstance(block, DocumentBlock))
-    counted = (
-        f"{images} image{'s' * (images > 1)}" if images else "",
-        *(f"a PDF of {pages} page{'s' * (pages > 1)}" for pages in pdfs),
+    parts = (
+        counted(images, "image") if images else "",
+        *(f"a PDF of {counted(pages, 'page')}" for pages in pdfs),
         f"{chars:,} characters" if chars else "",
     )
-    return ", ".join(filter(None, counted)) or "empty"
+    return ", ".join(filter(None, parts)) or "empty"
 
 
 # --- the summary -------------------------------------------------------------------------------------------------------

@@ -304,7 +304,7 @@ class ModelCalls:
 
     async def _stream(self, reply: Reply, first_block_id: int) -> StopReason:
         is_again = reply.has_begun
-        model, usage, told = self._provider.model, Usage(), ""
+        model, usage, api_reason = self._provider.model, Usage(), ""
         if not is_again:
             reply.model = model
         request = await self._request()
@@ -331,13 +331,13 @@ class ModelCalls:
                             self._finish_block(reply, item)
                         case UsageReport(usage):
                             self._emit_usage(usage, model, usage)
-                        case CacheMissed(told):
+                        case CacheMissed(api_reason):
                             pass
                         case ReplyDone(stop_reason):
                             return stop_reason
         finally:
             self._block_id += reply.has_open_block  # a block that was cut off keeps its id
-            self._book(model, usage, self.cache.miss(usage, told))
+            self._book(model, usage, self.cache.miss(usage, api_reason))
         raise cut_off()
 
     def _finish_block(self, reply: Reply, done: BlockDone) -> None:

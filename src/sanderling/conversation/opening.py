@@ -58,7 +58,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_eager: bool = True
     """Prepare early what is needed soon."""
     has_user: bool = True
-    """A user can answer questions."""
+    """A user answers questions about permissions; otherwise a script runs the session."""
     is_shown: bool = False
     """Emit the session's initial state while it opens, and give the demo model a project of its own."""
     waiting: Literal["held", "aside", "dropped"] = "held"
@@ -86,7 +86,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     model_proxy: "ModelProxy | None" = None
     """The proxy to models, if the keys are on another machine."""
     can_ask: bool = False
-    """The user can answer questions of the model."""
+    """The frontend can show the user the model's questions, so the model is offered `ask_user`."""
     tools: "ClientTools | None" = None
     """The client's tools, which replace Sanderling's; then nothing runs here."""
 

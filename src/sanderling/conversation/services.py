@@ -1,7 +1,6 @@
 """The parts of a conversation, assembled: everything that its turns and views use."""
 
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,8 +74,7 @@ class SessionServices:
         elsewhere: where unconfined commands run, if not on this machine.
         client: runs the session's tools, if they are not those of this machine.
         sources: replace the built-in tools.
-        has_user: a user can answer questions.
-        can_ask: the model may ask the user questions.
+        has_user, can_ask: see `SessionOptions`.
     """
 
     def __init__(
@@ -261,14 +259,12 @@ class SessionServices:
         So a rule that would deny or ask about one turns them off, and so does a sandbox without network: a query can carry what the model
         has read.
         """
-        if self.settings.web_search_provider != "api" or not self._is_offered(SEARCH_TOOL):
+        is_chosen = self.settings.web_search_provider == "api"
+        if not (is_chosen and self.calls.catalog.offers(SEARCH_TOOL)):
             return False
         return self.sandbox.environment.network != "off" and not self.gate.restricts(
             Effect(SEARCH_TOOL, "fetch")
         )
-
-    def _is_offered(self, tool: str) -> bool:
-        return not any(fnmatchcase(tool, each) for each in self.settings.tools_disabled)
 
     def _own_programs(self) -> tuple[str, ...]:
         return own_programs(self.project.trust)

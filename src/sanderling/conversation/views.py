@@ -17,6 +17,7 @@ from sanderling.protocol.actions import FROM_END, Action, ShowEarlier, WatchJob
 from sanderling.protocol.events import JobOutput, SessionOpened, TodoChanged
 from sanderling.protocol.messages import TextBlock, Usage, kind_of
 from sanderling.session.history_pager import HistoryPager
+from sanderling.text import counted
 from sanderling.tools.outcome import Content
 
 MAX_CHUNK_BYTES = 16 * 1024  # Neovim shows 64 kB of line breaks in 90 ms
@@ -103,7 +104,7 @@ class SessionViews:
     def show_damage(self) -> None:
         """Warn of lines of the log that could not be read."""
         if count := self._services.session.log.damaged_lines:
-            text = f"Skipped {count} damaged line{'s' * (count > 1)} of the session's log."
+            text = f"Skipped {counted(count, 'damaged line')} of the session's log."
             self._services.warn(text)
 
     def show_state(self) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import msgspec
 
+from sanderling.text import counted
 from sanderling.tools.base import Context, OutsideTool, Tool, tool
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
@@ -104,7 +105,7 @@ def _search_of(shelf: ToolIndex) -> Tool:
         text = "\n".join(lines)
         return Outcome(
             content=f"These can be used now:\n{text}",
-            summary=f"{len(found)} tool{'s' * (len(found) > 1)}",
+            summary=counted(len(found), "tool"),
             detail=text,
         )
 

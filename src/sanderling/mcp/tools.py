@@ -18,7 +18,7 @@ from sanderling.mcp.offers import RemoteTool
 from sanderling.mcp.problems import ServerError
 from sanderling.mcp.server import Server
 from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
-from sanderling.text import printable
+from sanderling.text import counted, printable
 from sanderling.tools.base import Arguments, Context, OutsideTool
 from sanderling.tools.commands.output import MAX_TOLD_BYTES, OutputLog
 from sanderling.tools.effects import Effect
@@ -216,5 +216,5 @@ def _summary(result: "CallToolResult", text: str, images: int) -> str:
     if result.is_error:
         return "failed"
     lines = text.count("\n") + bool(text)
-    shown = [f"{lines} line{'s' * (lines != 1)}"] if text else []
-    return ", ".join([*shown, *([f"{images} image{'s' * (images > 1)}"] if images else [])])
+    shown = [counted(lines, "line")] if text else []
+    return ", ".join([*shown, *([counted(images, "image")] if images else [])])

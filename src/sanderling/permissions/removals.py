@@ -8,7 +8,7 @@ from sanderling.permissions.shell.grammar import Words, literals
 from sanderling.permissions.shell.programs import core_words
 from sanderling.permissions.use import Use
 from sanderling.sandbox.files import Files, Inspection
-from sanderling.text import visible
+from sanderling.text import counted, visible
 from sanderling.tools.effects import Effect
 from sanderling.tools.workspace import Workspace
 
@@ -63,14 +63,14 @@ async def _described(path: str, files: Files, workspace: Workspace) -> str:
     name = visible(workspace.shown(path))
     if look.kind == "directory":
         count, is_all = await _count(path, files)
-        return f"{name}/ ({'' if is_all else 'more than '}{_counted(count, 'file')})"
+        return f"{name}/ ({'' if is_all else 'more than '}{counted(count, 'file')})"
     return f"{name} ({_size(look)})" if look.kind == "file" else name
 
 
 def _size(look: Inspection) -> str:
     if look.data is None or b"\0" in look.data:
         return f"{look.size:,} bytes"
-    return _counted(look.data.count(b"\n") + (look.data[-1:] not in (b"", b"\n")), "line")
+    return counted(look.data.count(b"\n") + (look.data[-1:] not in (b"", b"\n")), "line")
 
 
 async def _count(path: str, files: Files) -> tuple[int, bool]:
@@ -83,7 +83,3 @@ async def _count(path: str, files: Files) -> tuple[int, bool]:
                 waiting.append(os.path.join(directory, name))  # noqa: PTH118 - a name as text
             count += kind != "directory"
     return min(count, MAX_COUNTED), not waiting and count <= MAX_COUNTED
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"

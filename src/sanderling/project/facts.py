@@ -12,6 +12,7 @@ import msgspec
 
 from sanderling.project.programs import TestRunners
 from sanderling.project.trust.reading import TrustReader, visible_name
+from sanderling.text import counted
 
 _COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
 
@@ -45,7 +46,7 @@ class SessionFacts:
         self.needs_git = False
         head = git_head(self._project, self._files)
         if count is not None:
-            changed = f"{count} file{'s' * (count != 1)} changed" if count else "clean"
+            changed = f"{counted(count, 'file')} changed" if count else "clean"
             self._git_state = f"{head}, {changed}"
 
     def _git(self) -> str:

@@ -61,7 +61,7 @@ def make_provider(
     *,
     fallback: str = "demo",
     model_proxy: "ModelProxy | None" = None,
-    read_providers: "ReadProviders" = dict,
+    read_providers: ReadProviders = dict,
 ) -> "ProviderChoice":
     """
     Make the provider of a session. `sample` is the directory of the demo model's project, `model_proxy` the model proxy.
@@ -155,7 +155,7 @@ class ProviderChoice(Delegate):
         sample: str = "",
         fallback: str = "demo",
         model_proxy: "ModelProxy | None" = None,
-        read_providers: "ReadProviders" = dict,
+        read_providers: ReadProviders = dict,
     ) -> None:
         self._read_providers = read_providers
         self._settings = settings

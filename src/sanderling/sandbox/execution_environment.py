@@ -214,3 +214,31 @@ class ExecutionEnvironment(Protocol):
             SandboxError: it is not supported here.
         """
         ...
+
+
+async def first_output(
+    environment: ExecutionEnvironment,
+    argv: Sequence[str],
+    limit: int,
+    *,
+    cwd: str = "",
+    env: Mapping[str, str] | None = None,
+) -> bytes:
+    """
+    Run a command; return the first `limit` bytes of its output, or a little more. What it would write after them is lost.
+
+    Raises:
+        OSError, SandboxError: it could not be started.
+    """
+    process = await environment.spawn(argv, cwd=cwd, env=env)
+    pieces: list[bytes] = []
+    try:
+        assert process.stdout
+        while limit > 0:
+            pieces.append(await process.stdout.receive())
+            limit -= len(pieces[-1])
+    except anyio.EndOfStream:
+        await process.wait()
+    finally:
+        process.close()
+    return b"".join(pieces)

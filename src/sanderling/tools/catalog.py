@@ -117,14 +117,17 @@ class Catalog:
         if self._is_small:
             return False
         self._is_small = True
-        kept = (tool for name, tool in self._tools.items() if name in self._sent)
-        self._sent = {tool.name: _small_spec(tool) for tool in kept if self._is_offered(tool)}
+        kept = [self._tools[name] for name in self._sent]
+        self._sent.clear()
+        self._send(kept)
         return True
 
-    def _is_offered(self, tool: Tool) -> bool:
-        if tool.name in UNLISTED:
-            return False
-        return not self._is_small or tool.name in SMALL or isinstance(tool, OutsideTool)
+    def _send(self, tools: Iterable[Tool]) -> None:
+        """Add the definitions of `tools`, except for those that the model is not offered, now or at all."""
+        for tool in tools:
+            is_in_set = not self._is_small or tool.name in SMALL or isinstance(tool, OutsideTool)
+            if is_in_set and tool.name not in UNLISTED and not _is_waiting(tool):
+                self._sent[tool.name] = (_small_spec if self._is_small else _spec)(tool)
 
     async def so_far(self) -> Toolset:
         """Return the current tools. `by_name` stays up to date: it includes later tools, too."""
@@ -132,11 +135,7 @@ class Catalog:
             for source in self._sources:
                 new = [tool for tool in await source.tools() if self._is_new(tool)]
                 self._tools |= {tool.name: tool for tool in new}
-                sendable = (
-                    tool for tool in new if not _is_waiting(tool) and self._is_offered(tool)
-                )
-                spec_of = _small_spec if self._is_small else _spec
-                self._sent |= {tool.name: spec_of(tool) for tool in sendable}
+                self._send(new)
         return Toolset(self._tools, tuple(self._sent.values()))
 
     def _is_new(self, tool: Tool) -> bool:
@@ -167,10 +166,6 @@ def check_disabled(names: Sequence[str]) -> None:
 
 def specs_of(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
     return tuple(_spec(tool) for tool in tools if tool.name not in UNLISTED)
-
-
-def small_specs() -> tuple[ToolSpec, ...]:
-    return tuple(_small_spec(TOOLS[name]) for name in SMALL)
 
 
 def _spec(tool: Tool) -> ToolSpec:

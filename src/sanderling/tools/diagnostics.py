@@ -6,7 +6,7 @@ from typing import NamedTuple
 import anyio.to_thread
 
 from sanderling.errors import ToolError
-from sanderling.text import printable, shortened, visible
+from sanderling.text import counted, printable, shortened, visible
 from sanderling.tools.buffers import identify
 from sanderling.tools.editor import Diagnostic
 from sanderling.tools.paths import escaped
@@ -38,7 +38,7 @@ async def diagnostic_report(
         *await _listed(elsewhere, MAX_ELSEWHERE, "in other files", workspace, may_read),
     ]
     counts = [
-        f"{count} new {kind}{'s' * (count != 1)}"
+        counted(count, f"new {kind}")
         for kind in ("error", "warning")
         if (count := sum(each.severity == kind for each in (*edited, *elsewhere)))
     ]

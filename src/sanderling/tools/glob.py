@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from sanderling.sandbox.execution_environment import Disk
+from sanderling.text import counted
 from sanderling.tools.base import Context, tool
 from sanderling.tools.effects import Effect
 from sanderling.tools.elsewhere import missing
@@ -96,7 +97,7 @@ async def glob(args: GlobInput, context: Context) -> Outcome:
         text = f"No files match {escaped(args.pattern)} in {shown}."
         return Outcome(content="\n\n".join(filter(None, (text, *notes))), summary="no files")
     names = newest.shown(workspace)
-    count = "1 file" if newest.count == 1 else f"{newest.count:,} files"
+    count = counted(newest.count, "file")
     head = f"{count}, newest first:"
     if len(names) < newest.count:
         head = f"The newest {len(names)} of {count}. Narrow the pattern or use path to see others:"

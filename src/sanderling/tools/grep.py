@@ -14,7 +14,7 @@ import msgspec
 from sanderling.changes.editing.text import utf_16_hint
 from sanderling.errors import ToolError
 from sanderling.paths import is_within
-from sanderling.text import CONTROL
+from sanderling.text import CONTROL, counted
 from sanderling.tools.base import Context, tool
 from sanderling.tools.buffers import identify
 from sanderling.tools.effects import Effect
@@ -417,7 +417,7 @@ def _nothing(args: GrepInput, shown: str, count: int) -> str:
         only = " and ".join(filter(None, (args.glob, args.type and f"type {args.type}")))
         which = f"match {only}" if only else "are not ignored"
         return f"No files were searched: none in {shown} {which}."
-    return f"No matches for {escaped(args.pattern)} in {_counted(count, 'file')}."
+    return f"No matches for {escaped(args.pattern)} in {counted(count, 'file')}."
 
 
 class _Shown(NamedTuple):
@@ -459,7 +459,7 @@ def _blocks(found: Matches, args: GrepInput, workspace: Workspace, most_in_file:
 
 def _matches(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
     """Return the matches by file, a summary for the screen, and the paths shown."""
-    summary = f"{_matches_of(found)} in {_counted(found.file_count, 'file')}"
+    summary = f"{_matches_of(found)} in {counted(found.file_count, 'file')}"
     head = f"{summary}:"
     shown = _blocks(found, args, workspace, args.limit)
     if shown.matches < found.matches or not found.is_all_counted:
@@ -482,7 +482,7 @@ def _names(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str, 
         for file in files
     )
     names = fitting(counts, MAX_BYTES)
-    summary = f"{_counted(found.file_count, 'file')} with {_matches_of(found)}"
+    summary = f"{counted(found.file_count, 'file')} with {_matches_of(found)}"
     head = f"{summary}:"
     if len(names) < found.file_count:
         head = (
@@ -505,7 +505,7 @@ def _by_directory(found: Matches, workspace: Workspace) -> str:
         return ""
     most = sorted(matches, key=lambda directory: (-matches[directory], directory))
     counts = [
-        f"{_directory(directory, workspace)} {matches[directory]:,} in {_counted(files[directory], 'file')}"
+        f"{_directory(directory, workspace)} {matches[directory]:,} in {counted(files[directory], 'file')}"
         for directory in most[:MAX_DIRECTORIES]
     ]
     if others := most[MAX_DIRECTORIES:]:
@@ -522,10 +522,6 @@ def _directory(path: str, workspace: Workspace) -> str:
 def _matches_of(found: Matches) -> str:
     count = "1 match" if found.matches == 1 else f"{found.matches:,} matches"
     return count if found.is_all_counted else f"at least {count}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 async def _unsaved(paths: list[str], workspace: Workspace) -> str:

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from sanderling.text import counted
 from sanderling.tools.base import Context, tool
 from sanderling.tools.commands.jobs import Jobs, facts, result_text, status_line, took
 from sanderling.tools.commands.shell import first_line
@@ -55,5 +56,5 @@ def _list(known: Jobs) -> Outcome:
             job.is_told = not job.is_running
     return Outcome(
         content="\n".join(lines) or "There are no jobs.",
-        summary=f"{len(lines)} job{'s' * (len(lines) != 1)}",
+        summary=counted(len(lines), "job"),
     )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 from sanderling.changes.editing.lines import cut, numbered
 from sanderling.changes.editing.notebook import Cell, Notebook, joined
 from sanderling.errors import ToolError
-from sanderling.text import shortened, visible_line
+from sanderling.text import counted, shortened, visible_line
 from sanderling.tools.commands.output import clean
 from sanderling.tools.texts import fitting
 
@@ -33,8 +33,7 @@ def cells_shown(notebook: Notebook, first: int, limit: int, max_bytes: int) -> S
     if not count:
         return ShownCells([], f"{what} without cells")
     if first > count:
-        cells = "1 cell" if count == 1 else f"{count} cells"
-        raise ToolError(f"The notebook has {cells}: there is no cell {first}.")
+        raise ToolError(f"The notebook has {counted(count, 'cell')}: there is no cell {first}.")
     lines: list[str] = []
     left, last = max_bytes, first - 1
     for number in range(first, min(count, first - 1 + limit) + 1):
@@ -50,7 +49,7 @@ def cells_shown(notebook: Notebook, first: int, limit: int, max_bytes: int) -> S
         left -= sum(len(line.encode()) + 1 for line in fit)
         last = number
     if (first, last) == (1, count):
-        extent = "1 cell" if count == 1 else f"{count} cells"
+        extent = counted(count, "cell")
     else:
         more = f"; continue with offset={last + 1}" if last < count else ""
         extent = f"cells {first}-{last} of {count}{more}"

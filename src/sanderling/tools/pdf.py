@@ -12,7 +12,7 @@ import msgspec
 from sanderling.errors import ToolError
 from sanderling.images import MAX_PDF_BYTES
 from sanderling.protocol.messages import PDF_TYPE, DocumentBlock, ImageSource, TextBlock
-from sanderling.text import printable
+from sanderling.text import counted, printable
 from sanderling.tools.inside.pdf import PdfFailed, PdfReply, PdfRequest, PdfText
 from sanderling.tools.isolated import command, output_of
 from sanderling.tools.outcome import Outcome
@@ -39,7 +39,7 @@ async def whole_pdf(workspace: Workspace, path: str, max_pages: int) -> Outcome 
         return None
     data = await anyio.to_thread.run_sync(base64.b64encode, loaded.data)
     name, pages = escaped(workspace.shown(path)), first_page.count
-    what = f"PDF, {pages} page{'s' * (pages > 1)}, {len(loaded.data):,} bytes"
+    what = f"PDF, {counted(pages, 'page')}, {len(loaded.data):,} bytes"
     source = ImageSource(PDF_TYPE, data.decode("ascii"))
     content = (
         TextBlock(f"{name}: {what}"),
@@ -94,7 +94,7 @@ def _outcome(text: PdfText) -> Outcome:
     last = text.first + len(text.pages) - 1
     extent = f"pages {text.first}-{last} of {text.count}"
     if (text.first, last) == (1, text.count):
-        extent = f"{text.count} page{'s' * (text.count > 1)}"
+        extent = counted(text.count, "page")
     notes = [
         *([f"continue with offset={last + 1}"] if last < text.count else []),
         *([f"page {last} is cut: it is too long"] if text.is_cut else []),

@@ -7,6 +7,7 @@ import msgspec
 from sanderling.changes.editing.lines import TextDifference, lines_of
 from sanderling.changes.editing.text import FileText, character_name, decode
 from sanderling.errors import ToolError
+from sanderling.text import counted
 from sanderling.tools.base import Context, on_path, path_shown, tool
 from sanderling.tools.change import Change, CompletedChange
 from sanderling.tools.edit import described
@@ -74,7 +75,7 @@ def _headline(changed: CompletedChange, difference: TextDifference, name: str) -
     if not changed.is_written:
         return f"Changed {name} in the editor: {difference.summary}."
     lines = len(lines_of(changed.new))
-    size = f"{lines:,} line{'s' * (lines != 1)}, {changed.byte_count:,} bytes"
+    size = f"{counted(lines, 'line')}, {changed.byte_count:,} bytes"
     if changed.old is None:
         return f"Created {name}: {size}."
     return f"Replaced {name}: {size} ({difference.summary})."

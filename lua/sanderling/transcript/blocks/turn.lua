@@ -46,7 +46,18 @@ local function is_image(selection)
   return (selection.media_type or '') ~= ''
 end
 
-local OF_A_FILE = { ['current editor text'] = true, ['as saved on disk'] = true } -- origins of mentions that are files
+-- Origins of mentions that are files. That of a large file goes on with what it leaves out.
+local OF_A_FILE = { 'current editor text', 'as saved on disk' }
+
+---@param selection sanderling.Selection
+---@return boolean
+local function is_of_file(selection)
+  local origin = selection.origin or ''
+  return origin == ''
+    or vim.iter(OF_A_FILE):any(function(begin)
+      return vim.startswith(origin, begin)
+    end)
+end
 
 ---@param selection sanderling.Selection
 ---@return string
@@ -55,7 +66,7 @@ local function selection_label(selection)
     return words.plain(selection.path) .. ' (image)'
   end
   local path, first, last = words.plain(selection.path), selection.first_line, selection.last_line
-  if (selection.origin or '') ~= '' and not OF_A_FILE[selection.origin] then
+  if not is_of_file(selection) then
     return path
   end
   return first == last and ('%s:%d'):format(path, first) or ('%s:%d-%d'):format(path, first, last)

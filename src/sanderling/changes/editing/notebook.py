@@ -17,6 +17,7 @@ import msgspec
 
 from sanderling.changes.editing.replace import Edited, Replacement, replace
 from sanderling.errors import ToolError
+from sanderling.text import counted
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _decoder = json.JSONDecoder()
@@ -189,8 +190,7 @@ def _make(notebook: Notebook, asked: Replacement, path: str) -> tuple[str, tuple
 def _numbered_cell(notebook: Notebook, number: int, path: str) -> Cell:
     count = len(notebook.cells)
     if not 1 <= number <= count:
-        cells = "1 cell" if count == 1 else f"{count} cells"
-        raise ToolError(f"{path} has {cells}: there is no cell {number}.")
+        raise ToolError(f"{path} has {counted(count, 'cell')}: there is no cell {number}.")
     return notebook.cells[number - 1]
 
 
@@ -308,8 +308,7 @@ def _with_new_cell(
     if asked.old or asked.insert_at_line is not None:
         raise ToolError("`new_cell` takes `cell` and `new` alone: omit `old` and `insert_at_line`.")
     if not 1 <= number <= count + 1:
-        cells_there = "1 cell" if count == 1 else f"{count} cells"
-        raise ToolError(f"{path} has {cells_there}: insert at `cell` 1 to {count + 1}.")
+        raise ToolError(f"{path} has {counted(count, 'cell')}: insert at `cell` 1 to {count + 1}.")
     assert asked.new_cell
     data = _new_cell(notebook, asked.new_cell, asked.new)
     span = notebook.list_span

@@ -23,6 +23,7 @@ from sanderling.changes.editing.text import (
     utf_16_hint,
 )
 from sanderling.errors import ToolError
+from sanderling.text import counted
 
 NOTEBOOK_SUFFIX = ".ipynb"
 MAX_PLACES = 100_000
@@ -161,9 +162,8 @@ def _check_insertion(draft: TextDraft, replacement: Replacement, new: str, path:
     if not new:
         raise ToolError("`new` is empty: nothing to insert.")
     if not 0 <= line <= count:
-        lines = "1 line" if count == 1 else f"{count:,} lines"
         raise ToolError(
-            f"`insert_at_line` is {line}, but {path} has {lines}: use 0 (start) to {count} (end)."
+            f"`insert_at_line` is {line}, but {path} has {counted(count, 'line')}: use 0 (start) to {count} (end)."
         )
 
 

@@ -131,7 +131,6 @@ class ResultBuilder:
             used,
             turn=earlier.turn + used.turn,
             turn_cost_usd=earlier.turn_cost_usd + used.turn_cost_usd,
-            is_priced=earlier.is_priced and used.is_priced,
         )
         self._usage = msgspec.structs.replace(used, turn=Usage(), turn_cost_usd=0.0)
         self.stop_reason, self._is_answering = None, False

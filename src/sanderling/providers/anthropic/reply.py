@@ -44,7 +44,7 @@ from sanderling.providers.http.bodies import (
     tool_input,
 )
 from sanderling.providers.http.errors import explain_status, malformed
-from sanderling.text import printable, shortened, visible
+from sanderling.text import counted, printable, shortened, visible
 
 # The `type` of an object is decoded first, and only then the rest, so that an object of a later API is skipped whatever it contains.
 
@@ -425,8 +425,7 @@ def _search(use_id: str, query: str, found: object) -> WebSearch:
         return WebSearch(use_id, query, why, is_error=True)
     results = items(found)
     lines = (f"{_shown(field(each, 'title'))}\n  {_shown(field(each, 'url'))}" for each in results)
-    number = len(results)
-    return WebSearch(use_id, query, f"{number} result{'s' * (number != 1)}", "\n".join(lines))
+    return WebSearch(use_id, query, counted(len(results), "result"), "\n".join(lines))
 
 
 def _shown(value: object) -> str:

@@ -109,7 +109,7 @@ class TemplateError(ProviderError):
     `repair`: what the template requires, if its error says so.
     """
 
-    repair: "Repair | None" = None
+    repair: Repair | None = None
 
 
 def is_known(kind: str) -> bool:

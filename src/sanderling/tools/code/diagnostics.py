@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from sanderling.text import counted
 from sanderling.tools.base import Context
 from sanderling.tools.code.inputs import DiagnosticsInput
 from sanderling.tools.code.reach import Reach, servers_of
@@ -29,11 +30,7 @@ async def tell(args: DiagnosticsInput, context: Context) -> Outcome:
         who = f" ({said.servers})" if said.servers else ": no language server runs in the editor"
         return Outcome(content=f"{still}No errors or warnings{who}.", summary="none")
     kinds = Counter(each.severity for each in known)
-    summary = " · ".join(
-        f"{kinds[kind]:,} {kind}{'s' * (kinds[kind] != 1)}"
-        for kind in ("error", "warning")
-        if kinds[kind]
-    )
+    summary = " · ".join(counted(kinds[kind], kind) for kind in ("error", "warning") if kinds[kind])
     shown = await disclosed(known[:MAX_ROWS], workspace, context.may_read)
     lines = fitting((line_of(each, workspace) for each in shown), MAX_BYTES)
     left = Counter(each.path for each in known[len(lines) :])

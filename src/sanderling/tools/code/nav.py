@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from sanderling.errors import ToolError
+from sanderling.text import counted
 from sanderling.tools.base import Context
 from sanderling.tools.code.inputs import NavInput
 from sanderling.tools.code.reach import Reach, servers_of
@@ -234,9 +235,8 @@ class Navigation:
             text = NOTHING.format(server=answer.server, what=what, symbol=escaped(args.symbol))
             return Outcome(content="\n".join([text, *notes]), summary=f"no {NOUNS[args.op]}s")
         body = await self._body(answer) if args.op == "definition" else []
-        plural = "s" * (listing.place_count != 1)
         files = f" in {listing.file_count:,} files" if listing.file_count > 1 else ""
-        summary = f"{listing.place_count:,} {NOUNS[args.op]}{plural}{files}"
+        summary = f"{counted(listing.place_count, NOUNS[args.op])}{files}"
         content = "\n".join([f"{summary} ({answer.server}):", *listing.lines, *body, *notes])
         return Outcome(content=content, summary=summary)
 

@@ -8,6 +8,7 @@ from sanderling.changes.editing.lines import TextDifference, shown
 from sanderling.changes.editing.text import decode
 from sanderling.errors import ToolError
 from sanderling.protocol.events import ChangedLines
+from sanderling.text import counted
 from sanderling.tools.base import Context
 from sanderling.tools.buffers import buffer_of, plain
 from sanderling.tools.change import Change
@@ -261,11 +262,11 @@ async def make(plan: RefactorPlan, context: Context) -> Outcome:
     more = len(lines) - MAX_LISTED_FILES
     if more > 0:
         lines[MAX_LISTED_FILES:] = [f"… and {more} more files"]
-    count = len(others) + bool(plan.moves)
-    head = f"Done, in {count} file{'s' * (count != 1)}:"
+    files = counted(len(others) + bool(plan.moves), "file")
+    head = f"Done, in {files}:"
     return Outcome(
         content="\n".join([head, *lines, *plan.notes]),
-        summary=f"{count} file{'s' * (count != 1)}",
+        summary=files,
         detail="\n".join(differences),
         filetype="diff",
         changed=tuple(made),

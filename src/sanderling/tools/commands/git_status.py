@@ -3,7 +3,7 @@
 import anyio
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox.execution_environment import ExecutionEnvironment
+from sanderling.sandbox.execution_environment import ExecutionEnvironment, first_output
 from sanderling.tools.commands.shell import GIT_THAT_READS
 
 TIMEOUT_S = 20.0
@@ -16,18 +16,8 @@ async def count_changed(environment: ExecutionEnvironment) -> int | None:
     """Return the number of changed and untracked files; None if git does not say, or not in time."""
     try:
         with anyio.fail_after(TIMEOUT_S):
-            process = await environment.spawn(("/bin/sh", "-c", _SCRIPT))
-            pieces: list[bytes] = []
-            try:
-                assert process.stdout
-                while sum(map(len, pieces)) < MAX_BYTES:
-                    pieces.append(await process.stdout.receive())
-            except anyio.EndOfStream:
-                await process.wait()
-            finally:
-                process.close()
+            output = await first_output(environment, ("/bin/sh", "-c", _SCRIPT), MAX_BYTES)
     except (OSError, SandboxError, TimeoutError):
         return None
-    output = b"".join(pieces)
     is_whole = output.endswith(f"{_IS_WHOLE}\n".encode())  # not if the sandbox closed meanwhile
     return output.count(b"\0") if is_whole or len(output) >= MAX_BYTES else None

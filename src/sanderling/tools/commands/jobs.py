@@ -14,7 +14,7 @@ from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial, Rule
 from sanderling.sandbox.policy import NO_GRANT, Grant
-from sanderling.text import printable, signal_name
+from sanderling.text import counted, printable, signal_name
 from sanderling.tools.commands import shell_report
 from sanderling.tools.commands.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText
 from sanderling.tools.commands.pipes import failed_parts, last_pipe
@@ -350,7 +350,7 @@ class Jobs:
 def ending_line(job: Job) -> str:
     """Return the note on a job that has ended since the last result."""
     size = job.log.news_bytes
-    unread = f" `jobs read {job.id}` has {size:,} byte{'s' * (size != 1)}." if size else ""
+    unread = f" `jobs read {job.id}` has {counted(size, 'byte')}." if size else ""
     return f"[{job.id} has ended: {job.outcome}.{unread}]"
 
 

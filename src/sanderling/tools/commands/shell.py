@@ -182,7 +182,8 @@ _THAT_READ = {
 # Without a terminal, most programs end at the end of stdin. Vim then reads stderr, to serve `xargs vim`: stderr is our pipe, to which it can
 # only write, so poll(2) waits for ever. A regular file is always ready, and reading it fails, which ends Vim. It would also pause for two
 # seconds because of its warnings, and leave a swap file at which the next one would stop. Neovim waits for a client of its API, so it ends
-# itself when it has run its commands and would wait for a key.
+# itself when it has run its commands and would wait for a key. `-u NONE` and `--clean` leave
+# VIMINIT out, so it cannot replace these functions.
 _VIM = r"""%(name)s() {
 _sanderling_errors=$(command -p mktemp) || return
 case $(command %(name)s --version 2>/dev/null </dev/null) in VIM*) set -- -n --not-a-term "$@" ;; esac

@@ -12,9 +12,7 @@ never parsed outside the sandbox. The process has no cookies, no keys, and only 
 
 import os
 import re
-import resource
 import socket
-import sys
 import time
 import zlib
 from collections.abc import Callable, Generator, Mapping
@@ -22,8 +20,6 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urljoin, urlsplit
-
-import msgspec
 
 from sanderling import __version__
 from sanderling.errors import ToolError
@@ -40,6 +36,7 @@ from sanderling.tools.inside.page import (
     page_at,
     read_html,
 )
+from sanderling.tools.inside.program import serve
 from sanderling.tools.inside.web import (
     Denied,
     Failed,
@@ -61,8 +58,6 @@ MAX_ADDRESSES = 4
 MAX_BODY_BYTES = 5_000_000
 MAX_ERROR_BYTES = 64 << 10
 MAX_ERROR_CHARS = 1000
-MAX_MEMORY_BYTES = 2 << 30  # 5 MB of list items need 0.7 GB
-MAX_CPU_S = 30
 
 CONNECT_S = 5.0  # per address
 SILENCE_S = 10.0
@@ -351,11 +346,7 @@ def _unpacker(target: Target, encoding: str) -> Callable[[bytes, int], bytes]:
 
 def main(argument: str) -> None:
     """Fetch the page of the JSON `argument`; print the reply as the last line."""
-    with suppress(ValueError, OSError):  # not supported on every system
-        resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    reply = reply_to(msgspec.json.decode(argument, type=Fetch))
-    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(reply))
+    serve(argument, Fetch, reply_to)
 
 
 def reply_to(wanted: Fetch) -> Reply:

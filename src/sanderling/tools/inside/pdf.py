@@ -2,27 +2,24 @@
 Extracts the text of a PDF: the program that `read` runs inside the sandbox.
 
 A PDF can contain anything: compressed bombs, loops, fonts that take minutes. So it is never parsed outside the sandbox, and memory, time and
-text are limited here. What could be read until then is shown.
+text are limited. What could be read until then is shown.
 """
 
-import resource
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from sanderling.text import counted
 from sanderling.tools.inside.page import cleaned, one_line
+from sanderling.tools.inside.program import serve
 
 if TYPE_CHECKING:
     import pypdf
 
 MAX_BYTES = 64 << 20
-MAX_MEMORY_BYTES = 2 << 30
-MAX_CPU_S = 30
 READ_S = 15.0  # then no other page is begun
 MAX_REASON_CHARS = 200
 
@@ -64,11 +61,7 @@ class _Budget(NamedTuple):
 
 def main(argument: str) -> None:
     """Extract what the JSON `argument` asks for; print the reply as the last line."""
-    with suppress(ValueError, OSError):  # not supported on every system
-        resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    reply = reply_to(msgspec.json.decode(argument, type=PdfRequest))
-    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(reply))
+    serve(argument, PdfRequest, reply_to)
 
 
 def reply_to(asked: PdfRequest) -> PdfReply:
@@ -99,8 +92,9 @@ def _text(asked: PdfRequest) -> PdfText:
             _open(reader)
         count = len(reader.pages)
         if asked.first > count:
-            pages = "1 page" if count == 1 else f"{count} pages"
-            raise _UnreadableError(f"it has {pages}: there is no page {asked.first}")
+            raise _UnreadableError(
+                f"it has {counted(count, 'page')}: there is no page {asked.first}"
+            )
         budget = _Budget(time.monotonic() + READ_S, asked.max_bytes)
         last = min(count, asked.first - 1 + asked.limit)
         return _fitting(reader, asked.first, last, budget)
