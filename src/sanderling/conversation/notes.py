@@ -38,7 +38,7 @@ _MODE_NEWS: dict[Mode, str] = {
     "plan": "[Plan mode: the kernel keeps the project read-only, for commands, too. Look and plan;"
     " do not try to change anything. Say what you would do.]",
 }
-_PLAN_ENDS = "Write out your plan when it is complete, then call `ask_user` with `plan`: that lets the user accept it.]"
+_PLAN_ENDS = "Write out your plan when it is complete, then call `ask_user`, if you have it, with `plan`: that lets the user accept it.]"
 
 _DID = {
     "undo": "The user undid your file changes of an earlier turn.",
