@@ -1066,7 +1066,7 @@ def test_cost_limit_ends_the_run_before_the_next_request_with_a_status_of_its_ow
     result = json.loads(done.stdout)
     assert (done.returncode, result["stop_reason"], result["denials"]) == (4, "budget", [])
     assert len(api.prompts) == result["model_calls"] == 2
-    assert "its limit is $0.00" in done.stderr
+    assert "This run has cost $0.0041; its limit is $0.003." in done.stderr
 
 
 @prove
@@ -1074,6 +1074,7 @@ def test_cost_limit_of_a_model_without_a_known_price_is_an_error_and_nothing_is_
     done = shell.run("-p", "Hi.", "--model", "claude-of-tomorrow", "--max-cost", "1")
     assert done.returncode == 1
     assert "The price of claude-of-tomorrow is unknown" in done.stderr
+    assert "in [prices.claude-of-tomorrow] of config.toml" in done.stderr
     assert api.prompts == []
 
 
