@@ -1047,7 +1047,7 @@ def test_effort_of_the_command_line_is_requested(shell, api):
 def test_effort_that_the_model_does_not_take_is_a_wrong_setting_and_nothing_is_sent(shell, api):
     done = shell.run("-p", "Hi.", "--model", "claude-haiku-4-5", "--effort", "max")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "claude-haiku-4-5 does not take the effort 'max', nor any other." in done.stderr
+    assert "claude-haiku-4-5 has no levels of effort, so 'max' does not apply." in done.stderr
     assert api.prompts == []
 
 
