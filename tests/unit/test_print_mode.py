@@ -667,6 +667,7 @@ def test_without_a_key_no_demo_model_answers(shell):
     done = shell.run("-p", "hi")
     assert (done.returncode, done.stdout) == (1, "")
     assert "There is no API key." in done.stderr
+    assert "The model `demo` needs no key." in done.stderr
 
 
 @prove
