@@ -148,6 +148,14 @@ def test_resources_are_completed_where_one_is_mentioned(prompt, before):
     wait_until(lambda: prompt.prompt_lines()[-1].endswith("@git:note://today"))
 
 
+def test_resources_come_after_what_the_user_has(prompt):
+    prompt.feed("i@")
+    wait_until(lambda: "@buffer" in menu(prompt))
+    words = menu(prompt)
+    assert words[0] == "@buffer"
+    assert words[-2:] == ["@git:note://today", "@git:note://day/{number}"]
+
+
 @pytest.mark.parametrize("typed", ["me@git:n", "@@g", "@x", "no at"])
 def test_nothing_is_offered_where_nothing_can_be_meant(prompt, typed):
     prompt.feed(f"i{typed}")

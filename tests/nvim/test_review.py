@@ -375,3 +375,13 @@ def test_in_diff_mode_nothing_is_shown_twice(opened, project):
     child.command("close")
     child.command("diffoff")
     wait_until(lambda: rows(child, 4) == shown)
+
+
+def test_the_difference_of_a_removed_line_shows_in_a_narrow_window(opened):
+    line = "    return [greet(name) for name in names{}]"
+    child, path = opened(["one", line.format("[1:]"), "three"])
+    child.command("rightbelow vnew | wincmd p | vertical resize 36")
+    agent(child, path, 1, 2, line.format(""))
+    wait_until(lambda: "− …reet(name) for name in names[1:]]" in rows(child, 2)[1])
+    child.command("only")
+    wait_until(lambda: rows(child, 2)[1] == "− " + line.format("[1:]"))

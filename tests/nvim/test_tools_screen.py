@@ -208,6 +208,22 @@ def test_the_line_of_a_closed_fold_keeps_tool_both_ends_of_the_title_summary_and
     assert re.search(line, screen.screen_text(), re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    "summary, shown",
+    [
+        ("Half up; unit, doctest; mean", "▸ ask_user Wh…?  Half up; unit, doctest; mean"),
+        (
+            "Half up; unit, doctest; arithmetic mean",
+            "▸ ask_user W…  Half up; unit, doctest; arith…",
+        ),
+    ],
+)
+def test_a_narrow_window_drops_the_count_and_then_the_end_of_the_summary(screen, summary, shown):
+    screen.command("vertical resize 47")
+    screen.send(started("ask_user", "Which rounding?"), ended(summary=summary, detail="y"))
+    assert re.search(rf"{re.escape(shown)} *$", screen.screen_text(), re.MULTILINE)
+
+
 def test_a_title_is_one_line_in_which_nothing_hides(screen):
     screen.send(started("ba\nsh", "a\x1b[1m\u202eb\nrm x"), ended())
     assert screen.transcript()[0] == "ba sh a [1m·b …  ✓ 2.1 s"

@@ -227,6 +227,15 @@ def test_return_asks_by_way_of_vim_ui_select(screen, choice, chosen):
     assert not is_on_page(screen)
 
 
+def test_a_single_file_is_trusted_or_not(screen):
+    screen.lua("vim.ui.select = function(...) _G.asked = { ... } end")
+    open_page(screen, files=FILES[:1])
+    screen.feed("<CR>")
+    wait_until(lambda: screen.lua("return _G.asked ~= nil"))
+    texts = "return vim.tbl_map(_G.asked[2].format_item, _G.asked[1])"
+    assert screen.lua(texts) == ["Trust it", "Do not trust it"]
+
+
 def test_what_the_host_has_written_down_is_confirmed_once(screen):
     changed = {"type": "slash_commands_changed", "commands": []}
     screen.send(changed)

@@ -319,7 +319,7 @@ async def test_the_note_on_plan_mode_says_how_a_plan_ends_where_the_user_can_acc
     tmp_path: Path,
 ):
     talk = await Asked(tmp_path, DONE, mode="plan").run()
-    assert "call `ask_user` with `plan`" in notes(talk)
+    assert "call `ask_user`, if you have it, with `plan`" in notes(talk)
     talk = await Talk(tmp_path / "print", DONE, mode="plan").run()
     assert "ask_user" not in notes(talk)
 

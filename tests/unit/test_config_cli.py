@@ -22,6 +22,8 @@ from sanderling.config.project import KINDS as PROJECT_KINDS
 from sanderling.config.project import PROJECT_FILE, read_project_file
 from sanderling.conversation.checks.configuration import KINDS, mistakes_in
 from sanderling.project.trust.trust import Trust
+from sanderling.providers.choice import choose
+from sanderling.providers.endpoint import load_endpoint, presets
 
 GOLDEN = ROOT / "tests" / "golden"
 TEMPLATES = ROOT / "src" / "sanderling" / "config"
@@ -330,6 +332,17 @@ def test_the_persons_template_has_each_key_and_is_right_without_its_comment_sign
         table = made.options
         for key in key_of(field):
             table = table[key]
+
+
+def test_the_provider_of_the_template_answers_new_sessions(monkeypatch):
+    for preset in presets():
+        for name in load_endpoint(preset, {}).account.variables:
+            monkeypatch.delenv(name, raising=False)
+    (table,) = re.findall(
+        r"^\[providers\.local\]\n(?:.+\n)+", uncommented("user.toml"), re.MULTILINE
+    )
+    made = sound(*parse("user.toml", table, {}))
+    assert choose(Layers(state_dir="/s", file=made).settings()) == "local"
 
 
 def test_the_projects_template_has_each_key_and_is_right_without_its_comment_signs():

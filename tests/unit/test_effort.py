@@ -202,7 +202,7 @@ async def test_a_model_without_levels_is_asked_without_one_and_the_user_learns_i
         talk.conversation.act(SetModel("listener"))
         await talk.run_turns(prompt(3))
     assert listener.asked == ["default", "default", "low"]
-    words = "plain does not take the effort 'low', nor any other. None is requested."
+    words = "plain has no levels of effort, so 'low' does not apply. None is requested."
     assert talk.of(Notice) == [Notice("warning", words)]
 
 

@@ -236,6 +236,20 @@ async def test_cells_are_replaced_inserted_and_deleted(desk):
     assert desk.file.read_bytes() == stored(json.loads(desk.file.read_bytes()))
 
 
+async def test_the_result_of_an_edit_counts_cells_as_the_model_does(desk):
+    desk.file.write_bytes(stored(THREE))
+    assert "now cell 3 of 3." in await desk.edit(cell=3, old="x = 1", new="x = 2")
+    assert "now cell 2 of 4." in await desk.edit(cell=2, new_cell="code", new="import re\n")
+    removed = await desk.edit(cell=2, new="")
+    assert "now 3 cells." in removed
+    assert "Cell 2 was deleted." in removed
+    metadata = await desk.edit(old='"name": "python3"', new='"name": "python4"')
+    assert "now line" in metadata
+    alike = await desk.edit(cell=2, old="import os  \nprint('a')  ", new="import sys")
+    assert "--- cell 2: code\n1\timport sys" in alike
+    assert '"import sys' not in alike
+
+
 async def test_a_new_cell_has_an_id_where_the_format_requires_one(desk):
     desk.file.write_bytes(stored(notebook(minor=5)))
     await desk.edit(new_cell="code", new="a")

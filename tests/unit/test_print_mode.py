@@ -667,6 +667,7 @@ def test_without_a_key_no_demo_model_answers(shell):
     done = shell.run("-p", "hi")
     assert (done.returncode, done.stdout) == (1, "")
     assert "There is no API key." in done.stderr
+    assert "The model `demo` needs no key." in done.stderr
 
 
 @prove
@@ -1047,7 +1048,7 @@ def test_effort_of_the_command_line_is_requested(shell, api):
 def test_effort_that_the_model_does_not_take_is_a_wrong_setting_and_nothing_is_sent(shell, api):
     done = shell.run("-p", "Hi.", "--model", "claude-haiku-4-5", "--effort", "max")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "claude-haiku-4-5 does not take the effort 'max', nor any other." in done.stderr
+    assert "claude-haiku-4-5 has no levels of effort, so 'max' does not apply." in done.stderr
     assert api.prompts == []
 
 
@@ -1066,7 +1067,7 @@ def test_cost_limit_ends_the_run_before_the_next_request_with_a_status_of_its_ow
     result = json.loads(done.stdout)
     assert (done.returncode, result["stop_reason"], result["denials"]) == (4, "budget", [])
     assert len(api.prompts) == result["model_calls"] == 2
-    assert "its limit is $0.00" in done.stderr
+    assert "This run has cost $0.0041; its limit is $0.003." in done.stderr
 
 
 @prove
@@ -1074,6 +1075,7 @@ def test_cost_limit_of_a_model_without_a_known_price_is_an_error_and_nothing_is_
     done = shell.run("-p", "Hi.", "--model", "claude-of-tomorrow", "--max-cost", "1")
     assert done.returncode == 1
     assert "The price of claude-of-tomorrow is unknown" in done.stderr
+    assert "in [prices.claude-of-tomorrow] of config.toml" in done.stderr
     assert api.prompts == []
 
 

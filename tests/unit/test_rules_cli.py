@@ -125,6 +125,29 @@ def test_a_file_is_trusted_only_with_the_hash_that_it_has(run, project):
     assert run("trust", "--revoke", "AGENTS.md")[1].startswith("new ")
 
 
+def test_the_next_command_is_shown(run, project):
+    (project / "AGENTS.md").write_text("Use tabs.\n")
+    _, out, err = run("trust")
+    assert err == "sanderling: `sanderling trust FILE` shows a file whole, and how to trust it\n"
+    accept = f"AGENTS.md={out.split()[1]}"
+    _, _, err = run("trust", "AGENTS.md", "--project", ".")
+    assert err == f"sanderling: to trust as shown: sanderling trust --project . --accept {accept}\n"
+    assert run("trust", "--json")[2] == ""
+    assert run("trust", "--accept", accept)[2] == ""
+    assert run("trust")[2] == ""
+    assert run("trust", "--revoke", "AGENTS.md")[2] == ""
+
+
+@pytest.mark.parametrize("argv", [["rules"], ["rules", "add"]])
+def test_a_missing_or_unknown_action_is_answered_with_those_that_exist(run, capsys, argv):
+    with pytest.raises(SystemExit):
+        run(*argv)
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "list" in error
+    assert "remove" in error
+    assert "action" not in error
+
+
 def test_the_status_of_a_change_of_trust_does_not_depend_on_other_files(run, project):
     for name in ("AGENTS.md", ".sanderling.toml"):
         (project / name).write_text("max_calls = 5\n")

@@ -97,21 +97,20 @@ local function sessions(mention, session)
   return items
 end
 
---- Return the items that match a mention.
+--- Return the items that match a mention: a server can have hundreds of resources, so they come last.
 ---@param mention string as typed so far
 ---@param session_id string
 ---@return sanderling.prompt.completion.Item[]
 local function mentionable(mention, session_id)
   local session = live.find(session_id)
-  local items = beginning_with(resources(session_id), mention)
-  vim.list_extend(items, beginning_with(mentioned_words(), mention))
+  local items = beginning_with(mentioned_words(), mention)
   vim.list_extend(items, session and sessions(mention, session) or {})
   for _, item in ipairs(session and files(mention, session.project) or {}) do
     if item.word ~= mention and #items < MAX_ITEMS then
       items[#items + 1] = item
     end
   end
-  return items
+  return vim.list_extend(items, beginning_with(resources(session_id), mention))
 end
 
 ---@param line string

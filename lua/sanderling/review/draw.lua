@@ -14,6 +14,7 @@ local words = require('sanderling.ui.words')
 
 local MAX_REMOVED = 100 -- of a hunk are shown
 local MAX_BYTES = 1000 -- of each of those; they do not wrap
+local CONTEXT_CELLS = 4 -- shown around the difference of a line that is wider than the window
 local MAX_RUNS = 1000 -- runs of invisible characters that a hunk shows as code points
 local SIGN_PRIORITY, LINE_PRIORITY, WORD_PRIORITY = 9, 90, 210 -- diagnostics' signs: 10; syntax: 50 to 125
 
@@ -28,6 +29,7 @@ local details_ns = api.nvim_create_namespace('sanderling_hunk_details')
 ---@field details integer[] marks
 ---@field text? string[] the lines that `details` are for
 ---@field textoff integer width of the columns left of the text when the virtual lines were made
+---@field width integer of the text beside them
 ---@field is_compared boolean a window in diff mode shows the difference already
 
 ---@type table<integer, table<integer, sanderling.review.draw.Drawn>> by buffer and id
@@ -55,12 +57,51 @@ local function chunks_of(line, tabstop, spans)
   return chunks
 end
 
+---@param chunks [string, string][]
+---@return integer cells
+local function width_of(chunks)
+  local cells = 0
+  for _, chunk in ipairs(chunks) do
+    cells = cells + api.nvim_strwidth(chunk[1])
+  end
+  return cells
+end
+
+--- Cut off the beginning of a line whose first difference would be beyond the window's edge: virtual lines do not wrap,
+--- and without the difference a removed line looks like the new one.
+---@param chunks [string, string][]
+---@param width integer
+local function show_difference(chunks, width)
+  local first = 1
+  while chunks[first] and chunks[first][2] ~= 'AgentHunkDeleteWord' do
+    first = first + 1
+  end
+  local before = width_of(vim.list_slice(chunks, 1, first - 1))
+  local behind = math.min(width_of(chunks), before + width_of({ chunks[first] }) + CONTEXT_CELLS)
+  local cut = math.min(behind - width + api.nvim_strwidth(icons.more), before - CONTEXT_CELLS)
+  if not chunks[first] or behind <= width or cut <= 0 then
+    return
+  end
+  while cut > 0 do
+    local text, hl = chunks[1][1], chunks[1][2]
+    local gone = vim.fn.printf('%.*S', cut, text)
+    if #gone < #text then
+      gone = gone == '' and vim.fn.strcharpart(text, 0, 1, true) or gone -- a wide character
+      chunks[1] = { text:sub(#gone + 1), hl }
+      break
+    end
+    table.remove(chunks, 1)
+    cut = cut - api.nvim_strwidth(text)
+  end
+  table.insert(chunks, 1, { icons.more, 'AgentHunkDelete' })
+end
+
 ---@param buf integer
----@param old string[]
----@param textoff integer
+---@param one sanderling.review.draw.Drawn
 ---@param gone table<integer, sanderling.review.words.Span[]>
 ---@return [string, string][][]
-local function virtual_lines(buf, old, textoff, gone)
+local function virtual_lines(buf, one, gone)
+  local old, textoff = one.old, one.textoff
   local tabstop = vim.bo[buf].tabstop
   local edge = {
     icons.minus .. (' '):rep(math.max(textoff, 2) - api.nvim_strwidth(icons.minus)),
@@ -73,7 +114,9 @@ local function virtual_lines(buf, old, textoff, gone)
       lines[i] = { edge, { text, 'AgentHunkDelete' } }
       break
     end
-    lines[i] = vim.list_extend({ edge }, chunks_of(line, tabstop, gone[i] or {}))
+    local chunks = chunks_of(line, tabstop, gone[i] or {})
+    show_difference(chunks, one.width)
+    lines[i] = vim.list_extend({ edge }, chunks)
   end
   return lines
 end
@@ -100,7 +143,7 @@ local function set_virtual_lines(buf, one, gone)
   end
   one.mark = api.nvim_buf_set_extmark(buf, ns, one.row, 0, {
     id = one.mark,
-    virt_lines = gone and virtual_lines(buf, one.old, one.textoff, gone) or blank_lines(#one.old),
+    virt_lines = gone and virtual_lines(buf, one, gone) or blank_lines(#one.old),
     virt_lines_above = not one.is_below,
     virt_lines_leftcol = true,
     undo_restore = false,
@@ -208,7 +251,8 @@ local draw_view ---@type fun(win: integer, buf: integer, top: integer, bottom: i
 ---@param top integer
 ---@param bottom integer
 function draw_view(win, buf, top, bottom)
-  local textoff = vim.fn.getwininfo(win)[1].textoff
+  local info = vim.fn.getwininfo(win)[1]
+  local textoff, width = info.textoff, info.width - info.textoff
   local is_first = vim.fn.win_findbuf(buf)[1] == win
   local is_new = false
   for _, hunk in ipairs(hunks.list(buf)) do
@@ -217,8 +261,10 @@ function draw_view(win, buf, top, bottom)
       break
     elseif one and hunk.row + hunk.count >= top then
       local text = hunks.text_of(hunk)
-      if not vim.deep_equal(one.text, text) or is_first and one.textoff ~= textoff then
+      local is_other = is_first and (one.textoff ~= textoff or one.width ~= width)
+      if is_other or not vim.deep_equal(one.text, text) then
         one.textoff = is_first and textoff or one.textoff
+        one.width = is_first and width or one.width
         set_details(buf, hunk, one, text)
         is_new = true
       end
@@ -370,7 +416,8 @@ function M.update(buf)
     end
     for _, hunk in ipairs(changed) do
       local row, is_below = place_of(buf, hunk)
-      local one = { old = hunk.old, row = row, is_below = is_below, details = {}, textoff = 2 }
+      local one = { old = hunk.old, row = row, is_below = is_below, details = {} }
+      one.textoff, one.width = 2, vim.o.columns
       one.is_compared = compared
       now[hunk.id] = one
       set_virtual_lines(buf, one)

@@ -16,7 +16,7 @@ local words = require('sanderling.ui.words')
 
 local SETTINGS = '.sanderling.toml'
 local NAMED_PATHS = 3
-local KEYS = 'a: trust all   t: mark file   <CR>: choose   q: close'
+local KEYS = 'a: trust all   t: mark file   <CR>: answer   q: close'
 
 local ns = api.nvim_create_namespace('sanderling_trust') -- of the watched keys
 
@@ -94,9 +94,10 @@ local function ask_answer(self)
     return self.is_marked[file.path] or false
   end
   local marked = #vim.tbl_filter(is_marked, self.files)
+  local is_one = #self.files == 1
   local choices = {
-    { text = ('Trust all %d'):format(#self.files), is_chosen = is_any },
-    { text = 'Trust none of them', is_chosen = is_none },
+    { text = is_one and 'Trust it' or ('Trust all %d'):format(#self.files), is_chosen = is_any },
+    { text = is_one and 'Do not trust it' or 'Trust none of them', is_chosen = is_none },
   }
   if marked > 0 and marked < #self.files then
     table.insert(choices, 1, {

@@ -117,22 +117,36 @@ function M.at(folds, first)
   return fold and fold.first == first and fold or nil
 end
 
+--- Return what follows a label that has `room` cells with it: the summary, and the count of lines if there is room.
+---@param summary string
+---@param count integer of lines
+---@param room integer
+---@return string
+local function shown_behind(summary, count, room)
+  local counted = icons.separator .. words.counted(count, 'line')
+  if summary == '' then
+    return words.fitting(counted, room)
+  end
+  local all = ('  %s%s'):format(summary, counted)
+  if api.nvim_strwidth(all) <= room then
+    return all
+  end
+  return words.fitting('  ' .. summary, room)
+end
+
 --- Return the text of a closed fold. If it does not fit, a command loses its middle, another
---- label its end.
+--- label its end, then the count of lines goes, and the summary loses its end.
 ---@param fold sanderling.transcript.folds.Fold
 ---@param count integer of its lines
 ---@return [string, string][]
 function M.line(fold, count)
   local name = fold.name and fold.name .. (fold.label ~= '' and ' ' or '') or ''
-  local behind = icons.separator .. words.counted(count, 'line')
-  if (fold.summary or '') ~= '' then
-    behind = ('  %s%s'):format(fold.summary, behind)
-  end
   local label = fold.label
   local sign = icons.fold .. ' '
-  local room = words.cells_in(api.nvim_get_current_win())
-    - api.nvim_strwidth(sign .. name .. behind)
-    - #' '
+  local cells = words.cells_in(api.nvim_get_current_win()) - api.nvim_strwidth(sign .. name) - #' '
+  local least = math.min(api.nvim_strwidth(label), 2)
+  local behind = shown_behind(fold.summary or '', count, math.max(cells - least, 0))
+  local room = cells - api.nvim_strwidth(behind)
   if api.nvim_strwidth(label) > room then
     local is_command = fold.name or vim.startswith(label, '$ ')
     label = (is_command and words.shortened or words.fitting)(label, math.max(room, 2))

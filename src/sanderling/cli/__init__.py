@@ -9,7 +9,7 @@ COMMANDS = {
     "config": ("config", "show and check the settings"),
     "login": ("keys", "store an API key in the system's keychain"),
     "logout": ("keys", "remove an API key from the system's keychain"),
-    "mcp": ("mcp", "list and check tool servers, or log in to one"),
+    "mcp": ("mcp", "add, list, check and remove tool servers, or log in to one"),
     "redo": ("undo", "redo the last undo"),
     "remote": ("client", "talk to Sanderling on another machine, or in a container"),
     "rules": ("rules", "list what is allowed and denied here, or remove a rule"),

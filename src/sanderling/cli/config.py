@@ -53,7 +53,7 @@ _STATES = {
 
 def add(commands: Any) -> None:
     config = commands.add_parser("config")
-    actions = config.add_subparsers(dest="action", required=True)
+    actions = config.add_subparsers(required=True)
     show = actions.add_parser(
         "show", help="show the settings in effect here, as TOML, without secrets"
     )

@@ -70,7 +70,7 @@ class _DeclaredServers(NamedTuple):
 
 def add(commands: Any) -> None:
     mcp = commands.add_parser("mcp")
-    actions = mcp.add_subparsers(dest="action", required=True)
+    actions = mcp.add_subparsers(required=True)
     mcp_files.add(actions)
     for name, run, what in (
         ("list", print_list, "list the tool servers declared here"),

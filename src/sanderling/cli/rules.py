@@ -33,7 +33,7 @@ class ListedRule(msgspec.Struct, frozen=True):
 
 def add(commands: Any) -> None:
     rules = commands.add_parser("rules")
-    actions = rules.add_subparsers(dest="action", required=True)
+    actions = rules.add_subparsers(required=True)
     listing = actions.add_parser(
         "list", help="list the rules in effect, later ones over earlier ones"
     )

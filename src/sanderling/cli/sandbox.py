@@ -37,7 +37,7 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 def add(commands: Any) -> None:
     sandbox = commands.add_parser("sandbox")
-    actions = sandbox.add_subparsers(dest="action", required=True)
+    actions = sandbox.add_subparsers(required=True)
     status = actions.add_parser(
         "status", help="show the level that this machine reaches, and what it lacks"
     )

@@ -1,6 +1,7 @@
 """`sanderling trust`: show the files that would instruct or configure the agent, and trust them, on a machine without a screen."""
 
 import argparse
+import shlex
 import sys
 from textwrap import indent
 from typing import Any
@@ -95,4 +96,22 @@ def _show(page: TrustPage, arguments: argparse.Namespace) -> int:
             sys.stdout.write(indent(visible_prose(file.text).rstrip("\n"), " " * 4) + "\n")
     if not shown:
         print(NOTHING)  # noqa: T201
+    is_listing = not (arguments.json or arguments.accept or arguments.revoke)
+    if is_listing and (open_files := [file for file in shown if _is_open(file)]):
+        sys.stderr.write(f"sanderling: {visible_line(_next_step(open_files, arguments))}\n")
     return EXIT_UNTRUSTED if any(file.state != "trusted" for file in shown) else 0
+
+
+def _is_open(file: TrustFile) -> bool:
+    return file.state != "trusted" and bool(file.sha256)
+
+
+def _next_step(files: list[TrustFile], arguments: argparse.Namespace) -> str:
+    """Return the command to go on with: it trusts `files` if they have just been shown whole."""
+    command = ["sanderling", "trust"]
+    if arguments.project:
+        command += ["--project", arguments.project]
+    if not arguments.files:
+        return f"`{shlex.join(command)} FILE` shows a file whole, and how to trust it"
+    accepted = (f"{file.path}={file.sha256}" for file in files)
+    return f"to trust as shown: {shlex.join([*command, '--accept', *accepted])}"

@@ -9,7 +9,7 @@ from typing import TypeVar
 import anyio
 import msgspec
 
-from sanderling.config import Settings
+from sanderling.config import Settings, dotted
 from sanderling.conversation.cache_misses import CacheWatch, Miss
 from sanderling.conversation.compaction import BYTES_PER_TOKEN
 from sanderling.conversation.effort import ChosenEffort
@@ -116,10 +116,8 @@ class ModelCalls:
         if self._max_cost_usd and await self._is_too_dear(spent_usd - self._cost_before_usd):
             return "budget"
         if self._settings.budget_usd and spent_usd >= self.budget_usd:
-            reason = (
-                f"This session has cost ${spent_usd:.2f}; its budget is ${self.budget_usd:.2f}."
-            )
-            more = f"another ${self._settings.budget_usd:.2f}"
+            reason = f"This session has cost {_dollars(spent_usd)}; its budget is {_dollars(self.budget_usd)}."
+            more = f"another {_dollars(self._settings.budget_usd)}"
             if not await self._approvals.ask_to_go_on("budget", more, reason):
                 return "budget"
             self.budget_usd = spent_usd + self._settings.budget_usd
@@ -139,12 +137,16 @@ class ModelCalls:
                 await self._provider.learn_limits()
             limits = self._provider.limits
             if not (limits and limits.price):
-                message = f"The price of {model} is unknown, so the limit of ${self._max_cost_usd:.2f} cannot be kept."
-                raise ProviderError("invalid_request", message, "Set it in `prices`.")
+                message = f"The price of {model} is unknown, so the limit of {_dollars(self._max_cost_usd)} cannot be kept."
+                table = dotted(("prices", model))
+                remedy = f"Set `input` and `output` in [{table}] of config.toml, in dollars per million tokens."
+                raise ProviderError("invalid_request", message, remedy)
             self.models.learn(model, limits.price)
         if spent_usd < self._max_cost_usd:
             return False
-        text = f"This run has cost ${spent_usd:.2f}; its limit is ${self._max_cost_usd:.2f}."
+        text = (
+            f"This run has cost {_dollars(spent_usd)}; its limit is {_dollars(self._max_cost_usd)}."
+        )
         self._emit(events.Notice("warning", text))
         return True
 
@@ -384,6 +386,12 @@ class ModelCalls:
                 is_priced and going_on is not None,
             )
         )
+
+
+def _dollars(usd: float) -> str:
+    """Format with cents, or below a dollar with as many digits as tell a spent amount from its limit."""
+    cents, exact = f"{usd:.2f}", f"{usd:.4f}"
+    return f"${cents if usd >= 1 or float(cents) == float(exact) else exact.rstrip('0')}"
 
 
 def cut_off() -> ProviderError:

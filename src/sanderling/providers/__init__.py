@@ -249,5 +249,8 @@ class Delegate:
 
 def not_taken(provider: Provider, effort: Effort) -> str:
     """Return the sentence that the provider's model does not take `effort`."""
-    taken = f"only {', '.join(provider.efforts)}" if provider.efforts else "nor any other"
-    return f"{provider.model} does not take the effort '{effort}', {taken}."
+    if not provider.efforts:
+        return f"{provider.model} has no levels of effort, so '{effort}' does not apply."
+    return (
+        f"{provider.model} does not take the effort '{effort}', only {', '.join(provider.efforts)}."
+    )

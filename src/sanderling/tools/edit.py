@@ -1,6 +1,6 @@
 """The edit tool: replacements in a file, all or none."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -12,6 +12,9 @@ from sanderling.tools.change import Change, CompletedChange
 from sanderling.tools.known import ProposedContent
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.texts import difference, shown_to_person
+
+if TYPE_CHECKING:
+    from sanderling.changes.editing.notebook import CellDifference
 
 MAX_EDITS = 100
 MAX_REGION_LINES = 60
@@ -46,6 +49,14 @@ def _edited(data: bytes, edits: list[Replacement], name: str) -> Edited:
     return replace(data, edits, path=name)
 
 
+def _cells(name: str, changed: CompletedChange) -> "CellDifference | None":
+    if not name.endswith(NOTEBOOK_SUFFIX):
+        return None
+    from sanderling.changes.editing.notebook import cell_difference  # only for notebooks
+
+    return cell_difference(changed.old or "", changed.new)
+
+
 async def _preview(args: EditInput, context: Context) -> Preview:
     return await _change(args, context).preview()
 
@@ -65,6 +76,9 @@ async def edit(args: EditInput, context: Context) -> Outcome:
     where = "" if changed.is_written else " in the editor"
     name = path_shown(args, context.workspace)
     headline = f"Changed {name}{where}: {what.summary}"
+    if cells := _cells(name, changed):  # lines of JSON are nothing that the model has seen
+        texts = [shown(cells.lines(), MAX_REGION_LINES).text] if changed.notes else []
+        return described(name, changed, what, f"{headline}, {cells.places}.", *filter(None, texts))
     if not (change.counts_lines or changed.notes):  # exactly what the model wrote
         places = f", {what.places}" if what.places else ""
         return described(name, changed, what, f"{headline}{places}.")

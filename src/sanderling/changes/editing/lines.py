@@ -90,8 +90,8 @@ class TextDifference:
             shift += len(hunk.lines) - hunk.line_count
         is_one = len(now) == 1 and "-" not in now[0]
         parts = [
-            *([f"now line{'' if is_one else 's'} {_first_places(now)}"] if now else []),
-            *([f"removed after line {_first_places(removed)}"] if removed else []),
+            *([f"now line{'' if is_one else 's'} {first_places(now)}"] if now else []),
+            *([f"removed after line {first_places(removed)}"] if removed else []),
         ]
         return "; ".join(parts)
 
@@ -218,7 +218,7 @@ def _groups(hunks: Sequence[Hunk]) -> Iterator[list[Hunk]]:
         yield group
 
 
-def _first_places(places: Sequence[str]) -> str:
+def first_places(places: Sequence[str]) -> str:
     more = f" and {len(places) - MAX_PLACES} more" if len(places) > MAX_PLACES else ""
     return ", ".join(places[:MAX_PLACES]) + more
 

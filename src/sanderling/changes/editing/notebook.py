@@ -15,9 +15,11 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
+from sanderling.changes.editing.lines import first_places, numbered
+from sanderling.changes.editing.merge import line_changes
 from sanderling.changes.editing.replace import Edited, Replacement, replace
 from sanderling.errors import ToolError
-from sanderling.text import counted
+from sanderling.text import counted, printable
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _decoder = json.JSONDecoder()
@@ -39,6 +41,29 @@ class Cell(NamedTuple):
     @property
     def kind(self) -> str:
         return str(self.data.get("cell_type", "raw"))
+
+
+class CellDifference(NamedTuple):
+    """The cells of `notebook` whose kind or source is new, by number from 1."""
+
+    notebook: "Notebook"
+    numbers: tuple[int, ...]
+
+    @property
+    def places(self) -> str:
+        """Where the new cells are: "now cells 2, 3 of 4"; only the count if cells were just removed."""
+        count = f"{len(self.notebook.cells)}"
+        if not self.numbers:
+            return f"now {count} cell{'s' * (count != '1')}"
+        many = "s" * (len(self.numbers) > 1)
+        return f"now cell{many} {first_places([str(each) for each in self.numbers])} of {count}"
+
+    def lines(self) -> Iterator[str]:
+        """Yield the source of the new cells with line numbers."""
+        for number in self.numbers:
+            cell = self.notebook.cells[number - 1]
+            yield f"--- cell {number}: {printable(cell.kind)}"
+            yield from numbered(cell.source.splitlines(), 1)
 
 
 class Notebook(NamedTuple):
@@ -77,6 +102,19 @@ def parse_notebook(text: str) -> Notebook | None:
         )
     except (ValueError, TypeError, IndexError, RecursionError):
         return None
+
+
+def cell_difference(old: str, new: str) -> CellDifference | None:
+    """Return which cells of `new` are not in `old`; None if the cells are equal, or one text is not a notebook."""
+    before, after = parse_notebook(old), parse_notebook(new)
+    if before is None or after is None:
+        return None
+    mine, others = (
+        [f"{cell.kind}\n{cell.source}" for cell in each.cells] for each in (after, before)
+    )
+    if not (changes := line_changes(others, mine)):
+        return None
+    return CellDifference(after, tuple(number + 1 for each in changes for number in each.new))
 
 
 def _cell(text: str, data: Any, span: Span) -> Cell:

@@ -277,7 +277,7 @@ def no_key(account: Account) -> ProviderError:
     return ProviderError(
         "no_key",
         f"There is no API key{whose}.",
-        f"Store one with {account.log_in()}, or set {account.variables[0]} and {remedies().restart}. The model demo needs none.",
+        f"Store one with {account.log_in()}, or set {account.variables[0]} and {remedies().restart}. The model `demo` needs no key.",
     )
 
 
