@@ -39,6 +39,16 @@ def test_without_a_key_the_chat_says_that_the_demo_model_answers(child):
     assert "the demo model" in child.screen_text()
 
 
+def test_the_transcript_says_when_another_model_replaces_the_demo_model(child):
+    child.command("AgentChat")
+    wait_until(lambda: NOTICE in child.transcript_text())
+    child.command("AgentModel mistral:small")
+    child.wait_for_transcript("mistral:small answers from now on, not the demo model.")
+    child.command("AgentModel mistral:large")
+    wait_until(lambda: child.lua("return require('sanderling').status().model") == "mistral:large")
+    assert "mistral:large answers" not in child.transcript_text()
+
+
 @prove
 def test_demo_model_that_was_chosen_says_nothing_of_a_missing_key(child):
     child.setup(model="demo")
