@@ -691,3 +691,17 @@ def test_thinking_ends_up_in_one_closed_fold_that_counts_its_lines(scripted):
     print(child.screen_text())
     assert "▸ Thinking · 4 lines" in child.screen_text()
     assert "three" not in child.screen_text()
+
+
+def test_commands_that_write_lose_nothing_of_the_prompt(start_chat):
+    screen = start_chat()
+    screen.feed("ihello<Esc>:w<CR>")
+    screen.wait_for_message("E382: Cannot write")
+    screen.feed(":wa<CR>:let g:is_reached = 1<CR>")
+    wait_until(lambda: screen.lua("return vim.g.is_reached"))
+    assert screen.lua("return vim.fn.execute('messages')").count("E") == 1
+    assert not screen.is_blocked()
+    screen.feed("ZZ")
+    wait_until(lambda: windows(screen) == [""])
+    screen.command("AgentChat")
+    assert screen.prompt_lines() == ["hello"]
