@@ -274,6 +274,20 @@ def test_a_command_asks_runs_and_shows_its_output(begin, home):
     assert agent.text() == "done"
 
 
+@pytest.mark.parametrize("name, is_one", [("CodeCompanion.nvim", True), ("zed", False)])
+def test_a_client_that_labels_options_by_kind_gets_one_of_each(start, home, name, is_one):
+    agent = start("--model", home.script([BASH], [DONE]))
+    agent.answers["session/request_permission"] = chosen("session")
+    info = {"name": name, "version": "1.0.0"}
+    agent.request("initialize", protocolVersion=1, clientCapabilities={}, clientInfo=info)
+    assert agent.prompt(agent.new(), "go") == "end_turn"
+    [asked] = agent.asked
+    offered = [(each["optionId"], each["kind"]) for each in asked["params"]["options"]]
+    one = [("once", "allow_once"), ("session", "allow_always"), ("deny", "reject_once")]
+    assert offered == one if is_one else ("always", "allow_always") in offered
+    assert (home.project / "made").exists()
+
+
 @prove
 def test_what_the_person_denies_is_not_done(begin, home):
     agent = begin(home.script([BASH], [DONE]))

@@ -79,6 +79,30 @@ def test_a_client_without_forms_gets_a_permission_request_for_each_question(begi
     assert "Which parts? → Search" in text
 
 
+CODE_COMPANION = {"name": "CodeCompanion.nvim", "version": "1.0.0"}
+
+
+def test_a_client_that_does_not_show_the_names_of_choices_is_not_asked_to_choose(start, home):
+    agent = start("--model", home.script([asks(DATABASE)], [DONE]))
+    agent.request("initialize", protocolVersion=1, clientCapabilities={}, clientInfo=CODE_COMPANION)
+    assert agent.prompt(agent.new(), "go") == "end_turn"
+    assert agent.asked == []
+    assert "cannot show this question. Ask it in your answer." in told(agent)
+
+
+def test_a_client_that_does_not_show_the_names_of_choices_accepts_a_plan_in_ask_mode(start, home):
+    agent = start("--model", home.script([PLAN], [DONE]))
+    agent.answers["session/request_permission"] = chosen("choice:0")
+    agent.request("initialize", protocolVersion=1, clientCapabilities={}, clientInfo=CODE_COMPANION)
+    session = agent.new()
+    agent.request("session/set_mode", sessionId=session, modeId="plan")
+    assert agent.prompt(session, "go") == "end_turn"
+    [asked] = agent.asked
+    offered = [(each["optionId"], each["kind"]) for each in asked["params"]["options"]]
+    assert offered == [("choice:0", "allow_once"), ("choice:2", "reject_once")]
+    assert agent.of("current_mode_update")[-1]["currentModeId"] == "ask"
+
+
 @pytest.mark.parametrize("option", prove_rest(["deny", "choice:7", "choice:-1"]))
 def test_an_option_that_was_not_offered_is_no_answer(begin, home, option):
     agent = begin(home.script([asks(DATABASE)], [DONE]))

@@ -39,6 +39,16 @@ def test_without_a_key_the_chat_says_that_the_demo_model_answers(child):
     assert "the demo model" in child.screen_text()
 
 
+def test_the_transcript_says_when_another_model_replaces_the_demo_model(child):
+    child.command("AgentChat")
+    wait_until(lambda: NOTICE in child.transcript_text())
+    child.command("AgentModel mistral:small")
+    child.wait_for_transcript("mistral:small answers from now on, not the demo model.")
+    child.command("AgentModel mistral:large")
+    wait_until(lambda: child.lua("return require('sanderling').status().model") == "mistral:large")
+    assert "mistral:large answers" not in child.transcript_text()
+
+
 @prove
 def test_demo_model_that_was_chosen_says_nothing_of_a_missing_key(child):
     child.setup(model="demo")
@@ -681,3 +691,17 @@ def test_thinking_ends_up_in_one_closed_fold_that_counts_its_lines(scripted):
     print(child.screen_text())
     assert "▸ Thinking · 4 lines" in child.screen_text()
     assert "three" not in child.screen_text()
+
+
+def test_commands_that_write_lose_nothing_of_the_prompt(start_chat):
+    screen = start_chat()
+    screen.feed("ihello<Esc>:w<CR>")
+    screen.wait_for_message("E382: Cannot write")
+    screen.feed(":wa<CR>:let g:is_reached = 1<CR>")
+    wait_until(lambda: screen.lua("return vim.g.is_reached"))
+    assert screen.lua("return vim.fn.execute('messages')").count("E") == 1
+    assert not screen.is_blocked()
+    screen.feed("ZZ")
+    wait_until(lambda: windows(screen) == [""])
+    screen.command("AgentChat")
+    assert screen.prompt_lines() == ["hello"]

@@ -101,6 +101,29 @@ def test_providers_are_completed(screen):
     assert set(every) == set(presets())
 
 
+@pytest.mark.parametrize(
+    "before, model, login, wanted",
+    [
+        ("auto", "demo", "", ["anthropic:"]),
+        ("auto", "demo", " mistral", ["mistral:"]),
+        ("demo", "demo", " mistral", []),  # it was chosen
+        ("auto", "claude-opus-5-5", " mistral", []),
+    ],
+)
+def test_a_login_replaces_the_demo_model_that_answers_without_a_key(
+    screen, before, model, login, wanted
+):
+    screen.lua("require('sanderling.config').options.provider = ...", before)
+    screen.send({"type": "model_changed", "model": model})
+    screen.feed(f":Agent login{login}<CR>")
+    wait_until(lambda: requests(screen))
+    give_key(screen)
+    wait_until(lambda: len(requests(screen)) == 2)
+    answer(screen)
+    screen.wait_for_transcript("stored in the keychain of the test")
+    assert [action["model"] for action in screen.actions("set_model")] == wanted
+
+
 def test_the_key_is_not_shown_while_it_is_typed(screen):
     screen.feed("i/login<C-s>")
     wait_until(lambda: requests(screen))
@@ -238,7 +261,8 @@ def test_a_key_from_login_is_sent_until_logout_and_lies_in_no_file(start_nvim, k
         wait_until(lambda: is_asking(child))
         child.feed(f"{KEY}<CR>")
         child.wait_for_transcript("API key stored in")
-        child.command("stopinsert | AgentNew")
+        child.wait_for_transcript("answers from now on, not the demo model.")
+        child.command("stopinsert")
         child.submit_and_wait("Hi")
         assert "Hello." in child.transcript_text()
         assert [request.headers["x-api-key"] for request in server.prompts] == [KEY]

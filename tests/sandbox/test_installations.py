@@ -325,6 +325,117 @@ def test_installations_of_a_user_without_privileges_are_shown_and_those_of_other
     assert {*found} == {"home/mine/bin", "home/mine/lib", "home/mine/pyvenv.cfg"}
 
 
+# --- the versions that the user has chosen ------------------------------------------------------------------------------
+
+MISE_SETTINGS = """
+[tools]
+node = "20.1"
+python = ["3.12", { version = "3.11", postinstall = "curl evil" }]
+"npm:@scope/tool" = { version = "latest" }
+"git+https://u:s3cret@example.com/x" = "1"
+ruby = "{{ exec(command='id') }}"
+go = { path = "/x" }
+[env]
+TOKEN = "s3cret"
+[hooks]
+enter = "id"
+"""
+
+
+async def test_asdf_and_mise_find_names_and_versions_inside_and_nothing_else(place):
+    (place.home / ".tool-versions").write_text(
+        "# mine: s3cret\nnodejs 20.1.0 system # old\nruby path:/opt/r\nalone\nx https://u:s3cret@h\n"
+    )
+    settings = place.home / ".config/mise"
+    (settings / "conf.d").mkdir(parents=True)
+    (settings / "conf.d/base.toml").write_text('[tools]\nnode = "18"\ndeno = "2"\n')
+    (settings / "config.toml").write_text(MISE_SETTINGS)
+    (settings / "config.local.toml").write_text("[tools\n")
+    async with session_of(place) as session:
+        assert await said(session, "cat ~/.tool-versions") == (
+            "nodejs 20.1.0 system\nruby path:/opt/r\n"
+        )
+        assert await said(session, "cat ~/.config/mise/config.toml; ls -R ~/.config/mise") == (
+            '[tools]\n"node" = ["20.1"]\n"deno" = ["2"]\n"python" = ["3.12", "3.11"]\n'
+            f'"npm:@scope/tool" = ["latest"]\n{place.home}/.config/mise:\nconfig.toml\n'
+        )
+        await said(session, "echo 'nodejs 1' > ~/.tool-versions; rm -f ~/.tool-versions")
+        assert await said(session, "head -1 ~/.tool-versions") == "nodejs 20.1.0 system\n"
+    assert "alone" in (place.home / ".tool-versions").read_text()
+
+
+async def test_versions_that_the_user_has_removed_are_gone_in_the_next_session(place):
+    chosen = place.home / ".tool-versions"
+    chosen.write_text("nodejs 20.1.0\n")
+    async with session_of(place) as session:
+        assert await said(session, "cat ~/.tool-versions") == "nodejs 20.1.0\n"
+    chosen.unlink()
+    async with session_of(place) as session:
+        assert await said(session, "cat ~/.tool-versions 2>/dev/null") == ""
+
+
+async def test_settings_of_mise_elsewhere_count(place, monkeypatch):
+    elsewhere = place.home / "dotfiles"
+    elsewhere.mkdir()
+    (elsewhere / "config.toml").write_text('[tools]\nnode = "22"\n')
+    monkeypatch.setenv("MISE_CONFIG_DIR", str(elsewhere))
+    async with session_of(place) as session:
+        assert await said(session, "tail -1 ~/.config/mise/config.toml") == '"node" = ["22"]\n'
+
+
+ASDF = r"""
+version() { grep -s "^$1 " "$2" | cut -d' ' -f2; }
+directory=$PWD found=
+while [ -z "$found" ] && [ "$directory" != "" ]; do
+    found=$(version nodejs "$directory/.tool-versions")
+    directory=${directory%/*}
+done
+found=${found:-$(version nodejs "$HOME/.tool-versions")}
+[ "$found" ] || { echo "No version is set for command $2"; exit 126; }
+exec "$HOME/.asdf/installs/nodejs/$found/bin/$2"
+"""
+"""The search of `asdf exec`, as in its 0.15.0."""
+
+
+async def test_shim_of_asdf_starts_the_version_that_the_user_has_chosen(place, first):
+    root = place.home / ".asdf"
+    for version in ("20.1.0", "22.0.0"):
+        (root / f"installs/nodejs/{version}/bin").mkdir(parents=True)
+        program(root / f"installs/nodejs/{version}/bin/node", f"echo {version}")
+    for name in ("bin", "shims"):
+        (root / name).mkdir()
+    program(root / "bin/asdf", ASDF)
+    program(root / "shims/node", f'exec {root}/bin/asdf exec node "$@"')
+    (place.home / ".tool-versions").write_text("nodejs 20.1.0\n")
+    first(root / "shims")
+    async with session_of(place) as session:
+        assert await said(session, "node 2>&1") == "20.1.0\n"
+    (place.project / ".tool-versions").write_text("nodejs 22.0.0\n")
+    async with session_of(place) as session:
+        assert await said(session, "node 2>&1") == "22.0.0\n"
+
+
+MISE = os.environ.get("MISE_PROGRAM", "")
+"""The real one: `npm install @jdxcode/mise-linux-x64`."""
+
+
+@pytest.mark.skipif(not MISE, reason="MISE_PROGRAM names no mise")
+async def test_shim_of_mise_starts_the_version_that_the_user_has_chosen(place, first):
+    data = place.home / ".local/share/mise"
+    for version in ("20.1.0", "22.0.0"):
+        (data / f"installs/node/{version}/bin").mkdir(parents=True)
+        program(data / f"installs/node/{version}/bin/node", f"echo {version}")
+    (data / "shims").mkdir()
+    (place.home / ".local/bin").mkdir()
+    shutil.copy2(MISE, place.home / ".local/bin/mise")
+    (data / "shims/node").symlink_to(place.home / ".local/bin/mise")
+    (place.home / ".config/mise").mkdir(parents=True)
+    (place.home / ".config/mise/config.toml").write_text('[tools]\nnode = "20"\n[env]\nA = "b"\n')
+    first(data / "shims", place.home / ".local/bin")
+    async with session_of(place) as session:
+        assert await said(session, "node 2>&1; echo $A") == "20.1.0\n\n"
+
+
 # --- uv -----------------------------------------------------------------------------------------------------------------
 
 WHEEL = {

@@ -3,6 +3,7 @@
 import base64
 import os
 import random
+import re
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -152,6 +153,30 @@ async def test_long_line_is_cut_and_said_so(project, desk):
     lines = (await desk.told(read, path="wide")).split("\n")
     assert lines[0] == f"1\t{'x' * 2000}… [cut: the line has 5,000 characters]"
     assert lines[1] == f"2\t{'y' * 2000}"
+    assert lines[2:] == [
+        "(2 lines; no newline at the end; line 1 goes on: bash `sed -n '1{p;q}' wide | cut -c2001-12000`)"
+    ]
+
+
+async def test_line_that_goes_on_is_shown_by_the_command_in_the_result(project, desk):
+    (project / "a b").write_text("short\n" * 3 + "x" * 2000 + "the rest\n" + "z" * 9000 + "\n")
+    told = await desk.told(read, path="a b", offset=2)
+    [command] = re.findall(r"bash `(.*)`\)$", told)
+    done = await anyio.run_process(command, cwd=project)
+    assert done.stdout == b"the rest\n"
+
+
+async def test_line_of_a_large_file_goes_on_as_well(project, desk):
+    (project / "large").write_text("x" * (9 << 20))
+    told = await desk.told(read, path="large")
+    assert "line 1 goes on: bash `sed -n '1{p;q}' large | cut -c2001-12000`" in told
+
+
+async def test_cut_lines_that_bash_cannot_show_have_no_command(project, desk):
+    (project / "wide").write_bytes(("x" * 5000 + "\n").encode("utf-16"))
+    told = await desk.told(read, path="wide")
+    assert "cut: the line has" in told
+    assert "goes on" not in told
 
 
 @pytest.mark.parametrize(

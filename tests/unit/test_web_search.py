@@ -37,10 +37,11 @@ KEY = "s3cret-key"
 
 
 class Endpoint:
-    """A search endpoint on loopback; `requests` are the paths and headers that came."""
+    """A search endpoint on loopback; `requests` are the paths and headers that came, `contents` what was posted."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str]]] = []
+        self.contents: list[Any] = []
         self.status, self.body = 200, b"{}"
         endpoint = self
 
@@ -53,6 +54,11 @@ class Endpoint:
                 self.send_header("Content-Length", str(len(endpoint.body)))
                 self.end_headers()
                 self.wfile.write(endpoint.body)
+
+            def do_POST(self) -> None:
+                length = int(self.headers["Content-Length"])
+                endpoint.contents.append(json.loads(self.rfile.read(length)))
+                self.do_GET()
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -137,6 +143,93 @@ SEARXNG = {
     ],
     "answers": [],
 }  # fmt: skip
+
+# From https://ai.google.dev/gemini-api/docs/google-search, with more sources.
+GEMINI = {
+    "candidates": [
+        {
+            "content": {"role": "model", "parts": [{"text": "The msgpack API is <b>documented</b>. It has clients."}]},
+            "groundingMetadata": {
+                "webSearchQueries": ["neovim rpc"],
+                "searchEntryPoint": {"renderedContent": "<div>…</div>"},
+                "groundingChunks": [
+                    {"web": {"uri": "https://vertexaisearch.cloud.google.com/a", "title": "neovim.io"}},
+                    {"web": {"uri": "https://vertexaisearch.cloud.google.com/b", "title": "pypi.org"}},
+                    {"web": {"uri": "file:///etc/passwd", "title": "not a page"}},
+                    {"maps": {"uri": "https://maps.example"}},
+                    None,
+                ],
+                "groundingSupports": [
+                    {"segment": {"endIndex": 37, "text": "The msgpack API is <b>documented</b>."}, "groundingChunkIndices": [0]},
+                    {"segment": {"text": "It has clients."}, "groundingChunkIndices": [0, 1, 99, -1, "x"]},
+                    {"segment": None, "groundingChunkIndices": [1]},
+                    {"segment": {"text": "It has no source."}},
+                ],
+            },
+        }
+    ]
+}  # fmt: skip
+
+
+async def test_gemini_searches_with_its_own_tool(tmp_path, endpoint, monkeypatch):
+    monkeypatch.setenv("SEARCH_KEY", KEY)
+    endpoint.body = msgspec.json.encode(GEMINI)
+    settings = search_settings(tmp_path, "gemini", endpoint.url, "$SEARCH_KEY")
+    outcome = await searched(tmp_path, settings, "neovim \ud800rpc")
+    [(target, headers)] = endpoint.requests
+    assert target == "/v1beta/models/gemini-flash-lite-latest:generateContent"
+    assert headers["x-goog-api-key"] == KEY
+    assert headers["content-type"] == "application/json"
+    [content] = endpoint.contents
+    assert content["tools"] == [{"google_search": {}}]
+    assert content["contents"] == [{"role": "user", "parts": [{"text": "neovim ?rpc"}]}]
+    text = str(outcome.content)
+    assert outcome.summary == "2 results"
+    assert (
+        "1. neovim.io\n   https://vertexaisearch.cloud.google.com/a\n"
+        "   The msgpack API is documented. It has clients." in text
+    )
+    assert "2. pypi.org\n   https://vertexaisearch.cloud.google.com/b\n   It has clients." in text
+    assert KEY not in text
+
+
+async def test_odd_answers_of_gemini_have_no_results(tmp_path, endpoint, monkeypatch):
+    monkeypatch.setenv("SEARCH_KEY", KEY)
+    settings = search_settings(tmp_path, "gemini", endpoint.url, "$SEARCH_KEY")
+    for body in (
+        {"promptFeedback": {"blockReason": "SAFETY"}},
+        {"candidates": []},
+        {"candidates": [{"content": {"parts": [{"text": "It did not search."}]}}]},
+        {"candidates": [{"groundingMetadata": {"groundingChunks": {}, "groundingSupports": 3}}]},
+    ):
+        endpoint.body = msgspec.json.encode(body)
+        assert (await searched(tmp_path, settings)).summary == "no results"
+
+
+async def test_many_supports_of_one_source_take_no_memory(tmp_path, endpoint, monkeypatch):
+    monkeypatch.setenv("SEARCH_KEY", KEY)
+    support = {"segment": {"text": "word " * 100_000}, "groundingChunkIndices": [0] * 500_000}
+    chunks = [{"web": {"uri": "https://e.example", "title": "e"}}]
+    metadata = {"groundingChunks": chunks, "groundingSupports": [support]}
+    endpoint.body = msgspec.json.encode({"candidates": [{"groundingMetadata": metadata}]})
+    settings = search_settings(tmp_path, "gemini", endpoint.url, "$SEARCH_KEY")
+    outcome = await searched(tmp_path, settings)
+    assert len(str(outcome.content)) < MAX_SNIPPET_CHARS + 400
+
+
+async def test_a_key_that_gemini_rejects_is_the_reason(tmp_path, endpoint, monkeypatch):
+    monkeypatch.setenv("SEARCH_KEY", KEY)
+    settings = search_settings(tmp_path, "gemini", endpoint.url, "$SEARCH_KEY")
+    reason = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+    error = {"code": 400, "message": "API key not valid.", "details": [reason]}
+    endpoint.status, endpoint.body = 400, msgspec.json.encode({"error": error})
+    with pytest.raises(
+        ToolError, match=r"Gemini \(127.0.0.1:\d+\) cannot search: it rejects the key"
+    ):
+        await searched(tmp_path, settings)
+    endpoint.body = b"{}"
+    with pytest.raises(ToolError, match="status 400"):
+        await searched(tmp_path, settings)
 
 
 @pytest.mark.parametrize(
@@ -363,6 +456,7 @@ async def test_the_tool_is_offered_only_if_it_is_configured(tmp_path):
         ("searxng", "", "", "needs a url"),
         ("brave", "", "", "needs the key of Brave"),
         ("kagi", "", "sk-plain", "must name a variable"),
+        ("gemini", "", "", "GEMINI_API_KEY"),
         ("searxng", "http://:80", "", "not a valid address"),
     ],
 )

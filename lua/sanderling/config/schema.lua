@@ -223,7 +223,7 @@ M.rows = {
   {
     name = 'web_search.provider',
     default = 'off',
-    choices = { 'off', 'api', 'searxng', 'brave', 'kagi' },
+    choices = { 'off', 'api', 'searxng', 'brave', 'kagi', 'gemini' },
     doc = "what the model searches the web with: 'api' is the API's own tool",
     host = true,
   },

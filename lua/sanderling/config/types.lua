@@ -21,7 +21,7 @@
 ---@field disabled string[] tools that the model is not offered; * matches any text
 
 ---@class (exact) sanderling.config.Web_search
----@field provider 'off'|'api'|'searxng'|'brave'|'kagi' what the model searches the web with: 'api' is the API's own tool
+---@field provider 'off'|'api'|'searxng'|'brave'|'kagi'|'gemini' what the model searches the web with: 'api' is the API's own tool
 ---@field url string the search endpoint's address; SearXNG requires it
 ---@field api_key string the variable with the search endpoint's key, as in $BRAVE_API_KEY
 

@@ -2,6 +2,7 @@
 --- never to a message, a register or an error.
 local M = {}
 
+local config = require('sanderling.config')
 local ask = require('sanderling.host.ask')
 local host = require('sanderling.host')
 
@@ -61,6 +62,12 @@ local function ask_key(backend, provider)
   return ok and vim.trim(key) or '' -- <C-c> is an error
 end
 
+--- Return whether the demo model answers because the user wants it, not because there was no key.
+---@return boolean
+local function is_demo_chosen()
+  return config.options.model == 'demo' or config.options.provider == 'demo'
+end
+
 --- Ask for the key and store it.
 ---@param session sanderling.chat.session.Session
 ---@param backend string
@@ -81,6 +88,11 @@ local function ask_and_store(session, backend, provider)
   ask_host(session, { type = 'login', key = key, provider = named(provider) }, function()
     local text = 'API key%s stored in %s. /logout%s removes it.'
     session:say('info', text:format(behind(' for ', provider), backend, behind(' ', provider)))
+    if session.state.model == 'demo' and not is_demo_chosen() then
+      -- The colon selects the provider's default model.
+      local model = ('%s:'):format(provider ~= '' and provider or 'anthropic')
+      session:act({ type = 'set_model', model = model })
+    end
   end)
 end
 

@@ -36,7 +36,7 @@ HostText = Annotated[
 VariableText = Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*$", title="the name of a variable")]
 
 
-SearchProvider = Literal["off", "api", "searxng", "brave", "kagi"]
+SearchProvider = Literal["off", "api", "searxng", "brave", "kagi", "gemini"]
 
 
 class Layer(msgspec.Struct, frozen=True):

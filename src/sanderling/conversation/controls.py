@@ -7,7 +7,7 @@ from sanderling.conversation.services import SessionServices
 from sanderling.conversation.undo.reviewing import Reviews
 from sanderling.errors import ConfigError, ProviderError, SandboxError, ToolError
 from sanderling.protocol.actions import AnswerApproval, NoteReviewed, NoteUsage, RejectChanges
-from sanderling.protocol.events import ModelChanged, TitleChanged
+from sanderling.protocol.events import ModelChanged, Notice, TitleChanged
 from sanderling.protocol.modes import Effort, Mode, NetworkMode
 
 
@@ -33,6 +33,9 @@ class Controls:
         if provider.model != before:
             self._services.session.switch_model(provider.model)
             self._services.tasks.start(self._learn_limits)
+            if before == "demo":  # otherwise the transcript ends with the notice of a missing key
+                text = f"{provider.model} answers from now on, not the demo model."
+                self._services.emit(Notice("info", text))
         self._services.emit(ModelChanged(provider.model))
 
     def set_effort(self, effort: Effort, *, is_once: bool) -> None:

@@ -88,7 +88,7 @@ def search_warning_on(endpoint: Endpoint, model: str, settings: Settings) -> str
     name = full_name(endpoint.name, model, settings)
     return (
         f'[web_search] provider = "api" has no effect with {name}: no search tool of its API is known.'
-        ' Set provider to "searxng", "brave" or "kagi", or the quirk `web_search`.'
+        ' Set provider to "searxng", "brave", "kagi" or "gemini", or the quirk `web_search`.'
     )
 
 

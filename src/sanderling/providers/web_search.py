@@ -1,8 +1,8 @@
 """
-Endpoints that search the web for the tool `web_search`: SearXNG, Brave and Kagi.
+Endpoints that search the web for the tool `web_search`: SearXNG, Brave, Kagi and Gemini.
 
-Sources: https://docs.searxng.org/dev/search_api.html, https://api-dashboard.search.brave.com/app/documentation/web-search and
-https://help.kagi.com/kagi/api/search.html
+Sources: https://docs.searxng.org/dev/search_api.html, https://api-dashboard.search.brave.com/app/documentation/web-search,
+https://help.kagi.com/kagi/api/search.html and https://ai.google.dev/gemini-api/docs/google-search
 """
 
 import html
@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import anyio
@@ -38,7 +38,11 @@ class SearchHit(NamedTuple):
 
 
 class _Service(NamedTuple):
-    """A kind of endpoint: its usual address, its path and parameters, and where its answer has the results."""
+    """
+    A kind of endpoint: its usual address, its path and parameters, and where its answer has the results.
+
+    `body` makes the content of a POST request from the query. Without it the query is the parameter `q` of a GET request.
+    """
 
     name: str
     url: str
@@ -49,6 +53,7 @@ class _Service(NamedTuple):
     is_keyed: bool
     results: Callable[[object], list[object]]
     snippet: str
+    body: Callable[[str], object] | None = None
 
 
 def _searxng_results(body: object) -> list[object]:
@@ -63,6 +68,43 @@ def _kagi_results(body: object) -> list[object]:
     data = field(body, "data")
     found = items(data) or items(field(data, "search"))
     return [each for each in found if field(each, "t") in (0, None)]  # 1: related searches
+
+
+_GEMINI_MODEL = "gemini-flash-lite-latest"
+_GEMINI_TASK = "Search the web for the user's query. Then report in one or two sentences per source what it says about the query."
+
+
+def _gemini_body(query: str) -> dict[str, Any]:
+    """
+    Return the request for one answer of Gemini with its tool `google_search`.
+
+    The OpenAI-compatible API, which sessions use, accepts no search tool.
+    """
+    return {
+        "systemInstruction": {"parts": [{"text": _GEMINI_TASK}]},
+        "contents": [{"role": "user", "parts": [{"text": query}]}],
+        "tools": [{"google_search": {}}],
+    }
+
+
+def _gemini_results(body: object) -> list[object]:
+    """Return the sources of the answer, each with the sentences that it supports."""
+    [candidate, *_] = items(field(body, "candidates")) or [None]
+    metadata = field(candidate, "groundingMetadata")
+    sources = [field(chunk, "web") for chunk in items(field(metadata, "groundingChunks"))]
+    snippets = [""] * len(sources)
+    for support in items(field(metadata, "groundingSupports")):
+        text = field(field(support, "segment"), "text")
+        for index in items(field(support, "groundingChunkIndices")):
+            if not isinstance(index, int) or not 0 <= index < len(sources):
+                continue
+            # Limited here, because many supports may repeat one long text.
+            if isinstance(text, str) and len(snippets[index]) < MAX_SNIPPET_CHARS:
+                snippets[index] += f"{text[:MAX_SNIPPET_CHARS]} "
+    return [
+        {"url": field(source, "uri"), "title": field(source, "title"), "snippet": snippet}
+        for source, snippet in zip(sources, snippets, strict=True)
+    ]
 
 
 _SERVICES = {
@@ -82,6 +124,13 @@ _SERVICES = {
         *({"limit": f"{MAX_RESULTS}"}, "authorization", "Bot ", True),
         results=_kagi_results,
         snippet="snippet",
+    ),
+    "gemini": _Service(
+        *("Gemini", "https://generativelanguage.googleapis.com"),
+        *(f"/v1beta/models/{_GEMINI_MODEL}:generateContent", {}, "x-goog-api-key", "", True),
+        results=_gemini_results,
+        snippet="snippet",
+        body=_gemini_body,
     ),
 }
 
@@ -155,20 +204,20 @@ async def search(endpoint: SearchEndpoint, query: str) -> list[SearchHit]:
     from sanderling.providers.http.transport import RefusalError, transport_errors
 
     service = _SERVICES[endpoint.service]
-    query = query[:MAX_QUERY_CHARS]
-    path = f"{service.path}?{urlencode({'q': query, **service.parameters}, errors='replace')}"
+    method, path, content = _request(service, query[:MAX_QUERY_CHARS])
     headers = _headers(endpoint, service)
     client = await in_thread(lambda: make_client(endpoint.url, headers))
     try:
         with anyio.fail_after(SEARCH_S):
-            async with client, client.stream("GET", path) as response:
+            async with client, client.stream(method, path, content=content) as response:
                 data = bytearray()
                 async for piece in response.aiter_raw():
                     data += piece
                     if len(data) > MAX_BODY_BYTES:
                         raise _failure(endpoint, "its answer is too long")
     except RefusalError as refusal:
-        raise _refusal(endpoint, refusal.response.status_code) from refusal
+        status, said = refusal.response.status_code, refusal.response.content
+        raise _refusal(endpoint, status, said) from refusal
     except TimeoutError as error:
         raise _failure(endpoint, f"it did not answer within {SEARCH_S:.0f} s") from error
     except transport_errors() as error:
@@ -180,8 +229,18 @@ async def search(endpoint: SearchEndpoint, query: str) -> list[SearchHit]:
     return list(_hits(service, body))[:MAX_RESULTS]
 
 
+def _request(service: _Service, query: str) -> tuple[str, str, bytes | None]:
+    """Return the method, path and content of the request for `query`."""
+    query = query.encode(errors="replace").decode()  # lone surrogates
+    if service.body:
+        return "POST", service.path, msgspec.json.encode(service.body(query))
+    return "GET", f"{service.path}?{urlencode({'q': query, **service.parameters})}", None
+
+
 def _headers(endpoint: SearchEndpoint, service: _Service) -> dict[str, str]:
     headers = {"accept": "application/json"}
+    if service.body:
+        headers["content-type"] = "application/json"
     if not endpoint.variable:
         return headers
     key = os.environ.get(endpoint.variable, "").strip()
@@ -215,10 +274,12 @@ def _plain(value: object, limit: int) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def _refusal(endpoint: SearchEndpoint, status: int) -> ProviderError:
+def _refusal(endpoint: SearchEndpoint, status: int, said: bytes) -> ProviderError:
     match status:
         case HTTPStatus.FORBIDDEN if endpoint.service == "searxng":
             why = "it refuses JSON; the user must add json to search.formats in its settings.yml"
+        case HTTPStatus.BAD_REQUEST if b"API_KEY_INVALID" in said:  # Gemini's
+            why = "it rejects the key"
         case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
             why = "it rejects the key"
         case HTTPStatus.PAYMENT_REQUIRED:

@@ -43,6 +43,7 @@ from sanderling.sandbox.network.serving import HostNetwork
 from sanderling.sandbox.policy import LEVELS, PROXY_PORT, SandboxPolicy, resolve_policy
 from sanderling.sandbox.processes import DEVNULL, PIPE, STDOUT, Process, stream_in, stream_out
 from sanderling.sandbox.report import LAYERS, ROUTINE_SHARE, GuardEvent, LayerReport
+from sanderling.sandbox.versions import write_versions
 from sanderling.sandbox.views import SandboxView, SandboxViews
 
 NO_PROXY = "The proxy needs namespaces, which this machine does not allow."
@@ -123,6 +124,7 @@ class Sandbox:
             with refusing_on_os_errors():  # while the supervisor starts
                 report = report or await cls.probe()
                 await write_gitconfig(policy)
+                await to_thread.run_sync(write_versions, policy)
             check_level(policy, report)
             sandbox = cls(policy, report, SupervisorChannel(supervisor), tasks, on_event)
             tasks.start_soon(sandbox._supervisor.listen, sandbox._on_guard_event)

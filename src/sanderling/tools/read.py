@@ -2,6 +2,7 @@
 
 import base64
 import errno
+import shlex
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import Annotated, NamedTuple
 import anyio.to_thread
 import msgspec
 
-from sanderling.changes.editing.lines import MAX_LINE_CHARS, numbered
+from sanderling.changes.editing.lines import CUT, MAX_LINE_CHARS, numbered
 from sanderling.changes.editing.replace import NOTEBOOK_SUFFIX
 from sanderling.changes.editing.text import FileText, decode, utf_16_hint
 from sanderling.errors import ToolError
@@ -33,6 +34,7 @@ WHOLE_BYTES = 8 << 20
 """Larger files are read by page only."""
 NOTEBOOK_BYTES = 64 << 20  # with their images; larger ones are shown as text
 MAX_NAMES = 500
+MAX_REST_BYTES = 10_000  # bash shows 16,000
 UTF_8_CHAR_BYTES = 4
 PDF, PDF_WITHIN_BYTES = b"%PDF-", 1024  # some programs write something before it
 
@@ -88,7 +90,8 @@ async def read(args: ReadInput, context: Context) -> Outcome:
         if buffer.is_modified:
             note = "unsaved changes in the editor"
         page = await _page(buffer.text, args, path)
-        return _outcome(page, [note] if note else [])
+        rest = "" if buffer.is_modified else _rest_of_line(page, args, path, buffer.encoding)
+        return _outcome(page, [each for each in (note, rest) if each])
     return await _read_file(args, workspace, path, loaded)
 
 
@@ -143,9 +146,12 @@ async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: L
             raise ToolError(SENTENCES[errno.EINVAL].format(name=workspace.shown(path)))
         notes.append("the sandbox hides this file's real content")
     if loaded.is_whole:
-        return _outcome(await _page(text.text, args, path), notes)
-    notes = [f"{loaded.stamp.size:,} bytes", *([text.note] if text.encoding != "utf-8" else [])]
-    return _outcome(await _page_of_large(args, workspace, path, text), notes)
+        page = await _page(text.text, args, path)
+    else:
+        notes = [f"{loaded.stamp.size:,} bytes", *([text.note] if text.encoding != "utf-8" else [])]
+        page = await _page_of_large(args, workspace, path, text)
+    rest = _rest_of_line(page, args, path, text.encoding)
+    return _outcome(page, [*notes, rest] if rest else notes)
 
 
 async def _read_unsaved(args: ReadInput, context: Context, path: str) -> Outcome:
@@ -218,7 +224,7 @@ def _not_reached(first: int, count: int, *, is_all: bool) -> str:
 def _shown_bytes(data: bytes, length: int, encoding: str) -> str:
     line = data.decode(encoding, "replace").removesuffix("\r")
     if length > len(data) or len(line) > MAX_LINE_CHARS:
-        return f"{printable(line[:MAX_LINE_CHARS])}… [cut: the line has {length} bytes]"
+        return f"{printable(line[:MAX_LINE_CHARS])}{CUT} {length} bytes]"
     return line
 
 
@@ -229,6 +235,18 @@ def _extent(first: int, shown: int, count: int, *, is_counted: bool = True) -> s
     total = f"{count}" if is_counted else f"more than {count:,}"
     more = f"; continue with offset={last + 1}" if last < count or not is_counted else ""
     return f"lines {first}-{last} of {total}{more}"
+
+
+def _rest_of_line(page: NumberedExcerpt, args: ReadInput, path: str, encoding: str) -> str:
+    """Return how to read the rest of the page's first cut line, if bash can: cells have no lines, and UTF-16 is not text to `cut`."""
+    if path.endswith(NOTEBOOK_SUFFIX) or encoding.startswith(("utf-16", "utf-32", "ucs-")):
+        return ""
+    found = (at for at, line in enumerate(page.lines, args.offset) if CUT in line[MAX_LINE_CHARS:])
+    if not (at := next(found, 0)):
+        return ""
+    more = f"{MAX_LINE_CHARS + 1}-{MAX_LINE_CHARS + MAX_REST_BYTES}"
+    name = shlex.quote(path if args.path.startswith("~") else args.path)
+    return f"line {at} goes on: bash `sed -n '{at}{{p;q}}' {name} | cut -c{more}`"
 
 
 def _outcome(page: NumberedExcerpt, notes: Sequence[str]) -> Outcome:

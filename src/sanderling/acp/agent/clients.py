@@ -19,6 +19,14 @@ UPDATE = "session/update"
 TERMINAL_OUTPUT = "terminal_output"
 """Key of `_meta` with which a client announces that it streams command output of the agent's own terminals."""
 
+LABEL_BY_KIND = ("codecompanion",)
+"""
+Names of clients, in lower case, that label permission options by kind instead of by name.
+
+CodeCompanion shows "Allow always" for each `allow_always`, and a key next to its diff selects the last one, which for us is the widest
+rule: the user would store what they never saw.
+"""
+
 T = TypeVar("T")
 
 
@@ -30,6 +38,8 @@ class Client:
         files, session = can.fs or FileCapabilities(), can.session or ClientSessionCapabilities()
         asks = can.elicitation or ElicitationCapabilities()
         meta: dict[str, Any] = can.meta or {}
+        name = said.client_info.name if said and said.client_info else ""
+        self.shows_option_names = not name.lower().startswith(LABEL_BY_KIND)
         self.is_ours, self.ours = OURS in meta, ours_in(meta, OfClient)
         self.reads_files = files.read_text_file
         self.writes_files = files.write_text_file

@@ -33,7 +33,7 @@ CHOICE = "choice:"
 OF_MODEL = ("question", "plan")
 """Kinds of questions that the model asks."""
 NONE_OF_THEM = "None of these"
-NO_FORMS = "(The user's editor cannot show a text field. Ask this in your answer.)"
+NO_FORMS = "(The user's editor cannot show this question. Ask it in your answer.)"
 WORDS = {
     "grant": "Allow this access",
     "overlap": "Overwrite the unsaved changes",
@@ -72,7 +72,7 @@ class ClientQuestions:
         asked = PermissionRequest(
             session_id=self._session_id,
             tool_call=_call(question),
-            options=_options(question),
+            options=self._distinct(_options(question)),
             meta=self._about(question),
         )
         response = await self._audience.ask(PERMISSION, asked, PermissionResponse, _permits)
@@ -86,13 +86,14 @@ class ClientQuestions:
             return await self._fill_in(question)
         values = dict[str, str]()
         for field in question.fields:
-            if not field.choices:
+            is_blank = question.kind != "plan" and not self._audience.can(_shows_option_names)
+            if not field.choices or is_blank:
                 values[text_name(field.name)] = NO_FORMS
                 continue
             asked = PermissionRequest(
                 session_id=self._session_id,
                 tool_call=msgspec.structs.replace(_call(question), title=_asked(question, field)),
-                options=_choices(question, field),
+                options=self._distinct(_choices(question, field)),
                 meta=self._about(question),
             )
             response = await self._audience.ask(PERMISSION, asked, PermissionResponse, _permits)
@@ -102,6 +103,12 @@ class ClientQuestions:
             if chosen := offered.get(response.outcome.option_id or ""):
                 values[field.name] = chosen.value
         return AnswerApproval(question.id, "once" if values else "deny", values=values)
+
+    def _distinct(self, options: list[PermissionOption]) -> list[PermissionOption]:
+        """Return the first option of each kind, which allows the least, if the client does not show the names."""
+        if self._audience.can(_shows_option_names):
+            return options
+        return list({option.kind: option for option in reversed(options)}.values())[::-1]
 
     async def _fill_in(self, question: ApprovalRequested) -> Action:
         if not self._audience.can(_fills_in_forms):
@@ -145,6 +152,10 @@ def _permits(_: Client) -> bool:
 
 def _fills_in_forms(client: Client) -> bool:
     return client.fills_in_forms
+
+
+def _shows_option_names(client: Client) -> bool:
+    return client.shows_option_names
 
 
 def _opens_links(client: Client) -> bool:

@@ -15,6 +15,7 @@ MAX_DIFFERENCE_LINES, MAX_DIFFERENCE_LINE_CHARS = 40, 400
 MAX_LISTED_LINES = 100
 MAX_PLACES = 20
 CONTEXT = 3
+CUT = "… [cut: the line has"
 
 
 class Hunk(msgspec.Struct, frozen=True):
@@ -196,7 +197,7 @@ def numbered(lines: Sequence[str], first: int) -> Iterator[str]:
 def cut(line: str, max_chars: int) -> str:
     if len(line) <= max_chars:
         return printable(line)
-    return f"{printable(line[:max_chars])}… [cut: the line has {len(line):,} characters]"
+    return f"{printable(line[:max_chars])}{CUT} {len(line):,} characters]"
 
 
 def _hunks(old: list[str], new: list[str]) -> tuple[Hunk, ...]:

@@ -23,6 +23,14 @@ _SYSTEM_STATE = (
 )
 SYSTEM_STATE = _SYSTEM_STATE.split()
 """The parts of /var in which tools look up the state of the system. Logs, mail, spools and databases stay hidden."""
+ASDF_VERSIONS, MISE_VERSIONS = "tool-versions", "mise.toml"
+_COPIES = {
+    "gitconfig": ".gitconfig",
+    "gitignore": ".config/git/ignore",
+    ASDF_VERSIONS: ".tool-versions",
+    MISE_VERSIONS: ".config/mise/config.toml",
+}
+"""Harmless parts of the user's settings: the copies in the sandbox's state directory, and their places in its HOME."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 RESOLVER = "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n"
 
@@ -108,7 +116,7 @@ def mounted_layout(
     shown = [
         *_runtime(),
         *program_binds(policy),
-        *_git_configuration(policy),
+        *_copied_settings(policy),
         *_project_binds(policy, protection),
         *_masks(policy, protection),
     ]
@@ -261,9 +269,10 @@ def _resolver(policy: SandboxPolicy, *, has_own_network: bool) -> Iterator[Bind]
         yield Bind(path, path)
 
 
-def _git_configuration(policy: SandboxPolicy) -> Iterator[Bind]:
-    for name, target in (("gitconfig", ".gitconfig"), ("gitignore", ".config/git/ignore")):
-        yield Bind(f"{policy.state_dir}/{name}", f"{policy.home}/{target}", is_private=True)
+def _copied_settings(policy: SandboxPolicy) -> Iterator[Bind]:
+    for name, target in _COPIES.items():
+        if os.path.exists(copy := f"{policy.state_dir}/{name}"):
+            yield Bind(copy, f"{policy.home}/{target}", is_private=True)
 
 
 def _runtime() -> list[Bind]:
