@@ -37,7 +37,7 @@ MAX_BYTES = 256 << 20
 Kind = Literal["", "undo", "redo", "rewind"]
 
 
-class Header(msgspec.Struct, tag="changes", frozen=True):
+class JournalHeader(msgspec.Struct, tag="changes", frozen=True):
     version: int
     project: str
 
@@ -125,13 +125,13 @@ Record = (
 )
 
 
-def encoded(record: Header | Record) -> bytes:
+def encoded(record: JournalHeader | Record) -> bytes:
     return json.dumps(msgspec.to_builtins(record), separators=(",", ":")).encode() + b"\n"
 
 
-def decoded(line: bytes) -> Header | Record | None:
+def decoded(line: bytes) -> JournalHeader | Record | None:
     with suppress(ValueError, RecursionError, msgspec.ValidationError):
-        return msgspec.convert(json.loads(line), Header | Record)
+        return msgspec.convert(json.loads(line), JournalHeader | Record)
     return None
 
 
@@ -182,7 +182,7 @@ class JournalFile(Descriptor):
             data = path.read_bytes()
             os.ftruncate(fd, data.rfind(b"\n") + 1)
             if b"\n" not in data:
-                write_all(fd, encoded(Header(VERSION, self._project)))
+                write_all(fd, encoded(JournalHeader(VERSION, self._project)))
         except BaseException:
             os.close(fd)
             raise
@@ -212,7 +212,7 @@ def _foreign(path: Path) -> str:
     if not line.endswith(b"\n"):  # cut off before the header was complete: nothing is lost
         return ""
     header = decoded(line)
-    if not isinstance(header, Header):
+    if not isinstance(header, JournalHeader):
         return DAMAGED_HEADER
     return "" if header.version == VERSION else OTHER_VERSION
 
@@ -230,8 +230,8 @@ def _lines(path: Path) -> tuple[list[Record], int]:
             if not line.endswith(b"\n"):
                 break  # cut off, or another process is writing it
             record = decoded(line)
-            if record and not isinstance(record, Header):
+            if record and not isinstance(record, JournalHeader):
                 records.append(record)
-            elif number or not isinstance(record, Header):
+            elif number or not isinstance(record, JournalHeader):
                 damaged += 1
     return records, damaged

@@ -30,7 +30,7 @@ def shown_tables(settings: Settings, hide: Hide) -> Table:
     for field in FIELDS:
         *group, name = path = key_of(field)
         table = tables.setdefault(group[0], {}) if group else tables
-        table[name] = _Shown(settings.layers, hide).value(values[field], path)
+        table[name] = _Display(settings.layers, hide).value(values[field], path)
     return tables
 
 
@@ -69,7 +69,7 @@ def settings_report(settings: Settings, model: str, hide: Hide) -> str:
     return "\n".join(lines) + "\n"
 
 
-class _Shown(NamedTuple):
+class _Display(NamedTuple):
     """Converts values from `layers` for display."""
 
     layers: Sequence[Layer]

@@ -30,7 +30,7 @@ class Miss(NamedTuple):
     why: str
 
 
-class _Sent(NamedTuple):
+class _SentRequest(NamedTuple):
     """A request. `messages` is the session's list, which is replaced by every change that is not at its end."""
 
     request: ModelRequest
@@ -44,8 +44,8 @@ class CacheWatch:
 
     def __init__(self, last: Last | None) -> None:
         self._last = last
-        self._before: _Sent | None = None
-        self._now: _Sent | None = None
+        self._before: _SentRequest | None = None
+        self._now: _SentRequest | None = None
         self._why_shortened = ""
         self._has_cache = False
 
@@ -54,7 +54,7 @@ class CacheWatch:
         self._why_shortened = why
 
     def sends(self, request: ModelRequest, model: str, messages: list[Message]) -> None:
-        self._now = _Sent(request, model, messages, now())
+        self._now = _SentRequest(request, model, messages, now())
 
     def miss(self, usage: Usage, api_reason: str = "") -> Miss | None:
         """Return what the last request missed, given its usage and the API's own reason, if any; None if it missed nothing."""
@@ -82,7 +82,9 @@ def _is_cached(usage: Usage) -> bool:
     return bool(usage.cache_read_input_tokens or usage.cache_creation_input_tokens)
 
 
-def _reasons(sent: _Sent, before: _Sent | None, last: Last, why_shortened: str) -> Iterator[str]:
+def _reasons(
+    sent: _SentRequest, before: _SentRequest | None, last: Last, why_shortened: str
+) -> Iterator[str]:
     if last.model != sent.model:
         yield f"the model was {last.model or 'unknown'}"
     if before:

@@ -84,7 +84,7 @@ def _rejection(path: str, changes: RejectChanges) -> str:
     )
 
 
-class _Sent(msgspec.Struct):
+class _SentNotes(msgspec.Struct):
     """The notes that the model has received, as recorded in the session's log."""
 
     facts: dict[str, Any] = {}
@@ -123,11 +123,11 @@ class Notes:
         """Return what the model has been sent, as plain data for `restore`. Call this after the message with the last notes is in the log."""
         facts, instructions = self._facts.state(), self._project.instructions.state()
         files = sorted(self._changed_files)
-        sent = _Sent(facts, instructions, files, self._mode, list(self._rejected))
+        sent = _SentNotes(facts, instructions, files, self._mode, list(self._rejected))
         return msgspec.to_builtins(sent)
 
     def restore(self, state: object) -> None:
-        sent = msgspec.convert(state, _Sent)
+        sent = msgspec.convert(state, _SentNotes)
         self._facts.restore(sent.facts)
         self._project.instructions.restore(sent.instructions)
         self._mode = sent.mode

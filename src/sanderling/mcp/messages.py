@@ -48,7 +48,7 @@ class Envelope(msgspec.Struct):
     error: Any = None
 
 
-class _Response(msgspec.Struct):
+class _RpcResponse(msgspec.Struct):
     result: Any = msgspec.UNSET
     error: Any = None
 
@@ -120,11 +120,11 @@ def message_of(data: bytes, envelope: Envelope) -> "JSONRPCMessage":
     if has_more_values(data, MAX_VALUES):
         return _error(envelope.id, TOO_MANY_VALUES)
     try:
-        response = msgspec.json.decode(data, type=_Response)
+        response = msgspec.json.decode(data, type=_RpcResponse)
     except (
         msgspec.DecodeError
     ):  # a number too large for a float, in a value that the envelope skips
-        response = msgspec.json.decode(repaired(data), type=_Response)
+        response = msgspec.json.decode(repaired(data), type=_RpcResponse)
     error, result = cast("object", response.error), cast("object", response.result)
     if error is not None:
         return _error(envelope.id, _error_data(error))

@@ -78,7 +78,7 @@ async def over_pipes(
     assert process.stderr
     try:
         async with anyio.create_task_group() as tasks:
-            end = _End(process, log, advise)
+            end = _ServerEnd(process, log, advise)
             reader = _Reader(process, log, to_session, to_server, end)
             tasks.start_soon(reader.run)
             tasks.start_soon(_write, process, end, from_session, reader.asked)
@@ -94,7 +94,7 @@ async def over_pipes(
 
 async def _write(
     process: RunningServer,
-    end: "_End",
+    end: "_ServerEnd",
     messages: ObjectReceiveStream["SessionMessage"],
     asked: dict[str, str],
 ) -> None:
@@ -112,7 +112,7 @@ async def _write(
         raise AssertionError from error
 
 
-class _End(NamedTuple):
+class _ServerEnd(NamedTuple):
     process: RunningServer
     log: ServerLog
     advise: Advise
@@ -144,7 +144,7 @@ class _Reader:
         log: ServerLog,
         session: ObjectSendStream["SessionMessage"],
         server: MemoryObjectSendStream["SessionMessage"],
-        end: _End,
+        end: _ServerEnd,
     ) -> None:
         self.asked: dict[str, str] = {}
         self._process = process

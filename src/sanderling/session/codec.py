@@ -56,7 +56,7 @@ class _Content(msgspec.Struct, frozen=True):
     content: tuple[ContentBlock | _Quote, ...]
 
 
-class _Message(msgspec.Struct, tag="message", frozen=True, omit_defaults=True):
+class _LoggedMessage(msgspec.Struct, tag="message", frozen=True, omit_defaults=True):
     """A `LoggedMessage` in its encoded form: prompts by their numbers."""
 
     message: _Content
@@ -65,7 +65,7 @@ class _Message(msgspec.Struct, tag="message", frozen=True, omit_defaults=True):
     steered: tuple[int, ...] = ()
 
 
-_decoder: msgspec.json.Decoder[Line | _Message] = msgspec.json.Decoder(Line | _Message)
+_decoder: msgspec.json.Decoder[Line | _LoggedMessage] = msgspec.json.Decoder(Line | _LoggedMessage)
 
 
 class Codec:
@@ -95,7 +95,7 @@ class Codec:
             match record:
                 case LoggedPrompt(number=number, prompt=prompt):
                     self._learn(number, prompt)
-                case _Message():
+                case _LoggedMessage():
                     record = self._whole(record)
                 case LoggedState(key="waiting"):
                     record = replace(record, value=self._spelt_out(record.value))
@@ -116,13 +116,13 @@ class Codec:
             self._new.append(LoggedPrompt(number, prompt))
         return self._numbers[prompt]
 
-    def _shortened(self, logged: LoggedMessage) -> _Message:
+    def _shortened(self, logged: LoggedMessage) -> _LoggedMessage:
         prompts = (*((logged.prompt,) if logged.prompt else ()), *logged.steered)
         numbers = [self._number(prompt) for prompt in prompts]
         message = logged.message
         blocks = tuple(self._quoted(block, numbers) for block in message.content)
         steered = tuple(numbers[1:] if logged.prompt else numbers)
-        return _Message(
+        return _LoggedMessage(
             _Content(message.role, blocks),
             logged.at,
             numbers[0] if logged.prompt else None,
@@ -152,7 +152,7 @@ class Codec:
                 return _Quote(number, count, f"{before}\n", f"\n{after}")
         return None
 
-    def _whole(self, line: _Message) -> LoggedMessage:
+    def _whole(self, line: _LoggedMessage) -> LoggedMessage:
         notes = 0 if line.prompt else _notes_in(line.message.content)
         blocks = tuple(map(self._block, line.message.content))
         return LoggedMessage(

@@ -83,7 +83,7 @@ class Text(msgspec.Struct):
         return (self.raw or b"").decode(errors="surrogateescape")
 
 
-class Span(msgspec.Struct):
+class MatchSpan(msgspec.Struct):
     """A match in its line, as a byte offset."""
 
     start: int
@@ -97,7 +97,7 @@ class Data(msgspec.Struct):
     path: Text = msgspec.field(default_factory=Text)
     lines: Text = msgspec.field(default_factory=Text)
     line_number: int | None = None
-    submatches: tuple[Span, ...] = ()
+    submatches: tuple[MatchSpan, ...] = ()
     binary_offset: int | None = None
     stats: Stats = msgspec.field(default_factory=Stats)
 
@@ -420,13 +420,15 @@ def _nothing(args: GrepInput, shown: str, count: int) -> str:
     return f"No matches for {escaped(args.pattern)} in {counted(count, 'file')}."
 
 
-class _Shown(NamedTuple):
+class _ShownMatches(NamedTuple):
     blocks: list[str]
     paths: list[str]
     matches: int
 
 
-def _blocks(found: Matches, args: GrepInput, workspace: Workspace, most_in_file: int) -> _Shown:
+def _blocks(
+    found: Matches, args: GrepInput, workspace: Workspace, most_in_file: int
+) -> _ShownMatches:
     """Return the matches by file, as many as fit."""
     blocks: list[str] = []
     paths: list[str] = []
@@ -454,7 +456,7 @@ def _blocks(found: Matches, args: GrepInput, workspace: Workspace, most_in_file:
             paths.append(file.path)
         if room < 0 or shown == args.limit:
             break
-    return _Shown(blocks, paths, shown)
+    return _ShownMatches(blocks, paths, shown)
 
 
 def _matches(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:

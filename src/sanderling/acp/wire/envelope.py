@@ -46,7 +46,7 @@ class Response(NamedTuple):
     error: RpcError | None = None
 
 
-class _Error(msgspec.Struct):
+class _RpcFailure(msgspec.Struct):
     code: int = 0
     message: str = ""
     data: Any = None
@@ -55,7 +55,7 @@ class _Error(msgspec.Struct):
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _id = msgspec.json.Decoder(int | float | str | None)
 _text = msgspec.json.Decoder(str)
-_error = msgspec.json.Decoder(_Error)
+_error = msgspec.json.Decoder(_RpcFailure)
 
 
 def message_of(line: bytes) -> Request | Notification | Response:
@@ -169,7 +169,7 @@ def _response(fields: dict[str, msgspec.Raw]) -> Response:
     try:
         error = _error.decode(fields["error"])
     except msgspec.DecodeError:
-        error = _Error(message="the request failed without a valid error")
+        error = _RpcFailure(message="the request failed without a valid error")
     return Response(response_id, NOTHING, RpcError(error.code, error.message, error.data))
 
 

@@ -183,7 +183,7 @@ class IncomingUpdate(Wire, frozen=True):
     update: msgspec.Raw
 
 
-class _Kind(msgspec.Struct, rename={"kind": KIND}):
+class _UpdateKind(msgspec.Struct, rename={"kind": KIND}):
     kind: str = ""
 
 
@@ -199,5 +199,5 @@ def update_of(raw: msgspec.Raw) -> SessionUpdate | str:
     Raises:
         RpcError: it is of a known kind, but malformed.
     """
-    kind = decoded(raw, _Kind).kind
+    kind = decoded(raw, _UpdateKind).kind
     return decoded(raw, _KINDS[kind]) if kind in _KINDS else kind

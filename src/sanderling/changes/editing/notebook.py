@@ -25,7 +25,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _decoder = json.JSONDecoder()
 
 
-class Span(NamedTuple):
+class JsonSpan(NamedTuple):
     start: int
     end: int
 
@@ -35,8 +35,8 @@ class Cell(NamedTuple):
 
     data: dict[str, Any]
     source: str
-    span: Span
-    source_span: Span | None
+    span: JsonSpan
+    source_span: JsonSpan | None
 
     @property
     def kind(self) -> str:
@@ -70,7 +70,7 @@ class Notebook(NamedTuple):
     text: str
     data: dict[str, Any]
     cells: tuple[Cell, ...]
-    list_span: Span
+    list_span: JsonSpan
 
     @property
     def language(self) -> str:
@@ -117,7 +117,7 @@ def cell_difference(old: str, new: str) -> CellDifference | None:
     return CellDifference(after, tuple(number + 1 for each in changes for number in each.new))
 
 
-def _cell(text: str, data: Any, span: Span) -> Cell:
+def _cell(text: str, data: Any, span: JsonSpan) -> Cell:
     if not isinstance(data, dict):
         raise TypeError("a cell is not an object")
     table = cast("dict[str, Any]", data)
@@ -148,26 +148,26 @@ def _skip(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _members(text: str, start: int) -> dict[str, Span]:
+def _members(text: str, start: int) -> dict[str, JsonSpan]:
     """Return where the values of the object at `start` are; the last one of equal keys counts, as in Python's parser."""
-    spans: dict[str, Span] = {}
+    spans: dict[str, JsonSpan] = {}
     at = _skip(text, start + 1)
     while text[at] != "}":
         key, at = _value_at(text, at)
         begin = _skip(text, _skip(text, at) + 1)
         _, end = _value_at(text, begin)
-        spans[str(key)] = Span(begin, end)
+        spans[str(key)] = JsonSpan(begin, end)
         at = _skip(text, end)
         at = _skip(text, at + 1) if text[at] == "," else at
     return spans
 
 
-def _elements(text: str, start: int) -> Iterator[Span]:
+def _elements(text: str, start: int) -> Iterator[JsonSpan]:
     """Yield where the elements of the list at `start` are."""
     at = _skip(text, start + 1)
     while text[at] != "]":
         _, end = _value_at(text, at)
-        yield Span(at, end)
+        yield JsonSpan(at, end)
         at = _skip(text, end)
         at = _skip(text, at + 1) if text[at] == "," else at
 
@@ -268,7 +268,7 @@ def _with_source(notebook: Notebook, cell: Cell, source: str) -> str:
     return before + _source_json(notebook, cell.source_span, source) + after
 
 
-def _source_json(notebook: Notebook, span: Span, source: str) -> str:
+def _source_json(notebook: Notebook, span: JsonSpan, source: str) -> str:
     """Return `source` in the form of the value that it replaces, with its unchanged lines as they were."""
     text, encode = notebook.text, _encoder(notebook.text)
     if not text.startswith("[", span.start):
@@ -295,7 +295,7 @@ def _lines(source: str, known: Iterable[str]) -> list[str]:
     return source.splitlines(keepends=True)
 
 
-def _list_style(notebook: Notebook, span: Span) -> tuple[str, str, str]:
+def _list_style(notebook: Notebook, span: JsonSpan) -> tuple[str, str, str]:
     """Return the blanks of a list that was empty: like those of other lists of the notebook, else by the indentation of its key."""
     text = notebook.text
     begin = text.rfind("\n", 0, span.start) + 1

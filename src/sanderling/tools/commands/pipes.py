@@ -63,7 +63,7 @@ class PipePart(NamedTuple):
     is_silent: bool
 
 
-class _Line:
+class _CommandLine:
     """The beginning of a line: the words of each part of its last pipe."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ def last_pipe(command: str) -> tuple[PipePart, ...]:
     """Return the pipe that ends `command`; empty if none does, or if a line after it could change its meaning."""
     if "|" not in command or re.search(_SHOWS_ITS_LINES, command):
         return ()
-    line, at, tokens = _Line(), 0, re.compile(_TOKENS)
+    line, at, tokens = _CommandLine(), 0, re.compile(_TOKENS)
     here: list[str] = []  # what ends the here-documents that begin at the next line
     while at < len(command):
         token = tokens.match(command, at)
