@@ -8,7 +8,6 @@ hooks, tasks, and options of tools that run commands.
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ from sanderling.sandbox.kernel.layout import ASDF_VERSIONS, MISE_VERSIONS
 from sanderling.sandbox.policy import SandboxPolicy
 
 MAX_BYTES = 1 << 16
-_WORD = re.compile(r"(?!.*://)[\w@./:+-]{1,100}", re.ASCII)
+_WORD = r"(?a)(?!.*://)[\w@./:+-]{1,100}"
 """A tool's name, or a version: `20.1`, `lts`, `ref:main`. An address can contain a password, and `{{…}}` is a template of mise."""
 
 
@@ -60,11 +59,19 @@ def _text(path: str) -> str:
 def _asdf_lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         words = line.partition("#")[0].split()
-        if len(words) > 1 and all(map(_WORD.fullmatch, words)):
+        if len(words) > 1 and all(map(_is_word, words)):
             yield " ".join(words)
 
 
+def _is_word(text: str) -> bool:
+    return re.fullmatch(_WORD, text) is not None
+
+
 def _mise_tools(text: str) -> dict[str, list[str]]:
+    if not text:
+        return {}
+    import tomllib  # not loaded for users without mise
+
     try:
         table = tomllib.loads(text).get("tools")
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -74,7 +81,7 @@ def _mise_tools(text: str) -> dict[str, list[str]]:
     return {
         name: versions
         for name, versions in tools.items()
-        if versions and all(map(_WORD.fullmatch, (name, *versions)))
+        if versions and all(map(_is_word, (name, *versions)))
     }
 
 
