@@ -12,7 +12,7 @@ from sanderling.mcp.schemas import MAX_SCHEMA_BYTES, named, sound
 from sanderling.mcp.tools import outcome_of
 from sanderling.protocol.messages import ImageBlock
 from sanderling.tools.commands.server_log import ServerLog
-from tests.conftest import little_work
+from tests.conftest import little_work, prove_rest
 from tests.mcp.hostile import DOT
 from tests.pictures import in_base64, png
 
@@ -31,12 +31,14 @@ def answer_of(result: bytes):
 
 @pytest.mark.parametrize(
     "make",
-    [
-        lambda: b'{"content":[' + b",".join([b'{"type":"text","text":""}'] * 500_000) + b"]}",
-        lambda: b'{"content":[],"structuredContent":{"a":[' + b"[]," * 3_000_000 + b"[]]}}",
-        lambda: b'{"tools":[' + b'{"name":"","inputSchema":{}},' * 500_000 + b"{}]}",
-        lambda: b'{"content":[],"structuredContent":{"a":["' + b'","' * 3_000_000 + b'"]}}',
-    ],
+    prove_rest(
+        [
+            lambda: b'{"content":[' + b",".join([b'{"type":"text","text":""}'] * 500_000) + b"]}",
+            lambda: b'{"content":[],"structuredContent":{"a":[' + b"[]," * 3_000_000 + b"[]]}}",
+            lambda: b'{"tools":[' + b'{"name":"","inputSchema":{}},' * 500_000 + b"{}]}",
+            lambda: b'{"content":[],"structuredContent":{"a":["' + b'","' * 3_000_000 + b'"]}}',
+        ]
+    ),
     ids=["blocks", "lists", "tools", "strings"],
 )
 def test_answer_of_countless_values_is_an_error_before_they_are_made(make):

@@ -13,7 +13,7 @@ from sanderling.mcp.http import over_http
 from sanderling.mcp.logins import ServerLogin
 from sanderling.mcp.problems import ServerError, why
 from sanderling.mcp.servers import ServerAddress
-from tests.conftest import prove
+from tests.conftest import prove, prove_rest
 from tests.mcp.hostile_http import Asked, Hostile, Reply, hostile_over_http
 from tests.mcp.test_login import PAGE, browse, log_in
 
@@ -250,11 +250,13 @@ async def test_a_login_without_proof_of_who_began_it_is_refused(wanting_server):
 
 @pytest.mark.parametrize(
     "reply",
-    [
-        Reply({"access_token": "secret-a", "refresh_token": "secret-r"}, 202),
-        Reply({"access_token": ["secret-a"], "refresh_token": "secret-r"}),
-        Reply(b"secret-r", 500),
-    ],
+    prove_rest(
+        [
+            Reply({"access_token": "secret-a", "refresh_token": "secret-r"}, 202),
+            Reply({"access_token": ["secret-a"], "refresh_token": "secret-r"}),
+            Reply(b"secret-r", 500),
+        ]
+    ),
 )
 async def test_what_a_token_endpoint_answers_is_not_told(wanting_server, reply, caplog):
     async with wanting_server() as wanting:

@@ -180,12 +180,14 @@ def test_hosts_of_a_server_that_are_none_are_told():
 
 @pytest.mark.parametrize(
     "status, headers, told",
-    [
-        (307, {"Location": "http://127.0.0.1:1/elsewhere"}, "not followed"),
-        (401, {}, "it requires a login"),
-        (200, {"Content-Encoding": "gzip"}, "it compresses its answers"),
-        (200, {"Content-Type": "text/html"}, "Unexpected content type"),
-    ],
+    prove_rest(
+        [
+            (307, {"Location": "http://127.0.0.1:1/elsewhere"}, "not followed"),
+            (401, {}, "it requires a login"),
+            (200, {"Content-Encoding": "gzip"}, "it compresses its answers"),
+            (200, {"Content-Type": "text/html"}, "Unexpected content type"),
+        ]
+    ),
 )
 async def test_an_answer_that_is_none_is_told(tmp_path, status, headers, told, monkeypatch):
     monkeypatch.setattr("sanderling.mcp.server.MAX_FAILURES", 1)

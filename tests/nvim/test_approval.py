@@ -186,7 +186,7 @@ def test_a_title_that_is_cut_is_shown_whole_where_the_subject_does_not_say_it(ed
     assert url in "".join(row.rstrip().removeprefix("↪ ") for row in rows)
 
 
-@pytest.mark.parametrize("limit", ["again", "calls", "retry"])
+@pytest.mark.parametrize("limit", prove_rest(["again", "calls", "retry"]))
 def test_a_question_about_a_limit_of_the_turn_names_no_tool(editor, limit):
     screen = editor()
     screen.send(asked(tool=limit, title="Go on?", subject="3 more", kind="limit", rule=""))
@@ -294,7 +294,9 @@ def test_no_keystroke_is_lost_or_taken_while_a_person_types(editor, size):
 
 @pytest.mark.parametrize(
     "keys, mode",
-    [("", "n"), ("i", "i"), ("v", "v"), ("V", "V"), ("d", "no"), (":echo 1", "c"), ("R", "R")],
+    prove_rest(
+        [("", "n"), ("i", "i"), ("v", "v"), ("V", "V"), ("d", "no"), (":echo 1", "c"), ("R", "R")]
+    ),
 )
 def test_it_opens_at_once_in_any_mode_and_changes_none(editor, keys, mode):
     screen = editor()
@@ -327,7 +329,9 @@ def test_a_key_that_was_typed_for_what_stood_there_before_answers_nothing(editor
     wait_until(lambda: screen.actions()[1:] == [answer("deny", "q2")])
 
 
-@pytest.mark.parametrize("command", ["AgentAllow", "AgentAllow session", "AgentDeny no"])
+@pytest.mark.parametrize(
+    "command", prove_rest(["AgentAllow", "AgentAllow session", "AgentDeny no"])
+)
 def test_a_command_does_not_answer_what_has_only_just_appeared(editor, command):
     screen = editor()
     count_keys_after(screen, 60)
@@ -386,12 +390,14 @@ OF_TOOL, OF_SERVER = "allow mcp__git__log", "allow mcp__git__*"
 
 @pytest.mark.parametrize(
     "keys, expected",
-    [
-        ("s1<CR>", answer("session", rule=OF_TOOL)),
-        ("s2<CR>", answer("session", rule=OF_SERVER)),
-        ("A2<CR><CR>", answer("always", rule=OF_SERVER)),
-        ("A1<CR><C-u>allow mcp__git__l*<CR>", answer("always", rule="allow mcp__git__l*")),
-    ],
+    prove_rest(
+        [
+            ("s1<CR>", answer("session", rule=OF_TOOL)),
+            ("s2<CR>", answer("session", rule=OF_SERVER)),
+            ("A2<CR><CR>", answer("always", rule=OF_SERVER)),
+            ("A1<CR><C-u>allow mcp__git__l*<CR>", answer("always", rule="allow mcp__git__l*")),
+        ]
+    ),
 )
 def test_tool_of_a_server_can_be_allowed_with_all_tools_of_that_server(editor, keys, expected):
     screen = enter(ask(editor(), asked(tool="mcp__git__log", rule=OF_TOOL, wider=OF_SERVER)))
@@ -399,7 +405,7 @@ def test_tool_of_a_server_can_be_allowed_with_all_tools_of_that_server(editor, k
     wait_until(lambda: screen.actions() == [expected])
 
 
-@pytest.mark.parametrize("keys", ["A<Esc>", "A<C-u><CR>", "D<Esc>"])
+@pytest.mark.parametrize("keys", prove_rest(["A<Esc>", "A<C-u><CR>", "D<Esc>"]))
 def test_to_cancel_what_an_answer_asks_for_is_to_go_back_to_the_question(editor, keys):
     screen = enter(ask(editor()))
     screen.feed(keys)
@@ -470,7 +476,7 @@ def test_a_key_goes_to_the_question_from_both_windows_of_the_chat(screen):
 
 @pytest.mark.parametrize(
     "keys, options",
-    [("\\a", {}), ("\\d", {}), ("\\p", {}), ("<Space>a", {"question": "<Space>a"})],
+    prove_rest([("\\a", {}), ("\\d", {}), ("\\p", {}), ("<Space>a", {"question": "<Space>a"})]),
 )
 def test_in_the_float_a_key_of_the_chat_answers_nothing(editor, keys, options):
     screen = enter(ask(editor(keys=options)))
@@ -660,7 +666,7 @@ def test_it_survives_what_closes_windows(editor, size, keys):
     assert screen.actions() == [answer("once")]
 
 
-@pytest.mark.parametrize("columns, lines", [(60, 20), (40, 12), (200, 60)])
+@pytest.mark.parametrize("columns, lines", prove_rest([(60, 20), (40, 12), (200, 60)]))
 def test_it_is_whole_on_a_screen_of_another_size(editor, columns, lines):
     screen = ask(editor())
     screen.rpc.request("nvim_ui_try_resize", columns, lines)

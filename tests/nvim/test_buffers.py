@@ -231,7 +231,7 @@ CONTENTS = {
 }
 
 
-@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("content", prove_rest(CONTENTS, is_one=True))
 def test_the_text_is_that_of_the_file(child, opened, content):
     data, text = CONTENTS[content]
     path = opened("a.txt", data)
@@ -248,7 +248,7 @@ ENCODINGS = {
 }
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("name", prove_rest(ENCODINGS, is_one=True))
 def test_a_file_in_any_encoding_keeps_its_other_bytes(child, opened, name):
     data, encoding, line_ending, has_bom = ENCODINGS[name]
     child.command("set fileformats=unix,dos,mac")
@@ -303,7 +303,9 @@ def test_a_change_of_what_is_no_longer_there_does_nothing(child, opened):
 
 @pytest.mark.parametrize(
     "hunks",
-    [[(5, 1, [])], [(2, 1, []), (1, 1, [])], [(0, 9, [])], [(0, -1, [])], [(0, 1, ["a\nb"])]],
+    prove_rest(
+        [[(5, 1, [])], [(2, 1, []), (1, 1, [])], [(0, 9, [])], [(0, -1, [])], [(0, 1, ["a\nb"])]]
+    ),
 )
 def test_hunks_that_cannot_be_change_nothing(child, opened, hunks):
     path = opened("a.txt")

@@ -1,7 +1,7 @@
 """Questions that the model asks the user, and the question whether they accept its plan."""
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 from tests.nvim.conftest import count_keys_after
 from tests.nvim.replies import DONE, reply, use
 from tests.nvim.test_approval import asked, drawn, enter, float_of, settled, wait_until_seen
@@ -261,7 +261,7 @@ def test_digits_in_the_prompt_are_text(screen):
     screen.wait_for_screen("123")
 
 
-@pytest.mark.parametrize("key, mode", [("1", "ask"), ("2", "auto"), ("3", "keep")])
+@pytest.mark.parametrize("key, mode", prove_rest([("1", "ask"), ("2", "auto"), ("3", "keep")]))
 def test_a_plan_is_accepted_for_a_mode_or_goes_on(screen, key, mode):
     open_question(screen, plan(), "Accept the plan?")
     text = screen.screen_text()
@@ -292,7 +292,7 @@ def test_other_keys_can_be_chosen_for_the_answers(start_screen):
     assert answered(screen) == [("once", {"1": "cachetools.TTLCache"}, "")]
 
 
-@pytest.mark.parametrize("columns, rows", [(60, 20), (80, 24), (120, 36)])
+@pytest.mark.parametrize("columns, rows", prove_rest([(60, 20), (80, 24), (120, 36)]))
 def test_all_choices_are_on_the_screen_at_any_size(start_chat, columns, rows):
     screen = start_chat(columns=columns, lines=rows)
     count_keys_after(screen, 0)

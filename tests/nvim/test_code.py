@@ -4,7 +4,7 @@ import shutil
 import sys
 
 import pytest
-from tests.conftest import ROOT, prove_unless_quick, quick, wait_until
+from tests.conftest import ROOT, prove_rest, prove_unless_quick, quick, wait_until
 from tests.nvim.replies import DONE, reply, use
 
 pytestmark = prove_unless_quick
@@ -199,12 +199,14 @@ def test_unsaved_text_counts(coding):
 @quick
 @pytest.mark.parametrize(
     "line, symbol, cols",
-    [
-        ('local path = "path" -- path', "path", [6]),
-        ("local is_path = path.path", "path", [16, 21]),
-        ("local is_path = path.path", "path.path", [21]),
-        ("local 😀 = path", "path", []),
-    ],
+    prove_rest(
+        [
+            ('local path = "path" -- path', "path", [6]),
+            ("local is_path = path.path", "path", [16, 21]),
+            ("local is_path = path.path", "path.path", [21]),
+            ("local 😀 = path", "path", []),
+        ]
+    ),
 )
 def test_a_name_is_where_the_grammar_has_it_not_in_texts_and_comments(child, line, symbol, cols):
     find = """
@@ -221,15 +223,17 @@ def test_a_name_is_where_the_grammar_has_it_not_in_texts_and_comments(child, lin
 @quick
 @pytest.mark.parametrize(
     "symbol, parts",
-    [
-        ("Parser/parse", ["Parser", "parse"]),
-        ("a::b->c", ["a", "b", "c"]),
-        ("(*Server).Close", ["Server", "Close"]),
-        ("parse(int, char)", ["parse"]),
-        ("Map<K, V>.get", ["Map", "get"]),
-        ("my-func", ["my-func"]),
-        ("größe", ["größe"]),
-    ],
+    prove_rest(
+        [
+            ("Parser/parse", ["Parser", "parse"]),
+            ("a::b->c", ["a", "b", "c"]),
+            ("(*Server).Close", ["Server", "Close"]),
+            ("parse(int, char)", ["parse"]),
+            ("Map<K, V>.get", ["Map", "get"]),
+            ("my-func", ["my-func"]),
+            ("größe", ["größe"]),
+        ]
+    ),
 )
 def test_a_symbol_has_the_parts_of_its_name(child, symbol, parts):
     assert child.lua("return require('sanderling.code.names').parts(...)", symbol) == parts

@@ -45,7 +45,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", prove_rest(CASES, is_one=True))
 def test_a_line_stands_for_the_function_around_it(child, project, case):
     name, text, lnum, lines = CASES[case]
     (project / name).write_text(text)

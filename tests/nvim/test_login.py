@@ -103,12 +103,14 @@ def test_providers_are_completed(screen):
 
 @pytest.mark.parametrize(
     "before, model, login, wanted",
-    [
-        ("auto", "demo", "", ["anthropic:"]),
-        ("auto", "demo", " mistral", ["mistral:"]),
-        ("demo", "demo", " mistral", []),  # it was chosen
-        ("auto", "claude-opus-5-5", " mistral", []),
-    ],
+    prove_rest(
+        [
+            ("auto", "demo", "", ["anthropic:"]),
+            ("auto", "demo", " mistral", ["mistral:"]),
+            ("demo", "demo", " mistral", []),  # it was chosen
+            ("auto", "claude-opus-5-5", " mistral", []),
+        ]
+    ),
 )
 def test_a_login_replaces_the_demo_model_that_answers_without_a_key(
     screen, before, model, login, wanted
@@ -137,7 +139,7 @@ def test_the_key_is_not_shown_while_it_is_typed(screen):
     assert len(requests(screen)) == 1
 
 
-@pytest.mark.parametrize("keys", ["<CR>", "  <CR>", "<Esc>", "<C-c>"])
+@pytest.mark.parametrize("keys", prove_rest(["<CR>", "  <CR>", "<Esc>", "<C-c>"]))
 def test_without_a_key_nothing_changes(screen, keys):
     screen.feed(":Agent login<CR>")
     wait_until(lambda: requests(screen))

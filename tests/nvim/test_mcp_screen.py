@@ -1,7 +1,7 @@
 """The list of tool servers, :Agent mcp."""
 
 import pytest
-from tests.conftest import prove, running, wait_until
+from tests.conftest import prove, prove_rest, running, wait_until
 from tests.mcp.conftest import hostile
 from tests.nvim.replies import DONE, reply, say, use
 from tests.nvim.test_tools_screen import prompt_winbar
@@ -138,7 +138,7 @@ def prompt(screen):
     return screen
 
 
-@pytest.mark.parametrize("before", ["", "see ", "one<CR>two ("])
+@pytest.mark.parametrize("before", prove_rest(["", "see ", "one<CR>two ("]))
 def test_resources_are_completed_where_one_is_mentioned(prompt, before):
     prompt.feed(f"i{before}@gi")
     wait_until(lambda: menu(prompt) == ["@git:note://today", "@git:note://day/{number}"])
@@ -156,7 +156,7 @@ def test_resources_come_after_what_the_user_has(prompt):
     assert words[-2:] == ["@git:note://today", "@git:note://day/{number}"]
 
 
-@pytest.mark.parametrize("typed", ["me@git:n", "@@g", "@x", "no at"])
+@pytest.mark.parametrize("typed", prove_rest(["me@git:n", "@@g", "@x", "no at"]))
 def test_nothing_is_offered_where_nothing_can_be_meant(prompt, typed):
     prompt.feed(f"i{typed}")
     wait_until(lambda: prompt.prompt_lines() == [typed])

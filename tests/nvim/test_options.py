@@ -239,11 +239,13 @@ def test_a_wrong_position_on_the_command_line_is_refused(start_nvim, is_shown):
 
 @pytest.mark.parametrize(
     "command, told",
-    [
-        ("Agent sandbox bogus", "Agent sandbox: status, off or on, not 'bogus'."),
-        ("AgentAllow bogus", "AgentAllow: once, session or always, not 'bogus'."),
-        ("AgentNet bogus", "AgentNet: off, proxy or on, not 'bogus'."),
-    ],
+    prove_rest(
+        [
+            ("Agent sandbox bogus", "Agent sandbox: status, off or on, not 'bogus'."),
+            ("AgentAllow bogus", "AgentAllow: once, session or always, not 'bogus'."),
+            ("AgentNet bogus", "AgentNet: off, proxy or on, not 'bogus'."),
+        ]
+    ),
 )
 def test_a_word_that_a_command_does_not_take_is_told_with_those_that_it_does(child, command, told):
     child.feed(f":{command}<CR>")

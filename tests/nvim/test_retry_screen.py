@@ -1,7 +1,7 @@
 """A request that is made again: the countdown below the transcript, and what ends it."""
 
 import pytest
-from tests.conftest import prove, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 from tests.nvim.test_tools_screen import TURN_ENDED, TURN_STARTED, delta, go_to, prompt_winbar
 
 
@@ -51,12 +51,14 @@ def test_it_counts_down_without_moving_anything_or_asking_for_a_key(screen):
 
 @pytest.mark.parametrize(
     "event",
-    [
-        STARTED,
-        TURN_ENDED,
-        {"type": "error_occurred", "kind": "network", "message": "No.", "remedy": ""},
-        {"type": "local_failed", "message": "The agent process has ended."},
-    ],
+    prove_rest(
+        [
+            STARTED,
+            TURN_ENDED,
+            {"type": "error_occurred", "kind": "network", "message": "No.", "remedy": ""},
+            {"type": "local_failed", "message": "The agent process has ended."},
+        ]
+    ),
     ids=lambda event: event["type"],
 )
 def test_it_goes_when_the_wait_is_over(screen, event):

@@ -185,7 +185,7 @@ def test_bytes_that_are_no_text_are_drawn_too(screen):
 
 
 @pytest.mark.parametrize(
-    "count, state", [(20, "none"), (21, "open"), (200, "open"), (201, "closed")]
+    "count, state", prove_rest([(20, "none"), (21, "open"), (200, "open"), (201, "closed")])
 )
 def test_long_output_is_a_fold_that_only_very_long_output_closes(screen, count, state):
     screen.send(started(), output("".join(f"{n}\n" for n in range(count))))
@@ -310,30 +310,32 @@ def test_a_refusal_of_the_proxy_names_the_option(screen):
 
 @pytest.mark.parametrize(
     "fields, lines, groups",
-    [
-        (
-            {"kind": "quarantined", "reason": "must not appear", "kept_at": "/q/1"},
-            [
-                "The sandbox undid a change: pkg/x (must not appear).",
-                "The written content is saved at /q/1",
-            ],
-            ["AgentWarning"],
-        ),
-        ({"kind": "replaced", "reason": "changed"}, [""], None),
-        (
-            {"kind": "failed", "reason": "changed"},
-            [
-                "The sandbox could not undo a change: pkg/x (changed).",
-                "It can run code outside the sandbox. Check it before git, a shell or an editor reads it.",
-            ],
-            ["AgentError"],
-        ),
-        (
-            {"kind": "noticed", "reason": "is new, and runs"},
-            ["Look at pkg/x: it is new, and runs."],
-            ["AgentWarning"],
-        ),
-    ],
+    prove_rest(
+        [
+            (
+                {"kind": "quarantined", "reason": "must not appear", "kept_at": "/q/1"},
+                [
+                    "The sandbox undid a change: pkg/x (must not appear).",
+                    "The written content is saved at /q/1",
+                ],
+                ["AgentWarning"],
+            ),
+            ({"kind": "replaced", "reason": "changed"}, [""], None),
+            (
+                {"kind": "failed", "reason": "changed"},
+                [
+                    "The sandbox could not undo a change: pkg/x (changed).",
+                    "It can run code outside the sandbox. Check it before git, a shell or an editor reads it.",
+                ],
+                ["AgentError"],
+            ),
+            (
+                {"kind": "noticed", "reason": "is new, and runs"},
+                ["Look at pkg/x: it is new, and runs."],
+                ["AgentWarning"],
+            ),
+        ]
+    ),
 )
 def test_what_the_guard_did_or_could_not_do_is_told_but_for_what_the_host_did(
     screen, fields, lines, groups
@@ -537,11 +539,13 @@ def test_without_a_command_or_a_turn_nothing_is_stopped(screen):
 
 @pytest.mark.parametrize(
     "typed, action",
-    [
-        ("net on", {"type": "set_network", "mode": "on"}),
-        ("sandbox on", {"type": "set_sandbox", "is_on": True}),
-        ("Agent sandbox on", {"type": "set_sandbox", "is_on": True}),
-    ],
+    prove_rest(
+        [
+            ("net on", {"type": "set_network", "mode": "on"}),
+            ("sandbox on", {"type": "set_sandbox", "is_on": True}),
+            ("Agent sandbox on", {"type": "set_sandbox", "is_on": True}),
+        ]
+    ),
 )
 def test_the_words_net_and_sandbox_work_in_the_chat_and_ask_nothing(screen, typed, action):
     screen.feed(f":{typed}<CR>")

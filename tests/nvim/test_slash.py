@@ -473,15 +473,17 @@ def test_a_tab_of_the_users_own_and_another_completion_are_left_alone(screen):
 
 @pytest.mark.parametrize(
     "command, action",
-    [
-        ("Agent compact", {"type": "compact", "focus": ""}),
-        ("Agent compact the parser", {"type": "compact", "focus": "the parser"}),
-        ("Agent compact!", {"type": "undo_compaction"}),
-        ("AgentModel claude-x", {"type": "set_model", "model": "claude-x"}),
-        ("Agent usage", {"type": "show_usage"}),
-        ("Agent settings", {"type": "show_settings"}),
-        ("Agent trust", {"type": "show_trust"}),
-    ],
+    prove_rest(
+        [
+            ("Agent compact", {"type": "compact", "focus": ""}),
+            ("Agent compact the parser", {"type": "compact", "focus": "the parser"}),
+            ("Agent compact!", {"type": "undo_compaction"}),
+            ("AgentModel claude-x", {"type": "set_model", "model": "claude-x"}),
+            ("Agent usage", {"type": "show_usage"}),
+            ("Agent settings", {"type": "show_settings"}),
+            ("Agent trust", {"type": "show_trust"}),
+        ]
+    ),
 )
 def test_the_commands_of_the_editor_do_the_same(screen, command, action):
     screen.command(command)
@@ -498,13 +500,15 @@ def test_they_show_a_chat_where_there_is_none_and_leave_the_cursor_where_it_is(s
 
 @pytest.mark.parametrize(
     "command, sentence",
-    [
-        ("Agent usage", "No session is open. :AgentChat opens one."),
-        ("Agent settings", "No session is open. :AgentChat opens one."),
-        ("Agent compact", "No session is open. :AgentChat opens one."),
-        ("Agent queue", "No prompts are queued."),
-        ("Agent retry", "Nothing to retry."),
-    ],
+    prove_rest(
+        [
+            ("Agent usage", "No session is open. :AgentChat opens one."),
+            ("Agent settings", "No session is open. :AgentChat opens one."),
+            ("Agent compact", "No session is open. :AgentChat opens one."),
+            ("Agent queue", "No prompts are queued."),
+            ("Agent retry", "Nothing to retry."),
+        ]
+    ),
 )
 def test_a_look_at_no_session_begins_none_and_says_so(start_screen, command, sentence):
     screen = start_screen()

@@ -49,18 +49,20 @@ def test_gx_in_the_chat_asks_about_the_address_that_the_text_hides(screen):
 
 @pytest.mark.parametrize(
     "count, shown",
-    [
-        (840, "840"),
-        (999, "999"),
-        (1000, "1.0k"),
-        (99_940, "99.9k"),
-        (99_960, "100k"),
-        (182_000, "182k"),
-        (999_499, "999k"),
-        (999_999, "1.0M"),
-        (1_500_000, "1.5M"),
-        (99_999_999, "100M"),
-    ],
+    prove_rest(
+        [
+            (840, "840"),
+            (999, "999"),
+            (1000, "1.0k"),
+            (99_940, "99.9k"),
+            (99_960, "100k"),
+            (182_000, "182k"),
+            (999_499, "999k"),
+            (999_999, "1.0M"),
+            (1_500_000, "1.5M"),
+            (99_999_999, "100M"),
+        ]
+    ),
 )
 def test_a_number_is_short(child, count, shown):
     assert child.lua("return require('sanderling.ui.words').short(...)", count) == shown
@@ -145,11 +147,13 @@ CMP = """
 
 @pytest.mark.parametrize(
     "enabled, sources, has_menu",
-    [
-        (True, [{"name": "nvim_lsp"}], False),
-        (True, [{"name": "buffer"}], True),
-        (False, [{"name": "nvim_lsp"}], True),
-    ],
+    prove_rest(
+        [
+            (True, [{"name": "nvim_lsp"}], False),
+            (True, [{"name": "buffer"}], True),
+            (False, [{"name": "nvim_lsp"}], True),
+        ]
+    ),
 )
 def test_the_menu_opens_where_nvim_cmp_does_not_complete_by_servers(
     screen, enabled, sources, has_menu

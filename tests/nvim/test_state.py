@@ -1,6 +1,7 @@
 """The state of a session: a function of its events, which no Neovim has to draw."""
 
 import pytest
+from tests.conftest import prove_rest
 
 REDUCE = """
   local states = require('sanderling.session.state')
@@ -50,23 +51,25 @@ def test_what_changes_nothing_is_the_same_state(child):
 
 @pytest.mark.parametrize(
     "events, activity",
-    [
-        ([], "idle"),
-        ([SENT], "starting"),
-        ([SENT, STARTED], "thinking"),
-        ([STARTED, text("Hm", "thinking")], "thinking"),
-        ([STARTED, text("Yes")], "streaming"),
-        ([STARTED, text("Yes"), tool("1"), tool("1", "ended")], "thinking"),
-        ([STARTED, {"type": "local_stop_sent"}, text("Yes")], "stopping"),
-        ([{"type": "local_stop_sent"}], "idle"),
-        ([{"type": "compaction_started"}], "summarizing"),
-        ([{"type": "compaction_started"}, {"type": "compacted"}], "idle"),
-        ([STARTED, {"type": "compaction_started"}, {"type": "notice"}], "thinking"),
-        ([STARTED, ended()], "idle"),
-        ([STARTED, ended("error")], "failed"),
-        ([STARTED, ended("context_full")], "waiting for you"),
-        ([STARTED, FAILED], "failed"),
-    ],
+    prove_rest(
+        [
+            ([], "idle"),
+            ([SENT], "starting"),
+            ([SENT, STARTED], "thinking"),
+            ([STARTED, text("Hm", "thinking")], "thinking"),
+            ([STARTED, text("Yes")], "streaming"),
+            ([STARTED, text("Yes"), tool("1"), tool("1", "ended")], "thinking"),
+            ([STARTED, {"type": "local_stop_sent"}, text("Yes")], "stopping"),
+            ([{"type": "local_stop_sent"}], "idle"),
+            ([{"type": "compaction_started"}], "summarizing"),
+            ([{"type": "compaction_started"}, {"type": "compacted"}], "idle"),
+            ([STARTED, {"type": "compaction_started"}, {"type": "notice"}], "thinking"),
+            ([STARTED, ended()], "idle"),
+            ([STARTED, ended("error")], "failed"),
+            ([STARTED, ended("context_full")], "waiting for you"),
+            ([STARTED, FAILED], "failed"),
+        ]
+    ),
 )
 def test_the_activity_follows_the_turn(after, events, activity):
     assert after(*events)["state"]["activity"] == activity

@@ -4,7 +4,7 @@ import subprocess
 from typing import get_type_hints
 
 import pytest
-from tests.conftest import ROOT, find_neovim, prove, wait_until
+from tests.conftest import ROOT, find_neovim, prove, prove_rest, wait_until
 
 from sanderling.config import FIELDS, NEOVIM_KEYS, Settings, key_of
 from sanderling.project.slash_commands import BUILT_IN
@@ -42,18 +42,20 @@ def test_agent_and_a_verb_do_what_the_command_of_that_name_does(child):
 
 @pytest.mark.parametrize(
     "line, told",
-    [
-        ("Agent mdoe plan", "Agent: no 'mdoe'; did you mean 'mode'?"),
-        ("Agent jobs", "Agent: no 'jobs'; :Agent help lists them."),
-        ("Agent stop it", "Agent: stop takes no argument."),
-        ("Agent run", "Agent: run needs an argument."),
-        ("Agent! stop", "E477: No ! allowed"),
-        ("Agent stop!", "Agent: stop takes no !."),
-        ("1Agent todo", "Agent: todo takes no range."),
-        ("Agent config bogus", "Agent config: user or project, not 'bogus'."),
-        ("AgentTodo", "E492: Not an editor command: AgentTodo"),
-        ("Agent net bogus", "AgentNet: off, proxy or on, not 'bogus'."),
-    ],
+    prove_rest(
+        [
+            ("Agent mdoe plan", "Agent: no 'mdoe'; did you mean 'mode'?"),
+            ("Agent jobs", "Agent: no 'jobs'; :Agent help lists them."),
+            ("Agent stop it", "Agent: stop takes no argument."),
+            ("Agent run", "Agent: run needs an argument."),
+            ("Agent! stop", "E477: No ! allowed"),
+            ("Agent stop!", "Agent: stop takes no !."),
+            ("1Agent todo", "Agent: todo takes no range."),
+            ("Agent config bogus", "Agent config: user or project, not 'bogus'."),
+            ("AgentTodo", "E492: Not an editor command: AgentTodo"),
+            ("Agent net bogus", "AgentNet: off, proxy or on, not 'bogus'."),
+        ]
+    ),
 )
 def test_agent_with_what_is_no_verb_or_takes_something_else_says_so(child, line, told):
     child.feed(f":{line}<CR>")
@@ -62,18 +64,22 @@ def test_agent_with_what_is_no_verb_or_takes_something_else_says_so(child, line,
 
 @pytest.mark.parametrize(
     "typed, words",
-    [
-        ("Agent acc", ["accept"]),
-        ("Agent mode ", ["ask", "auto", "plan"]),
-        ("Agent compact! u", ["undo"]),
-        ("Agent nothing ", []),
-    ],
+    prove_rest(
+        [
+            ("Agent acc", ["accept"]),
+            ("Agent mode ", ["ask", "auto", "plan"]),
+            ("Agent compact! u", ["undo"]),
+            ("Agent nothing ", []),
+        ]
+    ),
 )
 def test_agent_completes_verbs_and_what_they_take(child, typed, words):
     assert child.lua("return vim.fn.getcompletion(..., 'cmdline')", typed) == words
 
 
-@pytest.mark.parametrize("line", ["Agent sandbox status", "Agent todo", "Agent mode plan"])
+@pytest.mark.parametrize(
+    "line", prove_rest(["Agent sandbox status", "Agent todo", "Agent mode plan"])
+)
 def test_a_bar_after_agent_ends_a_verb_that_takes_no_text(child, line):
     child.feed(f":{line} | let g:after = 1<CR>")
     wait_until(lambda: child.lua("return vim.g.after") == 1)

@@ -194,11 +194,13 @@ def test_a_diff_has_colours_that_its_own_content_cannot_change(screen):
 
 @pytest.mark.parametrize(
     "title, shown",
-    [
-        ("echo " + "x" * 200 + " | tail -3", r"bash echo x+…x+ \| tail -3"),
-        ("全角" * 60 + "終", "bash 全角.*….*全 ?角 ?終"),
-        ("", "bash"),
-    ],
+    prove_rest(
+        [
+            ("echo " + "x" * 200 + " | tail -3", r"bash echo x+…x+ \| tail -3"),
+            ("全角" * 60 + "終", "bash 全角.*….*全 ?角 ?終"),
+            ("", "bash"),
+        ]
+    ),
 )
 def test_the_line_of_a_closed_fold_keeps_tool_both_ends_of_the_title_summary_and_count(
     screen, title, shown
@@ -389,7 +391,15 @@ def test_a_header_leads_to_its_file_also_one_with_blanks_and_a_closed_fold(scree
 
 @pytest.mark.parametrize(
     "pattern, lnum",
-    [("^+++ b", 1), ("^+line two", 2), ("^+--- a/other", 3), ("^+line fifty", 51), ("^@@ -50", 51)],
+    prove_rest(
+        [
+            ("^+++ b", 1),
+            ("^+line two", 2),
+            ("^+--- a/other", 3),
+            ("^+line fifty", 51),
+            ("^@@ -50", 51),
+        ]
+    ),
 )
 def test_a_line_of_a_diff_leads_to_that_line_of_its_file(screen, files, pattern, lnum):
     screen.send(*edited())
@@ -407,7 +417,9 @@ def test_enter_opens_a_closed_fold_first(screen, files):
     wait_until(lambda: here(screen)[0] == str(files / "src/app.py"))
 
 
-@pytest.mark.parametrize("line", ["nothing here", "no/such.py:3", "src", "fifo:1", "http://x/y:80"])
+@pytest.mark.parametrize(
+    "line", prove_rest(["nothing here", "no/such.py:3", "src", "fifo:1", "http://x/y:80"])
+)
 def test_where_no_file_is_named_that_is_said(screen, files, line):
     screen.lua("vim.fn.system({ 'mkfifo', ... })", str(files / "fifo"))
     screen.send(started(), output(line + "\n"), ended("", is_error=True))
@@ -576,7 +588,8 @@ def test_in_the_completion_menu_the_key_selects(screen):
 
 
 @pytest.mark.parametrize(
-    "mode, group", [("ask", "AgentStatus"), ("auto", "AgentModeAuto"), ("plan", "AgentModePlan")]
+    "mode, group",
+    prove_rest([("ask", "AgentStatus"), ("auto", "AgentModeAuto"), ("plan", "AgentModePlan")]),
 )
 def test_the_mode_is_in_the_winbar_of_the_prompt(screen, mode, group):
     screen.send({"type": "mode_changed", "mode": mode})

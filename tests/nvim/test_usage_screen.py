@@ -40,7 +40,9 @@ def test_the_winbar_tells_tokens_cache_context_and_dollars(screen):
 CALL = "v:lua.require'sanderling'.statusline()"
 
 
-@pytest.mark.parametrize("form", [f"%{{{CALL}}}", f"%{{%{CALL}%}}", f"%!{CALL}", "text"])
+@pytest.mark.parametrize(
+    "form", prove_rest([f"%{{{CALL}}}", f"%{{%{CALL}%}}", f"%!{CALL}", "text"])
+)
 def test_the_statusline_is_safe_wherever_it_is_put(screen, form):
     """`text`: a plugin sets what it was given as a part of the option, and the option refuses a bare %."""
     screen.send(usage())
@@ -172,7 +174,7 @@ def test_the_title_gives_way_to_the_numbers_in_the_winbar(start_chat, laststatus
     assert "ctx 33% $0.42 (+$0.03)" in bar(screen, 70)
 
 
-@pytest.mark.parametrize("laststatus", [1, 2, 3])
+@pytest.mark.parametrize("laststatus", prove_rest([1, 2, 3]))
 @pytest.mark.parametrize("window", ["k", "j", "h"])
 def test_the_title_is_on_the_screen_once(start_chat, laststatus, window):
     screen = start_chat(columns=240, commands=[f"set laststatus={laststatus}"])
@@ -348,7 +350,7 @@ def test_a_report_closes_when_the_user_moves_on(screen, go_on):
     wait_until(lambda: "| a | b |" not in screen.screen_text(), "the report is closed")
 
 
-@pytest.mark.parametrize("window", ["j", "k", "h"])
+@pytest.mark.parametrize("window", prove_rest(["j", "k", "h"]))
 def test_q_closes_a_report_that_has_no_focus_and_means_what_it_did_afterwards(screen, window):
     screen.command(f"wincmd {window}")
     look = "local map = vim.fn.maparg('q', 'n', false, true) return map.desc or ''"
@@ -394,12 +396,14 @@ def test_a_report_that_comes_during_a_question_is_behind_it(screen):
 
 @pytest.mark.parametrize(
     "width, state, model",
-    [
-        (80, "waiting for you: 1 to answer", "claude-sonnet-5-5"),
-        (56, "waiting for you: 1 to answer", "claude-sonnet…"),
-        (33, "1 to answer", "claude-…"),
-        (27, "1 to answer", ""),
-    ],
+    prove_rest(
+        [
+            (80, "waiting for you: 1 to answer", "claude-sonnet-5-5"),
+            (56, "waiting for you: 1 to answer", "claude-sonnet…"),
+            (33, "1 to answer", "claude-…"),
+            (27, "1 to answer", ""),
+        ]
+    ),
 )
 def test_the_state_is_whole_and_the_models_name_gives_way(screen, width, state, model):
     screen.send({"type": "model_changed", "model": "claude-sonnet-5-5"}, asked())
@@ -420,11 +424,13 @@ def test_of_a_long_title_the_statusline_says_the_beginning(screen):
 
 @pytest.mark.parametrize(
     "width, placeholder",
-    [
-        (85, "Ask anything: <CR> sends; i types, and then / commands, @ files, !command"),
-        (30, "Ask anything: <CR> sends"),
-        (20, "Ask anything"),
-    ],
+    prove_rest(
+        [
+            (85, "Ask anything: <CR> sends; i types, and then / commands, @ files, !command"),
+            (30, "Ask anything: <CR> sends"),
+            (20, "Ask anything"),
+        ]
+    ),
 )
 def test_what_stands_in_empty_windows_is_not_cut(screen, width, placeholder):
     screen.lua(

@@ -1,7 +1,7 @@
 """The prompts that wait: below the transcript, and as a text that can be edited."""
 
 import pytest
-from tests.conftest import prove, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 from tests.nvim.test_tools_screen import TURN_STARTED, delta, prompt_winbar
 
 
@@ -127,7 +127,7 @@ def test_a_text_that_is_changed_and_written_changes_the_prompt(listed):
     assert not listed.lua("return vim.bo.modified")
 
 
-@pytest.mark.parametrize("keys", ["2Gdd", "1Gdd", "2GD", "2Gddk"])
+@pytest.mark.parametrize("keys", prove_rest(["2Gdd", "1Gdd", "2GD", "2Gddk"]))
 def test_dd_takes_a_prompt_out(listed, keys):
     type_(listed, keys + ":w<CR>")
     assert listed.actions("edit_waiting") == [{"type": "edit_waiting", "id": "s0", "text": ""}]

@@ -441,7 +441,7 @@ async def test_read_only_view_writes_nothing_and_can_say_so_before(place, level)
     assert (place.project / "file").read_bytes() == b"public\n"
 
 
-@pytest.mark.parametrize("name", ["config", "hooks/pre-commit", "hooks/new"])
+@pytest.mark.parametrize("name", prove_rest(["config", "hooks/pre-commit", "hooks/new"]))
 async def test_protected_path_is_not_written_and_can_be_known_before(place, name):
     (place.project / ".git/hooks/pre-commit").write_text("#!/bin/sh\n")
     before = {

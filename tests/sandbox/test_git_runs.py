@@ -17,8 +17,10 @@ from sanderling.sandbox.guard.command_lines import found_in_line
 from sanderling.sandbox.guard.git_program import TrustedGit
 from sanderling.sandbox.guard.protection import GitProtection, protection
 from sanderling.sandbox.guard.repositories import survey
-from tests.conftest import prove
+from tests.conftest import prove, prove_rest
 from tests.sandbox.test_guard import Yard, kinds
+
+pytestmark = pytest.mark.guard
 
 PASS_ON = "#!/bin/sh\nexec cat\n"
 STATUS, DIFF, COMMIT = ("status",), ("diff",), ("commit", "--amend")
@@ -237,7 +239,9 @@ def environment(place: Place) -> Path:
     return packages
 
 
-@pytest.mark.parametrize("name", ["nbstrip.py", "nbformat.py", "sitecustomize.py", "new.pth"])
+@pytest.mark.parametrize(
+    "name", prove_rest(["nbstrip.py", "nbformat.py", "sitecustomize.py", "new.pth"])
+)
 def test_packages_of_an_environment_that_git_runs_are_held(place, environment, name):
     assert not place.runs(*STATUS)
     plant = f"import os; open({str(place.ran)!r}, 'w')\n"
@@ -276,7 +280,7 @@ def test_alias_of_git_s_own_commands_forbids_only_what_it_runs(place):
     assert not place.holds("bin/cl")
 
 
-@pytest.mark.parametrize("name", ["", "hooks", "hooks/post-checkout"])
+@pytest.mark.parametrize("name", prove_rest(["", "hooks", "hooks/post-checkout"]))
 def test_template_of_new_repositories_is_held(place, name):
     hook = place.project / "template/hooks/post-checkout"
     hook.parent.mkdir(parents=True)
@@ -289,16 +293,18 @@ def test_template_of_new_repositories_is_held(place, name):
 
 @pytest.mark.parametrize(
     "variables",
-    [
-        {
-            "GIT_CONFIG_COUNT": "1",
-            "GIT_CONFIG_KEY_0": "core.fsmonitor",
-            "GIT_CONFIG_VALUE_0": "sh tools/x",
-        },
-        {"GIT_CONFIG_PARAMETERS": "'core.fsmonitor'='tools/x'"},
-        {"GIT_CONFIG_GLOBAL": "HOME/elsewhere"},
-        {"GIT_EXTERNAL_DIFF": "./tools/x"},
-    ],
+    prove_rest(
+        [
+            {
+                "GIT_CONFIG_COUNT": "1",
+                "GIT_CONFIG_KEY_0": "core.fsmonitor",
+                "GIT_CONFIG_VALUE_0": "sh tools/x",
+            },
+            {"GIT_CONFIG_PARAMETERS": "'core.fsmonitor'='tools/x'"},
+            {"GIT_CONFIG_GLOBAL": "HOME/elsewhere"},
+            {"GIT_EXTERNAL_DIFF": "./tools/x"},
+        ]
+    ),
     ids=lambda variables: next(iter(variables)),
 )
 def test_settings_in_the_user_s_environment_are_read(place, monkeypatch, variables):
@@ -324,7 +330,9 @@ def test_package_of_node_that_git_runs_is_held(place):
 
 @pytest.mark.parametrize(
     "value",
-    ["git-lfs clean -- %f", "less -R", "npm run lint", "make -s filter", "$TOOLS/y", "true"],
+    prove_rest(
+        ["git-lfs clean -- %f", "less -R", "npm run lint", "make -s filter", "$TOOLS/y", "true"]
+    ),
 )
 def test_files_that_a_developer_changes_are_not_held(place, value):
     for name in ("package.json", "Makefile", "README.md"):
@@ -365,15 +373,20 @@ def test_line_that_is_held_is_not_warned_of(place):
 
 @pytest.mark.parametrize(
     "value, name",
-    [
-        ("python3 tools/run.py", "tools/json.py"),
-        ("python3 tools/run.py", "tools/random/__init__.py"),
-        ("python3 -m nbs", "json.py"),
-        ("PATH=bin:$PATH cl", "bin/cat"),
-        ("python3 -c 'import sys; sys.path.append(\"lib\"); import deep' || cat", "lib/deep.py"),
-        ("perl -Ilib -MDeep -e1; cat", "lib/Deep.pm"),
-        ("make -s -C tools", "tools/x.mk"),
-    ],
+    prove_rest(
+        [
+            ("python3 tools/run.py", "tools/json.py"),
+            ("python3 tools/run.py", "tools/random/__init__.py"),
+            ("python3 -m nbs", "json.py"),
+            ("PATH=bin:$PATH cl", "bin/cat"),
+            (
+                "python3 -c 'import sys; sys.path.append(\"lib\"); import deep' || cat",
+                "lib/deep.py",
+            ),
+            ("perl -Ilib -MDeep -e1; cat", "lib/Deep.pm"),
+            ("make -s -C tools", "tools/x.mk"),
+        ]
+    ),
 )
 def test_module_beside_what_git_runs_is_told(place, value, name):
     place.configure(FILTER, value)
@@ -385,7 +398,7 @@ def test_module_beside_what_git_runs_is_told(place, value, name):
 
 @pytest.mark.parametrize("where", ["--local", "--global"])
 @pytest.mark.parametrize("name", ["tools/new", "new/tool"])
-@pytest.mark.parametrize("value", ["{}", "sh {}", "./{} %f"])
+@pytest.mark.parametrize("value", prove_rest(["{}", "sh {}", "./{} %f"]))
 def test_program_that_is_not_there_yet_must_not_appear(place, where, name, value):
     place.configure("core.fsmonitor", value.format(name), where)
     guard = place.start_guard()
@@ -401,14 +414,16 @@ def test_program_that_is_not_there_yet_must_not_appear(place, where, name, value
 
 @pytest.mark.parametrize(
     "value, name",
-    [
-        ("PATH=made:$PATH cl", "made/cl"),
-        ("PATH=made/bin:$PATH; cl", "made/bin/cl"),
-        ('PATH="$(git rev-parse --show-toplevel)/made:$PATH" cl', "made/cl"),
-        ("cd made && ./cl", "made/cl"),
-        ("cd made; sh -e cl", "made/cl"),
-        ("cd tools && ./new", "tools/new"),
-    ],
+    prove_rest(
+        [
+            ("PATH=made:$PATH cl", "made/cl"),
+            ("PATH=made/bin:$PATH; cl", "made/bin/cl"),
+            ('PATH="$(git rev-parse --show-toplevel)/made:$PATH" cl', "made/cl"),
+            ("cd made && ./cl", "made/cl"),
+            ("cd made; sh -e cl", "made/cl"),
+            ("cd tools && ./new", "tools/new"),
+        ]
+    ),
 )
 def test_program_in_a_directory_that_is_not_there_yet_must_not_appear(place, value, name):
     place.configure("core.fsmonitor", value)
@@ -431,12 +446,14 @@ def test_bare_name_after_an_interpreter_must_not_appear(place):
 
 @pytest.mark.parametrize(
     "key, value, name",
-    [
-        ("core.fsmonitor", "tools/mon", "tools/mon"),
-        ("core.fsmonitor", "sh tools/mon", "tools/mon"),
-        ("core.fsmonitor", "$(git rev-parse --show-toplevel)/mon", "mon"),
-        ("core.hooksPath", "hooks", "hooks/post-index-change"),
-    ],
+    prove_rest(
+        [
+            ("core.fsmonitor", "tools/mon", "tools/mon"),
+            ("core.fsmonitor", "sh tools/mon", "tools/mon"),
+            ("core.fsmonitor", "$(git rev-parse --show-toplevel)/mon", "mon"),
+            ("core.hooksPath", "hooks", "hooks/post-index-change"),
+        ]
+    ),
 )
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_users_own_setting_runs_nothing_of_a_nested_repository(place, key, value, name, when):

@@ -139,7 +139,9 @@ def replace_by_another(path: Path, target: Path) -> None:
     target.rename(path)
 
 
-@pytest.mark.parametrize("replaced", [replace_by_link, replace_its_directory, replace_by_another])
+@pytest.mark.parametrize(
+    "replaced", prove_rest([replace_by_link, replace_its_directory, replace_by_another])
+)
 async def test_what_was_replaced_after_the_person_was_asked_is_not_let_in(place, notes, replaced):
     secret = place.secret / "notes"
     secret.write_text("secret\n")

@@ -13,12 +13,14 @@ import pytest
 from sanderling.sandbox.kernel import programs as programs_module
 from sanderling.sandbox.kernel.programs import with_programs
 from sanderling.sandbox.policy import resolve_policy
-from tests.conftest import prove
+from tests.conftest import prove, prove_rest
 from tests.sandbox.child import STRANGER, in_child, open_directory
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
 from tests.sandbox.test_programs import program
 from tests.sandbox.test_sandbox import LEVELS, Place, names_in
+
+pytestmark = pytest.mark.guard
 
 SKIPPED = shutil.ignore_patterns(
     "site-packages", "test", "tests", "idlelib", "tkinter", "lib2to3", "ensurepip", "__pycache__"
@@ -172,7 +174,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", prove_rest(LAYOUTS, is_one=True))
 @pytest.mark.parametrize("where", ["home", "elsewhere"])
 def test_root_that_a_variable_names_is_shown_in_parts(place, monkeypatch, name, where):
     variable, directory, files, parts = LAYOUTS[name]
@@ -264,7 +266,7 @@ def test_part_that_links_out_of_its_installation_is_not_shown(place, first, monk
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775])
-@pytest.mark.parametrize("writable", ["", "tool", "tool/lib"])
+@pytest.mark.parametrize("writable", prove_rest(["", "tool", "tool/lib"]))
 def test_installation_that_others_can_write_is_not_shown(place, first, mode, writable):
     above = place.home / "above"
     prefix = layout(above / "tool", "pyvenv.cfg", "bin/a", "lib/b")

@@ -8,8 +8,11 @@ from sanderling.sandbox.guard.git_program import TrustedGit
 from sanderling.sandbox.guard.links import MAX_OTHER_NAMES
 from sanderling.sandbox.guard.protection import GitProtection, protection
 from sanderling.sandbox.guard.repositories import survey
+from tests.conftest import prove_rest
 from tests.sandbox.test_guard import Yard, kinds
 from tests.sandbox.test_guard import yard as yard  # noqa: PLC0414 - a fixture
+
+pytestmark = pytest.mark.guard
 
 
 def protect(yard: Yard, *granted: Path) -> GitProtection:
@@ -28,7 +31,10 @@ def linked(yard: Yard, held: str, other: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "held", [".git/config", ".git/hooks/pre-commit", ".vscode/tasks.json", ".envrc", ".claude/a/b"]
+    "held",
+    prove_rest(
+        [".git/config", ".git/hooks/pre-commit", ".vscode/tasks.json", ".envrc", ".claude/a/b"]
+    ),
 )
 @pytest.mark.parametrize("other", ["saved", "deep/er/saved", ".git/saved"])
 def test_other_name_of_what_is_held_is_held(yard, held, other):

@@ -1632,7 +1632,7 @@ async def test_hidden_path_is_not_there_or_not_to_be_read(place, level):
         assert (place.secret / "file").read_text() == "secret\n"
 
 
-@pytest.mark.parametrize("level", MOUNTED, indirect=True)
+@pytest.mark.parametrize("level", prove_rest(MOUNTED, is_one=True), indirect=True)
 async def test_protected_file_cannot_be_written(place, level):
     async with place.open_files(level) as files:
         before = (place.project / ".git/config").read_text()

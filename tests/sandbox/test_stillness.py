@@ -13,8 +13,10 @@ import pytest
 from sanderling.sandbox.inside.init import PR_SET_DUMPABLE, PR_SET_PDEATHSIG
 from sanderling.sandbox.inside.stillness import everything_still
 from sanderling.sandbox.kernel.syscalls import prctl
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 from tests.sandbox.child import USERS, in_child
+
+pytestmark = pytest.mark.guard
 
 GENERATIONS = 3
 CLOCK = GENERATIONS  # the place of the process that is started while the others stand still
@@ -82,7 +84,7 @@ def counts_around_a_stop(error: type[Exception] | None) -> tuple[list[int], list
     return before, during
 
 
-@pytest.mark.parametrize("uid", USERS)
+@pytest.mark.parametrize("uid", prove_rest(USERS, is_one=True))
 @pytest.mark.parametrize("error", [None, LookupError])
 def test_every_descendant_stands_still_in_the_context_and_goes_on_after_it(error, uid):
     before, during = in_child(lambda: counts_around_a_stop(error), uid)

@@ -1396,17 +1396,19 @@ async def test_limits_do_not_raise_what_the_user_wants(server, connect):
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        pytest.param(Status(404), id="404"),
-        pytest.param(Status(500), id="500"),
-        pytest.param(Status(200, body=b"{}"), id="empty object"),
-        pytest.param(Status(200, body=loopback.HTML, content_type="text/html"), id="HTML"),
-        pytest.param(Status(200, body=b'{"id": "m'), id="truncated"),
-        pytest.param(Status(200, body=b"[]"), id="array"),
-        pytest.param(loopback.model_info("many", "some"), id="words"),
-        pytest.param(loopback.model_info(None, None), id="null"),
-        pytest.param(Reply(RESET), id="RST"),
-    ],
+    prove_rest(
+        [
+            pytest.param(Status(404), id="404"),
+            pytest.param(Status(500), id="500"),
+            pytest.param(Status(200, body=b"{}"), id="empty object"),
+            pytest.param(Status(200, body=loopback.HTML, content_type="text/html"), id="HTML"),
+            pytest.param(Status(200, body=b'{"id": "m'), id="truncated"),
+            pytest.param(Status(200, body=b"[]"), id="array"),
+            pytest.param(loopback.model_info("many", "some"), id="words"),
+            pytest.param(loopback.model_info(None, None), id="null"),
+            pytest.param(Reply(RESET), id="RST"),
+        ]
+    ),
 )
 async def test_limits_that_the_server_does_not_tell_are_passed_over(server, connect, answer):
     server.model_answer = answer

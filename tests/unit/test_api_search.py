@@ -10,7 +10,7 @@ import pytest
 from tests import loopback
 from tests.api_rules import Block
 from tests.api_rules.anthropic import request_refusals
-from tests.conftest import policy_of, settings_of
+from tests.conftest import policy_of, prove_rest, settings_of
 from tests.loopback import LoopbackServer, Reply, Request
 from tests.talk import BaseTalk
 from tests.wires import responses
@@ -277,15 +277,17 @@ async def test_another_model_does_not_get_the_sealed_results(tmp_path, monkeypat
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"network": "off"},
-        {"web_search_provider": "off"},
-        {"tools_disabled": ("web_*",)},
-        {"rules": (rule_from_text("deny web_search"),)},
-        {"rules": (rule_from_text("ask web_search example.com"),)},
-        {"rules": (rule_from_text("deny web_fetch"),)},
-        {"rules": (rule_from_text("ask *"),)},
-    ],
+    prove_rest(
+        [
+            {"network": "off"},
+            {"web_search_provider": "off"},
+            {"tools_disabled": ("web_*",)},
+            {"rules": (rule_from_text("deny web_search"),)},
+            {"rules": (rule_from_text("ask web_search example.com"),)},
+            {"rules": (rule_from_text("deny web_fetch"),)},
+            {"rules": (rule_from_text("ask *"),)},
+        ]
+    ),
     ids=str,
 )
 async def test_the_api_is_not_offered_a_search_that_rules_settings_or_the_network_forbid(

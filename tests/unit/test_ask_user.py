@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.conftest import happens
+from tests.conftest import happens, prove_rest
 from tests.talk import BaseTalk, scripted
 from tests.unit.test_tool_uses import DONE, Talk, bash
 
@@ -140,13 +140,13 @@ async def test_what_cannot_be_asked_is_an_error_that_says_what_to_do(
 
 @pytest.mark.parametrize(
     "loose",
-    [
+    prove_rest([
         {"questions": {"question": "Which?", "choices": ["a", "b"]}},
         {"questions": [{"prompt": "Which?", "options": [{"label": "a"}, {"title": "b"}], "multiSelect": "false"}]},
         {"questions": '[{"question": "Which?", "choices": ["a", {"label": "b"}]}]'},
         {"question": "Which?", "choices": ["a", "b"]},
         {"question": "Which?", "options": '["a", "b"]', "plan": ""},
-    ],
+    ]),
 )  # fmt: skip
 async def test_looser_inputs_are_understood(tmp_path: Path, loose: Any):
     talk = Asked(tmp_path, ("ask_user", loose))

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import DEADLINE_S, ROOT, prove
+from tests.conftest import DEADLINE_S, ROOT, prove, prove_rest
 from tests.loopback import HANG_UP, HTML, RESET, STALL, Reply, Status, Verbatim, Wait
 from tests.wires import chat
 from tests.wires.asking import HISTORY, ask, fail, run_out, said
@@ -265,7 +265,7 @@ async def test_end_without_reason_or_mark_is_no_end_of_the_reply(server, connect
     assert items == [ToolUseBegun()]
 
 
-@pytest.mark.parametrize("ending", [RESET, HANG_UP, STALL])
+@pytest.mark.parametrize("ending", prove_rest([RESET, HANG_UP, STALL]))
 async def test_what_breaks_after_the_reason_to_stop_breaks_nothing(
     server, connect, ending, monkeypatch
 ):

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT, find_neovim
+from tests.conftest import ROOT, find_neovim, prove_rest
 
 
 def test_the_neovim_that_was_chosen_is_the_one(monkeypatch, tmp_path):
@@ -30,12 +30,14 @@ def test_without_a_choice_it_is_an_executable(monkeypatch):
 @pytest.mark.skipif(not shutil.which("make"), reason="no make")
 @pytest.mark.parametrize(
     "given, chosen",
-    [
-        ("/a b/nvim", "/a b/nvim"),
-        ("sub/nvim", "$PWD/sub/nvim"),
-        ("nvim-nightly", "nvim-nightly"),
-        (None, ""),
-    ],
+    prove_rest(
+        [
+            ("/a b/nvim", "/a b/nvim"),
+            ("sub/nvim", "$PWD/sub/nvim"),
+            ("nvim-nightly", "nvim-nightly"),
+            (None, ""),
+        ]
+    ),
 )
 @pytest.mark.parametrize("target", ["test", "prove"])
 def test_make_hands_on_what_is_given_to_it_and_not_what_neovim_sets(

@@ -102,7 +102,7 @@ def test_where_no_python_lies_beside_it_the_command_takes_that_of_path(trap: Tra
     assert trap.loaded() == ""
 
 
-@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+@pytest.mark.parametrize("path", prove_rest(PATHS.values(), is_one=True), ids=PATHS)
 def test_python_m_loads_nothing_of_the_project_but_what_python_itself_has_run(trap: Trap, path):
     (trap.project / "sanderling.py").unlink()
     done = trap.run(sys.executable, "-m", "sanderling", "--version", python_path=path)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.conftest import DEADLINE_S, ROOT, prove, wait_until
+from tests.conftest import DEADLINE_S, ROOT, prove, prove_rest, wait_until
 from tests.homes import Home
 from tests.loopback import LoopbackServer, Reply, Status, Until, done, hello, message_start, text
 
@@ -386,11 +386,11 @@ def test_key_that_is_piped_into_login_is_kept_for_its_provider_until_logout(home
     assert Credentials(home.state, ACCOUNT).read() == OTHER_KEY
 
 
-@pytest.mark.parametrize("words, key, status, told", [
+@pytest.mark.parametrize("words, key, status, told", prove_rest([
     (("login", "mistrall"), KEY, 2, "did you mean 'mistral'?"),
     (("login",), "", 1, "not an API key"),
     (("login",), "sk-\u00e4\n", 1, "not an API key"),
-])  # fmt: skip
+]))  # fmt: skip
 def test_login_that_cannot_be_is_told(home, words, key, status, told):
     done = home.run(*words, stdin=key)
     assert done.returncode == status

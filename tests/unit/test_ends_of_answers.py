@@ -191,7 +191,7 @@ CUT = {
 }
 
 
-@pytest.mark.parametrize("wire", CUT)
+@pytest.mark.parametrize("wire", prove_rest(CUT, is_one=True))
 @pytest.mark.parametrize("limit", [0, 4096])
 async def test_an_input_cut_off_at_the_limit_says_so_with_the_limit_and_a_remedy(
     server, wire, limit, tmp_path

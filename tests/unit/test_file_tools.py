@@ -1233,7 +1233,7 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", prove_rest(ENCODINGS, is_one=True))
 async def test_what_is_read_in_a_buffer_is_found_and_written_in_its_encoding(
     place, opened, encoding
 ):

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import DEADLINE_S, happens
+from tests.conftest import DEADLINE_S, happens, prove_rest
 from tests.loopback import (
     HANG_UP,
     RESET,
@@ -162,7 +162,7 @@ async def test_whoever_stops_reading_stops_the_server(server, connect):
 
 @pytest.mark.parametrize(
     "window, modelfile, num_ctx",
-    [
+    prove_rest([
         (32_768, "", 32_768),
         (16_384, "", 16_384),
         (262_144, "", 65_536),
@@ -172,7 +172,7 @@ async def test_whoever_stops_reading_stops_the_server(server, connect):
         (None, "", 32_768),
         (0, "", 32_768),
         (None, "num_ctx 65536", 32_768),
-    ],
+    ]),
 )  # fmt: skip
 async def test_the_window_is_the_models_as_far_as_memory_may_hold_it(
     server, connect, window, modelfile, num_ctx

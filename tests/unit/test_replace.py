@@ -510,7 +510,9 @@ def test_the_lines_of_the_file_are_told_also_after_other_replacements():
     assert "\n     3 value = compute(first)\n" in words
 
 
-@pytest.mark.parametrize("line", ["x" * 100_000, "é\t" * 50_000, "\x1b" * 50_000, "word " * 20_000])
+@pytest.mark.parametrize(
+    "line", prove_rest(["x" * 100_000, "é\t" * 50_000, "\x1b" * 50_000, "word " * 20_000])
+)
 @pytest.mark.parametrize("count", [1, 40])
 def test_a_refusal_is_short_whatever_the_file_is(line, count):
     words = refusal(

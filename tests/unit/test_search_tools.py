@@ -1360,16 +1360,18 @@ def test_brackets_that_are_no_set_are_themselves_but_in_an_ignore_file():
 
 @pytest.mark.parametrize(
     "pattern, path",
-    [
-        ("*a" * 2000 + "b", "a" * 4000),
-        ("**/a/" * 400 + "b", "a/" * 2000 + "a"),
-        ("{" * 4000, "a"),
-        ("?*" * 2000, "a" * 250),
-        ("[a][b][c]/" * 350 + "{a,b}" * 7, "a/b"),
-        ("".join(f"[{n}x][{n}y][{n}z]/" for n in range(200)) + "{a,b}" * 5, "a/b"),
-        ("[" + "a" * 4000 + "]*b", "a" * 4000),
-        ("{" + ",".join("ab"[n % 2] * n for n in range(1, 80)) + "}", "c"),
-    ],
+    prove_rest(
+        [
+            ("*a" * 2000 + "b", "a" * 4000),
+            ("**/a/" * 400 + "b", "a/" * 2000 + "a"),
+            ("{" * 4000, "a"),
+            ("?*" * 2000, "a" * 250),
+            ("[a][b][c]/" * 350 + "{a,b}" * 7, "a/b"),
+            ("".join(f"[{n}x][{n}y][{n}z]/" for n in range(200)) + "{a,b}" * 5, "a/b"),
+            ("[" + "a" * 4000 + "]*b", "a" * 4000),
+            ("{" + ",".join("ab"[n % 2] * n for n in range(1, 80)) + "}", "c"),
+        ]
+    ),
 )
 def test_hostile_glob_takes_no_time(pattern, path):
     with little_work():

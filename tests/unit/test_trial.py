@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests import loopback
-from tests.conftest import prove
+from tests.conftest import prove, prove_rest
 from tests.homes import Home
 from tests.loopback import LoopbackServer, Reply, Status
 from tests.wires import chat, ollama, responses
@@ -109,7 +109,7 @@ async def try_one(tmp_path, server: LoopbackServer, wire: str, model: str = "") 
     return trial
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", prove_rest(WIRES, is_one=True))
 async def test_each_wire_has_its_row(tmp_path, serve, wire):
     kind, answers, model, cached = WIRES[wire]
     server = serve(kind)
@@ -142,7 +142,7 @@ async def test_each_wire_has_its_row(tmp_path, serve, wire):
     assert row.split("|")[3].strip() == "?"
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", prove_rest(WIRES, is_one=True))
 async def test_it_is_asked_as_in_a_conversation_with_all_tools(tmp_path, serve, wire):
     """The servers refuse what their API would."""
     kind, answers, model, _ = WIRES[wire]
@@ -205,16 +205,18 @@ USES = ollama.tool_use("read", {"path": "."}) + ollama.done()
 
 @pytest.mark.parametrize(
     "answers, failed, problem",
-    [
-        ([Status(401, body=b'{"error":"unauthorized"}')], "stream", "unauthorized"),
-        ([ollama.thinking("Hm.") + ollama.done()], "stream", "has no text"),
-        ([ollama.text("po")], "stream", "cut off"),
-        ([OK, ollama.text("It shows it") + ollama.done()], "tools", "called none"),
-        ([OK, ollama.tool_use("glob", {}) + ollama.done()], "tools", "called 'glob'"),
-        ([OK, USES, OK], "tools", f"named the file {FILE}"),
-        ([OK, ollama.tool_use("read", "?") + ollama.done()], "tools", "must be a JSON object"),
-        ([OK, USES, Status(500, body=b'{"error":"out of order"}')], "tools", "out of order"),
-    ],
+    prove_rest(
+        [
+            ([Status(401, body=b'{"error":"unauthorized"}')], "stream", "unauthorized"),
+            ([ollama.thinking("Hm.") + ollama.done()], "stream", "has no text"),
+            ([ollama.text("po")], "stream", "cut off"),
+            ([OK, ollama.text("It shows it") + ollama.done()], "tools", "called none"),
+            ([OK, ollama.tool_use("glob", {}) + ollama.done()], "tools", "called 'glob'"),
+            ([OK, USES, OK], "tools", f"named the file {FILE}"),
+            ([OK, ollama.tool_use("read", "?") + ollama.done()], "tools", "must be a JSON object"),
+            ([OK, USES, Status(500, body=b'{"error":"out of order"}')], "tools", "out of order"),
+        ]
+    ),
 )
 async def test_what_fails_is_told_and_what_comes_after_it_is_not_tried(
     tmp_path, serve, answers, failed, problem
