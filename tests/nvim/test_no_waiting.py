@@ -37,7 +37,7 @@ def test_names_that_need_no_process_are_completed_at_once(child):
 
 GIT = """#!/bin/sh
 case "$*" in
-  *config*) until [ -e "$GO" ]; do sleep 0.02; done; exit 1;;
+  *config*) until [ -e "$GO" ] || [ ! -d "${GO%/*}" ]; do sleep 0.02; done; exit 1;;
   *rev-parse*) echo true;;
   *diff*) printf -- 'diff --git a/x b/x\\n--- a/x\\n+++ b/x\\n@@ -1 +1 @@\\n-old\\n+new\\n';;
 esac
@@ -46,7 +46,7 @@ esac
 
 @pytest.fixture
 def slow_git(start_screen, tmp_path):
-    """A chat whose git says nothing before the file `go` is there."""
+    """A chat whose git says nothing before the file `go` is there. It ends with the test's directory, too."""
     git, go = tmp_path / "bin" / "git", tmp_path / "go"
     git.parent.mkdir()
     git.write_text(GIT)
