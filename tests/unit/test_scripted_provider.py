@@ -1,9 +1,14 @@
 """The scripted provider: the demo model, and the model of these tests."""
 
 import json
+import os
+import subprocess
+import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 from tests.talk import scripted
@@ -26,7 +31,13 @@ from sanderling.providers import (
     ThinkingPiece,
     UsageReport,
 )
-from sanderling.providers.scripted import Script, ScriptedProvider, load_demo, load_script
+from sanderling.providers.scripted import (
+    Script,
+    ScriptedProvider,
+    copy_sample,
+    load_demo,
+    load_script,
+)
 
 
 def answer(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -192,3 +203,31 @@ def test_file_that_is_no_script_is_refused_with_the_place(tmp_path: Path, conten
 def test_missing_script_is_named(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"nowhere\.toml: No such file"):
         load_script(tmp_path / "nowhere.toml")
+
+
+def test_a_copy_of_the_tours_project_is_deleted_by_the_next_one_if_its_process_has_ended(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = "import sys, time; from contextlib import AsyncExitStack; from sanderling.providers.scripted import copy_sample;"
+    code += " print(copy_sample(AsyncExitStack()), flush=True); sys.stdin.read()"
+    owner = [sys.executable, "-c", code]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with (
+        subprocess.Popen(owner, env=env, **pipes) as killed,
+        subprocess.Popen(owner, env=env, **pipes) as lives,
+    ):
+        abandoned, living = (
+            Path(each.stdout.readline().strip()).parent for each in (killed, lives)
+        )
+        killed.kill()
+        killed.wait()
+        for copy in (abandoned, living):
+            os.utime(copy, (0, 0))
+        resources = AsyncExitStack()
+        young = Path(copy_sample(resources)).parent
+        assert {*tmp_path.iterdir()} == {living, young}
+        anyio.run(resources.aclose)
+        assert {*tmp_path.iterdir()} == {living}
+        lives.kill()

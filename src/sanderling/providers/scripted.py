@@ -5,12 +5,15 @@ A script is a TOML or JSON file (`:help sanderling-script`). A reply with `when`
 in order. The prompt `ping` is always answered by `pong`, in one piece, unless the script has its own reply.
 """
 
+import fcntl
 import itertools
+import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,6 +44,7 @@ from sanderling.providers import (
     UsageReport,
 )
 
+SAMPLE_PREFIX, MIN_AGE_S = "sanderling-tour-", 60
 SCRIPT_VERSION = 1
 LIMITS = ModelLimits(context_window_tokens=200_000)
 SIGNATURE = "scripted"  # the API rejects thinking without a signature, but never sees a script's
@@ -146,12 +150,35 @@ def _tables(text: str) -> dict[str, Any]:
 
 
 def copy_sample(resources: AsyncExitStack) -> str:
-    """Copy the tour's project to a temporary directory, which is deleted with `resources`."""
-    sample = Path(tempfile.mkdtemp(prefix="tour-"), "greeter")
-    resources.callback(shutil.rmtree, sample.parent, ignore_errors=True)
+    """Copy the tour's project to a temporary directory, which is deleted with `resources`, or by a later copy."""
+    _remove_abandoned()
+    directory = Path(tempfile.mkdtemp(prefix=SAMPLE_PREFIX))
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    resources.callback(os.close, lock)
+    resources.callback(shutil.rmtree, directory, ignore_errors=True)
+    sample = directory / "greeter"
     bundled = Path(__file__).with_name("sample")
     shutil.copytree(bundled, sample, ignore=shutil.ignore_patterns("__pycache__"))
     return str(sample)
+
+
+def _remove_abandoned() -> None:
+    """
+    Delete the copies of processes that ended without deleting their own. When Neovim quits, it gives the agent process no time for it.
+
+    A living process has its copy locked. A new copy is not locked yet, but too young to be deleted.
+    """
+    for directory in Path(tempfile.gettempdir()).glob(f"{SAMPLE_PREFIX}*"):
+        with suppress(OSError):
+            lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                found = os.fstat(lock)
+                if found.st_uid == os.getuid() and time.time() - found.st_mtime > MIN_AGE_S:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(directory)
+            finally:
+                os.close(lock)
 
 
 class ScriptedProvider:
