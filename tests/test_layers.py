@@ -46,6 +46,7 @@ CORNERS = {
     "httpcore2": {"tools/inside/fetcher.py", "mcp/http.py", "providers/http/trust.py"},
     "html_to_markdown": {"tools/inside/page.py"},
     "pypdf": {"tools/inside/pdf.py"},
+    "yaml": {"project/front_matter.py"},
     "tree_sitter": {"permissions/shell/grammar.py"},
     "tree_sitter_bash": {"permissions/shell/grammar.py"},
     "keyring": {"providers/credentials.py"},

@@ -1,0 +1,77 @@
+"""
+Markdown files with a header of YAML between two lines `---`: skills, commands and roles.
+
+They are shared with other tools, whose parsers differ, so reading is lenient: what can be repaired is a problem for `check`, not an error.
+Every scalar is a string, as in the reference parser of Agent Skills: `version: 1.0` stays "1.0", and `name: on` does not become true.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from sanderling.errors import ConfigError
+
+MAX_HEADER_CHARS = 32 * 1024
+
+_HEADER = r"(?s)---[ \t]*\n(.*?)(?:^|(?<=\n))---[ \t]*(?:\n|$)"
+_PLAIN_VALUE = r"(?m)^(\s*(?:- )?[\w.-]+:[ \t]+)(?![\"'|>\[{&*!#])(.*?)[ \t]*$"
+
+
+class Document(NamedTuple):
+    """A file's header by key, the text after it, and a sentence for each mistake that was repaired."""
+
+    header: Mapping[str, Any]
+    body: str
+    problems: tuple[str, ...] = ()
+
+
+def read_document(text: str) -> Document:
+    """
+    Split a file into its header and its text. A file without a header has an empty one.
+
+    Raises:
+        ConfigError: the header is not closed, or no YAML mapping even after repair.
+    """
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    if not re.match(r"---[ \t]*(\n|$)", text):
+        return Document({}, text.strip())
+    found = re.match(_HEADER, text)
+    if not found:
+        raise ConfigError("its header is not closed by a line `---`")
+    header, body = found[1], text[found.end() :].strip()
+    if len(header) > MAX_HEADER_CHARS:
+        raise ConfigError(f"its header has more than {MAX_HEADER_CHARS:,} characters")
+    try:
+        return Document(_mapping(header), body)
+    except ConfigError as error:
+        repaired = re.sub(_PLAIN_VALUE, _quoted, header)
+        try:
+            fields = _mapping(repaired)
+        except ConfigError:
+            raise error from None
+        return Document(fields, body, (f"{error}; read as if its values were quoted",))
+
+
+def _mapping(header: str) -> Mapping[str, Any]:
+    import yaml  # only needed if there is such a file
+
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        loaded: object = yaml.load(header, loader)  # noqa: S506 - a base loader makes only strings, lists and mappings
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 2}" if error.problem_mark else ""
+        raise ConfigError(f"its header is not valid YAML{line}: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(f"its header is not valid YAML: {error}") from error
+    if not loaded:
+        return {}
+    if not isinstance(loaded, dict):
+        raise ConfigError("its header is not made of lines `key: value`")
+    return {
+        key: value for key, value in cast("dict[Any, Any]", loaded).items() if isinstance(key, str)
+    }
+
+
+def _quoted(found: re.Match[str]) -> str:
+    value = found[2].replace("\\", "\\\\").replace('"', '\\"')
+    return f'{found[1]}"{value}"'

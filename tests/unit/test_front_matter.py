@@ -1,0 +1,80 @@
+"""Headers of skills, commands and roles, as other tools' users write them."""
+
+import pytest
+
+from sanderling.errors import ConfigError
+from sanderling.project.front_matter import MAX_HEADER_CHARS, read_document
+
+
+def test_a_header_and_the_text_after_it_are_separated():
+    document = read_document(
+        "---\nname: pdf\ndescription: Fill forms.\n---\n\n# Forms\n\n---\nmore\n"
+    )
+    assert document.header == {"name": "pdf", "description": "Fill forms."}
+    assert (document.body, document.problems) == ("# Forms\n\n---\nmore", ())
+
+
+@pytest.mark.parametrize("text", ["Just text.", "--- not a header", "----\nname: x\n----"])
+def test_a_file_without_a_header_is_all_text(text):
+    assert read_document(text) == ({}, text, ())
+
+
+def test_each_scalar_stays_the_text_that_was_written():
+    document = read_document("---\nversion: 1.0\nname: on\ndate: 2026-01-01\nempty:\n---\nx")
+    assert document.header == {"version": "1.0", "name": "on", "date": "2026-01-01", "empty": ""}
+
+
+def test_lists_nested_mappings_and_block_scalars_are_read():
+    text = "---\ntools: [Read, Bash]\nskills:\n  - a\n  - b\nmetadata:\n  author: x\nd: >-\n  one\n  two\n---\n"
+    assert read_document(text).header == {
+        "tools": ["Read", "Bash"],
+        "skills": ["a", "b"],
+        "metadata": {"author": "x"},
+        "d": "one two",
+    }
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Use this when: the user asks about PDFs",
+        'He said: "stop" and: \\d+',
+        "@file first",
+        "`code` first",
+        "100 % of the time: yes",
+    ],
+)
+def test_an_unquoted_value_that_is_no_yaml_is_read_as_text_and_reported(value):
+    document = read_document(f"---\nname: pdf\ndescription: {value}\n---\nbody")
+    assert document.header == {"name": "pdf", "description": value}
+    assert "not valid YAML, line 3" in document.problems[0]
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("---\nname: x\n", "not closed"),
+        ("---\n- a\n- b\n---\n", "not made of lines"),
+        ("---\nname: [a\nb: }\n---\n", "not valid YAML"),
+        (f"---\nname: {'x' * MAX_HEADER_CHARS}\n---\n", "more than"),
+        (f"---\nname: {'[' * 9_000}{']' * 9_000}\n---\n", "not valid YAML"),
+    ],
+)
+def test_a_header_that_cannot_be_read_says_why(text, reason):
+    with pytest.raises(ConfigError, match=reason):
+        read_document(text)
+
+
+def test_lines_may_end_as_on_windows_and_begin_with_a_byte_order_mark():
+    assert read_document("\ufeff---\r\nname: x\r\n---\r\nbody\r\n") == ({"name": "x"}, "body", ())
+
+
+def test_tags_create_nothing_but_text():
+    document = read_document('---\nname: !!python/object/apply:os.system ["exit 1"]\n---\n')
+    assert document.header == {"name": ["exit 1"]}
+
+
+def test_aliases_of_aliases_are_read_in_no_time():
+    lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))]
+    document = read_document("---\n" + "\n".join(lines) + "\n---\n")
+    assert len(document.header) == 40
