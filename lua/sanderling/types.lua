@@ -158,7 +158,7 @@
 ---@field name string
 ---@field description? string
 ---@field arguments? string
----@field source? 'agent'|'mcp'|'project'|'sanderling'|'user'
+---@field source? 'agent'|'mcp'|'plugin'|'project'|'sanderling'|'user'
 
 ---@class (exact) sanderling.SlashCommandsChanged
 ---@field type 'slash_commands_changed'

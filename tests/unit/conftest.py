@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sanderling.project.places import Places
 from sanderling.project.trust.trust import OwnFiles, Trust
 
 
@@ -25,3 +26,8 @@ def own(tmp_path: Path) -> Path:
 @pytest.fixture
 def own_files(own: Path, trust: Trust) -> OwnFiles:
     return OwnFiles(str(own), trust)
+
+
+@pytest.fixture
+def places(trust: Trust, own_files: OwnFiles) -> Places:
+    return Places(trust, (own_files,))

@@ -11,6 +11,8 @@ from tests.talk import BaseTalk, scripted
 from sanderling.acp.agent.options import ConfigOptions
 from sanderling.acp.wire.errors import RpcError
 from sanderling.config import Settings
+from sanderling.project.places import Places
+from sanderling.project.skills import Skills
 from sanderling.project.slash_commands import SlashCommands
 from sanderling.project.trust.trust import OwnFiles
 from sanderling.protocol.actions import SetEffort, SetModel
@@ -215,7 +217,8 @@ async def test_a_command_file_sets_the_effort_of_its_turn(tmp_path):
     (commands / "think.md").write_text(file)
     trust = talk.services.project.trust
     own = OwnFiles(str(commands.parent), trust)
-    talk.services.project._slash_commands = SlashCommands(trust, own)
+    places = Places(trust, (own,))
+    talk.services.project._slash_commands = SlashCommands(places, Skills(places, ""))
     assert expand(Prompt("p", "/think it over")).effort == "max"
     async with talk.served():
         await talk.run_turns(Prompt("p1", "/think it over"), prompt(2))

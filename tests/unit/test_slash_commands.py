@@ -7,14 +7,15 @@ import pytest
 from tests.unit.test_trust import trust_all, write
 
 from sanderling.errors import ConfigError
+from sanderling.project.places import Places
+from sanderling.project.skills import Skills
 from sanderling.project.slash_commands import BUILT_IN, SlashCommands
-from sanderling.project.trust.trust import OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
 
 
 @pytest.fixture
-def commands(trust: Trust, own_files: OwnFiles) -> SlashCommands:
-    return SlashCommands(trust, own_files)
+def commands(places: Places) -> SlashCommands:
+    return SlashCommands(places, Skills(places, ""))
 
 
 def named(commands: SlashCommands) -> dict[str, SlashCommand]:

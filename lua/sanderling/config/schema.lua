@@ -221,6 +221,15 @@ M.rows = {
     host = true,
   },
   {
+    name = 'skills.disabled',
+    default = {},
+    class = 'string[]',
+    type = 'list',
+    doc = 'names of skills that are not used',
+    check = checks.is_list_of_strings,
+    host = true,
+  },
+  {
     name = 'web_search.provider',
     default = 'off',
     choices = { 'off', 'api', 'searxng', 'brave', 'kagi', 'gemini' },

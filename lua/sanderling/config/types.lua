@@ -20,6 +20,9 @@
 ---@field set 'auto'|'all'|'small' the tools offered; 'small': only read, edit, write, bash and grep, described briefly; 'auto': these if the model's window has less than 16,384 tokens
 ---@field disabled string[] tools that the model is not offered; * matches any text
 
+---@class (exact) sanderling.config.Skills
+---@field disabled string[] names of skills that are not used
+
 ---@class (exact) sanderling.config.Web_search
 ---@field provider 'off'|'api'|'searxng'|'brave'|'kagi'|'gemini' what the model searches the web with: 'api' is the API's own tool
 ---@field url string the search endpoint's address; SearXNG requires it
@@ -147,6 +150,7 @@
 ---@field diagnostics 'errors'|'warnings'|'off' diagnostics after an edit that are reported to the model
 ---@field permissions table[] rules that allow, ask or deny
 ---@field tools sanderling.config.Tools
+---@field skills sanderling.config.Skills
 ---@field web_search sanderling.config.Web_search
 ---@field mcp sanderling.config.Mcp
 ---@field agents table<string, table> external agents (Agent Client Protocol), by name

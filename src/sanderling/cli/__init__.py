@@ -16,6 +16,7 @@ COMMANDS = {
     "sandbox": ("sandbox", "show what the sandbox enforces here, or run a command in it"),
     "serve": ("", "serve sessions over WebSocket"),
     "sessions": ("sessions", "list the sessions of this project, newest first"),
+    "skills": ("skills", "list the skills of this project and your own, or check them"),
     "trust": ("trust", "show a project's instructions and settings, and trust them"),
     "undo": ("undo", "undo the changes of the agent's last turn"),
 }

@@ -165,6 +165,8 @@ class Conversation:
 
     async def _prepare(self) -> None:
         """Prepare the provider. Errors are reported by the turn that needs it."""
+        # The header of the first skill loads a parser.
+        await to_thread.run_sync(self.services.project.skills.all)
         with suppress(ProviderError):
             await self.services.provider.prepare()
             if not self._turn and isinstance(self.services.servers, NoServers):

@@ -89,6 +89,7 @@ class _SentNotes(msgspec.Struct):
 
     facts: dict[str, Any] = {}
     instructions: dict[str, Any] = {}
+    skills: dict[str, Any] = {}
     changed_files: list[str] = []
     mode: Mode | None = "ask"
     rejected: list[str] = []  # not yet sent
@@ -123,13 +124,15 @@ class Notes:
         """Return what the model has been sent, as plain data for `restore`. Call this after the message with the last notes is in the log."""
         facts, instructions = self._facts.state(), self._project.instructions.state()
         files = sorted(self._changed_files)
-        sent = _SentNotes(facts, instructions, files, self._mode, list(self._rejected))
+        skills = self._project.skills.state()
+        sent = _SentNotes(facts, instructions, skills, files, self._mode, list(self._rejected))
         return msgspec.to_builtins(sent)
 
     def restore(self, state: object) -> None:
         sent = msgspec.convert(state, _SentNotes)
         self._facts.restore(sent.facts)
         self._project.instructions.restore(sent.instructions)
+        self._project.skills.restore(sent.skills)
         self._mode = sent.mode
         self._changed_files = set(sent.changed_files)
         self._rejected = sent.rejected
@@ -154,13 +157,17 @@ class Notes:
         return [*map(_taken_back, self._session.taken_back), *rejected]
 
     def with_results(self, paths: Iterable[str]) -> list[str]:
-        return self._news(list(paths), is_prompt=False)
+        paths = list(paths)
+        if paths and not self._client:
+            self._project.skills.note_read(paths)
+        return self._news(paths, is_prompt=False)
 
     def after_summary(self) -> list[str]:
         """Return everything that the model needs again after a summary replaced the conversation."""
-        self.forget()
+        skills = self._project.skills.read_before()
+        self._forget(keeps_read_skills=True)
         self._mode = "ask"  # the mode that needs no note, as in a new session
-        notes = [*self._news([], is_prompt=True), self._changes(), self._jobs()]
+        notes = [*self._news([], is_prompt=True), skills, self._changes(), self._jobs()]
         return [note for note in notes if note]
 
     async def learn_git(self) -> None:
@@ -172,8 +179,12 @@ class Notes:
 
     def forget(self) -> None:
         """Send everything again with the next message, because the model no longer sees it."""
+        self._forget(keeps_read_skills=False)
+
+    def _forget(self, *, keeps_read_skills: bool) -> None:
         self._facts.forget()
         self._project.instructions.forget()
+        self._project.skills.forget(keeps_read=keeps_read_skills)
         self._mode = None
         if self._client:
             self._client.tell_again()
@@ -185,6 +196,7 @@ class Notes:
         notes = [
             PROJECT_REPLACED if self._workspace.sandbox.location.take_replaced() else "",
             self._news_of_surroundings(paths),
+            self._project.skills.news() if is_prompt else "",
             self._news_of_mode(),
             *self._rejected,
             *map(ending_line, self._workspace.jobs.take_ended()),

@@ -25,7 +25,7 @@ from sanderling.protocol.remedies import remedies
 from sanderling.providers import Provider
 from sanderling.providers.choice import DEFAULT, choose, make_provider
 from sanderling.sandbox.confinement import policy_for
-from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.policy import TOO_WIDE, SandboxPolicy
 from sanderling.session.session import Session, kept_agent
 from sanderling.tools.catalog import check_disabled
 from sanderling.tools.editor import Editor
@@ -214,6 +214,8 @@ class _AgentBuilder(NamedTuple):
         options = self.options
         check_disabled(settings.tools_disabled)
         policy = self._policy(settings)
+        skills = (path for path in project.places.skills_outside() if path not in TOO_WIDE)
+        policy = policy._replace(read_paths=(*policy.read_paths, *skills))
         sample = ""
         # Without a screen, the user could take the demo model's reply for a real one.
         fallback = "demo" if options.is_shown else DEFAULT

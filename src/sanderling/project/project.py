@@ -12,11 +12,15 @@ from sanderling.config.layers import Layers, guards_in
 from sanderling.config.project import PROJECT_FILE, ignored_servers, read_project_file
 from sanderling.errors import ConfigError
 from sanderling.project.instructions import Instructions
+from sanderling.project.places import Places
+from sanderling.project.skills import Skills
 from sanderling.project.slash_commands import SlashCommands
 from sanderling.project.trust.trust import MCP_FILE, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
 from sanderling.protocol.messages import Prompt
 
+SHARED_DIRECTORIES = ("~/.agents", "~/.claude")
+"""Directories of the user's that several agents share; Sanderling's own comes before them."""
 OLD_PROJECT_FILE = ".sanderling/config.toml"  # never released
 OLD_NAME = "{old} is no longer read: move it to {new} in the project's root, and trust it there."
 OWN_SERVER = (
@@ -29,21 +33,26 @@ class Project:
 
     def __init__(self, settings: Settings, project: str) -> None:
         self._state_dir = settings.state_dir
+        self._disabled_skills = settings.skills_disabled
         self._news: list[str] = []
         self._read_in(project)
 
     def _read_in(self, project: str) -> None:
         self.trust = Trust(self._state_dir, project)
         own = OwnFiles(config_dir(), self.trust)
+        shared = (OwnFiles(str(Path(each).expanduser()), self.trust) for each in SHARED_DIRECTORIES)
+        self.places = places = Places(self.trust, (own, *shared))
         self.instructions = Instructions(self.trust, own)
-        self._slash_commands = SlashCommands(self.trust, own)
+        self.skills = Skills(places, self.trust.project, self._disabled_skills)
+        self._slash_commands = SlashCommands(places, self.skills)
         self._reported_untrusted: tuple[str, ...] = ()
 
     def move(self, project: str) -> None:
         """Read the files of this directory from now on. What the model was sent of the instructions stays known."""
-        sent = self.instructions.state()
+        sent, skills = self.instructions.state(), self.skills.state()
         self._read_in(project)
         self.instructions.restore(sent)
+        self.skills.restore(skills)
 
     def settings(self, layers: Layers) -> Settings:
         """
@@ -92,7 +101,12 @@ class Project:
         """Return the files that are ignored for lack of trust, if they have changed since the last call."""
         own = own_files_in_project(self.trust)
         settings = self.trust.untrusted((PROJECT_FILE, MCP_FILE, *own))
-        files = (*self.instructions.ignored(), *settings, *self._slash_commands.ignored())
+        files = (
+            *self.instructions.ignored(),
+            *settings,
+            *self._slash_commands.ignored(),
+            *self.skills.ignored(),
+        )
         ignored = tuple(dict.fromkeys(files))
         is_news, self._reported_untrusted = ignored != self._reported_untrusted, ignored
         return ignored if is_news else ()

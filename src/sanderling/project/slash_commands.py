@@ -10,13 +10,13 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.project.trust.trust import InstructionFiles, OwnFiles, Trust
-from sanderling.protocol.events import SlashCommand
+from sanderling.project.places import Place, Places
+from sanderling.project.skills import Skills
+from sanderling.protocol.events import CommandSource, SlashCommand
 from sanderling.protocol.modes import Effort
 from sanderling.text import name_set
 
@@ -28,10 +28,9 @@ BUILT_IN = name_set(
 )
 """Commands that the chat window runs itself; `lua/sanderling/verbs` has the tables."""
 BUNDLED = Path(__file__).with_name("bundled_commands")
-Source = Literal["project", "user", "sanderling"]
 MAX_DESCRIPTION_CHARS = 100
 
-_TYPED = r"/([a-z][a-z0-9_:-]*)(?:\s+|$)"
+_TYPED = r"/([a-z0-9][a-z0-9_:-]*)(?:\s+|$)"
 _FILE_NAME = r"((?:[a-z][a-z0-9_-]*/)*[a-z][a-z0-9_-]*)\.md"
 _FRONT_MATTER = r"(?s)---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|$)"
 _FIELD = r"([a-z-]+):(?:[ \t]+(.*))?"
@@ -59,14 +58,20 @@ class _Template(msgspec.Struct, frozen=True):
 class SlashCommands:
     """Expands texts that begin with `/name`. Every call looks at the files again."""
 
-    def __init__(self, trust: Trust, own: OwnFiles) -> None:
-        self._trust = trust
-        self._own = own
+    def __init__(self, places: Places, skills: Skills) -> None:
+        self._places = places
+        self._skills = skills
         self._ignored: tuple[str, ...] = ()
 
     def all(self) -> tuple[SlashCommand, ...]:
         """Return all current commands by name. A file that cannot be used says so in its description."""
-        return tuple(template.shown for _, template in sorted(self._templates().items()))
+        skills = {
+            name: skill.shown()
+            for name, skill in self._skills.all().items()
+            if skill.is_command and name not in BUILT_IN and re.fullmatch(_TYPED, f"/{name}")
+        }
+        files = {name: template.shown for name, template in self._templates().items()}
+        return tuple(shown for _, shown in sorted((skills | files).items()))
 
     def ignored(self) -> tuple[str, ...]:
         """Return the files that the last search skipped because the user has not trusted them."""
@@ -87,9 +92,12 @@ class SlashCommands:
             return _expanded(templates[name], arguments)
         if name in BUILT_IN:
             raise ConfigError(f"/{name} is a command of the chat window, not a prompt")
-        if Path(f"/{name}").exists():
+        skills = self._skills.all()
+        if name in skills and skills[name].is_command:
+            return self._skills.prompt(skills[name], arguments)
+        if Path(f"/{name}").exists() or name[0].isdigit():
             return text
-        raise ConfigError(_unknown(name, BUILT_IN | templates.keys()))
+        raise ConfigError(_unknown(name, BUILT_IN | templates.keys() | skills.keys()))
 
     def effort_of(self, text: str) -> Effort | None:
         """Return the effort that the command at the beginning of `text` sets for its turn."""
@@ -99,28 +107,29 @@ class SlashCommands:
 
     def _templates(self) -> Mapping[str, _Template]:
         """Return the bundled commands, overridden by the user's, and these by the project's trusted ones."""
-        bundled = {template.shown.name: template for template in _bundled()}
-        own, not_trusted = _found(self._own, "user")
-        project, ignored = _found(self._trust, "project")
-        self._ignored = (*not_trusted, *ignored)
-        chosen = bundled | own | project
-        return {name: found for name, found in chosen.items() if name not in BUILT_IN}
+        templates = {template.shown.name: template for template in _bundled()}
+        ignored = list[str]()
+        for place in reversed(self._places.of("commands")):
+            found, not_trusted = _found(place)
+            templates |= found
+            ignored += not_trusted
+        self._ignored = tuple(ignored)
+        return {name: found for name, found in templates.items() if name not in BUILT_IN}
 
 
-def _found(place: InstructionFiles, source: Source) -> tuple[dict[str, _Template], list[str]]:
+def _found(place: Place) -> tuple[dict[str, _Template], list[str]]:
     """Return the commands of a place by name, and its files that are not trusted."""
     templates, ignored = dict[str, _Template](), list[str]()
-    for path in sorted(place.commands()):
-        named = re.fullmatch(_FILE_NAME, path)
-        file = place.look(f"{place.commands_directory}/{path}") if named else None
-        if named and file and file.state == "trusted":
-            name = named[1].replace("/", ":")
-            if file.sha256:
-                templates[name] = _template(name, source, file.path, file.text)
-            else:
-                templates[name] = _broken(name, source, file.text)
-        elif file:
+    for path, file in place.found():
+        if not (named := re.fullmatch(_FILE_NAME, path)):
+            continue
+        name = named[1].replace("/", ":")
+        if file.state != "trusted":
             ignored.append(file.path)
+        elif file.sha256:
+            templates[name] = _template(name, place.source, file.path, file.text)
+        else:
+            templates[name] = _broken(name, place.source, file.text)
     return templates, ignored
 
 
@@ -129,7 +138,7 @@ def _bundled() -> Iterator[_Template]:
         yield _template(file.stem, "sanderling", file.name, file.read_text(encoding="utf-8"))
 
 
-def _template(name: str, source: Source, path: str, text: str) -> _Template:
+def _template(name: str, source: CommandSource, path: str, text: str) -> _Template:
     try:
         front, text = _parse(text)
     except ConfigError as error:
@@ -140,7 +149,7 @@ def _template(name: str, source: Source, path: str, text: str) -> _Template:
     return _Template(shown, text, effort=front.effort)
 
 
-def _broken(name: str, source: Source, problem: str) -> _Template:
+def _broken(name: str, source: CommandSource, problem: str) -> _Template:
     return _Template(SlashCommand(name, problem, source=source), problem=problem)
 
 

@@ -164,13 +164,16 @@ class TrustNeeded(_Event, tag="trust_needed", frozen=True):
     paths: tuple[str, ...]
 
 
+CommandSource = Literal["project", "user", "plugin", "sanderling", "mcp", "agent"]
+
+
 class SlashCommand(_Event, frozen=True):
     """A slash command: `name` without the slash, and one line of help. `source` says who defines it."""
 
     name: str
     description: str = ""
     arguments: str = ""  # a hint, such as "[focus]"
-    source: Literal["project", "user", "sanderling", "mcp", "agent"] = "user"
+    source: CommandSource = "user"
 
 
 class SlashCommandsChanged(_Event, tag="slash_commands_changed", frozen=True):

@@ -17,6 +17,8 @@ from sanderling.text import visible_prose
 MAX_FILE_BYTES = 256 * 1024
 MAX_ENTRIES = 20_000
 MAX_DEPTH = 8
+MAX_SKILL_DEPTH, MAX_SKILL_DIRECTORIES = 5, 2_000
+SKILL_NAMES = ("SKILL.md", "skill.md")
 # A file that was changed a moment ago may change again with the same time stamp: some file systems count whole seconds.
 UNSETTLED_NS = 2_000_000_000
 NOT_ENTERED = frozenset(
@@ -125,6 +127,39 @@ def find_files(root: str, is_wanted: Callable[[str], bool]) -> list[str]:
             elif is_wanted(entry.name):
                 found.append(inside + entry.name)
     return found
+
+
+def find_skills(directory: str) -> list[str]:
+    """
+    Return the files `SKILL.md` below `directory`, relative to it, the nearest first.
+
+    Follows links to directories, with which users share skills, and does not look inside a skill: there are its examples.
+    """
+    found, seen = list[str](), set[str]()
+    waiting = deque([("", 0)])
+    while waiting and len(seen) < MAX_SKILL_DIRECTORIES:
+        inside, depth = waiting.popleft()
+        real = os.path.realpath(f"{directory}/{inside}")
+        if real in seen:
+            continue
+        seen.add(real)
+        entries = {each.name: each for each in _entries(f"{directory}/{inside}", MAX_ENTRIES)}
+        named = next(filter(entries.__contains__, SKILL_NAMES), "")
+        if named and inside:
+            found.append(inside + named)
+        elif depth < MAX_SKILL_DEPTH:
+            below = (
+                each
+                for name, each in entries.items()
+                if not _is_skipped(name) and visible_name(name) == name and each.is_dir()
+            )
+            waiting.extend((f"{inside}{each.name}/", depth + 1) for each in below)
+    return found
+
+
+def find_markdown(directory: str) -> list[str]:
+    """Return the Markdown files below `directory`, relative to it."""
+    return find_files(directory, lambda name: name.endswith(".md"))
 
 
 def _entries(directory: str, limit: int) -> list[os.DirEntry[str]]:

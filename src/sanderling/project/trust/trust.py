@@ -1,8 +1,8 @@
 """
 Trust: a project's files that would steer the agent are ignored until the user has seen exactly these bytes.
 
-These files are its instructions with their imports, `.sanderling.toml`, `.sanderling/commands` and `.mcp.json`. What the user has trusted
-is stored as a SHA-256 per file below the state directory, which must be outside the project. A file is hashed and decoded from one read,
+These files are its instructions with their imports, `.sanderling.toml`, `.mcp.json`, and its skills, commands and roles, also the skills
+of the directories above it in the same repository. What the user has trusted is stored as a SHA-256 per file below the state directory, which must be outside the project. A file is hashed and decoded from one read,
 so exactly the trusted bytes are used; a file that changes is ignored again. Files that cannot be shown whole (larger than
 `MAX_FILE_BYTES`, not regular, or links out of the project) are never trusted. In a project that contains the user's HOME nothing is
 trusted, because any download there could be one of these files.
@@ -12,7 +12,7 @@ import os
 import posixpath
 import pwd
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Protocol
@@ -22,12 +22,21 @@ from msgspec.structs import replace
 
 from sanderling.config.project import PROJECT_FILE, allowed_by
 from sanderling.errors import ConfigError
-from sanderling.project.trust.reading import Content, TrustReader, find_files, visible_name
+from sanderling.project.trust.reading import (
+    Content,
+    TrustReader,
+    find_files,
+    find_markdown,
+    find_skills,
+    visible_name,
+)
 from sanderling.project.trust.store import TrustStore
 from sanderling.protocol.requests import TrustFile, TrustPage
 
 INSTRUCTION_NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md")
-COMMANDS_DIRECTORY = ".sanderling/commands"
+PROJECT_DIRECTORIES = (".sanderling", ".agents", ".claude")
+"""Directories with skills, commands and roles, the strongest first."""
+Kind = Literal["skills", "commands", "agents"]
 MCP_FILE = ".mcp.json"
 MAX_SHOWN_FILES = 500
 MAX_SHOWN_CHARS = 4 << 20
@@ -82,29 +91,37 @@ def imported_path(importing: str, mention: str) -> str | None:
 class InstructionFiles(Protocol):
     """A directory whose files may instruct the model."""
 
-    commands_directory: str
+    @property
+    def root(self) -> str:
+        """The directory's absolute path."""
+        ...
 
     def look(self, path: str) -> TrustFile | None:
         """Return the current file at a path relative to the directory; None if it does not exist."""
-        ...
-
-    def commands(self) -> list[str]:
-        """Return the Markdown files that define slash commands, relative to the directory of commands."""
         ...
 
 
 class Trust:
     """The user's trust in a project's files. `project` is the absolute path of its root."""
 
-    commands_directory = COMMANDS_DIRECTORY
-
     def __init__(self, state_dir: str, project: str) -> None:
         self.project = str(Path(project))
         self._root = Path(os.path.realpath(project))
         self._reader = TrustReader(str(self._root))
+        self._repository = _repository_around(self._root)
+        self._reader_above = TrustReader(str(self._repository))
         self._store = TrustStore(state_dir, str(self._root))
         self._asked_for = set[str]()
         self.refusal = _refusal(self._root, self._store.path)
+
+    @property
+    def root(self) -> str:
+        return str(self._root)
+
+    @property
+    def repository(self) -> str:
+        """The directory of the repository around the project, or the project itself."""
+        return str(self._repository)
 
     @property
     def problem(self) -> str:
@@ -123,7 +140,8 @@ class Trust:
         A file that can never be trusted has no `sha256`, and its text says why.
         """
         is_visible = path == visible_name(path)
-        content = self._reader.read(f"{self._root}/{path}") if is_visible else None
+        reader = self._reader_above if path.startswith("../") else self._reader
+        content = reader.read(f"{self._root}/{path}") if is_visible else None
         if content is None:
             return None
         self._asked_for.add(path)
@@ -141,8 +159,11 @@ class Trust:
         files = map(self.look, paths)
         return tuple(file.path for file in files if file and file.state != "trusted")
 
-    def commands(self) -> list[str]:
-        return find_commands(f"{self._root}/{COMMANDS_DIRECTORY}")
+    def directories(self, kind: Kind) -> list[str]:
+        """Return the directories with this kind of file, relative to the project, the strongest first; some may not exist."""
+        above = len(self._root.relative_to(self._repository).parts) if kind == "skills" else 0
+        levels = ("../" * level for level in range(above + 1))
+        return [f"{level}{name}/{kind}" for level in levels for name in PROJECT_DIRECTORIES]
 
     def relative(self, path: str) -> str | None:
         """Return the name in this project of the file that `path` leads to; None if it leads outside."""
@@ -182,7 +203,10 @@ class Trust:
     def _candidates(self) -> Iterator[str]:
         """Yield instructions before their imports, which are followed from there."""
         yield from (*INSTRUCTION_NAMES, PROJECT_FILE, MCP_FILE)
-        yield from sorted(f"{COMMANDS_DIRECTORY}/{name}" for name in self.commands())
+        for kind, find in FINDERS.items():
+            for directory in self.directories(kind):
+                found = find(f"{self._root}/{directory}")
+                yield from sorted(f"{directory}/{name}" for name in found)
         known = sorted({*self._store.hashes(), *self._asked_for})
         yield from filter(_is_instructions, known)
         yield from find_files(str(self._root), INSTRUCTION_NAMES.__contains__)
@@ -206,12 +230,14 @@ class OwnFiles:
     A file there, as in a repository of dotfiles, could be changed by anything that works in the project.
     """
 
-    commands_directory = "commands"
-
     def __init__(self, directory: str, trust: Trust) -> None:
         self._root = directory
         self._trust = trust
         self._reader = TrustReader()
+
+    @property
+    def root(self) -> str:
+        return self._root
 
     def look(self, path: str) -> TrustFile | None:
         """Return the file as `Trust.look` does. One that cannot be read has no `sha256`, and its text says why."""
@@ -224,12 +250,22 @@ class OwnFiles:
             return self._trust.look(in_project)
         return TrustFile(path, "trusted", content.sha256, content.text)
 
-    def commands(self) -> list[str]:
-        return find_commands(f"{self._root}/{self.commands_directory}")
+
+FINDERS: Mapping[Kind, Callable[[str], list[str]]] = {
+    "commands": find_markdown,
+    "agents": find_markdown,
+    "skills": find_skills,
+}
 
 
-def find_commands(directory: str) -> list[str]:
-    return find_files(directory, lambda name: name.endswith(".md"))
+def _repository_around(project: Path) -> Path:
+    """Return the directory that holds the project's repository, unless anything below HOME could be in it; else the project."""
+    for directory in (project, *project.parents):
+        if any(home.is_relative_to(directory) for home in _homes()):
+            break
+        if os.path.exists(f"{directory}/.git"):  # noqa: PTH110 - Path's raises without permission to look
+            return directory
+    return project
 
 
 def _refusal(project: Path, store: Path) -> str:

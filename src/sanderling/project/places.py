@@ -1,0 +1,74 @@
+"""Where skills, commands and roles are: in the project, in the user's own directories, and in plugins."""
+
+import os
+import posixpath
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sanderling.paths import is_within
+from sanderling.project.trust.trust import FINDERS, InstructionFiles, Kind, OwnFiles, Trust
+from sanderling.protocol.events import CommandSource
+from sanderling.protocol.requests import TrustFile
+
+
+class Place(NamedTuple):
+    """A directory of one kind, relative to the root of `files`, which says who is trusted there."""
+
+    files: InstructionFiles
+    directory: str
+    kind: Kind
+    source: CommandSource
+
+    def found(self) -> Iterator[tuple[str, TrustFile]]:
+        """Yield the files by their name in the directory, whether the user trusts them or not."""
+        for name in sorted(FINDERS[self.kind](f"{self.files.root}/{self.directory}")):
+            if file := self.files.look(f"{self.directory}/{name}"):
+                yield name, file
+
+    def absolute(self, name: str) -> str:
+        return posixpath.normpath(f"{self.files.root}/{self.directory}/{name}")
+
+
+class Places:
+    """The places of a session. A project's files come before the user's, and these before those of plugins."""
+
+    def __init__(
+        self, trust: Trust, own: Sequence[OwnFiles], plugins: Sequence[OwnFiles] = ()
+    ) -> None:
+        self._trust = trust
+        self._own = own
+        self._plugins = plugins
+
+    def of(self, kind: Kind) -> list[Place]:
+        """Return the places of this kind, the strongest first; a directory may not exist."""
+        project = [
+            Place(self._trust, directory, kind, "project")
+            for directory in self._trust.directories(kind)
+        ]
+        own = [Place(files, kind, kind, "user") for files in self._own]
+        plugins = [Place(files, kind, kind, "plugin") for files in self._plugins]
+        return [*project, *own, *(plugins if kind == "skills" else ())]
+
+    def skills_outside(self) -> tuple[str, ...]:
+        """
+        Return the directories of skills outside the project, which commands may read without a question.
+
+        Links in the user's own directories are followed, because users share skills with them. In the repository around a project,
+        which may be anyone's, they must stay in it: else `.agents/skills` could be a link to the user's keys.
+        """
+        found = dict[str, None]()
+        for place in self.of("skills"):
+            root = os.path.realpath(place.absolute(""))
+            inside = (posixpath.dirname(place.absolute(name)) for name, _ in place.found())
+            for directory in map(os.path.realpath, (root, *inside)):
+                if self._may_be_read(place, directory):
+                    found[directory] = None
+        return tuple(found)
+
+    def _may_be_read(self, place: Place, directory: str) -> bool:
+        if self._trust.relative(directory) is not None or not Path(directory).is_dir():
+            return False
+        if place.source == "project":
+            return is_within(directory, self._trust.repository)
+        return not is_within(os.path.realpath(Path.home()), directory)
