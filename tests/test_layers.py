@@ -22,7 +22,7 @@ LAYERS = (
     {"protocol", "state_file"},
     {"config"},
     {"sandbox", "providers", "project"},
-    {"changes", "session"},
+    {"changes", "hooks", "session"},
     {"tools"},
     {"permissions", "mcp"},
     {"agents"},

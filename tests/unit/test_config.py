@@ -105,6 +105,8 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         [tools]
         set = "small"
         disabled = ["bash"]
+        [[hooks.Stop]]
+        command = "true"
         [skills]
         disabled = ["pdf"]
         [web_search]

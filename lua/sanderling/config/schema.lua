@@ -221,6 +221,13 @@ M.rows = {
     host = true,
   },
   {
+    name = 'hooks',
+    default = {},
+    class = 'table<string, table[]>',
+    doc = 'commands that run when something happens, by event',
+    host = true,
+  },
+  {
     name = 'skills.disabled',
     default = {},
     class = 'string[]',

@@ -150,6 +150,7 @@
 ---@field diagnostics 'errors'|'warnings'|'off' diagnostics after an edit that are reported to the model
 ---@field permissions table[] rules that allow, ask or deny
 ---@field tools sanderling.config.Tools
+---@field hooks table<string, table[]> commands that run when something happens, by event
 ---@field skills sanderling.config.Skills
 ---@field web_search sanderling.config.Web_search
 ---@field mcp sanderling.config.Mcp

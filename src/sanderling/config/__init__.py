@@ -141,6 +141,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: Annotated[
         dict[str, Table], Meta(description="external agents (Agent Client Protocol), by name")
     ] = {}
+    hooks: Annotated[
+        dict[str, tuple[Table, ...]],
+        Meta(description="commands that run when something happens, by event"),
+    ] = {}
     skills_disabled: Annotated[
         tuple[str, ...], Meta(description="names of skills that are not used")
     ] = ()

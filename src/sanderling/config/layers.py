@@ -34,6 +34,8 @@ TIGHTER: Mapping[tuple[str, ...], Callable[[Any, Any], Any]] = {
     ("tools", "disabled"): _more,
 }
 """The keys that restrict the agent, and how to choose the stricter of two values."""
+ADDING = ("permissions", "hooks")
+"""The keys whose lists add up over the layers."""
 
 
 class Layers(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,13 +159,17 @@ def bounds_in(options: Table, person: Table) -> Table:
 
 
 def upon(lower: Table, upper: Table) -> Table:
-    """Merge two tables. `upper` overrides `lower`, also in nested tables; permission rules add up."""
+    """Merge two tables. `upper` overrides `lower`, also in nested tables; permission rules and hooks add up."""
+    return _upon(lower, upper, ())
+
+
+def _upon(lower: Table, upper: Table, above: KeyPath) -> Table:
     joined = dict(lower)
     for key, value in upper.items():
         before = lower.get(key)
         if isinstance(before, dict) and isinstance(value, dict):
-            joined[key] = upon(cast("Table", before), cast("Table", value))
-        elif key == "permissions" and isinstance(before, list):
+            joined[key] = _upon(cast("Table", before), cast("Table", value), (*above, key))
+        elif isinstance(before, list) and ((*above, key)[0] in ADDING):
             joined[key] = [*cast("list[Any]", before), *value]
         else:
             joined[key] = value
@@ -173,11 +179,18 @@ def upon(lower: Table, upper: Table) -> Table:
 def place_of(path: KeyPath, layers: Sequence[Layer]) -> SettingLocation:
     """Return the place that the value at `path` comes from."""
     match path:
-        case ("permissions", int() as number, *rest):  # they add up
+        case ("permissions" as key, int() as number, *rest) | (
+            "hooks" as key,
+            str(),
+            int() as number,
+            *rest,
+        ):
+            above = path[: path.index(number, 1)]
+            assert key in ADDING
             for layer in layers:
-                count = len(layer.options.get("permissions", ()))
+                count = len(_get(layer.options, above, ()))
                 if number < count:
-                    return _place_in(layer, ("permissions", number, *rest))
+                    return _place_in(layer, (*above, number, *rest))
                 number -= count
         case _:
             for end in range(len(path), 0, -1):

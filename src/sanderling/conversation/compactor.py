@@ -19,6 +19,7 @@ from sanderling.conversation.compaction import (
     share_of,
     summary_prompt,
 )
+from sanderling.conversation.hooked import SessionHooks, Trigger
 from sanderling.conversation.memory import Memory
 from sanderling.conversation.model_calls import ModelCalls
 from sanderling.conversation.notes import Notes
@@ -46,6 +47,7 @@ class Compactor:
         emit: Callable[[Event], None],
         *,
         memory: Memory,
+        hooks: SessionHooks,
         is_automatic: bool,
     ) -> None:
         self._session = session
@@ -53,6 +55,7 @@ class Compactor:
         self._calls = calls
         self._notes = notes
         self._memory = memory
+        self._hooks = hooks
         self._emit = emit
         self._is_automatic = is_automatic
         self._failures = 0
@@ -90,7 +93,7 @@ class Compactor:
     async def summarize_as_asked(self, *, is_in_turn: bool) -> None:
         focus, self._asked_focus = self._asked_focus or "", None
         if self._session.history:
-            await self._summarize(focus, is_in_turn=is_in_turn)
+            await self._summarize(focus, is_in_turn=is_in_turn, trigger="manual")
         else:
             self._emit(Notice("info", "Nothing to summarize yet."))
 
@@ -147,8 +150,13 @@ class Compactor:
             return False
         return await self._summarize("", is_in_turn=True)
 
-    async def _summarize(self, focus: str, *, is_in_turn: bool) -> bool:
+    async def _summarize(self, focus: str, *, is_in_turn: bool, trigger: Trigger = "auto") -> bool:
         self._emit(CompactionStarted())
+        verdict = await self._hooks.before_summary(trigger, focus)
+        if verdict.is_denied:
+            self._fail(f"A hook refused to compact the conversation: {verdict.reason}")
+            return False
+        focus = "\n".join(filter(None, (focus, verdict.context)))
         before = self._session.last_usage.context_tokens
         try:
             summary, problem = await self._ask_for_summary(focus)
@@ -158,10 +166,12 @@ class Compactor:
             self._fail(f"Cannot summarize the conversation: {problem}")
             return False
         session = self._session
+        await self._hooks.session_start("compact")
+        notes = [*self._notes.after_summary(), *self._hooks.take_notes()]
         history = compacted(
             summary,
             session.prompts,
-            self._notes.after_summary(),
+            notes,
             is_in_turn=is_in_turn,
             prompt_tokens=share_of(self._window, KEPT_PROMPT_TOKENS, 8),
         )

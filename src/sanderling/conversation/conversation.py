@@ -156,6 +156,7 @@ class Conversation:
                 if self._is_eager:
                     self.services.tasks.start(self._prepare)
                 await self._serve_prompts()
+                await self.services.hooks.end()
         finally:
             with anyio.move_on_after(LAST_WORDS_S, shield=True):
                 await self._resources.aclose()
@@ -214,12 +215,28 @@ class Conversation:
         if not prompt_message(asked).content:
             self._refuse(prompt, "The prompt is empty: nothing was sent.")
             return
+        if await self._is_held_by_hooks(prompt, asked):
+            return
         turn = self.make_turn()
         with self._active(turn):
             stop_reason = await turn.run(asked)
         if self._is_eager:
             self.services.servers.begin()  # a short turn has not started them
         await self._show_end(stop_reason)
+
+    async def _is_held_by_hooks(self, prompt: Prompt, asked: Prompt) -> bool:
+        """Run the hooks before a turn. Return whether the prompt is not sent: a hook refused it, or the user stopped it meanwhile."""
+        services, is_done, refusal = self.services, False, ""
+        with anyio.CancelScope() as scope, self._active(scope):
+            await services.hooks.begin_turn(is_resumed=services.session.is_resumed)
+            refusal = await services.hooks.before_prompt(asked.sent or asked.text)
+            is_done = True
+        if not is_done:
+            services.emit(events.PromptsReturned((prompt,)))
+            services.emit(events.TurnEnded("cancelled"))
+        elif refusal:
+            self._refuse(prompt, refusal)
+        return bool(refusal) or not is_done
 
     def make_turn(self) -> OneTurn:
         return Turn(self.services, is_eager=self._is_eager)
@@ -310,7 +327,8 @@ class Conversation:
             self.services.warn(str(error))
             self.services.emit(events.PromptsReturned((prompt,)))
             return
-        if self.services.servers.are_in(prompt.text) or _mentions_document(prompt):
+        is_seen = self.services.hooks.see_prompts()
+        if is_seen or self.services.servers.are_in(prompt.text) or _mentions_document(prompt):
             self.services.tasks.start(self._steer_expanded, prompt)
         else:
             self.services.waiting.steer(prompt)
@@ -322,6 +340,10 @@ class Conversation:
             prompt = await self.expanded(prompt)
         except ConfigError as error:
             self.services.warn(str(error))
+        if refusal := await self.services.hooks.before_prompt(prompt.sent or prompt.text):
+            self.services.warn(refusal)
+            self.services.emit(events.PromptsReturned((prompt,)))
+            return
         self.services.waiting.steer(prompt)
         self._arrived.set()
 

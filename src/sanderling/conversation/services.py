@@ -12,6 +12,7 @@ from sanderling.changes.journal import Journal
 from sanderling.config import Settings
 from sanderling.conversation.compaction import PAGE_TOKENS
 from sanderling.conversation.compactor import Compactor
+from sanderling.conversation.hooked import SessionHooks
 from sanderling.conversation.memory import Memory, Remembered
 from sanderling.conversation.model_calls import ModelCalls
 from sanderling.conversation.notes import Notes
@@ -20,6 +21,9 @@ from sanderling.conversation.servers import NoServers, ServerLoader
 from sanderling.conversation.tasks import BackgroundTasks
 from sanderling.conversation.waiting import Waiting
 from sanderling.errors import ConfigError
+from sanderling.hooks.declared import own_hooks
+from sanderling.hooks.hooks import Hooks
+from sanderling.hooks.messages import Surroundings
 from sanderling.images import MAX_PDF_PAGES
 from sanderling.mcp import GRACE_S
 from sanderling.permissions.approvals import Approvals
@@ -119,6 +123,8 @@ class SessionServices:
             running=self.workspace.changes.of_person,
         )
         self.gate = self._make_gate(rules)
+        self.hooks = self._make_hooks(client)
+        self.gate.hooks_before_question = self.hooks.before_question
         has_editor = code is not None or client is not None
         own = sources or (OwnTools(has_editor=has_editor),)
         own = (client,) if client else (*own, *search_sources(settings))
@@ -149,6 +155,7 @@ class SessionServices:
             self.notes,
             emit,
             memory=self.memory,
+            hooks=self.hooks,
             is_automatic=settings.auto_compact,
         )
 
@@ -295,6 +302,23 @@ class SessionServices:
             self.emit,
             on_allowed=self.memory.keep,
         )
+
+    def _make_hooks(self, client: ClientTools | None) -> SessionHooks:
+        """Return the session's hooks; none if its files and commands are a client's."""
+        surroundings = Surroundings(
+            self.session.log.path.stem,
+            str(self.session.log.path),
+            self.session.project,
+            lambda: self.gate.mode,
+        )
+        hooks = Hooks(
+            () if client else own_hooks(self.settings),
+            None if client else self.project.trust,
+            self.sandbox.confined,
+            surroundings,
+            self.emit,
+        )
+        return SessionHooks(hooks, self.workspace)
 
     def _server_context(self) -> "ServerContext":
         from sanderling.mcp.tool_servers import ServerContext

@@ -20,11 +20,20 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.changes.states import FileChange
+from sanderling.conversation.hooked import SessionHooks
 from sanderling.errors import SandboxError, ToolError
+from sanderling.hooks.hooks import NOTHING as NOT_HOOKED
+from sanderling.hooks.hooks import Verdict
 from sanderling.hosts import is_loopback, split_authority
 from sanderling.paths import is_within
 from sanderling.permissions.approvals import Permit
-from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAskedError
+from sanderling.permissions.gate import (
+    DENIED_BY_HOOK,
+    DeniedError,
+    ForbiddenError,
+    Gate,
+    NotAskedError,
+)
 from sanderling.protocol.events import Event, ToolEnded, ToolOutput, ToolStarted
 from sanderling.protocol.in_line import InLine
 from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse
@@ -65,6 +74,7 @@ class _Use(msgspec.Struct):
     only_reads: bool = False  # a command that changes neither files nor the shell
     title: str = ""
     note: str = ""  # about its input, for the model
+    hooked: Verdict = NOT_HOOKED
     outcome: Outcome | None = None
     ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
@@ -115,8 +125,11 @@ class ToolUses:
         session: Session,
         gate: Gate,
         emit: Callable[[Event], None],
+        *,
+        hooks: SessionHooks | None = None,
     ) -> None:
         self._tools = tools
+        self._hooks = hooks
         self._workspace = workspace
         self._session = session
         self._gate = gate
@@ -153,6 +166,7 @@ class ToolUses:
         self._asking = asking or Asking()
         self._uses = [_Use(use) for use in uses]  # each gets its result, whatever happens
         self._uses = [self._prepare(use, problems.get(use.id, "")) for use in uses]
+        await self._run_hooks_before()
         self._find_what_only_reads()
         screen = InLine(self._emit)
         async with anyio.create_task_group() as tasks:
@@ -188,6 +202,47 @@ class ToolUses:
         note = self._notes.pop(requested.id, "")
         return _Use(requested, tool, args, effect=effect, title=title, note=note)
 
+    async def _run_hooks_before(self) -> None:
+        """
+        Run the hooks before the calls of the message, all at the same time; a hook may change a call's input.
+
+        They run before any call does, because the order of the calls depends on what they are about.
+        """
+        if not (hooks := self._hooks):
+            return
+
+        async def run(index: int, use: _Use) -> None:
+            requested = use.requested
+            verdict = await hooks.before_use(requested.name, requested.id, requested.input)
+            if verdict.input is not None:
+                changed = msgspec.structs.replace(requested, input=verdict.input)
+                use = self._prepare(changed, "")
+                text = msgspec.json.encode(use.requested.input).decode()
+                note = f"[A hook changed the input of this call to {text}]"
+                use.note = "\n".join(filter(None, (use.note, note)))
+            use.hooked = verdict
+            self._uses[index] = use
+
+        async with anyio.create_task_group() as tasks:
+            for index, use in enumerate(self._uses):
+                if use.tool and not use.tool.is_elsewhere:
+                    tasks.start_soon(run, index, use)
+
+    async def _run_hooks_after(self, use: _Use, outcome: Outcome) -> Outcome:
+        """Return the outcome with what the hooks say to the model."""
+        if not (self._hooks and use.tool) or use.tool.is_elsewhere or outcome.is_denied:
+            return outcome
+        requested = use.requested
+        verdict = await self._hooks.after_use(
+            requested.name, requested.id, requested.input, outcome
+        )
+        reason = verdict.reason if verdict.is_denied else ""
+        said = [text for text in (use.hooked.context, reason, verdict.context) if text]
+        if not said:
+            return outcome
+        text = "[From a hook of the user:\n" + "\n".join(said) + "]"
+        return msgspec.structs.replace(outcome, content=_with_text(outcome.content, text))
+
     def _find_what_only_reads(self) -> None:
         """Find the commands of the message that may run at the same time; one alone need not be looked at."""
         commands = [use for use in self._uses if use.effect.kind == "run"]
@@ -204,6 +259,7 @@ class ToolUses:
             await _all_ended([earlier for earlier in before if earlier not in in_order])
             outcome = await self._outcome(use, in_order, screen)
             use.outcome = self._note_repeats(use, outcome)
+            use.outcome = await self._run_hooks_after(use, use.outcome)
             use.outcome = await self._with_diagnostics(use, use.outcome)
             if use.note:
                 content = _with_text(use.outcome.content, use.note)
@@ -222,6 +278,9 @@ class ToolUses:
     async def _outcome(self, use: _Use, in_order: Sequence[_Use], screen: InLine) -> Outcome:
         if use.problem or use.tool is None:
             return _failure(use.problem)
+        if use.hooked.is_denied:
+            reason = use.hooked.reason or "It gave no reason."
+            return _failure(DENIED_BY_HOOK.format(reason=reason), is_denied=True)
         try:
             request, permit = await self._permitted(use, use.tool, in_order)
             if _is_command(use) and not use.tool.is_elsewhere:
@@ -303,6 +362,9 @@ class ToolUses:
             workspace.sandbox.environment,
             is_of_several=self._asking.is_shared
             or any(other is not use and not other.ended.is_set() for other in self._uses),
+            hooked=use.hooked.decision,
+            hook_reason=use.hooked.reason,
+            input=use.requested.input,
         )
 
     async def _permitted(

@@ -7,6 +7,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from sanderling.conversation.hooked import MAX_CONTINUATIONS, STILL_STOPPING
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.reply import Reply
 from sanderling.conversation.services import SessionServices
@@ -86,7 +87,7 @@ class Turn:
         services.emit(TurnStarted(prompt))
         services.calls.begin_turn(prompt.effort)
         services.workspace.journal.begin_turn(prompt.id)
-        notes = services.notes.with_prompt(prompt)
+        notes = [*services.notes.with_prompt(prompt), *services.hooks.take_notes()]
         if services.answer_note:
             notes.append(services.answer_note)
         message = prompt_message(prompt, services.commands.records(), notes)
@@ -108,7 +109,12 @@ class Turn:
         await services.calls.fit_window()
         tools = (await services.calls.catalog.so_far()).by_name
         tool_uses = ToolUses(
-            tools, services.workspace, services.session, services.gate, services.emit
+            tools,
+            services.workspace,
+            services.session,
+            services.gate,
+            services.emit,
+            hooks=services.hooks,
         )
         while True:
             if limit := await services.calls.stop_at_limit():
@@ -122,6 +128,9 @@ class Turn:
                 finally:
                     self._append_results(tool_uses)
                 tasks.start_soon(services.memory.sync)
+                if stop := services.hooks.take_stop():
+                    services.warn(f"A hook ended the turn: {stop}")
+                    return "end_turn"
                 repeated = tool_uses.take_repeated()
                 if repeated and not await services.approvals.ask_to_go_on(
                     "again", repeated, REPEATED
@@ -172,12 +181,31 @@ class Turn:
             case "max_tokens":
                 rest = "the rest of the answer"
                 continues = await services.approvals.ask_to_go_on("tokens", rest, CUT_BY_LIMIT)
+            case "end_turn":
+                return await self._is_continued_by_a_hook()
             case _:
                 return False
         is_answered = services.session.history[-1].role == "assistant"  # false after a summary
         if continues and is_answered:
             services.session.append_message(Message("user", (TextBlock(GO_ON),)))
         return continues
+
+    async def _is_continued_by_a_hook(self) -> bool:
+        services = self._services
+        last = services.session.history[-1]
+        text = "".join(block.text for block in last.content if isinstance(block, TextBlock))
+        reason = await services.hooks.before_stop(text)
+        if stop := services.hooks.take_stop():
+            services.warn(f"A hook ended the turn: {stop}")
+            return False
+        if not reason or last.role != "assistant":
+            return False
+        if services.hooks.continues_too_often:
+            services.warn(STILL_STOPPING.format(count=MAX_CONTINUATIONS))
+            return False
+        note = NoteBlock(f"[A hook of the user asks you to go on:\n{reason}]")
+        services.session.append_message(Message("user", (note,)))
+        return True
 
     # --- alongside the answer ----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The gate in front of every tool use: rules and the mode allow it, deny it, or leave it to the user."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ from sanderling.tools.reviewed import AcceptedPart
 from sanderling.tools.workspace import Workspace
 
 if TYPE_CHECKING:
+    from sanderling.hooks.hooks import Verdict
     from sanderling.permissions.decide import Decision  # with tables that only a tool use needs
 
 DENIED = "The user denied this without a reason. Ask what they want; do not try it another way."
@@ -49,6 +50,9 @@ UNFIT = (
 )
 DENIED_WITH_REASON = "The user denied this: {reason}"
 UNATTENDED = "Denied: {reason}"
+DENIED_BY_HOOK = "A hook of the user denied this: {reason}"
+ASKED_BY_HOOK = "A hook asks about this: {reason}"
+NO_REASON = "It gave no reason."
 
 
 class DeniedError(Exception):
@@ -108,6 +112,7 @@ class Gate:
         self._granted_before = NO_GRANT  # the session was resumed
         self._seen_exports: set[str] = set()
         self._on_allowed = on_allowed
+        self.hooks_before_question: Callable[[UseRequest], Awaitable[Verdict]] | None = None
         self._in_order = anyio.Lock()
         self._changing_network = anyio.Lock()
 
@@ -146,7 +151,24 @@ class Gate:
         if isinstance(judged, Permit):
             await self._note_use(judged.rule)
             return judged
-        return judged.permit if is_answered else await self.ask(judged)
+        if is_answered or await self._is_allowed_by_hook(judged):
+            return judged.permit
+        return await self.ask(judged)
+
+    async def _is_allowed_by_hook(self, question: Question) -> bool:
+        """
+        Run the hooks before a question. Return whether they allow the use.
+
+        Raises:
+            DeniedError: they deny it.
+        """
+        if not self.hooks_before_question:
+            return False
+        verdict = await self.hooks_before_question(question.request)
+        if verdict.is_denied:
+            message = DENIED_BY_HOOK.format(reason=verdict.reason or NO_REASON)
+            raise DeniedError(message, verdict.reason, is_alone=True)
+        return verdict.decision == "allow" and question.may_be_answered_by_hook
 
     async def _note_use(self, rule: Rule | None) -> None:
         """Remember the day of a stored rule's last use, which helps the user to decide which rules to remove."""
@@ -174,12 +196,28 @@ class Gate:
         grant = _needed(request)
         workspace.sandbox.confined.check_grant(grant)
         permit = Permit(grant, unguarded(rules, workspace.project, workspace.disk))
+        is_asked_by_hook = request.hooked == "ask"
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
-        if is_allowed:
+        if is_allowed and not is_asked_by_hook:
             return permit._replace(rule=decision.rule)
-        if (conditions, effect, grant) in self._session_effects:
+        if (conditions, effect, grant) in self._session_effects and not is_asked_by_hook:
             return permit
-        return Question(request, permit, conditions, unseen, decision.reason, stored.problem)
+        reason = decision.reason
+        if is_asked_by_hook:
+            reason = ASKED_BY_HOOK.format(reason=request.hook_reason or NO_REASON)
+        is_of_rule = decision.rule is not None and decision.rule.action != "allow"
+        is_plain = grant == NO_GRANT and not effect.leaves_sandbox and not unseen
+        question = Question(
+            request,
+            permit,
+            conditions,
+            unseen,
+            reason,
+            stored.problem,
+            may_be_answered_by_hook=is_plain and not is_of_rule,
+        )
+        is_allowed_by_hook = request.hooked == "allow" and question.may_be_answered_by_hook
+        return permit if is_allowed_by_hook else question
 
     async def ask(self, question: Question) -> Permit:
         """

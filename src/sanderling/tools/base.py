@@ -216,7 +216,7 @@ class UseRequest(msgspec.Struct, frozen=True):
     A tool call when its turn comes: exactly this is checked, shown and run, whatever changes meanwhile.
 
     `shell` is the state with which a command starts, and `environment` where it runs. `is_of_several`: other calls in the same message are
-    still running.
+    still running. `hooked` is the decision of the hooks before the call, `hook_reason` its reason, `input` what they were sent.
     """
 
     tool_use_id: str
@@ -227,6 +227,9 @@ class UseRequest(msgspec.Struct, frozen=True):
     shell: "ShellState"
     environment: "ExecutionEnvironment"
     is_of_several: bool = False
+    hooked: Literal["allow", "ask", "deny"] | None = None
+    hook_reason: str = ""
+    input: dict[str, Any] = {}
 
     def check_ground(self, workspace: "Workspace") -> None:
         """

@@ -13,6 +13,7 @@ from sanderling.config.expansion import variables_in
 from sanderling.config.file import Mistake, in_order, mistakes_of, refusal
 from sanderling.config.layers import check_script, place_of
 from sanderling.errors import ConfigError
+from sanderling.hooks.declared import HookEvent, HookTable, load_hooks
 from sanderling.mcp.servers import McpServer, load_server, load_servers
 from sanderling.paths import real_path
 from sanderling.permissions.rules import Rule
@@ -40,6 +41,7 @@ KINDS: dict[str, Any] = {
     "providers": dict[str, _Provider],
     "mcp_servers": dict[str, McpServer],
     "agents": dict[str, AgentTable],
+    "hooks": dict[HookEvent, tuple[HookTable, ...]],
 }
 """The types of the tables that `Settings` holds unparsed."""
 
@@ -145,6 +147,7 @@ def _checks(settings: Settings, project: str) -> Iterator[tuple[KeyPath, Callabl
         yield ("agents", name), partial(load_agent, name, settings.agents)
     for name, price in settings.prices.items():
         yield ("prices", name), partial(KnownModels, prices={name: price})
+    yield ("hooks",), partial(load_hooks, settings.hooks)
     yield ("web_search",), partial(load_search, settings)
     yield ("tools", "disabled"), partial(check_disabled, settings.tools_disabled)
     yield ("provider",), partial(check_script, settings)

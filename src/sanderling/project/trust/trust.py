@@ -1,7 +1,7 @@
 """
 Trust: a project's files that would steer the agent are ignored until the user has seen exactly these bytes.
 
-These files are its instructions with their imports, `.sanderling.toml`, `.mcp.json`, and its skills, commands and roles, also the skills
+These files are its instructions with their imports, `.sanderling.toml`, `.mcp.json`, hooks, skills, commands and roles, also the skills
 of the directories above it in the same repository. What the user has trusted is stored as a SHA-256 per file below the state directory, which must be outside the project. A file is hashed and decoded from one read,
 so exactly the trusted bytes are used; a file that changes is ignored again. Files that cannot be shown whole (larger than
 `MAX_FILE_BYTES`, not regular, or links out of the project) are never trusted. In a project that contains the user's HOME nothing is
@@ -38,6 +38,8 @@ PROJECT_DIRECTORIES = (".sanderling", ".agents", ".claude")
 """Directories with skills, commands and roles, the strongest first."""
 Kind = Literal["skills", "commands", "agents"]
 MCP_FILE = ".mcp.json"
+HOOK_FILES = (".claude/settings.json", ".codex/hooks.json")
+"""Files with hooks, in the formats of Claude Code and Codex."""
 MAX_SHOWN_FILES = 500
 MAX_SHOWN_CHARS = 4 << 20
 MAX_IMPORT_DEPTH = 5
@@ -202,7 +204,7 @@ class Trust:
 
     def _candidates(self) -> Iterator[str]:
         """Yield instructions before their imports, which are followed from there."""
-        yield from (*INSTRUCTION_NAMES, PROJECT_FILE, MCP_FILE)
+        yield from (*INSTRUCTION_NAMES, PROJECT_FILE, MCP_FILE, *HOOK_FILES)
         for kind, find in FINDERS.items():
             for directory in self.directories(kind):
                 found = find(f"{self._root}/{directory}")

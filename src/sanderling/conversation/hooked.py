@@ -1,0 +1,128 @@
+"""A session's hooks as its conversation uses them: what happens, in the words of a hook's message, and what follows from the verdict."""
+
+from contextlib import AsyncExitStack
+from typing import Any, Literal
+
+import anyio
+
+from sanderling.hooks.hooks import NOTHING, Hooks, Verdict
+from sanderling.hooks.messages import names_of, tool_fields, tool_response
+from sanderling.tools.base import UseRequest
+from sanderling.tools.outcome import Outcome
+from sanderling.tools.workspace import Workspace
+
+END_S = 1.5
+"""How long the end of a session waits for its hooks."""
+MAX_CONTINUATIONS = 8
+STILL_STOPPING = "A Stop hook has continued this turn {count} times; it ends now."
+Trigger = Literal["manual", "auto"]
+
+
+class SessionHooks:
+    """The hooks of one session."""
+
+    def __init__(self, hooks: Hooks, workspace: Workspace) -> None:
+        self._hooks = hooks
+        self._workspace = workspace
+        self._has_begun = False
+        self._continuations = 0
+        self._notes: list[str] = []
+
+    async def begin_turn(self, *, is_resumed: bool) -> None:
+        """Read the hooks again, and run those for the session's start before its first turn here."""
+        self._hooks.read_again()
+        self._continuations = 0
+        if not self._has_begun:
+            self._has_begun = True
+            await self.session_start("resume" if is_resumed else "startup")
+
+    async def session_start(self, source: Literal["startup", "resume", "compact"]) -> None:
+        verdict = await self._hooks.run("SessionStart", {"source": source}, (source,))
+        self._note(verdict.context)
+
+    def see_prompts(self) -> bool:
+        return self._hooks.are_for("UserPromptSubmit")
+
+    async def before_prompt(self, text: str) -> str:
+        """Return why the prompt must not be sent; "" if it may be."""
+        verdict = await self._hooks.run("UserPromptSubmit", {"prompt": text})
+        stop = self._hooks.take_stop()
+        if verdict.is_denied or stop:
+            return f"A hook refused the prompt: {verdict.reason or stop}"
+        self._note(verdict.context)
+        return ""
+
+    def _note(self, context: str) -> None:
+        if context:
+            self._notes.append(f"[From a hook of the user:\n{context}]")
+
+    def take_notes(self) -> list[str]:
+        """Return the notes for the model since the last time, to be sent with the next message of the user's."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    async def before_use(self, tool: str, use_id: str, values: dict[str, Any]) -> Verdict:
+        names = names_of(tool)
+        if not self._hooks.are_for("PreToolUse", names):
+            return NOTHING
+        fields = tool_fields(tool, use_id, values, self._workspace.project)
+        return await self._hooks.run("PreToolUse", fields, names)
+
+    async def before_question(self, request: UseRequest) -> Verdict:
+        names = names_of(request.tool.name)
+        if not self._hooks.are_for("PermissionRequest", names):
+            return NOTHING
+        fields = tool_fields(
+            request.tool.name, request.tool_use_id, request.input, self._workspace.project
+        )
+        return await self._hooks.run("PermissionRequest", fields, names)
+
+    async def after_use(
+        self, tool: str, use_id: str, values: dict[str, Any], outcome: Outcome
+    ) -> Verdict:
+        """Run the hooks after a tool call. What they change, as formatters do, belongs to the call: undo takes it back."""
+        names = names_of(tool)
+        if not self._hooks.are_for("PostToolUse", names):
+            return NOTHING
+        workspace = self._workspace
+        fields = tool_fields(tool, use_id, values, workspace.project)
+        text = outcome.content if isinstance(outcome.content, str) else ""
+        path = str(fields["tool_input"].get("file_path", ""))
+        fields["tool_response"] = tool_response(tool, text, path, is_error=outcome.is_error)
+        async with AsyncExitStack() as running:
+            if workspace.sandbox.can_write:
+                during = workspace.changes.during(workspace.sandbox.confined, use_id)
+                await running.enter_async_context(during)
+            verdict = await self._hooks.run("PostToolUse", fields, names)
+        if workspace.editor:
+            await workspace.editor.files_changed(())
+        return verdict
+
+    async def before_stop(self, answer: str) -> str:
+        """Return why the turn must go on, for the model; "" to let it end."""
+        if not self._hooks.are_for("Stop"):
+            return ""
+        fields = {
+            "stop_hook_active": self._continuations > 0,
+            "last_assistant_message": answer,
+        }
+        verdict = await self._hooks.run("Stop", fields)
+        if not verdict.is_denied:
+            return ""
+        self._continuations += 1
+        return verdict.reason
+
+    @property
+    def continues_too_often(self) -> bool:
+        return self._continuations > MAX_CONTINUATIONS
+
+    async def before_summary(self, trigger: Trigger, focus: str) -> Verdict:
+        fields = {"trigger": trigger, "custom_instructions": focus}
+        return await self._hooks.run("PreCompact", fields, (trigger,))
+
+    async def end(self) -> None:
+        with anyio.move_on_after(END_S):
+            await self._hooks.run("SessionEnd", {"reason": "other"}, ("other",))
+
+    def take_stop(self) -> str:
+        return self._hooks.take_stop()

@@ -1,0 +1,170 @@
+"""
+Hooks as declared: in the user's settings, and in files of a trusted project that other agents share.
+
+A project's hooks run inside the sandbox and can only make a decision stricter: anyone who can change the project could have written them.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, Literal, cast, get_args
+
+import msgspec
+
+from sanderling.config import Settings, Table
+from sanderling.config.layers import place_of
+from sanderling.errors import ConfigError
+from sanderling.project.trust.trust import HOOK_FILES, Trust
+
+HookEvent = Literal[
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PermissionRequest",
+    "PostToolUse",
+    "Stop",
+    "PreCompact",
+    "SessionEnd",
+]
+EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+TIMEOUT_S, MAX_TIMEOUT_S = 10.0, 600.0
+_ALL = ("", "*")
+
+
+class HookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """
+    A table `[[hooks.EVENT]]` of the user's settings.
+
+    Attributes:
+        command: a line for the shell.
+        matcher: names of tools, or of what the event is about, as alternatives or a regular expression; empty: all.
+        timeout: seconds after which it is killed.
+        sandbox: False to run it with all of the user's rights.
+    """
+
+    command: Annotated[str, msgspec.Meta(min_length=1)]
+    matcher: str = ""
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=MAX_TIMEOUT_S)] = TIMEOUT_S
+    sandbox: bool = True
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """A hook of a session. `origin` is its place, as shown; a project's (`is_projects`) only makes decisions stricter."""
+
+    event: HookEvent
+    command: str
+    origin: str
+    matcher: str = ""
+    timeout_s: float = TIMEOUT_S
+    is_confined: bool = True
+    is_projects: bool = False
+
+    def matches(self, subjects: tuple[str, ...]) -> bool:
+        """Return True if the hook is for any of these names; for an event that is about nothing, it always is."""
+        if self.matcher in _ALL or not subjects:
+            return True
+        pattern = _pattern(self.matcher)
+        return any(pattern.fullmatch(subject) for subject in subjects)
+
+
+@cache
+def _pattern(matcher: str) -> re.Pattern[str]:
+    return re.compile(matcher)
+
+
+def load_hooks(tables: Mapping[str, Any]) -> dict[HookEvent, tuple[HookTable, ...]]:
+    """
+    Return the user's hooks by event.
+
+    Raises:
+        ConfigError: names what is wrong.
+    """
+    try:
+        hooks = msgspec.convert(tables, dict[HookEvent, tuple[HookTable, ...]])
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"'hooks': {error}", ("hooks",)) from error
+    for event, declared in hooks.items():
+        for number, each in enumerate(declared):
+            if problem := _problem_of(each.matcher):
+                raise ConfigError(problem, ("hooks", event, number, "matcher"))
+    return hooks
+
+
+def own_hooks(settings: Settings) -> list[Hook]:
+    """
+    Return the hooks of the user's settings.
+
+    Raises:
+        ConfigError: names what is wrong.
+    """
+    hooks = list[Hook]()
+    for event, declared in load_hooks(settings.hooks).items():
+        for number, each in enumerate(declared):
+            place = str(place_of(("hooks", event, number), settings.layers))
+            hooks.append(Hook(event, each.command, place, each.matcher, each.timeout, each.sandbox))
+    return hooks
+
+
+def project_hooks(trust: Trust) -> tuple[list[Hook], list[str]]:
+    """Return the hooks of the project's trusted files, and a sentence for each part that is not used."""
+    hooks, problems = list[Hook](), list[str]()
+    for path in HOOK_FILES:
+        text = trust.read(path)
+        if text is None:
+            continue
+        for found in _hooks_in(path, text):
+            if isinstance(found, Hook):
+                hooks.append(found)
+            else:
+                problems.append(found)
+    return hooks, problems
+
+
+def _hooks_in(path: str, text: str) -> Iterator[Hook | str]:
+    """Yield the hooks of a settings file of Claude Code or Codex, and sentences about what is not used in it."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        yield f"The hooks of {path} are not used: it is not valid JSON ({error})."
+        return
+    events = cast("Table", data).get("hooks") if isinstance(data, dict) else None
+    if not isinstance(events, dict):
+        return
+    for event, groups in cast("Table", events).items():
+        if event not in EVENTS:
+            yield f"{path}: hooks for '{event[:40]}' are not supported."
+            continue
+        for group in cast("list[Any]", groups) if isinstance(groups, list) else ():
+            yield from _hooks_of_group(path, event, group)
+
+
+def _hooks_of_group(path: str, event: HookEvent, group: Any) -> Iterator[Hook | str]:
+    if not isinstance(group, dict):
+        yield f"{path}: a hook for {event} is not a table."
+        return
+    matcher = cast("Table", group).get("matcher", "")
+    declared = cast("Table", group).get("hooks", [])
+    if problem := _problem_of(matcher):
+        yield f"{path}: a hook for {event} is not used: {problem}."
+        return
+    for each in cast("list[Any]", declared) if isinstance(declared, list) else ():
+        hook = cast("Table", each) if isinstance(each, dict) else {}
+        command, timeout = hook.get("command"), hook.get("timeout", TIMEOUT_S)
+        if hook.get("type", "command") != "command" or not isinstance(command, str) or not command:
+            yield f"{path}: a hook for {event} is not used: only commands are."
+            continue
+        is_number = isinstance(timeout, int | float) and timeout > 0
+        timeout_s = min(float(timeout), MAX_TIMEOUT_S) if is_number else TIMEOUT_S
+        yield Hook(event, command, path, matcher, timeout_s, is_projects=True)
+
+
+def _problem_of(matcher: Any) -> str:
+    if not isinstance(matcher, str):
+        return "its matcher is not a string"
+    try:
+        if matcher not in _ALL:
+            re.compile(matcher)
+    except re.error as error:
+        return f"its matcher '{matcher[:40]}' is no regular expression ({error})"
+    return ""

@@ -1,0 +1,137 @@
+"""The hooks of a session: run all that an event concerns at the same time, and make one verdict of their answers."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+import msgspec
+
+from sanderling.hooks.declared import Hook, HookEvent, project_hooks
+from sanderling.hooks.messages import Answer, Decision, Surroundings
+from sanderling.hooks.running import run_hook
+from sanderling.project.trust.trust import Trust
+from sanderling.protocol.events import Event, Notice
+from sanderling.sandbox.execution_environment import ExecutionEnvironment
+from sanderling.text import printable, shortened
+
+MAX_CONTEXT_CHARS = 10_000
+MAX_SHOWN_CHARS = 60
+_STRICTNESS: tuple[Decision, ...] = ("deny", "ask", "allow")
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What all hooks of an event said together: the strictest decision with its reason, and all of their contexts."""
+
+    decision: Decision | None = None
+    reason: str = ""
+    context: str = ""
+    input: dict[str, Any] | None = None
+
+    @property
+    def is_denied(self) -> bool:
+        return self.decision == "deny"
+
+
+NOTHING = Verdict()
+
+
+class Hooks:
+    """
+    The hooks of one session. Those of the project are read again for each turn.
+
+    `confined` is the session's sandbox, in which a project's hooks run even if the user switched it off for commands.
+    """
+
+    def __init__(
+        self,
+        own: Sequence[Hook],
+        trust: Trust | None,
+        confined: ExecutionEnvironment,
+        surroundings: Surroundings,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._own = own
+        self._trust = trust
+        self._confined = confined
+        self._surroundings = surroundings
+        self._emit = emit
+        self._hooks = list(own)
+        self._problems: list[str] = []
+        self._failed = set[tuple[Hook, str]]()
+        self._stop = ""
+        self.read_again()
+
+    def read_again(self) -> None:
+        """Read the project's hooks, and show what is not used of them, unless that was shown before."""
+        theirs, problems = project_hooks(self._trust) if self._trust else ([], [])
+        self._hooks = [*theirs, *self._own]
+        for problem in problems:
+            if problem not in self._problems:
+                self._emit(Notice("warning", printable(problem)))
+        self._problems = problems
+
+    def are_for(self, event: HookEvent, subjects: Sequence[str] = ()) -> bool:
+        return bool(self._matching(event, subjects))
+
+    def _matching(self, event: HookEvent, subjects: Sequence[str]) -> list[Hook]:
+        """Return the hooks, each once, the project's before the user's."""
+        hooks = dict.fromkeys(each for each in self._hooks if each.event == event)
+        return [each for each in hooks if each.matches(tuple(subjects))]
+
+    async def run(
+        self, event: HookEvent, fields: dict[str, Any], subjects: Sequence[str] = ()
+    ) -> Verdict:
+        """Run the hooks for the event at the same time. `subjects` are the names that a matcher can mean."""
+        hooks = self._matching(event, subjects)
+        if not hooks:
+            return NOTHING
+        message = self._surroundings.message(event, fields)
+        answers = dict[Hook, Answer]()
+
+        async def run_one(hook: Hook) -> None:
+            project = self._surroundings.project
+            answers[hook] = await run_hook(hook, message, self._confined, project)
+
+        async with anyio.create_task_group() as tasks:
+            for hook in hooks:
+                tasks.start_soon(partial(run_one, hook))
+        return self._verdict([(hook, answers[hook]) for hook in hooks])
+
+    def take_stop(self) -> str:
+        """Return why a hook wants the turn to end, since the last time; "" if none does."""
+        stop, self._stop = self._stop, ""
+        return stop
+
+    def _verdict(self, answers: Sequence[tuple[Hook, Answer]]) -> Verdict:
+        decided = list[tuple[Decision, str]]()
+        contexts = list[str]()
+        its_input: dict[str, Any] | None = None
+        for hook, answer in answers:
+            self._show(hook, answer)
+            if answer.decision and not (hook.is_projects and answer.decision == "allow"):
+                decided.append((answer.decision, answer.reason))
+            elif answer.is_late and hook.event == "PreToolUse":
+                # It may have been there to deny the call.
+                decided.append(("ask", f"The hook {_named(hook)} failed: {answer.failure}."))
+            if answer.context:
+                contexts.append(shortened(answer.context, MAX_CONTEXT_CHARS))
+            its_input = answer.input if answer.input is not None else its_input
+            self._stop = self._stop or answer.stop
+        if not decided:
+            return Verdict(context="\n".join(contexts), input=its_input)
+        decision, reason = min(decided, key=lambda each: _STRICTNESS.index(each[0]))
+        return Verdict(decision, reason, "\n".join(contexts), its_input)
+
+    def _show(self, hook: Hook, answer: Answer) -> None:
+        if answer.message:
+            self._emit(Notice("info", f"Hook {_named(hook)}: {printable(answer.message)}"))
+        if answer.failure and (hook, answer.failure) not in self._failed:
+            self._failed.add((hook, answer.failure))
+            words = f"The {hook.event} hook {_named(hook)} failed: {answer.failure}."
+            self._emit(Notice("warning", printable(words)))
+
+
+def _named(hook: Hook) -> str:
+    command = " ".join(printable(hook.command).split())
+    return f"`{shortened(command, MAX_SHOWN_CHARS)}` of {printable(hook.origin)}"

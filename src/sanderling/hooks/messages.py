@@ -1,0 +1,176 @@
+"""What hooks read and answer: JSON in the format of Claude Code, with its names of tools and inputs, so that its hooks work unchanged."""
+
+import posixpath
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from sanderling.hooks.declared import Hook, HookEvent
+from sanderling.protocol.modes import Mode
+
+Decision = Literal["allow", "ask", "deny"]
+
+_MODES: dict[Mode, str] = {"ask": "default", "auto": "auto", "plan": "plan"}
+_TOOLS = {
+    "bash": "Bash",
+    "read": "Read",
+    "write": "Write",
+    "edit": "Edit",
+    "grep": "Grep",
+    "glob": "Glob",
+    "ls": "LS",
+    "todo": "TodoWrite",
+    "web_fetch": "WebFetch",
+    "web_search": "WebSearch",
+    "ask_user": "AskUserQuestion",
+    "jobs": "BashOutput",
+}
+_BLOCKS = 2  # the exit status
+_PLAIN_CONTEXT: tuple[HookEvent, ...] = ("SessionStart", "UserPromptSubmit")
+"""Events for which the output is context if it is not JSON."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """
+    What a hook said.
+
+    Attributes:
+        decision: about a tool call, a question, or, as "deny", about going on with the event.
+        reason: of the decision; the model reads it if it is denied, the user if they are asked.
+        context: text for the model.
+        input: the input to use instead, with Claude's names.
+        message: a line for the user.
+        stop: why the turn must end.
+        failure: why the hook's answer does not count.
+        is_late: it failed without an exit status of its own, so nobody knows what it would have said.
+    """
+
+    decision: Decision | None = None
+    reason: str = ""
+    context: str = ""
+    input: dict[str, Any] | None = None
+    message: str = ""
+    stop: str = ""
+    failure: str = ""
+    is_late: bool = False
+
+
+class _Behavior(msgspec.Struct, rename="camel"):
+    behavior: Literal["allow", "deny"]
+    message: str = ""
+    updated_input: dict[str, Any] | None = None
+    interrupt: bool = False
+
+
+class _Specific(msgspec.Struct, rename="camel"):
+    permission_decision: Literal["allow", "ask", "deny", "defer"] | None = None
+    permission_decision_reason: str = ""
+    updated_input: dict[str, Any] | None = None
+    additional_context: str = ""
+    decision: _Behavior | None = None
+
+
+class _Output(msgspec.Struct, rename="camel"):
+    go_on: bool = msgspec.field(default=True, name="continue")
+    stop_reason: str = ""
+    system_message: str = ""
+    decision: Literal["approve", "allow", "block", "deny"] | None = None
+    reason: str = ""
+    hook_specific_output: _Specific = msgspec.field(default_factory=_Specific)
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What all messages of a session contain. `mode` returns the current mode."""
+
+    session_id: str
+    transcript_path: str
+    project: str
+    mode: Callable[[], Mode]
+
+    def message(self, event: HookEvent, fields: dict[str, Any]) -> bytes:
+        return msgspec.json.encode(
+            {
+                "session_id": self.session_id,
+                "transcript_path": self.transcript_path,
+                "cwd": self.project,
+                "permission_mode": _MODES[self.mode()],
+                "hook_event_name": event,
+                **fields,
+            }
+        )
+
+
+def names_of(tool: str) -> tuple[str, ...]:
+    """Return the names by which a matcher can mean a tool: Claude's and Sanderling's."""
+    if tool == "edit":
+        return ("Edit", "MultiEdit", "edit")
+    return tuple(dict.fromkeys((_TOOLS.get(tool, tool), tool)))
+
+
+def tool_fields(tool: str, use_id: str, values: dict[str, Any], project: str) -> dict[str, Any]:
+    """Return the fields of a message about a tool call: Claude's name and input, and the call's id."""
+    name, its_input = _TOOLS.get(tool, tool), dict(values)
+    if "path" in its_input and tool in ("read", "write", "edit"):
+        its_input["file_path"] = posixpath.join(project, str(its_input.pop("path")))
+    if tool == "bash" and its_input.pop("background", False):
+        its_input["run_in_background"] = True
+    if tool == "edit":
+        edits = [_edit(each) for each in its_input.pop("edits", ())]
+        if len(edits) == 1:
+            its_input |= edits[0]
+        else:
+            name, its_input["edits"] = "MultiEdit", edits
+    if tool == "todo" and "items" in its_input:
+        its_input["todos"] = its_input.pop("items")
+    return {"tool_name": name, "tool_input": its_input, "tool_use_id": use_id}
+
+
+def _edit(each: dict[str, Any]) -> dict[str, Any]:
+    renamed = {"old": "old_string", "new": "new_string"}
+    return {renamed.get(key, key): value for key, value in each.items()}
+
+
+def tool_response(tool: str, text: str, path: str, *, is_error: bool) -> dict[str, Any]:
+    if tool == "bash":
+        return {"stdout": text, "stderr": "", "interrupted": False, "isImage": False}
+    file = {"filePath": path} if path else {}
+    return {"content": text, "success": not is_error, **file}
+
+
+def answer_of(hook: Hook, status: int, output: str, errors: str) -> Answer:
+    """Return what a hook said that ended with this exit status."""
+    if status == _BLOCKS:
+        return Answer("deny", errors.strip() or f"The hook `{hook.command}` denied it.")
+    if status:
+        first = errors.strip().partition("\n")[0]
+        return Answer(failure=f"exit status {status}{f': {first}' if first else ''}")
+    text = output.strip()
+    if not text.startswith("{"):
+        return Answer(context=text if hook.event in _PLAIN_CONTEXT else "")
+    try:
+        said = msgspec.json.decode(text, type=_Output)
+    except msgspec.DecodeError as error:
+        if hook.event in _PLAIN_CONTEXT and not isinstance(error, msgspec.ValidationError):
+            return Answer(context=text)
+        return Answer(failure=f"its output is not what a hook answers: {error}")
+    return _answer(hook.event, said)
+
+
+def _answer(event: HookEvent, said: _Output) -> Answer:
+    specific = said.hook_specific_output
+    decision: Decision | None = None
+    reason, its_input = said.reason, None
+    if said.decision:
+        decision = "allow" if said.decision in ("approve", "allow") else "deny"
+    if event == "PreToolUse":
+        its_input = specific.updated_input
+        if specific.permission_decision and specific.permission_decision != "defer":
+            decision = specific.permission_decision
+            reason = specific.permission_decision_reason or reason
+    if event == "PermissionRequest" and specific.decision:
+        decision, reason = specific.decision.behavior, specific.decision.message or reason
+    stop = "" if said.go_on else said.stop_reason or "A hook ended the turn."
+    return Answer(
+        decision, reason, specific.additional_context, its_input, said.system_message, stop
+    )

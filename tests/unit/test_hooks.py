@@ -1,0 +1,513 @@
+"""Hooks of the user and of a trusted project, in the format of Claude Code, with the real sandbox."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.conftest import happens, settings_of
+from tests.unit.test_tool_uses import Talk, bash, edit
+from tests.unit.test_trust import trust_all, write
+
+from sanderling.config import Layer
+from sanderling.config.layers import Layers
+from sanderling.conversation.checks.configuration import mistakes_in
+from sanderling.hooks.declared import HookEvent, own_hooks, project_hooks
+from sanderling.permissions.rules import rule_from_text
+from sanderling.protocol.actions import CancelTurn, Compact
+from sanderling.protocol.events import ErrorOccurred, Notice, TurnEnded
+from sanderling.protocol.messages import NoteBlock, Prompt, TextBlock
+from sanderling.session.session import Session
+
+WRITE = ("write", {"path": "new.txt", "content": "x"})
+
+
+def answer(**fields: Any) -> str:
+    return f"echo {json.dumps(json.dumps({'hookSpecificOutput': fields}))}"
+
+
+def decide(decision: str, reason: str = "because", **fields: Any) -> str:
+    return answer(
+        hookEventName="PreToolUse",
+        permissionDecision=decision,
+        permissionDecisionReason=reason,
+        **fields,
+    )
+
+
+class HookedTalk(Talk):
+    """A session with hooks of the user's, by event, and of the trusted project's .claude/settings.json."""
+
+    def __init__(
+        self,
+        base: Path,
+        *replies: Any,
+        own: dict[HookEvent, Any] | None = None,
+        project: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        session = Session.open(base / "state/sessions", "s1", str(base / "home/project"))
+        settings = settings_of(session)
+        session.close()
+        hooks = {event: _tables(each) for event, each in (own or {}).items()}
+        settings = msgspec.structs.replace(settings, hooks=hooks)
+        super().__init__(base, *replies, settings=settings, **options)
+        self.notes_of_hooks = [each for each in self.of(Notice) if "ook" in each.text]
+        if project is not None:
+            file = self.project / ".claude/settings.json"
+            write(self.project, ".claude/settings.json", json.dumps({"hooks": project}))
+            trust_all(self.services.project.trust)
+            assert file.exists()
+
+    @property
+    def notices(self) -> list[str]:
+        return [each.text for each in self.of(Notice)]
+
+    @property
+    def notes(self) -> list[str]:
+        return [block.text for block in self.blocks if isinstance(block, NoteBlock | TextBlock)]
+
+
+def _tables(hook: Any) -> tuple[dict[str, Any], ...]:
+    hooks = hook if isinstance(hook, tuple) else (hook,)
+    return tuple({"command": each} if isinstance(each, str) else each for each in hooks)
+
+
+def group(command: str, matcher: str = "", **fields: Any) -> list[dict[str, Any]]:
+    return [{"matcher": matcher, "hooks": [{"type": "command", "command": command, **fields}]}]
+
+
+# --- what a hook reads ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call, name, expected",
+    [
+        (bash("true"), "Bash", {"command": "true"}),
+        (WRITE, "Write", {"file_path": "{project}/new.txt", "content": "x"}),
+        (
+            edit("app.py", "1", "2"),
+            "Edit",
+            {"file_path": "{project}/app.py", "old_string": "1", "new_string": "2"},
+        ),
+        (("read", {"path": "app.py"}), "Read", {"file_path": "{project}/app.py"}),
+    ],
+)
+async def test_a_hook_reads_the_call_in_claudes_words(tmp_path, call, name, expected):
+    seen = tmp_path / "seen.json"
+    talk = HookedTalk(
+        tmp_path,
+        call,
+        mode="auto",
+        own={"PreToolUse": {"command": f"cat >{seen}", "sandbox": False, "matcher": name}},
+    )
+    await talk.run()
+    message = json.loads(seen.read_text())
+    project = str(talk.project)
+    text = {key: value.format(project=project) for key, value in expected.items()}
+    assert text.items() <= message["tool_input"].items()
+    assert (message["tool_name"], message["tool_use_id"]) == (name, "t1")
+    assert (message["session_id"], message["cwd"]) == ("s1", project)
+    assert (message["hook_event_name"], message["permission_mode"]) == ("PreToolUse", "auto")
+
+
+async def test_a_message_larger_than_a_pipe_reaches_the_hook_whole(tmp_path):
+    seen = tmp_path / "seen.json"
+    text = "x" * 300_000
+    talk = HookedTalk(
+        tmp_path,
+        ("write", {"path": "new.txt", "content": text}),
+        mode="auto",
+        own={"PreToolUse": {"command": f"cat >{seen}", "sandbox": False}},
+    )
+    await talk.run()
+    assert json.loads(seen.read_text())["tool_input"]["content"] == text
+
+
+async def test_a_hook_need_not_read_its_message(tmp_path):
+    own: dict[HookEvent, Any] = {"PreToolUse": "exec true"}
+    call = ("write", {"path": "new.txt", "content": "x" * 300_000})
+    talk = await HookedTalk(tmp_path, call, mode="auto", own=own).run()
+    assert (talk.project / "new.txt").exists()
+    assert talk.notices == []
+
+
+# --- before a tool call ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_projects", [True, False])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo 'not here' >&2; exit 2",
+        decide("deny", "not here"),
+        'echo \'{"decision": "block", "reason": "not here"}\'',
+    ],
+)
+async def test_a_hook_denies_a_call_with_its_reason(tmp_path, command, is_projects):
+    hooks = {"PreToolUse": group(command, "Write")} if is_projects else {}
+    own: dict[HookEvent, Any] = {}
+    if not is_projects:
+        own = {"PreToolUse": {"command": command, "matcher": "Write"}}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own, project=hooks).run()
+    assert talk.told() == "A hook of the user denied this: not here"
+    assert not (talk.project / "new.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "matcher, is_denied",
+    [
+        ("Write", True),
+        ("write", True),
+        ("Edit|Write", True),
+        ("W.*", True),
+        ("*", True),
+        ("", True),
+        ("Writ", False),
+        ("Bash", False),
+    ],
+)
+async def test_a_matcher_means_whole_names_of_tools(tmp_path, matcher, is_denied):
+    own: dict[HookEvent, Any] = {"PreToolUse": {"command": "exit 2", "matcher": matcher}}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run()
+    assert (talk.project / "new.txt").exists() != is_denied
+
+
+async def test_a_hook_asks_about_a_call_that_the_mode_allows(tmp_path):
+    project = {"PreToolUse": group(decide("ask", "is it wise?"))}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", project=project).run("once")
+    [question] = talk.questions
+    assert "A hook asks about this: is it wise?" in question.reason
+    assert (talk.project / "new.txt").exists()
+
+
+async def test_the_users_hook_allows_what_would_be_asked(tmp_path):
+    talk = await HookedTalk(tmp_path, WRITE, own={"PreToolUse": decide("allow")}).run()
+    assert talk.questions == []
+    assert (talk.project / "new.txt").exists()
+
+
+async def test_a_projects_hook_allows_nothing(tmp_path):
+    project = {"PreToolUse": group(decide("allow"))}
+    talk = await HookedTalk(tmp_path, WRITE, project=project).run("deny")
+    assert len(talk.questions) == 1
+    assert not (talk.project / "new.txt").exists()
+
+
+async def test_a_hook_allows_nothing_that_needs_more_access(tmp_path):
+    call = ("web_fetch", {"url": "https://example.com/"})
+    own: dict[HookEvent, Any] = {event: decide("allow") for event in ("PreToolUse",)}
+    own["PermissionRequest"] = answer(
+        hookEventName="PermissionRequest", decision={"behavior": "allow"}
+    )
+    talk = await HookedTalk(tmp_path, call, own=own).run("deny")
+    assert len(talk.questions) == 1
+
+
+async def test_a_hook_allows_nothing_that_a_rule_asks_about(tmp_path):
+    rules = (rule_from_text("ask write"),)
+    own: dict[HookEvent, Any] = {"PreToolUse": decide("allow")}
+    talk = await HookedTalk(tmp_path, WRITE, own=own, rules=rules).run("deny")
+    assert len(talk.questions) == 1
+
+
+async def test_denying_beats_asking_and_asking_beats_allowing(tmp_path):
+    own: dict[HookEvent, Any] = {
+        "PreToolUse": (decide("allow"), decide("deny", "no"), decide("ask"))
+    }
+    talk = await HookedTalk(tmp_path, WRITE, own=own).run()
+    assert talk.told().endswith("no")
+
+
+async def test_a_hook_changes_the_input_which_is_shown_judged_and_run(tmp_path):
+    its = {"command": "touch changed.txt"}
+    project = {"PreToolUse": group(answer(hookEventName="PreToolUse", updatedInput=its), "Bash")}
+    talk = await HookedTalk(tmp_path, bash("touch original.txt"), project=project).run("once")
+    [question] = talk.questions
+    assert question.title == "touch changed.txt"
+    assert [each.name for each in talk.project.glob("*.txt")] == ["changed.txt"]
+    note = 'A hook changed the input of this call to {"command":"touch changed.txt"}'
+    assert note in talk.told()
+
+
+async def test_a_changed_path_is_judged_anew(tmp_path):
+    its = {"file_path": ".git/hooks/pre-commit", "content": "x"}
+    project = {"PreToolUse": group(answer(hookEventName="PreToolUse", updatedInput=its))}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", project=project).run("deny")
+    assert talk.questions[0].path.endswith(".git/hooks/pre-commit")
+
+
+async def test_an_input_that_the_tool_does_not_take_is_refused_in_words(tmp_path):
+    its = {"nonsense": 1}
+    project = {"PreToolUse": group(answer(hookEventName="PreToolUse", updatedInput=its))}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", project=project).run()
+    assert "Invalid input for 'write'" in talk.told()
+
+
+async def test_what_a_hook_adds_is_in_the_result(tmp_path):
+    own: dict[HookEvent, Any] = {
+        "PreToolUse": answer(hookEventName="PreToolUse", additionalContext="Before."),
+        "PostToolUse": answer(hookEventName="PostToolUse", additionalContext="After."),
+    }
+    talk = await HookedTalk(tmp_path, bash("echo out"), mode="auto", own=own).run()
+    assert talk.told().endswith("\n\n[From a hook of the user:\nBefore.\nAfter.]")
+
+
+# --- hooks that fail -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command, words",
+    [
+        ("echo oops >&2; exit 1", "exit status 1: oops"),
+        ("echo '{broken'", "not what a hook answers"),
+        ('echo \'{"hookSpecificOutput": {"permissionDecision": "maybe"}}\'', "not what a hook"),
+        ("no-such-program", "exit status 127"),
+    ],
+)
+async def test_a_hook_that_fails_is_shown_once_and_decides_nothing(tmp_path, command, words):
+    calls = [WRITE[1], {"path": "other.txt", "content": "x"}]
+    steps = [{"tool_use": {"name": "write", "input": each}} for each in calls]
+    talk = await HookedTalk(tmp_path, steps, mode="auto", own={"PreToolUse": command}).run()
+    [notice] = talk.notices
+    assert words in notice
+    assert (talk.project / "new.txt").exists()
+    assert (talk.project / "other.txt").exists()
+
+
+@pytest.mark.parametrize("is_confined", [True, False])
+@pytest.mark.parametrize(
+    "command, words",
+    [
+        ("sleep 60", "did not end within 0.5 s"),
+        ("trap '' TERM INT; sleep 60 & wait", "did not end"),
+        ("kill -9 $$", "was killed by signal 9"),
+        ("yes", "wrote more than"),
+        ("yes >&2", "wrote more than"),
+    ],
+)
+async def test_a_hook_that_hangs_floods_or_dies_is_ended_and_the_user_is_asked(
+    tmp_path, command, words, is_confined
+):
+    table = {"command": command, "timeout": 0.5, "sandbox": is_confined}
+    own: dict[HookEvent, Any] = {"PreToolUse": table}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run("deny")
+    assert words in talk.questions[0].reason
+    assert words in talk.notices[0]
+
+
+async def test_a_process_that_a_hook_leaves_behind_does_not_hold_the_turn(tmp_path):
+    table = {"command": "sleep 600 & echo done", "timeout": 300}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own={"PreToolUse": table}).run()
+    assert (talk.project / "new.txt").exists()
+
+
+async def test_stopping_the_turn_does_not_wait_for_a_hook(tmp_path):
+    marker = tmp_path / "started"
+    table = {"command": f"touch {marker}; sleep 600", "timeout": 600, "sandbox": False}
+    talk = HookedTalk(tmp_path, WRITE, mode="auto", own={"PreToolUse": table})
+    async with talk.served():
+        talk.conversation.submit(Prompt("p1", "Do it."))
+        await happens(marker.exists)
+        talk.conversation.act(CancelTurn())
+        ended = await talk.until(TurnEnded)
+    assert ended.stop_reason == "cancelled"
+    assert not (talk.project / "new.txt").exists()
+
+
+# --- the sandbox ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_projects_hook_runs_in_the_sandbox_even_if_it_is_off_for_commands(tmp_path):
+    secret, outside = tmp_path / "home/secret.txt", tmp_path / "outside.txt"
+    write(tmp_path, "home/secret.txt", "a planted secret")
+    command = f"cat {secret} >&2; echo x >{outside}; echo y >inside.txt; exit 2"
+    project = {"PreToolUse": group(command)}
+    talk = HookedTalk(tmp_path, WRITE, mode="auto", project=project)
+    talk.services.sandbox.switch(is_on=False)
+    await talk.run()
+    assert "planted" not in talk.told()
+    assert not outside.exists()
+    assert (talk.project / "inside.txt").read_text() == "y\n"
+
+
+async def test_the_users_own_hook_may_leave_the_sandbox(tmp_path):
+    outside = tmp_path / "outside.txt"
+    table = {"command": f"echo $CLAUDE_PROJECT_DIR >{outside}", "sandbox": False}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own={"PreToolUse": table}).run()
+    assert outside.read_text() == f"{talk.project}\n"
+
+
+async def test_hooks_of_a_project_that_is_not_trusted_do_not_run(tmp_path):
+    talk = HookedTalk(tmp_path, WRITE, mode="auto")
+    file = json.dumps({"hooks": {"PreToolUse": group("exit 2")}})
+    write(talk.project, ".claude/settings.json", file)
+    await talk.run()
+    assert (talk.project / "new.txt").exists()
+    trust_all(talk.services.project.trust)
+    write(talk.project, ".claude/settings.json", file + "\n")
+    assert project_hooks(talk.services.project.trust) == ([], [])
+
+
+# --- the other events -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_start_and_each_prompt_get_what_their_hooks_print(tmp_path):
+    own: dict[HookEvent, Any] = {
+        "SessionStart": {"command": "echo started", "matcher": "startup"},
+        "UserPromptSubmit": "echo seen",
+    }
+    talk = HookedTalk(tmp_path, [{"text": "One."}], own=own)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Hi."), Prompt("p2", "Again."))
+    said = "[From a hook of the user:\n{}]"
+    assert talk.notes.count(said.format("started")) == 1
+    assert talk.notes.count(said.format("seen")) == 2
+
+
+async def test_a_hook_refuses_a_prompt_which_is_not_sent(tmp_path):
+    own: dict[HookEvent, Any] = {"UserPromptSubmit": "grep -q secret && { echo no >&2; exit 2; }"}
+    talk = HookedTalk(tmp_path, [{"text": "One."}], own=own)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "the secret"))
+    assert talk.history == []
+    assert talk.of(ErrorOccurred)[0].message == "A hook refused the prompt: no"
+
+
+async def test_a_hook_answers_a_question_for_the_user(tmp_path):
+    allow = answer(hookEventName="PermissionRequest", decision={"behavior": "allow"})
+    talk = await HookedTalk(tmp_path, WRITE, own={"PermissionRequest": allow}).run()
+    assert (talk.project / "new.txt").exists()
+    deny = answer(
+        hookEventName="PermissionRequest", decision={"behavior": "deny", "message": "never"}
+    )
+    project = {"PermissionRequest": group(deny)}
+    other = await HookedTalk(tmp_path / "other", WRITE, project=project).run()
+    assert other.told() == "A hook of the user denied this: never"
+    project = {"PermissionRequest": group(allow)}
+    third = await HookedTalk(tmp_path / "third", WRITE, project=project).run("deny")
+    assert len(third.questions) == 1
+
+
+async def test_a_stop_hook_continues_the_turn_until_it_is_content(tmp_path):
+    command = "[ -e done ] && exit 0; touch done; echo 'run the tests' >&2; exit 2"
+    talk = HookedTalk(tmp_path, [{"text": "I am done."}], mode="auto", own={"Stop": command})
+    await talk.run()
+    assert any(
+        "A hook of the user asks you to go on:\nrun the tests" in each for each in talk.notes
+    )
+    assert [each.stop_reason for each in talk.of(TurnEnded)] == ["end_turn"]
+
+
+async def test_a_stop_hook_that_is_never_content_is_ended(tmp_path):
+    talk = HookedTalk(tmp_path, *[[{"text": "Done."}]] * 20, own={"Stop": "exit 2"})
+    await talk.run()
+    assert any("A Stop hook has continued this turn" in each for each in talk.notices)
+
+
+async def test_a_hook_ends_the_turn(tmp_path):
+    command = 'echo \'{"continue": false, "stopReason": "enough"}\''
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own={"PostToolUse": command}).run()
+    assert "A hook ended the turn: enough" in talk.notices
+    assert talk.history[-1].role == "user"
+
+
+async def test_a_hook_refuses_a_compaction(tmp_path):
+    own: dict[HookEvent, Any] = {"PreCompact": {"command": "exit 2", "matcher": "manual"}}
+    talk = HookedTalk(tmp_path, [{"text": "One."}], own=own)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Hi."))
+        before = list(talk.history)
+        await talk.act(Compact(""), TurnEnded)
+    assert talk.history == before
+    assert any("A hook refused to compact" in each for each in talk.notices)
+
+
+async def test_a_message_for_the_user_is_shown(tmp_path):
+    command = 'echo \'{"systemMessage": "Mind the gap."}\''
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own={"PreToolUse": command}).run()
+    assert any(each.endswith("Mind the gap.") for each in talk.notices)
+
+
+async def test_the_end_of_a_session_runs_its_hooks(tmp_path):
+    marker = tmp_path / "ended"
+    table = {"command": f"touch {marker}", "sandbox": False}
+    talk = HookedTalk(tmp_path, [{"text": "One."}], own={"SessionEnd": table})
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Hi."))
+        talk.conversation.close()
+        await happens(marker.exists)
+
+
+async def test_what_a_formatter_changes_after_an_edit_is_taken_back_with_it(tmp_path):
+    command = "sed -i s/2/3/ app.py"
+    call = edit("app.py", "return 1", "return 2")
+    talk = await HookedTalk(tmp_path, call, mode="auto", own={"PostToolUse": command}).run()
+    assert "return 3" in (talk.project / "app.py").read_text()
+
+
+# --- declarations ----------------------------------------------------------------------------------------------------------
+
+
+def settings_with(text: str) -> Any:
+    import tomllib
+
+    layer = Layer("config.toml", tomllib.loads(text), text)
+    return Layers(state_dir="/s", file=layer).settings()
+
+
+def test_the_users_hooks_are_read_with_their_places():
+    settings = settings_with(
+        '[[hooks.PreToolUse]]\nmatcher = "Bash"\ncommand = "a"\n\n[[hooks.PreToolUse]]\ncommand = "b"\n'
+        "timeout = 2.5\nsandbox = false\n"
+    )
+    first, second = own_hooks(settings)
+    assert (first.matcher, first.command, first.is_confined) == ("Bash", "a", True)
+    assert (second.timeout_s, second.is_confined) == (2.5, False)
+    assert first.origin == "config.toml:1"
+    assert second.origin == "config.toml:5"
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ('[[hooks.PreTool]]\ncommand = "a"', "hooks"),
+        ('[[hooks.Stop]]\ncomand = "a"', "comand"),
+        ('[[hooks.Stop]]\ncommand = ""', "command"),
+        ('[[hooks.Stop]]\ncommand = "a"\ntimeout = 0', "timeout"),
+        ('[[hooks.Stop]]\ncommand = "a"\nmatcher = "("', "no regular expression"),
+    ],
+)
+def test_a_mistake_in_the_settings_is_named(text, words):
+    mistakes = mistakes_in(settings_with(text), "/p")
+    assert any(words in str(each) for each in mistakes)
+
+
+@pytest.mark.parametrize(
+    "data, problem",
+    [
+        ("{", "not valid JSON"),
+        ('{"hooks": {"Notification": []}}', "not supported"),
+        ('{"hooks": {"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}}', "only commands"),
+        (
+            '{"hooks": {"Stop": [{"matcher": "(", "hooks": []}]}}',
+            "no regular expression",
+        ),
+        ('{"hooks": {"Stop": [1]}}', "is not a table"),
+    ],
+)
+def test_what_is_not_used_of_a_projects_file_is_said(trust, project, data, problem):
+    write(project, ".claude/settings.json", data)
+    trust_all(trust)
+    hooks, problems = project_hooks(trust)
+    assert hooks == []
+    assert problem in problems[0]
+
+
+@pytest.mark.parametrize("path", [".claude/settings.json", ".codex/hooks.json"])
+def test_both_files_of_a_project_are_read(trust, project, path):
+    write(project, path, json.dumps({"permissions": {}, "hooks": {"Stop": group("x", timeout=3)}}))
+    trust_all(trust)
+    [hook], problems = project_hooks(trust)
+    assert (hook.command, hook.timeout_s, hook.is_projects, problems) == ("x", 3, True, [])
