@@ -151,7 +151,7 @@ async def test_a_hook_denies_a_call_with_its_reason(tmp_path, command, is_projec
     if not is_projects:
         own = {"PreToolUse": {"command": command, "matcher": "Write"}}
     talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own, project=hooks).run()
-    assert talk.told() == "A hook of the user denied this: not here"
+    assert talk.told() == "A hook denied this: not here"
     assert not (talk.project / "new.txt").exists()
 
 
@@ -251,7 +251,7 @@ async def test_what_a_hook_adds_is_in_the_result(tmp_path):
         "PostToolUse": answer(hookEventName="PostToolUse", additionalContext="After."),
     }
     talk = await HookedTalk(tmp_path, bash("echo out"), mode="auto", own=own).run()
-    assert talk.told().endswith("\n\n[From a hook of the user:\nBefore.\nAfter.]")
+    assert talk.told().endswith("\n\n[From a hook:\nBefore.\nAfter.]")
 
 
 # --- hooks that fail -------------------------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ async def test_the_start_and_each_prompt_get_what_their_hooks_print(tmp_path):
     talk = HookedTalk(tmp_path, [{"text": "One."}], own=own)
     async with talk.served():
         await talk.run_turns(Prompt("p1", "Hi."), Prompt("p2", "Again."))
-    said = "[From a hook of the user:\n{}]"
+    said = "[From a hook:\n{}]"
     assert talk.notes.count(said.format("started")) == 1
     assert talk.notes.count(said.format("seen")) == 2
 
@@ -384,7 +384,7 @@ async def test_a_hook_answers_a_question_for_the_user(tmp_path):
     )
     project = {"PermissionRequest": group(deny)}
     other = await HookedTalk(tmp_path / "other", WRITE, project=project).run()
-    assert other.told() == "A hook of the user denied this: never"
+    assert other.told() == "A hook denied this: never"
     project = {"PermissionRequest": group(allow)}
     third = await HookedTalk(tmp_path / "third", WRITE, project=project).run("deny")
     assert len(third.questions) == 1
@@ -394,9 +394,7 @@ async def test_a_stop_hook_continues_the_turn_until_it_is_content(tmp_path):
     command = "[ -e done ] && exit 0; touch done; echo 'run the tests' >&2; exit 2"
     talk = HookedTalk(tmp_path, [{"text": "I am done."}], mode="auto", own={"Stop": command})
     await talk.run()
-    assert any(
-        "A hook of the user asks you to go on:\nrun the tests" in each for each in talk.notes
-    )
+    assert any("A hook asks you to continue:\nrun the tests" in each for each in talk.notes)
     assert [each.stop_reason for each in talk.of(TurnEnded)] == ["end_turn"]
 
 

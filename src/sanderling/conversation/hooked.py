@@ -54,7 +54,7 @@ class SessionHooks:
 
     def _note(self, context: str) -> None:
         if context:
-            self._notes.append(f"[From a hook of the user:\n{context}]")
+            self._notes.append(f"[From a hook:\n{context}]")
 
     def take_notes(self) -> list[str]:
         """Return the notes for the model since the last time, to be sent with the next message of the user's."""

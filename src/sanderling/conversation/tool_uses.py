@@ -240,7 +240,7 @@ class ToolUses:
         said = [text for text in (use.hooked.context, reason, verdict.context) if text]
         if not said:
             return outcome
-        text = "[From a hook of the user:\n" + "\n".join(said) + "]"
+        text = "[From a hook:\n" + "\n".join(said) + "]"
         return msgspec.structs.replace(outcome, content=_with_text(outcome.content, text))
 
     def _find_what_only_reads(self) -> None:

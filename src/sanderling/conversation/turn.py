@@ -203,7 +203,7 @@ class Turn:
         if services.hooks.continues_too_often:
             services.warn(STILL_STOPPING.format(count=MAX_CONTINUATIONS))
             return False
-        note = NoteBlock(f"[A hook of the user asks you to go on:\n{reason}]")
+        note = NoteBlock(f"[A hook asks you to continue:\n{reason}]")
         services.session.append_message(Message("user", (note,)))
         return True
 

@@ -50,7 +50,7 @@ UNFIT = (
 )
 DENIED_WITH_REASON = "The user denied this: {reason}"
 UNATTENDED = "Denied: {reason}"
-DENIED_BY_HOOK = "A hook of the user denied this: {reason}"
+DENIED_BY_HOOK = "A hook denied this: {reason}"
 ASKED_BY_HOOK = "A hook asks about this: {reason}"
 NO_REASON = "It gave no reason."
 
