@@ -10,13 +10,14 @@ from tests.conftest import happens, settings_of
 from tests.unit.test_tool_uses import Talk, bash, edit
 from tests.unit.test_trust import trust_all, write
 
-from sanderling.config import Layer
+from sanderling.config import Layer, Settings
 from sanderling.config.layers import Layers
 from sanderling.conversation.checks.configuration import mistakes_in
 from sanderling.hooks.declared import HookEvent, own_hooks, project_hooks
 from sanderling.permissions.rules import rule_from_text
-from sanderling.protocol.actions import CancelTurn, Compact
-from sanderling.protocol.events import ErrorOccurred, Notice, TurnEnded
+from sanderling.project.project import Project
+from sanderling.protocol.actions import CancelTurn, Compact, RedoTurn, UndoTurn
+from sanderling.protocol.events import ErrorOccurred, FilesRestored, Notice, TurnEnded
 from sanderling.protocol.messages import NoteBlock, Prompt, TextBlock
 from sanderling.session.session import Session
 
@@ -438,11 +439,29 @@ async def test_the_end_of_a_session_runs_its_hooks(tmp_path):
         await happens(marker.exists)
 
 
-async def test_what_a_formatter_changes_after_an_edit_is_taken_back_with_it(tmp_path):
-    command = "sed -i s/2/3/ app.py"
+async def test_what_a_formatter_changes_after_an_edit_is_undone_and_redone_with_it(tmp_path):
+    command = "sed -i s/2/3/ app.py; echo made >made.txt"
     call = edit("app.py", "return 1", "return 2")
-    talk = await HookedTalk(tmp_path, call, mode="auto", own={"PostToolUse": command}).run()
-    assert "return 3" in (talk.project / "app.py").read_text()
+    talk = HookedTalk(tmp_path, call, mode="auto", own={"PostToolUse": command})
+    app, made = talk.project / "app.py", talk.project / "made.txt"
+    before = app.read_text()
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Do it."))
+        assert "return 3" in app.read_text()
+        await talk.act(UndoTurn(), FilesRestored)
+        assert app.read_text() == before
+        assert not made.exists()
+        await talk.act(RedoTurn(), FilesRestored)
+    assert "return 3" in app.read_text()
+    assert made.exists()
+
+
+async def test_the_model_may_edit_a_file_that_a_formatter_has_changed(tmp_path):
+    command = "sed -i 's/2$/3/' app.py"
+    calls = [edit("app.py", "return 1", "return 2"), edit("app.py", "return 3", "return 4")]
+    talk = HookedTalk(tmp_path, *calls, mode="auto", own={"PostToolUse": command})
+    await talk.run()
+    assert "return 4" in (talk.project / "app.py").read_text()
 
 
 # --- declarations ----------------------------------------------------------------------------------------------------------
@@ -485,7 +504,7 @@ def test_a_mistake_in_the_settings_is_named(text, words):
 @pytest.mark.parametrize(
     "data, problem",
     [
-        ("{", "not valid JSON"),
+        ('{"hooks": ', "not valid JSON"),
         ('{"hooks": {"Notification": []}}', "not supported"),
         ('{"hooks": {"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}}', "only commands"),
         (
@@ -501,6 +520,16 @@ def test_what_is_not_used_of_a_projects_file_is_said(trust, project, data, probl
     hooks, problems = project_hooks(trust)
     assert hooks == []
     assert problem in problems[0]
+
+
+def test_only_a_file_that_declares_hooks_asks_for_trust(tmp_path, project):
+    of_project = Project(Settings(str(tmp_path / "state")), str(project))
+    write(project, ".claude/settings.json", '{"permissions": {}}')
+    assert of_project.news_of_untrusted() == ()
+    assert of_project.trust.shown().files == ()
+    write(project, ".claude/settings.json", json.dumps({"hooks": {"Stop": group("x")}}))
+    assert of_project.news_of_untrusted() == (".claude/settings.json",)
+    assert [each.path for each in of_project.trust.shown().files] == [".claude/settings.json"]
 
 
 @pytest.mark.parametrize("path", [".claude/settings.json", ".codex/hooks.json"])

@@ -15,7 +15,7 @@ import msgspec
 from sanderling.config import Settings, Table
 from sanderling.config.layers import place_of
 from sanderling.errors import ConfigError
-from sanderling.project.trust.trust import HOOK_FILES, Trust
+from sanderling.project.trust.trust import Trust
 
 HookEvent = Literal[
     "SessionStart",
@@ -109,7 +109,7 @@ def own_hooks(settings: Settings) -> list[Hook]:
 def project_hooks(trust: Trust) -> tuple[list[Hook], list[str]]:
     """Return the hooks of the project's trusted files, and a sentence for each part that is not used."""
     hooks, problems = list[Hook](), list[str]()
-    for path in HOOK_FILES:
+    for path in trust.hook_files():
         text = trust.read(path)
         if text is None:
             continue

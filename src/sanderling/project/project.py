@@ -100,10 +100,10 @@ class Project:
     def news_of_untrusted(self) -> tuple[str, ...]:
         """Return the files that are ignored for lack of trust, if they have changed since the last call."""
         own = own_files_in_project(self.trust)
-        settings = self.trust.untrusted((PROJECT_FILE, MCP_FILE, *own))
+        settings = (PROJECT_FILE, MCP_FILE, *self.trust.hook_files(), *own)
         files = (
             *self.instructions.ignored(),
-            *settings,
+            *self.trust.untrusted(settings),
             *self._slash_commands.ignored(),
             *self.skills.ignored(),
         )

@@ -161,6 +161,13 @@ class Trust:
         files = map(self.look, paths)
         return tuple(file.path for file in files if file and file.state != "trusted")
 
+    def hook_files(self) -> list[str]:
+        """Return the files that declare hooks; other settings of other agents do not matter here."""
+        looked = [(path, self.look(path)) for path in HOOK_FILES]
+        return [
+            path for path, file in looked if file and (not file.sha256 or '"hooks"' in file.text)
+        ]
+
     def directories(self, kind: Kind) -> list[str]:
         """Return the directories with this kind of file, relative to the project, the strongest first; some may not exist."""
         above = len(self._root.relative_to(self._repository).parts) if kind == "skills" else 0
@@ -204,12 +211,12 @@ class Trust:
 
     def _candidates(self) -> Iterator[str]:
         """Yield instructions before their imports, which are followed from there."""
-        yield from (*INSTRUCTION_NAMES, PROJECT_FILE, MCP_FILE, *HOOK_FILES)
+        yield from (*INSTRUCTION_NAMES, PROJECT_FILE, MCP_FILE, *self.hook_files())
         for kind, find in FINDERS.items():
             for directory in self.directories(kind):
                 found = find(f"{self._root}/{directory}")
                 yield from sorted(f"{directory}/{name}" for name in found)
-        known = sorted({*self._store.hashes(), *self._asked_for})
+        known = sorted({*self._store.hashes(), *self._asked_for} - {*HOOK_FILES})
         yield from filter(_is_instructions, known)
         yield from find_files(str(self._root), INSTRUCTION_NAMES.__contains__)
         yield from known
