@@ -1,6 +1,8 @@
 """Options are refused by name; the public API and the health report say what is."""
 
+import json
 import re
+import sys
 
 import pytest
 from tests.conftest import ROOT, prove, prove_rest, wait_until
@@ -402,8 +404,10 @@ def test_checkhealth_tells_what_is_kept_and_what_cannot_be_written(child):
     assert f"trusted files: {state_dir}/trust (0 projects, 0.0 MB)" in report
     assert "an API key is in the keychain" in report
     assert "cannot be written" not in report
-    child.lua("vim.uv.fs_access = function() return false end")  # a test may be root's
-    assert f"{state_dir}/sessions cannot be written" in health(child)
+    (
+        state_dir / "rules"
+    ).touch()  # a directory without permissions can be written if the test is root's
+    assert f"{state_dir}/rules cannot be written" in health(child)
 
 
 @prove
@@ -422,6 +426,40 @@ def test_checkhealth_without_an_environment_says_what_to_do(child):
     report = health(child)
     assert "which cannot be run" in report
     assert ":AgentInstall" in report
+
+
+def test_checkhealth_has_the_lines_that_sanderling_check_prints(child):
+    argv = [sys.executable, "-m", "sanderling", "check", "--json"]
+    printed = child.lua("return vim.system(...):wait().stdout", argv)
+    shown = " ".join(health(child).split())
+    for section in json.loads(printed)["sections"]:
+        assert section["title"] in shown
+        for line in section["lines"]:
+            if section["title"] in ("Python packages", "Programs", "Project", "Files"):
+                assert " ".join(line["text"].split()) in shown
+
+
+@pytest.mark.parametrize(
+    "program, told",
+    [
+        ("#!/bin/sh\necho 'libpython3.so: not found' >&2\nexit 127\n", "libpython3.so: not found"),
+        ("#!/bin/sh\nexit 3\n", "exit status 3"),
+        ("#!/bin/sh\necho '{}'\n", "exit status 0"),
+        ("not a program\n", "not found"),
+    ],
+)
+def test_checkhealth_says_what_it_can_if_python_does_not_run(child, tmp_path, program, told):
+    python = tmp_path / "python"
+    python.write_text(program)
+    python.chmod(0o755)
+    child.setup(python=str(python), modle="x")
+    report = health(child)
+    assert "Sanderling does not run there: " in report
+    assert told in report
+    assert "Run :AgentInstall" in report
+    assert "unknown option 'modle'; did you mean 'model'?" in report
+    assert "ANTHROPIC_API_KEY is not set" in report
+    assert "not running; the first use starts it" in report
 
 
 def test_every_public_function_is_in_the_help(child):
