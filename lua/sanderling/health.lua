@@ -50,7 +50,7 @@ end
 
 --- Warn if <Esc> and the next key are read as Alt and that key, even if the user types them one after the other.
 local function check_escape()
-  local names = {}
+  local names, advice = {}, {}
   local ok, result = pcall(function()
     return vim.env.TMUX
       and vim.system({ 'tmux', 'show-options', '-sv', 'escape-time' }):wait(TMUX_TIMEOUT_MS)
@@ -58,19 +58,22 @@ local function check_escape()
   local escape_time = ok and result and tonumber(result.stdout)
   if escape_time and escape_time > MAX_ESCAPE_MS then
     names[#names + 1] = ('tmux (escape-time %d)'):format(escape_time)
+    advice[#advice + 1] = 'In a shell: tmux set -s escape-time 10; see |sanderling-tmux|'
   end
+  local delay
   if vim.o.ttimeout and vim.o.ttimeoutlen > MAX_ESCAPE_MS then
-    names[#names + 1] = ("Neovim ('ttimeoutlen' %d)"):format(vim.o.ttimeoutlen)
+    delay = ("'ttimeoutlen' %d"):format(vim.o.ttimeoutlen)
   elseif not vim.o.ttimeout and vim.o.timeout and vim.o.timeoutlen > MAX_ESCAPE_MS then
-    names[#names + 1] = ("Neovim ('timeoutlen' %d, for 'nottimeout')"):format(vim.o.timeoutlen)
+    delay = ("'timeoutlen' %d, for 'nottimeout'"):format(vim.o.timeoutlen)
+  end
+  if delay then
+    names[#names + 1] = ('Neovim (%s)'):format(delay)
+    advice[#advice + 1] = 'In Neovim: set ttimeout ttimeoutlen=50'
   end
   if #names > 0 then
-    vim.health.warn(
-      ('<Esc> followed quickly by a key is read as Alt and that key: %s'):format(
-        table.concat(names, ', ')
-      ),
-      'Run `tmux set -s escape-time 10`, `:set ttimeout ttimeoutlen=50`. Otherwise `<Esc>d` can deny a question'
-    )
+    advice[#advice + 1] = 'Until then, <Esc> and d can deny a question'
+    local text = '<Esc> followed quickly by a key is read as Alt and that key: '
+    vim.health.warn(text .. table.concat(names, ', '), advice)
   else
     vim.health.ok('<Esc> followed by a key is not read as Alt')
   end

@@ -49,7 +49,7 @@ NEOVIM = Remedies(
     network=":AgentNet",
     server_login="`L` in :Agent mcp opens its page",
     key="Type /login, or set ANTHROPIC_API_KEY in the environment that starts Neovim, to talk to Claude.\n"
-    "Other models: :help sanderling-models.",
+    "With a subscription: :AgentChat claude. Other models: :help sanderling-models.",
 )
 SHELL = Remedies(
     model="--model NAME",
