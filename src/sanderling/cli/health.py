@@ -210,7 +210,7 @@ def _key(chosen: ChosenModel) -> Line:
         own = (
             ":AgentChat claude, codex or gemini uses a subscription instead"
             if remedies() is NEOVIM
-            else "A model that needs no key: --model ollama:NAME"
+            else "`sanderling -p` needs a key, or a model on this machine: --model ollama:NAME"
         )
         return Line(
             "warn",
