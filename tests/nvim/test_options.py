@@ -445,7 +445,7 @@ def test_checkhealth_has_the_lines_that_sanderling_check_prints(child):
         ("#!/bin/sh\necho 'libpython3.so: not found' >&2\nexit 127\n", "libpython3.so: not found"),
         ("#!/bin/sh\nexit 3\n", "exit status 3"),
         ("#!/bin/sh\necho '{}'\n", "exit status 0"),
-        ("not a program\n", "not found"),
+        ("not a program\n", "Sanderling does not run there: "),
     ],
 )
 def test_checkhealth_says_what_it_can_if_python_does_not_run(child, tmp_path, program, told):
