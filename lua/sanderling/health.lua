@@ -1,6 +1,8 @@
 --- :checkhealth sanderling
 local config = require('sanderling.config')
 local host = require('sanderling.host')
+local key_table = require('sanderling.config.keys')
+local keys = require('sanderling.ui.keys')
 local log = require('sanderling.host.log')
 local stored = require('sanderling.session.stored')
 
@@ -79,6 +81,31 @@ local function check_escape()
   end
 end
 
+-- Where a map of the user's takes precedence: buffers and windows that are not Sanderling's.
+local SHARED = { 'file', 'edit', 'asked', 'anywhere' }
+
+--- Name the keys that a map of the user's, or a prefix of them, keeps from working in files.
+local function check_keys()
+  for _, row in ipairs(key_table.rows) do
+    local place = vim.iter(SHARED):find(function(each)
+      return row.places[each] ~= nil
+    end)
+    for _, lhs in ipairs(place and keys.list(config.options.keys[row.option]) or {}) do
+      local mode = row.places[place]:sub(1, 1)
+      if vim.fn.mapcheck(lhs, mode) ~= '' and vim.fn.maparg(lhs, mode, false, true).buffer ~= 1 then
+        vim.health.info(
+          ('%s is mapped, so it does not do this: %s. Map <Plug>(AgentKey-%s) instead, or set the option keys.%s'):format(
+            lhs,
+            row.desc:gsub('; takes a count$', ''),
+            row.option,
+            row.option
+          )
+        )
+      end
+    end
+  end
+end
+
 local function check_neovim()
   vim.health.start('Neovim')
   local version = tostring(vim.version())
@@ -88,6 +115,7 @@ local function check_neovim()
     vim.health.error(version .. ' is too old', 'Update Neovim to 0.11 or newer')
   end
   check_escape()
+  check_keys()
 end
 
 --- Return what is wrong with the environment as a whole. scripts/install.py writes a stamp file as its last step.

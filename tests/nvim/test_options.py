@@ -462,6 +462,21 @@ def test_checkhealth_says_what_it_can_if_python_does_not_run(child, tmp_path, pr
     assert "not running; the first use starts it" in report
 
 
+def test_checkhealth_names_keys_that_the_users_maps_hide(child):
+    assert "is mapped" not in health(child)
+    child.command("nnoremap ]h :next<CR>")
+    child.command("nnoremap <LocalLeader>h :help<CR>")
+    report = " ".join(health(child).split())
+    assert "]h is mapped, so it does not do this: to the next change." in report
+    assert "Map <Plug>(AgentKey-next_hunk) instead, or set the option keys.next_hunk" in report
+    assert "<LocalLeader>ha is mapped" in report
+    assert "[h is mapped" not in report
+    child.setup(keys={"next_hunk": False, "accept_hunk": "ga"})
+    report = " ".join(health(child).split())
+    assert "]h is mapped" not in report
+    assert "<LocalLeader>ha is mapped" not in report
+
+
 def test_every_public_function_is_in_the_help(child):
     text = (ROOT / "doc" / "sanderling.txt").read_text()
     functions = child.lua("return vim.tbl_keys(require('sanderling'))")

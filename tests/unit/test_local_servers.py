@@ -1,6 +1,5 @@
 """Model servers on this machine are found without a key, and their model is offered."""
 
-import json
 import socket
 import threading
 from collections.abc import Iterator
