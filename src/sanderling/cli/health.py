@@ -207,15 +207,10 @@ async def _model(subject: _Subject) -> list[Line]:
 
 def _key(chosen: ChosenModel) -> Line:
     if chosen.is_fallback:
-        own = (
-            ":AgentChat claude, codex or gemini uses a subscription instead"
-            if remedies() is NEOVIM
-            else "`sanderling -p` needs a key, or a model on this machine: --model ollama:NAME"
-        )
         return Line(
             "warn",
             "there is no API key, so the demo model answers",
-            (_how_to_store("", "ANTHROPIC_API_KEY"), own),
+            (_how_to_store("", "ANTHROPIC_API_KEY"), remedies().keyless),
         )
     if chosen.key == "missing":
         name = "" if chosen.provider == DEFAULT else f" {chosen.provider}"
@@ -267,16 +262,15 @@ async def _sandbox(subject: _Subject) -> list[Line]:
         Line(each["level"], each["text"], tuple(each["advice"]))
         for each in findings(report, subject.settings.sandbox_min_level)
     ]
-    if remedies() is not NEOVIM:
-        return found
-    lines = [
-        msgspec.structs.replace(line, advice=(*line.advice, RUN_WITHOUT))
-        if report.level == "none" and line.level == "error"
-        else line
-        for line in found
-    ]
-    network = "network off at the start of a session; :AgentNet changes it"
-    return [*lines, Line("info", network)]
+    network = f"network off at the start of a session; {remedies().network} changes it"
+    if remedies() is NEOVIM and report.level == "none":
+        found = [
+            msgspec.structs.replace(line, advice=(*line.advice, RUN_WITHOUT))
+            if line.level == "error"
+            else line
+            for line in found
+        ]
+    return [*found, Line("info", network)]
 
 
 def _programs(subject: _Subject) -> Iterator[Line]:
