@@ -36,16 +36,28 @@ def section(home, title, *args):
     ]
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "[::1]"])
-def test_a_model_on_this_machine_needs_no_key(home, address):
+def local_model(home, url):
     home.config.write_text(
         'model = "local:qwen3-coder"\n[providers.local]\nwire = "chat"\n'
-        f'base_url = "http://{address}:1/v1"\napi_key = "$LOCAL_KEY"\n'
+        f'base_url = "{url}/v1"\napi_key = "$LOCAL_KEY"\n'
     )
-    levels, texts = zip(*section(home, "Model"), strict=True)
-    assert "this provider needs no API key" in texts
-    assert "provider local, model qwen3-coder" in texts
-    assert set(levels) <= {"ok", "info"}
+    return section(home, "Model")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "[::1]"])
+def test_a_model_on_this_machine_needs_no_key(home, address):
+    lines = local_model(home, f"http://{address}:1")
+    assert ("ok", "this provider needs no API key") in lines
+    assert ("info", "provider local, model qwen3-coder") in lines
+    assert ("warn", f"nothing listens at http://{address}:1/v1") in lines
+    assert not any("API key" in text for level, text in lines if level != "ok")
+
+
+def test_a_server_on_this_machine_that_listens_is_asked_nothing(home):
+    with LoopbackServer() as server:
+        lines = local_model(home, server.url)
+        assert {level for level, _ in lines} <= {"ok", "info"}
+        assert server.requests == []
 
 
 def test_without_a_key_the_report_says_how_to_get_a_model(home):

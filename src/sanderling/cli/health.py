@@ -14,6 +14,7 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -38,6 +39,7 @@ from sanderling.providers.choice import (
     search_warning,
 )
 from sanderling.providers.credentials import CredentialsError
+from sanderling.providers.endpoint import is_local, load_endpoint
 from sanderling.providers.local_servers import find_local
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.text import counted
@@ -233,8 +235,12 @@ def _keychain(settings: Settings) -> Line:
 async def _answer(subject: _Subject, chosen: ChosenModel) -> Line:
     is_neovim = remedies() is NEOVIM
     if not chosen.is_fallback and chosen.provider != DEFAULT:
-        how = ":Agent provider_test" if is_neovim else "sanderling check"
-        return Line("info", f"whether it answers was not checked; {how} {chosen.provider} does so")
+        how = f"{':Agent provider_test' if is_neovim else 'sanderling check'} {chosen.provider}"
+        base_url = load_endpoint(chosen.provider, subject.settings.providers).base_url
+        if is_local(base_url) and not await _is_listening(base_url):
+            advice = ("Start the model server", f"{how} tests it")
+            return Line("warn", f"nothing listens at {base_url}", advice)
+        return Line("info", f"whether it answers was not checked; {how} does so")
     if not subject.is_asking:
         how = ":Agent health!" if is_neovim else "--api"
         return Line("info", f"the API and the keychain were not checked; {how} checks them")
@@ -248,6 +254,17 @@ async def _answer(subject: _Subject, chosen: ChosenModel) -> Line:
     except ProviderError as error:
         return Line("error", error.message, tuple(filter(None, (error.remedy,))))
     return Line("ok", f"the API answers and knows {model}")
+
+
+async def _is_listening(url: str) -> bool:
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with anyio.fail_after(PROGRAM_S):
+            async with await anyio.connect_tcp(parts.hostname or "", port):
+                return True
+    except (OSError, TimeoutError):
+        return False
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------
