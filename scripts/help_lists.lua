@@ -56,17 +56,6 @@ local function tag_of(verb)
   return ':' .. verbs.command_of(verb):gsub(' ', '-')
 end
 
---- Return a sentence about what the verb does, with the equivalent command.
----@param verb sanderling.verbs.Verb
----@return string
-local function sentence(verb)
-  local text = verb.desc:gsub('^%l', string.upper)
-  if verb.undo then
-    text = ('%s; "/%s %s": %s'):format(text, verb.name, verb.undo, verb.bang)
-  end
-  return text .. (verbs.name_in(verb, 'ex') and (': |%s|'):format(tag_of(verb)) or '.')
-end
-
 ---@param verb sanderling.verbs.Verb
 ---@return string
 local function argument(verb)
@@ -74,37 +63,48 @@ local function argument(verb)
   return name and (nargs == '+' and ' {%s}' or ' [{%s}]'):format(name) or ''
 end
 
+--- Return the names of the commands in a form, and below them what those do that are no command.
 ---@param form 'slash'|'word'
 ---@param sign string
----@param col integer
 ---@return string
-local function list_of(form, sign, col)
-  local lines = {}
+local function names_list(form, sign)
+  local names, others = {}, {}
   for _, verb in ipairs(verbs.list) do
     local name = verbs.name_in(verb, form)
-    if name then
-      local usage = ('  %s%s%s'):format(sign, name, argument(verb))
-      lines[#lines + 1] = described(usage, col, sentence(verb))
+    if name and verbs.name_in(verb, 'ex') == name then
+      names[#names + 1] = sign .. name
+    elseif name then
+      local desc = verb.desc:gsub('^%l', string.upper)
+      others[#others + 1] = described(('  %s%s%s'):format(sign, name, argument(verb)), 24, desc .. '.')
     end
   end
-  return table.concat(lines, '\n')
+  local lines = require('sanderling.ui.words').wrapped(table.concat(names, ' '), HELP_WIDTH - 2)
+  return '  ' .. table.concat(lines, '\n  ') .. '\n' .. table.concat(others, '\n')
 end
 
+---@param verb sanderling.verbs.Verb
+---@return string
+local function plug_of(verb)
+  return ('<Plug>(Agent%s)'):format(verbs.capitalized(verb.name))
+end
+
+--- Return the maps that are more than a command in normal mode. The entries of the commands have the tags of the others.
 ---@return string
 local function maps_list()
   local lines = {}
   for _, verb in ipairs(verbs.list) do
     local is_command = verbs.name_in(verb, 'ex') ~= nil
-    if is_command or verb.plug then
-      local name = verbs.capitalized(verb.name)
+    local needs_text = verbs.argument_of(verb) == '+' and not verb.operator
+    if verb.plug or is_command and needs_text then
       local does = is_command and ('|%s|'):format(tag_of(verb)) or verb.desc
       if verb.operator then
         does = does .. ' as an operator'
-      elseif verbs.argument_of(verb) == '+' then
+      elseif needs_text then
         does = 'begins ' .. does
       end
       local modes = (verb.plug or 'n'):gsub('.', '%0, '):sub(1, -3)
-      lines[#lines + 1] = tagged(tabbed('  ' .. modes, 16) .. does, ('<Plug>(Agent%s)'):format(name))
+      local left = tabbed('  ' .. modes, 16) .. does
+      lines[#lines + 1] = is_command and left or tagged(left, plug_of(verb))
     end
   end
   return table.concat(lines, '\n')
@@ -134,19 +134,29 @@ local function replaced(text, head, list, tail)
   return text:sub(1, before) .. list .. text:sub(behind)
 end
 
+--- Return the head of a command's entry: its usage, its tag and that of its <Plug> map.
+---@param verb sanderling.verbs.Verb
+---@return string
+local function head_of(verb)
+  local range, bang = verb.range and '[range]' or '', verb.bang and '[!]' or ''
+  local usage = (':%s%s%s%s'):format(range, verbs.command_of(verb), bang, argument(verb))
+  local tags = ('%s* *%s'):format(tag_of(verb), plug_of(verb))
+  if cells(usage) + #tags + 3 <= HELP_WIDTH then
+    return tagged(usage, tags)
+  end
+  return tagged(usage, tag_of(verb)) .. '\n' .. tagged('', plug_of(verb))
+end
+
 --- Return the help with the heads of command entries updated from the table.
 ---@param text string
 ---@return string
 local function with_heads(text)
   for _, verb in ipairs(verbs.list) do
     if verbs.name_in(verb, 'ex') then
-      local range, bang = verb.range and '[range]' or '', verb.bang and '[!]' or ''
-      local head = (':%s%s%s%s'):format(range, verbs.command_of(verb), bang, argument(verb))
-      local tag = tag_of(verb)
-      local first, last = text:find(('\n[^\n]*%%*%s%%*\n'):format(vim.pesc(tag)))
-      assert(first, ('the help has no entry for %s: write one'):format(tag))
-      head = tagged(head, tag)
-      text = ('%s\n%s\n%s'):format(text:sub(1, first - 1), head, text:sub(last + 1))
+      local first, last = text:find(('\n[^\n]*%%*%s%%*[^\n]*\n'):format(vim.pesc(tag_of(verb))))
+      assert(first, ('the help has no entry for %s: write one'):format(tag_of(verb)))
+      local _, behind = text:find(('^%%s+%%*%s%%*\n'):format(vim.pesc(plug_of(verb))), last + 1)
+      text = ('%s\n%s\n%s'):format(text:sub(1, first - 1), head_of(verb), text:sub((behind or last) + 1))
     end
   end
   return text
@@ -154,28 +164,39 @@ end
 
 --- The headings of the lists of keys.
 local PLACES = {
+  { 'chat', 'In the prompt and the transcript' },
   { 'prompt', 'In the prompt' },
   { 'transcript', 'In the transcript' },
   { 'anywhere', 'Anywhere while a question is pending, unless mapped' },
   { 'file', 'In a file with unreviewed changes, |sanderling-review|' },
   { 'edit', 'In a file with a pending inline edit, |:AgentEdit|' },
-  { 'answer', 'In an inline answer\'s float, in addition to the transcript\'s keys' },
-  { 'asked', 'In a file with an inline answer, |:AgentAsk|' },
+  { 'answer', "In an inline answer's float (with the transcript's keys) or file" },
   { 'job', 'In a job\'s output, |:Agent-terminal|' },
   { 'question', 'In a question, |sanderling-approvals|' },
   { 'form', 'In a form, |sanderling-mcp-forms|' },
   { 'trust', 'In the |:Agent-trust| page' },
   { 'waiting', 'In the |:Agent-queue| list' },
   { 'mcp', 'In the |:Agent-mcp| list' },
-  { 'ask', 'In the small |:AgentAsk| prompt' },
   { 'rewind', 'In the |:Agent-rewind| preview' },
   { 'page', 'In these and all others (<Esc> not in forms, |:Agent-trust|, |:Agent-queue|)' },
 }
 
--- The keys of all floats and pages are listed once, in 'page', not in these places.
-local COMMON = { close = true, close_page = true, show_keys = true }
-local WITHOUT_COMMON =
-  { question = true, form = true, trust = true, waiting = true, mcp = true, rewind = true, ask = true }
+-- Keys of many places, which are listed only in these.
+local COMMON = { close = true, close_page = true, show_keys = true, stop = true }
+local WITH_COMMON = { chat = true, prompt = true, transcript = true, page = true }
+
+--- Return the modes of a key in a place of the list. Those of the prompt and the transcript are in 'chat' if they are the same.
+---@param row table
+---@param place string
+---@return string?
+local function modes_in(row, place)
+  local places = row.places
+  local both = places.prompt and places.prompt == places.transcript and places.prompt or nil
+  if place == 'chat' or (both and (place == 'prompt' or place == 'transcript')) then
+    return place == 'chat' and both or nil
+  end
+  return places[place]
+end
 
 ---@return string
 local function keys_list()
@@ -183,12 +204,12 @@ local function keys_list()
   for _, place in ipairs(PLACES) do
     lines[#lines + 1] = place[2] .. ' ~'
     for _, row in ipairs(key_table.rows) do
-      if row.places[place[1]] and not (COMMON[row.option] and WITHOUT_COMMON[place[1]]) then
-        local modes = row.places[place[1]]:gsub('.', '%0, '):sub(1, -3)
-        local key = keys.joined(keys.list(row.default or 'none'))
-        local left = tabbed(('  %s'):format(modes), 10) .. key
+      local modes = modes_in(row, place[1])
+      if modes and (WITH_COMMON[place[1]] or not COMMON[row.option]) then
+        local key = keys.joined(keys.list(row.default or 'none')):gsub('<LocalLeader>', '\\')
         local desc = row.desc:gsub('^%l', string.upper)
-        lines[#lines + 1] = described(tabbed(left, 28) .. row.option, 50, desc .. '.')
+        local left = ('  %-4s%-13s%-21s'):format(modes, key, row.option)
+        lines[#lines + 1] = described(left, cells(left) + 1, desc .. '.')
       end
     end
     lines[#lines + 1] = ''
@@ -204,27 +225,6 @@ local function literal(value)
   end
   local items = vim.tbl_map(literal, value)
   return #items == 0 and '{}' or ('{ %s }'):format(table.concat(items, ', '))
-end
-
---- Return all options with their defaults, as setup() takes them. The lists of keys have the defaults of `keys`.
----@return string
-local function setup_list()
-  local lines, group = {}, nil
-  for _, row in ipairs(schema.rows) do
-    local row_group, name = row.name:match('^(.*)%.(.*)$')
-    if row_group ~= 'keys' then
-      if group and row_group ~= group then
-        lines[#lines + 1] = '      },'
-      end
-      if row_group and row_group ~= group then
-        lines[#lines + 1] = ('      %s = {'):format(row_group)
-      end
-      group = row_group
-      local indent = group and '        ' or '      '
-      lines[#lines + 1] = ('%s%s = %s,'):format(indent, name or row.name, literal(row.default))
-    end
-  end
-  return table.concat(lines, '\n') .. (group and '\n      },' or '')
 end
 
 --- Return the help with types and defaults of options updated from the table.
@@ -259,10 +259,8 @@ return function(text)
   text = with_defaults(with_heads(text))
   local names_follow = 'File names written by the model or a command'
   text = replaced(text, "before the chat is first shown.\n\n", keys_list() .. '\n', names_follow)
-  local setup_head = "with their\ndefaults: >lua\n    require('sanderling').setup({\n"
-  text = replaced(text, setup_head, setup_list(), '\n    })\n<')
-  text = replaced(text, '  Command\t\tDoes ~\n', list_of('slash', '/', 24))
-  text = replaced(text, '  Word\t\t\tDoes ~\n', list_of('word', ':', 24))
+  text = replaced(text, 'Built-in slash commands ~\n', names_list('slash', '/'))
+  text = replaced(text, 'Words ~\n', names_list('word', ':'))
   text = replaced(text, '  Modes\t\tDoes ~\n', maps_list())
   return replaced(text, '  Group               Link             For ~\n', groups_list())
 end

@@ -138,6 +138,16 @@ def is_within(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
+def path_outside(project: str) -> str:
+    """Return PATH without what the project, which is untrusted, could contain."""
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(
+        entry
+        for entry in entries
+        if os.path.isabs(entry) and not is_within(os.path.realpath(entry), project)
+    )
+
+
 def is_in_any(path: str, directories: Iterable[str]) -> bool:
     """All paths are absolute and normalized."""
     return any(is_within(path, directory) for directory in directories)

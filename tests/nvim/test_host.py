@@ -171,11 +171,13 @@ def test_when_the_environment_is_built_nothing_is_left_to_do(start_nvim, bare_pl
     python.write_text(FAKE_PYTHON.replace("{python!r}", f"'{sys.executable}'"))
     python.chmod(0o755)
     child = start_nvim({"PATH": f"{python.parent}:{os.environ['PATH']}"}, plugin_root=bare_plugin)
+    child.setup(chat={"start_insert": True})
     child.lua("vim.ui.select = function(items, _, choose) choose(items[1]) end")
     child.command("AgentChat")
     child.wait_for_message("Sanderling is ready.")
     assert child.lua("return #vim.api.nvim_list_wins()") == 3, "the terminal is gone"
     assert child.lua("return vim.bo.filetype") == "sanderling_prompt"
+    wait_until(lambda: child.lua("return vim.api.nvim_get_mode().mode") == "i", "ready for typing")
     assert "is not built yet" not in child.transcript_text()
     child.wait_for_screen(" idle ")
     child.command("help sanderling")

@@ -42,7 +42,7 @@ REFUSALS = [
     ("not_found_error", 404),
     ("invalid_request_error", 400),
 ]
-EDITORS_OWN = ("editor/", "protocol/remedies.py")
+EDITORS_OWN = ("editor/", "cli/neovim.py", "protocol/remedies.py")
 
 
 def told_in(remedies: Remedies, tell: Callable[[], str]) -> str:

@@ -428,8 +428,9 @@ function M.reopen(is_wanted)
     session:open()
   end
   local windows = tabs.shown_in()
-  if windows and is_wanted then
+  if session and windows and is_wanted then
     api.nvim_set_current_win(windows.prompt)
+    begin_to_type(session.prompt, windows.prompt)
   end
   return windows ~= nil
 end

@@ -4,7 +4,7 @@ COMMANDS = {
     "acp": ("", "serve an editor over the Agent Client Protocol"),
     "acp-log": ("acp_log", "show the log of `sanderling acp --log-dir`"),
     "changes": ("undo", "list the agent's changes to files, turn by turn"),
-    "check": ("check", "print diagnostics for a bug report, or test a provider"),
+    "check": ("check", "check the installation and the settings here, or test a provider"),
     "client": ("client", "talk to another agent over the Agent Client Protocol"),
     "config": ("config", "show and check the settings"),
     "login": ("keys", "store an API key in the system's keychain"),

@@ -7,12 +7,12 @@ With `--setup`, Neovim's own options come from standard input, as `lua/sanderlin
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from sanderling.config import Layer, Table, config_dir, state_dir
+from sanderling.config import Layer, Settings, Table, config_dir, state_dir
 from sanderling.config.file import (
     Mistake,
     file_type,
@@ -92,7 +92,7 @@ def print_settings(arguments: argparse.Namespace) -> int:
 
 def print_mistakes(arguments: argparse.Namespace) -> int:
     try:
-        report = _check(arguments, project_root(arguments.project))
+        report = check_settings(arguments, project_root(arguments.project)).report
     except SanderlingError as error:
         return _say(error)
     if arguments.json:
@@ -129,7 +129,20 @@ class CheckReport(msgspec.Struct, frozen=True):
     model: ChosenModel | None
 
 
-def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
+class Checked(NamedTuple):
+    """The report, and the settings that apply: the defaults if something is wrong."""
+
+    report: CheckReport
+    settings: Settings
+
+
+def check_settings(arguments: argparse.Namespace, project: str) -> Checked:
+    """
+    Check the files in effect in `project`, and Neovim's options if `arguments.setup` says that they are on standard input.
+
+    Raises:
+        ConfigError: the files cannot be found.
+    """
     file, wrong_in_file = parse_user_file()
     servers, wrong_in_servers = parse_user_servers()
     layers, wrong_in_setup = _own_layers(arguments, file)
@@ -150,7 +163,7 @@ def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
     )
     known = [*wrong_in_file, *wrong_in_servers, *wrong_in_setup, *wrong_in_project]
     mistakes = mistakes_in(sound_layers.merged(), project, known)
-    tables, model = Table(), None
+    tables, model, settings = Table(), None, Settings(layers.state_dir)
     if not mistakes:
         settings = with_project(layers, trust).settings()
         tables, model = shown_tables(settings, hide_secrets), chosen_model(settings)
@@ -162,7 +175,7 @@ def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
         PROJECT_FILE: _said(project_file) if project_file else "not there",
     }
     shown = [ShownMistake(*each.location, each.message, str(each)) for each in mistakes]
-    return CheckReport(files, shown, tables, model)
+    return Checked(CheckReport(files, shown, tables, model), settings)
 
 
 def _said(file: TrustFile) -> str:

@@ -45,7 +45,7 @@ EXIT_FAILED, EXIT_USAGE = 1, 2
 NOT_ALLOWED = "not allowed permanently: answer `A` when Neovim asks"
 
 
-class _ServerRow(msgspec.Struct, frozen=True, omit_defaults=True):
+class ServerRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """A server as it is printed. `ms` is the time until it was ready, `problems` is what it offers that cannot be used."""
 
     name: str
@@ -155,17 +155,29 @@ def log_out(arguments: argparse.Namespace) -> int:
 
 def _declared(arguments: argparse.Namespace) -> _DeclaredServers:
     layers = own_layers()
-    project = project_root(arguments.project)
-    trust = Trust(layers.state_dir, project)
+    trust = Trust(layers.state_dir, project_root(arguments.project))
     if untrusted := trust.untrusted((MCP_FILE, PROJECT_FILE, *own_files_in_project(trust))):
         say_untrusted(untrusted)
-    settings = with_project(layers, trust).settings()
-    own = _own_servers(settings, project)
+    return _declared_in(with_project(layers, trust).settings(), trust)
+
+
+def _declared_in(settings: Settings, trust: Trust) -> _DeclaredServers:
+    own = _own_servers(settings, trust.project)
     proposed, problem = proposals(trust, settings)
     if problem:
         raise problem
     others = {name: each for name, each in proposed.items() if name not in own}
-    return _DeclaredServers(settings, project, own, others)
+    return _DeclaredServers(settings, trust.project, own, others)
+
+
+def listed_servers(settings: Settings, trust: Trust) -> list[ServerRow]:
+    """
+    Return the declared tool servers, without starting any.
+
+    Raises:
+        ConfigError: one of them is declared wrongly.
+    """
+    return _rows(_declared_in(settings, trust))
 
 
 def _own_servers(settings: Settings, project: str) -> dict[str, McpServer]:
@@ -183,13 +195,13 @@ def _own_servers(settings: Settings, project: str) -> dict[str, McpServer]:
         raise explained(error, settings, project) from error
 
 
-def _rows(declared: _DeclaredServers) -> list[_ServerRow]:
+def _rows(declared: _DeclaredServers) -> list[ServerRow]:
     own = [
-        _ServerRow(name, place_of(each), state="" if each.enabled else "stopped")
+        ServerRow(name, place_of(each), state="" if each.enabled else "stopped")
         for name, each in declared.own.items()
     ]
     proposed = (
-        _ServerRow(name, each.shown.partition("\n")[0], is_projects=True, error=each.problem)
+        ServerRow(name, each.shown.partition("\n")[0], is_projects=True, error=each.problem)
         for name, each in declared.proposed.items()
     )
     return [*own, *proposed]
@@ -214,7 +226,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 async def _checked(
     declared: _DeclaredServers, names: Sequence[str], network: NetworkMode
-) -> list[_ServerRow]:
+) -> list[ServerRow]:
     async def deny(question: ApprovalRequested) -> AnswerApproval:
         return AnswerApproval(question.id, "deny")
 
@@ -229,7 +241,7 @@ async def _checked(
     policy = policy_for(settings, project)._replace(network=network)
     sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
     source = McpSource(servers, sandbox, project, state_dir=settings.state_dir, projects=proposed)
-    took, rows = dict[str, int](), list[_ServerRow]()
+    took, rows = dict[str, int](), list[ServerRow]()
     began = time.monotonic()
 
     async def wait_for(server: Server) -> None:
@@ -252,7 +264,7 @@ async def _checked(
     return rows
 
 
-def _result(row: _ServerRow, server: Server | None, took: dict[str, int]) -> _ServerRow:
+def _result(row: ServerRow, server: Server | None, took: dict[str, int]) -> ServerRow:
     if server is None:
         is_wrong = row.is_projects and not row.error
         return msgspec.structs.replace(
@@ -272,7 +284,7 @@ def _result(row: _ServerRow, server: Server | None, took: dict[str, int]) -> _Se
 # --- output ------------------------------------------------------------------------------------------------------------
 
 
-def _print(rows: Sequence[_ServerRow], *, is_json: bool) -> None:
+def _print(rows: Sequence[ServerRow], *, is_json: bool) -> None:
     if is_json:
         sys.stdout.writelines(f"{for_terminal(row)}\n" for row in rows)
         return

@@ -34,6 +34,8 @@ class Remedies(msgspec.Struct, frozen=True):
     """How to log in to the tool server `{name}`."""
     key: str
     """Sentences: how to replace the demo model by a real one."""
+    keyless: str
+    """How to do without an API key."""
 
 
 NEOVIM = Remedies(
@@ -49,7 +51,8 @@ NEOVIM = Remedies(
     network=":AgentNet",
     server_login="`L` in :Agent mcp opens its page",
     key="Type /login, or set ANTHROPIC_API_KEY in the environment that starts Neovim, to talk to Claude.\n"
-    "Other models: :help sanderling-models.",
+    "With a subscription: :AgentChat claude. Other models: :help sanderling-models.",
+    keyless=":AgentChat claude, codex or gemini uses a subscription instead",
 )
 SHELL = Remedies(
     model="--model NAME",
@@ -64,6 +67,7 @@ SHELL = Remedies(
     network="--net",
     server_login="`sanderling mcp login {name}`",
     key="Run `sanderling login` in a terminal, or set ANTHROPIC_API_KEY in the environment, to talk to Claude.",
+    keyless="`sanderling -p` needs a key, or a model on this machine: --model ollama:NAME",
 )
 CLIENT = msgspec.structs.replace(
     SHELL,

@@ -1,7 +1,7 @@
 """
 A provider that replays a script: the demo model, and the model of the tests and the documentation.
 
-A script is a TOML or JSON file (`:help sanderling-script`). A reply with `when` answers exactly that prompt; replies without one answer
+A script is a TOML or JSON file (`doc/formats.md`). A reply with `when` answers exactly that prompt; replies without one answer
 in order. The prompt `ping` is always answered by `pong`, in one piece, unless the script has its own reply.
 """
 

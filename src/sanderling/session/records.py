@@ -1,5 +1,5 @@
 """
-The records of a session's log (`doc/sanderling.txt`, section sanderling-session-log). `codec.py` encodes them as lines.
+The records of a session's log (`doc/formats.md`). `codec.py` encodes them as lines.
 
 Adding a field keeps the version. A change that old readers would misinterpret raises it.
 """

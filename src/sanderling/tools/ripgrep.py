@@ -19,7 +19,7 @@ import msgspec
 
 import sanderling
 from sanderling.errors import SandboxError, ToolError
-from sanderling.paths import is_within
+from sanderling.paths import path_outside
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.execution_environment import Disk
 from sanderling.sandbox.sandbox import alone
@@ -143,13 +143,7 @@ def find_ripgrep(project: str) -> str:
         ToolError: rg is not installed.
     """
     ours = os.path.dirname(sys.executable)
-    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    others = [
-        entry
-        for entry in path
-        if os.path.isabs(entry) and not is_within(os.path.realpath(entry), project)
-    ]
-    if found := shutil.which("rg", path=os.pathsep.join([ours, *others])):
+    if found := shutil.which("rg", path=os.pathsep.join((ours, path_outside(project)))):
         return found
     raise ToolError(
         f"ripgrep (rg) is not installed, so grep and glob do not work. Ask the user to install it ({remedies().install}), and use grep"
