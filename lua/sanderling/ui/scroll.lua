@@ -13,4 +13,12 @@ function M.to_end()
   M.put_last()
 end
 
+---@param win integer
+---@return boolean rows below its last line are empty
+function M.has_room_below(win)
+  local top = vim.fn.line('w0', win) - 1
+  local height = vim.fn.getwininfo(win)[1].height
+  return vim.api.nvim_win_text_height(win, { start_row = top }).all < height
+end
+
 return M
