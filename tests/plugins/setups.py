@@ -91,3 +91,74 @@ SETUPS: dict[str, tuple[list[str], str]] = {
     "lualine": (["lualine.nvim"], LUALINE),
     "nvim-autopairs": (["nvim-autopairs"], "require('nvim-autopairs').setup({})"),
 }
+
+LAZY = """
+vim.g.mapleader = ' '
+vim.opt.runtimepath:prepend(PLUGINS['lazy.nvim'])
+local mine = vim.g.sanderling
+OURS = { dir = SANDERLING, name = 'sanderling.nvim', init = function()
+  vim.g.sanderling = vim.tbl_extend('force', mine or {}, OPTIONS)
+end }
+require('lazy').setup({
+  spec = { SPECS },
+  install = { missing = false }, change_detection = { enabled = false }, rocks = { enabled = false },
+  pkg = { enabled = false }, checker = { enabled = false },
+})
+"""
+
+LAZYVIM = LAZY.replace(
+    "SPECS",
+    """
+  { 'LazyVim/LazyVim', dir = PLUGINS.LazyVim, import = 'lazyvim.plugins', opts = {
+    colorscheme = 'habamax', news = { lazyvim = false } } },
+  EXTRAS
+  THERE,
+  MISSING,
+  { 'saghen/blink.cmp', optional = true, opts = { fuzzy = { implementation = 'lua' } } },
+  OURS,
+""",
+).replace(
+    "require('lazy')",
+    """
+local function each(names, make)
+  return vim.tbl_map(function(name) return make(name) end, vim.split(vim.trim(names), '%s+'))
+end
+local THERE = each([[
+  MunifTanjim/nui.nvim folke/lazy.nvim folke/noice.nvim folke/snacks.nvim folke/which-key.nvim nvim-lualine/lualine.nvim
+  nvim-mini/mini.ai nvim-mini/mini.icons nvim-mini/mini.pairs nvim-mini/mini.animate nvim-mini/mini.indentscope
+  nvim-mini/mini.surround saghen/blink.cmp hrsh7th/nvim-cmp hrsh7th/cmp-nvim-lsp folke/edgy.nvim ibhagwan/fzf-lua
+  nvim-telescope/telescope.nvim nvim-lua/plenary.nvim
+]], function(name)
+  local dir = PLUGINS[name:match('/(.*)')] or name:find('^nvim%-mini/') and PLUGINS['mini.nvim']
+  return { name, dir = dir, optional = true, enabled = dir ~= nil and dir ~= false }
+end)
+local MISSING = each([[
+  MagicDuck/grug-far.nvim akinsho/bufferline.nvim catppuccin/nvim folke/flash.nvim folke/lazydev.nvim folke/persistence.nvim
+  folke/todo-comments.nvim folke/tokyonight.nvim folke/trouble.nvim folke/ts-comments.nvim lewis6991/gitsigns.nvim
+  mason-org/mason-lspconfig.nvim mason-org/mason.nvim mfussenegger/nvim-lint neovim/nvim-lspconfig
+  nvim-treesitter/nvim-treesitter nvim-treesitter/nvim-treesitter-textobjects rafamadriz/friendly-snippets
+  saghen/blink.compat stevearc/conform.nvim windwp/nvim-ts-autotag hrsh7th/cmp-buffer hrsh7th/cmp-path
+  nvim-telescope/telescope-fzf-native.nvim
+]], function(name) return { name, enabled = false } end)
+require('lazy')""",
+)
+LAZYVIM_PLUGINS = [
+    *("LazyVim", "blink.cmp", "lualine.nvim", "mini.nvim", "noice.nvim", "nui.nvim"),
+    *("snacks.nvim", "which-key.nvim"),
+]
+
+LAZYVIM_EXTRAS = """
+{ import = 'lazyvim.plugins.extras.coding.mini-surround' },
+{ import = 'lazyvim.plugins.extras.ui.edgy' },
+{ import = 'lazyvim.plugins.extras.ui.mini-animate' },
+{ import = 'lazyvim.plugins.extras.ui.mini-indentscope' },
+"""
+
+MANAGED: dict[str, tuple[list[str], str]] = {
+    "LazyVim": (["lazy.nvim", *LAZYVIM_PLUGINS], LAZYVIM.replace("EXTRAS", "")),
+    "LazyVim with extras": (
+        ["lazy.nvim", *LAZYVIM_PLUGINS, "edgy.nvim"],
+        LAZYVIM.replace("EXTRAS", LAZYVIM_EXTRAS),
+    ),
+}
+"""Those that a plugin manager loads, and us."""

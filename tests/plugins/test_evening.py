@@ -6,7 +6,7 @@ import pytest
 from tests.conftest import wait_until
 from tests.nvim.conftest import count_keys_after
 from tests.nvim.replies import bash, reply, say, use
-from tests.plugins.setups import SETUPS
+from tests.plugins.setups import MANAGED, SETUPS
 
 APP = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
 LONG = "".join(f"- item {n} of a list, `code {n}` and (more) words.\n" for n in range(80))
@@ -29,6 +29,14 @@ def errors(child):
     return [line for line in child.messages().splitlines() if bad.search(line)]
 
 
+def send(child, text):
+    """Type `text` into the prompt, and send it when plugins have seen it."""
+    child.feed(text)
+    child.when_free(lambda: child.prompt_lines() == [text], "it is typed")
+    child.screen()
+    child.feed("<C-s>")
+
+
 def answer_here(child, keys):
     """Go to the question by its key, and answer it."""
     child.wait_for_question(1)
@@ -38,21 +46,22 @@ def answer_here(child, keys):
     child.feed(keys)
 
 
-@pytest.mark.parametrize("name", SETUPS)
+@pytest.mark.parametrize("name", SETUPS | MANAGED)
 def test_an_evening(start, project, name):
     (project / "app.py").write_text(APP)
-    child = start(*SETUPS[name], REPLIES, is_typing=True)
+    setup = (SETUPS | MANAGED)[name]
+    child = start(*setup, REPLIES, is_typing=True, is_managed=name in MANAGED)
     child.feed(":edit app.py<CR>")
     wait_until(lambda: child.lua("return vim.fn.bufname()") == "app.py", "the file is open")
     child.feed(":AgentChat<CR>")
     wait_until(lambda: child.mode() == "i", "the prompt is entered in insert mode")
-    child.feed(PROMPT + "<C-s>")
+    send(child, PROMPT)
     child.wait_for_turns(1)
     assert child.sent() == [PROMPT]
     child.wait_for_screen("The end.")
     wait_until(lambda: child.in_transcript("line('w$') == line('$')"), "its end is shown")
 
-    child.feed("and now?<C-s>")
+    send(child, "and now?")
     answer_here(child, "a")
     child.wait_for_question(2)
     assert (project / "made").exists()
