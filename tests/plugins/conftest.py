@@ -51,6 +51,8 @@ class Configured(Agent):
 
 def show_last_screen(child: Configured) -> None:
     """Print what a failed test shows last."""
+    if child.rpc.process.poll() is not None:
+        return
     with suppress(NvimError, AssertionError, TimeoutError, OSError, EOFError):
         if child.is_blocked():
             child.feed("<CR><Esc>")  # out of a prompt for <Enter>, mostly
