@@ -38,15 +38,17 @@ local function set_up_buffer(buf, filetype)
 end
 
 -- Plugins for smooth scrolling take each jump of a window back and repeat it line by line, with the cursor. When text
--- arrives meanwhile, they stop halfway: the cursor has left the end, and the window no longer follows. They offer no
--- other way to say that a buffer scrolls on its own than these variables, and no neutral one exists. A window cannot
--- follow by memory instead of by its cursor: scrolling by the plugin looks like scrolling with the mouse.
-local NOT_ANIMATED = { snacks_scroll = false, minianimate_disable = true }
+-- arrives meanwhile, they stop halfway: the cursor has left the end, and the window no longer follows. A window cannot
+-- follow by memory instead of by its cursor: scrolling by the plugin looks like scrolling with the mouse. The lines of
+-- mini.indentscope mean nothing in an answer. These variables are the plugins' only way to leave a buffer out; unlike
+-- others, which leave out a 'buftype' like ours, they have no neutral one.
+local LEFT_OUT =
+  { snacks_scroll = false, minianimate_disable = true, miniindentscope_disable = true }
 
 ---@return integer
 local function new_transcript_buffer()
   local buf = scratch.new('')
-  for name, value in pairs(NOT_ANIMATED) do
+  for name, value in pairs(LEFT_OUT) do
     vim.b[buf][name] = value -- first, so that a FileType autocommand of the user's can change it
   end
   set_up_buffer(buf, 'sanderling')
