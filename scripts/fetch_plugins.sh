@@ -8,7 +8,6 @@ directory=$(realpath -m "${1:?usage: fetch_plugins.sh DIRECTORY}")
 versions=$(dirname "${BASH_SOURCE[0]}")/../tests/plugins/versions.txt
 
 while read -r name repository commit; do
-  [[ $name && $name != '#' ]] || continue
   plugin=$directory/$name
   [[ $(git -C "$plugin" rev-parse --verify --quiet HEAD 2>/dev/null) != "$commit" ]] || continue
   git init --quiet "$plugin"

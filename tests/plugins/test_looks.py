@@ -9,7 +9,7 @@ CODE = "```lua\nlocal function f()\n  if x then\n    y()\n  end\nend\n```\n"
 OPTIONS = """
 return vim.iter(vim.api.nvim_tabpage_list_wins(0)):map(function(win)
   local wo = vim.wo[win]
-  return vim.bo[vim.api.nvim_win_get_buf(win)].filetype ~= 'lua' and { wo.number, wo.relativenumber, wo.list, wo.spell, wo.wrap, wo.cursorline,
+  return vim.bo[vim.api.nvim_win_get_buf(win)].filetype ~= 'python' and { wo.number, wo.relativenumber, wo.list, wo.spell, wo.wrap, wo.cursorline,
     wo.statuscolumn, wo.signcolumn } or nil
 end):totable()
 """
@@ -17,9 +17,9 @@ PLAIN = [False, False, False, False, True, False, "", "no"]
 
 
 def test_lazyvims_options_do_not_reach_the_chat(start, project):
-    (project / "a.lua").write_text("x = 1\n")
+    (project / "a.py").write_text("x = 1\n")
     child = start(*MANAGED["LazyVim"], [reply(say("It answers."))], is_managed=True)
-    child.command("set nowrap | silent edit a.lua | AgentChat")
+    child.command("set nowrap | silent edit a.py | AgentChat")
     assert child.lua(OPTIONS) == [PLAIN, PLAIN]
     child.command("wincmd t")
     assert child.lua("return { vim.wo.number, vim.wo.statuscolumn ~= '', vim.wo.wrap }") == [
