@@ -27,13 +27,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip("PLUGINS names no directory: fetch_plugins.sh"))
 
 
-def checkout(name: str) -> Path:
+def missing(name: str) -> str:
+    """Return why the plugin `name` cannot be used; empty if it can, or if it may be missing, as in `name?`."""
+    if name.endswith("?"):
+        return ""
     path = Path(PLUGINS, name)
     if not path.is_dir():
-        pytest.skip(f"{name} is not in {PLUGINS}: scripts/fetch_plugins.sh")
+        return f"{name} is not in {PLUGINS}: scripts/fetch_plugins.sh"
     if name == "blink.cmp" and not (path / "lua" / "blink" / "cmp" / "lib").is_dir():
-        pytest.skip("this blink.cmp is not version 1")
-    return path
+        return "this blink.cmp is not version 1"
+    return ""
 
 
 class Configured(Agent):
@@ -64,7 +67,7 @@ def start(tmp_path: Path, project: Path) -> Iterator[Callable[..., Configured]]:
     """
     Start a Neovim with `plugins` on its runtime path, and `config`, Lua, in its init.lua; the model gives `replies`.
 
-    With `is_managed`, only the plugins' paths are given, as `PLUGINS` in the Lua: a plugin manager loads them, and ours.
+    Without one of them the test is skipped, unless its name ends with "?". With `is_managed`, only the plugins' paths are given, as `PLUGINS` in the Lua: a plugin manager loads them, and ours.
     """
     children: list[Configured] = []
 
@@ -76,7 +79,10 @@ def start(tmp_path: Path, project: Path) -> Iterator[Callable[..., Configured]]:
         is_managed: bool = False,
         **screen: Any,
     ) -> Configured:
-        paths = {name: str(checkout(name)) for name in plugins}
+        if reason := "; ".join(missing(name) for name in plugins if missing(name)):
+            pytest.skip(reason)
+        used = [name for name in (name.removesuffix("?") for name in plugins) if not missing(name)]
+        paths = {name: str(Path(PLUGINS, name)) for name in used}
         home = tmp_path / "home"
         home.mkdir(exist_ok=True)
         script = tmp_path / f"script{len(children)}.json"

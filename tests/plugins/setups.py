@@ -143,7 +143,7 @@ local MISSING = each([[
 require('lazy')""",
 )
 LAZYVIM_PLUGINS = [
-    *("LazyVim", "blink.cmp", "lualine.nvim", "mini.nvim", "noice.nvim", "nui.nvim"),
+    *("LazyVim", "blink.cmp?", "lualine.nvim?", "mini.nvim", "noice.nvim", "nui.nvim"),
     *("snacks.nvim", "which-key.nvim"),
 ]
 
