@@ -198,6 +198,7 @@ class ChildNvim:
         plugin_root: Path = ROOT,
         is_typing: bool = False,
         commands: Sequence[str] = (),
+        init: Path | None = None,
         on_notification: Callable[[str, list[Any]], None] = lambda _name, _args: None,
     ) -> None:
         self.home, self.project = home, project
@@ -226,6 +227,7 @@ class ChildNvim:
                 "--clean",
                 "--embed",
                 "-n",
+                *(("-u", str(init)) if init else ()),
                 *before,
                 *(f"+{command}" for command in commands),
             ],

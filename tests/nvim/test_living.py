@@ -123,3 +123,16 @@ def test_a_component_of_heirline_has_the_state_and_its_color(child):
     assert drawn == shown.replace("%%", "%")
     assert child.lua("return _G.component.hl()") == "AgentStatus"
     assert child.lua("return _G.component.update.pattern") == "AgentStatusChanged"
+
+
+@pytest.mark.parametrize("wrapped", ["tell", "vim.schedule_wrap(tell)"])
+def test_a_replaced_notify_gets_whole_messages_also_if_it_runs_later(child, wrapped):
+    child.lua(f"""
+      local function tell(text, level, opts)
+        _G.told = {{ text, level, opts.title }}
+      end
+      vim.notify = {wrapped}
+    """)
+    text = "word " * 60 + "\nline two"
+    child.lua("require('sanderling.ui.message').tell(..., vim.log.levels.WARN)", text)
+    assert wait_until(lambda: child.lua("return _G.told")) == [text, 3, "Sanderling"]

@@ -205,6 +205,23 @@ def test_which_key_is_told_once_what_a_group_of_keys_is_for(opened):
     ]
 
 
+def test_a_trigger_that_reads_the_other_keys_itself_takes_none_of_ours(opened):
+    child, path = opened(["one"])
+    child.lua("""
+      local function map(lhs, opts)
+        vim.keymap.set('n', lhs, '<Nop>', vim.tbl_extend('error', opts, { buffer = true }))
+      end
+      map(']', { nowait = true, desc = 'which-key-trigger' })
+      map('\\\\h', { desc = "the user's, which waits" })
+      map('[hx', { nowait = true, desc = "the user's, which is longer" })
+    """)
+    agent(child, path, 0, 1, "1")
+    ours = "return vim.fn.maparg(..., 'n', false, true).desc or ''"
+    assert child.lua(ours, "]h").startswith("Agent: ")
+    assert not child.lua(ours, "\\ha")
+    assert not child.lua(ours, "[h")
+
+
 def test_without_which_key_nothing_of_it_is_loaded(opened):
     child, path = opened(["one"])
     child.lua("package.preload['which-key'] = function() error('loaded') end")

@@ -540,3 +540,36 @@ def test_what_may_hold_a_key_is_kept_in_no_draft(child):
     child.feed("<C-u>/login sk-secret")
     wait_until(lambda: child.prompt_lines() == ["/login sk-secret"])
     wait_until(lambda: drafts(child) == [])
+
+
+def test_a_transcript_at_its_end_fills_its_window_after_a_resize_or_a_scroll_past_it(screen):
+    lines = "".join(f"{n} {'word ' * 14}\n" for n in range(60))
+    screen.in_a_turn(lines + "The end.")
+    rows = "return vim.fn.line('w$', ...) - vim.fn.line('w0', ...)"
+    screen.command("vertical resize 30")
+    few = screen.lua(rows, screen.transcript_win())
+    screen.feed(":vertical resize 90<CR>")
+    wait_until(lambda: screen.lua(rows, screen.transcript_win()) > 2 * few, "it shows more lines")
+    screen.lua("""
+      vim.api.nvim_win_call(require('sanderling').transcript().win, function()
+        vim.fn.winrestview({ topline = vim.fn.line('$') }) -- as a plugin that animates windows does
+      end)
+    """)
+    screen.feed("<Ignore>")
+    wait_until(lambda: screen.lua(rows, screen.transcript_win()) > 2 * few, "it shows more lines")
+
+
+def test_a_user_in_the_transcript_can_scroll_its_last_line_to_the_top(screen):
+    screen.in_a_turn("".join(f"{n}\n" for n in range(60)) + "The end.")
+    screen.feed("<C-w>kGzt:let g:done = 1<CR>")
+    wait_until(lambda: screen.lua("return vim.g.done") == 1)
+    screen.screen()
+    assert screen.in_transcript("line('w0') == line('$')")
+
+
+def test_the_transcript_says_that_its_scrolling_is_not_to_be_animated(child):
+    command = "autocmd FileType sanderling let b:set = [b:snacks_scroll, b:minianimate_disable]"
+    child.command(command)
+    child.command("AgentChat")
+    buf = "vim.b[require('sanderling').transcript().buf]"
+    assert child.lua(f"return {buf}.set") == [False, True]

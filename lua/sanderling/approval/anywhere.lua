@@ -40,7 +40,7 @@ local function give()
   for _, action in ipairs(actions) do
     for _, lhs in ipairs(ui_keys.of(action.option)) do
       for _, mode in ipairs(modes_of(action.option)) do
-        if vim.fn.mapcheck(lhs, mode) == '' then
+        if not ui_keys.is_taken(mode, lhs) then
           vim.keymap.set(mode, lhs, action.run, { desc = 'Agent: ' .. action.word })
           given[#given + 1] = { mode, lhs }
         end

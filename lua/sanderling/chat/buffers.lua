@@ -30,19 +30,28 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 local Buffers = {}
 M.Buffers = Buffers
 
----@param what string part of its name
+---@param buf integer
 ---@param filetype string
----@return integer
-local function new_buffer(what, filetype)
-  local buf = scratch.new(what)
+local function set_up_buffer(buf, filetype)
   scratch.set_buf_options(buf, { bufhidden = 'hide' })
   scratch.set_filetype(buf, filetype)
-  return buf
 end
+
+-- Plugins for smooth scrolling take each jump of a window back and repeat it line by line, with the cursor. When text
+-- arrives meanwhile, they stop halfway: the cursor has left the end, and the window no longer follows. A window cannot
+-- follow by memory instead of by its cursor: scrolling by the plugin looks like scrolling with the mouse. The lines of
+-- mini.indentscope mean nothing in an answer. These variables are the plugins' only way to leave a buffer out; unlike
+-- others, which leave out a 'buftype' like ours, they have no neutral one.
+local LEFT_OUT =
+  { snacks_scroll = false, minianimate_disable = true, miniindentscope_disable = true }
 
 ---@return integer
 local function new_transcript_buffer()
-  local buf = new_buffer('', 'sanderling')
+  local buf = scratch.new('')
+  for name, value in pairs(LEFT_OUT) do
+    vim.b[buf][name] = value -- first, so that a FileType autocommand of the user's can change it
+  end
+  set_up_buffer(buf, 'sanderling')
   scratch.set_buf_options(buf, { undolevels = -1, modifiable = false })
   return buf
 end
@@ -50,7 +59,9 @@ end
 ---@private
 ---@return sanderling.prompt.Prompt
 function Buffers:new_prompt()
-  return prompt.new(new_buffer('prompt', 'sanderling_prompt'), function()
+  local buf = scratch.new('prompt')
+  set_up_buffer(buf, 'sanderling_prompt')
+  return prompt.new(buf, function()
     return self.state
   end)
 end

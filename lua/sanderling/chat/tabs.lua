@@ -228,6 +228,22 @@ local function settle_windows()
   end
 end
 
+--- Put the transcript's last line at the bottom again where a resize left empty rows below it, or where a plugin that
+--- animates windows scrolled past it. In the current window, the user may have scrolled.
+---@param is_resized boolean
+local function settle_end(is_resized)
+  local windows = M.shown_in()
+  local win = windows and windows.transcript
+  if not win or is_selecting(win) or not is_resized and win == api.nvim_get_current_win() then
+    return
+  end
+  api.nvim_win_call(win, function()
+    if vim.fn.line('w0') > 1 and is_at_end_here() and scroll.has_room_below(win) then
+      scroll.put_last()
+    end
+  end)
+end
+
 --- Follow the text again after a cancelled search. While a pattern is typed, Neovim shows matches; cancelling returns
 --- to where the search started, which was the end but no longer is.
 local function watch_searches()
@@ -271,6 +287,9 @@ local function watch_windows()
     end
   end)
   on({ 'WinResized', 'VimResized', 'TabEnter' }, "adjust the chat's sizes", settle_windows)
+  on({ 'WinResized', 'WinScrolled' }, 'fill the window of the transcript', function(args)
+    settle_end(args.event == 'WinResized')
+  end)
   on('WinClosed', 'close both windows of the chat together', function(args)
     local closed = tonumber(args.match)
     for tab, windows in pairs(M.windows_by_tab) do

@@ -86,11 +86,9 @@ local function name_of(option)
   local name = key_table.name(key_table.chosen[option], commands[option] or '')
   if name == '' then
     return nil
-  elseif not vim.startswith(option, 'answer_') or vim.fn.mapcheck(name, 'n') == '' then
-    return name -- the question is drawn before its keys are set
   end
-  local desc = vim.fn.maparg(name, 'n', false, true).desc or ''
-  return vim.startswith(desc, 'Agent: ') and name or commands[option]
+  local is_taken = vim.startswith(option, 'answer_') and key_table.is_taken('n', name)
+  return is_taken and commands[option] or name -- the question is drawn before its keys are set
 end
 
 --- Does the key of an option, which has this name, type text in insert mode?

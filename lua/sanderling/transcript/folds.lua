@@ -58,13 +58,6 @@ local function make(fold, row)
   return true
 end
 
----@param win integer
----@return boolean
-local function has_room_below(win)
-  local top = vim.fn.line('w0', win) - 1
-  return api.nvim_win_text_height(win, { start_row = top }).all < vim.fn.getwininfo(win)[1].height
-end
-
 --- Make those of `folds` from index `from` on that `win` lacks. Its view does not change.
 ---@param win integer
 ---@param folds sanderling.transcript.folds.Fold[]
@@ -83,7 +76,7 @@ function M.make(win, folds, from)
     local first = vim.fn.foldclosed(view.topline)
     local begins_in_fold = first ~= -1 and first < view.topline
     local is_at_end = vim.fn.line('.') == vim.fn.line('$')
-    if begins_in_fold or is_at_end and has_room_below(win) then
+    if begins_in_fold or is_at_end and scroll.has_room_below(win) then
       scroll.put_last() -- otherwise empty rows remain below, with more text above
     end
   end)

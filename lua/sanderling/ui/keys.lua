@@ -184,6 +184,32 @@ local function desc_of(row)
   return 'Agent: ' .. row.desc:gsub('|', '')
 end
 
+--- Return the raw keys of a map.
+---@param map vim.api.keyset.get_keymap
+---@return string
+local function raw(map)
+  return vim.keycode(map.lhs)
+end
+
+--- Has the user mapped `lhs`, its beginning, or keys that begin with it? A beginning that does not wait for more keys
+--- is no obstacle: which-key and mini.clue map it so, read the other keys themselves, and then run the longer map.
+---@param mode string
+---@param lhs string
+---@return boolean
+function M.is_taken(mode, lhs)
+  if vim.fn.mapcheck(lhs, mode) == '' then
+    return false
+  end
+  local keys = vim.keycode(lhs)
+  local maps = vim.list_extend(vim.api.nvim_get_keymap(mode), vim.api.nvim_buf_get_keymap(0, mode))
+  return vim.iter(maps):any(function(map)
+    local is_ours = vim.startswith(map.desc or '', 'Agent: ')
+    local is_longer = vim.startswith(raw(map), keys)
+    local is_shorter = map.nowait == 0 and vim.startswith(keys, raw(map))
+    return not is_ours and (is_longer or is_shorter)
+  end)
+end
+
 --- May a key be set in `place`? In the user's own files their maps win.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
@@ -194,8 +220,7 @@ local function is_free(buf, place, modes, lhs)
   local is_users = place == 'file' or place == 'edit' or place == 'asked'
   return not is_users
     or vim.api.nvim_buf_call(buf, function()
-      local has_ours = vim.startswith(vim.fn.maparg(lhs, modes, false, true).desc or '', 'Agent: ')
-      return has_ours or vim.fn.mapcheck(lhs, modes) == ''
+      return not M.is_taken(modes, lhs)
     end)
 end
 

@@ -25,9 +25,12 @@ local function close()
   win = nil
 end
 
----@return boolean vim.notify() is Neovim's own, with the same source as vim.print(): some builds do not name it
+--- Is vim.notify() Neovim's own? It has the same source as vim.print(): some builds do not name it. So has a function of
+--- a plugin that vim.schedule_wrap() returned, such as mini.notify's, but that one has no named parameters.
+---@return boolean
 local function is_neovims()
-  return debug.getinfo(vim.notify, 'S').source == debug.getinfo(vim.print, 'S').source
+  local own, other = debug.getinfo(vim.notify, 'Su'), debug.getinfo(vim.print, 'S')
+  return own.source == other.source and own.nparams ~= 0
 end
 
 --- Return how many cells of the message line can be used without a prompt for <Enter>.

@@ -13,4 +13,13 @@ function M.to_end()
   M.put_last()
 end
 
+---@param win integer
+---@return boolean rows below its last line are empty
+function M.has_room_below(win)
+  -- In a window of one column and no text, Neovim 0.12 gives a line behind the last one.
+  local top = math.min(vim.fn.line('w0', win), vim.fn.line('$', win)) - 1
+  local height = vim.fn.getwininfo(win)[1].height
+  return vim.api.nvim_win_text_height(win, { start_row = top }).all < height
+end
+
 return M

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# fetch_plugins.sh DIRECTORY: check out the plugins of tests/plugins/versions.txt into DIRECTORY, each at its commit.
+#
+# A plugin that is there at that commit is left alone. `PLUGINS=DIRECTORY make test ARGS=tests/plugins` then runs the tests.
+set -euo pipefail
+
+directory=$(realpath -m "${1:?usage: fetch_plugins.sh DIRECTORY}")
+versions=$(dirname "${BASH_SOURCE[0]}")/../tests/plugins/versions.txt
+
+while read -r name repository commit; do
+  plugin=$directory/$name
+  [[ $(git -C "$plugin" rev-parse --verify --quiet HEAD 2>/dev/null) != "$commit" ]] || continue
+  git init --quiet "$plugin"
+  git -C "$plugin" fetch --quiet --depth 1 "https://github.com/$repository" "$commit"
+  git -C "$plugin" checkout --quiet --force "$commit"
+done < <(grep -v '^#' "$versions")
