@@ -8,7 +8,7 @@ from tests.plugins.setups import AUTO_SESSION
 
 ANSWER = [reply(say("It answers."), repeat=True)]
 CHAT = ["sanderling", "sanderling_prompt"]
-HELP = (ROOT / "doc" / "sanderling.txt").read_text()
+HELP = (ROOT / "doc" / "sanderling-extending.txt").read_text()
 
 
 def snippet(first_line):

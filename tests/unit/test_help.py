@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import ROOT
 
 HELP = (ROOT / "doc/sanderling.txt").read_text()
-MCP = (ROOT / "doc/sanderling-mcp.txt").read_text()
+OTHERS = "".join(path.read_text() for path in sorted((ROOT / "doc").glob("sanderling-*.txt")))
 TAG = re.compile(r"\*([^*\s|]+)\*(?=[\s*]|$)")
 LINK = re.compile(r"\|([^|\s]+)\|")
 CONTENTS = HELP[HELP.index("*sanderling-contents*") : HELP.index("*sanderling-introduction*")]
@@ -67,7 +67,7 @@ QUESTIONS = [
 
 def section(tag: str) -> str:
     """Return the text from the tag's line to the next tag of its kind: a section's, or a command's."""
-    text = MCP if tag.startswith("sanderling-mcp") else HELP
+    text = HELP if f"*{tag}*" in HELP else OTHERS
     start = re.search(rf"\*{re.escape(tag)}\*\s", text)
     assert start, tag
     behind = text[start.end() :]
@@ -78,7 +78,7 @@ def section(tag: str) -> str:
 
 def chapter(tag: str) -> str:
     """Return the text of the chapter with the tag."""
-    parts = (HELP + MCP).split("=" * 78)
+    parts = (HELP + OTHERS).split("=" * 78)
     return next(part for part in parts if f"*{tag}*" in part and part is not parts[1])
 
 
@@ -100,7 +100,7 @@ def test_the_help_has_at_most_four_thousand_lines():
 
 
 def test_each_tag_is_defined_once_in_all_of_the_help():
-    tags = TAG.findall(HELP) + TAG.findall(MCP)
+    tags = TAG.findall(HELP + OTHERS)
     assert sorted(tags) == sorted(set(tags))
 
 
