@@ -589,3 +589,11 @@ def test_a_range_of_a_large_file_is_whole(start_claude, server, project):
     child = start_claude()
     [lines, _] = ask(child, server, "what is @big.py:1-2900?")
     assert lines.endswith("\n2900\tvalue\n```")
+
+
+def test_notes_that_do_not_fit_behind_the_text_end_with_an_ellipsis(start_chat):
+    child = start_chat(columns=60, lines=20)
+    child.feed("isee @buffer and @none.py")
+    child.wait_for_screen("@none.py ✗ no…")
+    child.feed("<C-u>@none.py")
+    child.wait_for_screen("@none.py   ✗ not found")

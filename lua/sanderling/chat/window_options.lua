@@ -104,7 +104,7 @@ local function set_statusline(win, text)
 end
 
 local TRANSCRIPT_STATUSLINE = " %{%v:lua.require'sanderling.status'.transcript_statusline()%} %=%P "
-local PROMPT_STATUSLINE = ' Prompt '
+local PROMPT_STATUSLINE = " %{%v:lua.require'sanderling.status'.prompt_statusline()%} "
 
 ---@param win integer
 function M.set_prompt(win)

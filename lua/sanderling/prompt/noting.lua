@@ -182,6 +182,45 @@ bus.subscribe('local_closed', function(session_id)
   forget(session_id)
 end)
 
+--- Return the number of cells behind the text of a line, in the narrowest window.
+---@param buf integer
+---@param row integer
+---@return integer
+local function room_behind(buf, row)
+  local room = vim.o.columns
+  local last = #api.nvim_buf_get_lines(buf, row, row + 1, true)[1]
+  for _, win in ipairs(vim.fn.win_findbuf(buf)) do
+    local info, pos = vim.fn.getwininfo(win)[1], vim.fn.screenpos(win, row + 1, math.max(last, 1))
+    if pos.row > 0 then -- a blank follows the text
+      room = math.min(room, info.wincol + info.width - pos.endcol - 2)
+    end
+  end
+  return room
+end
+
+---@class (exact) sanderling.prompt.noting.Note
+---@field mention string
+---@field chunk [string, string]
+
+--- Return the notes of a line as virtual text; if there is no room for all, the first one.
+---@param notes sanderling.prompt.noting.Note[]
+---@param room integer
+---@return [string, string][]
+local function fitted(notes, room)
+  local chunks, width = {}, 0
+  for i, note in ipairs(notes) do
+    local subject = #notes > 1 and note.mention .. ' ' or ''
+    chunks[i] = { '  ' .. words.plain(subject .. note.chunk[1]), note.chunk[2] }
+    width = width + api.nvim_strwidth(chunks[i][1])
+  end
+  if width <= room then
+    return chunks
+  end
+  local more = #notes > 1 and ' ' .. icons.more or ''
+  local text = words.plain(notes[1].chunk[1]) .. more
+  return { { words.fitting(text, room), notes[1].chunk[2] } }
+end
+
 local draw ---@type fun(buf: integer)
 
 ---@param buf integer
@@ -201,17 +240,16 @@ function draw(buf)
     if chunk then
       local notes = by_row[mention.row] or {}
       by_row[mention.row] = notes
-      local is_problem = chunk[2] == 'AgentWarning' -- problems come first, because the window may cut off the rest
+      local is_problem = chunk[2] == 'AgentWarning' -- these come first, because the window may have no room for the rest
       table.insert(notes, is_problem and 1 or #notes + 1, { mention = mention.text, chunk = chunk })
     end
   end
   forget(session.id, seen)
   for row, notes in pairs(by_row) do
-    local chunks = vim.tbl_map(function(note)
-      local subject = #notes > 1 and note.mention .. ' ' or ''
-      return { '  ' .. words.plain(subject .. note.chunk[1]), note.chunk[2] }
-    end, notes)
-    api.nvim_buf_set_extmark(buf, ns, row, 0, { virt_text = chunks, undo_restore = false })
+    api.nvim_buf_set_extmark(buf, ns, row, 0, {
+      virt_text = fitted(notes, room_behind(buf, row)),
+      undo_restore = false,
+    })
   end
   check(session, unknown, function()
     draw(buf)
