@@ -156,6 +156,7 @@ end
 local PLACES = {
   { 'prompt', 'In the prompt' },
   { 'transcript', 'In the transcript' },
+  { 'global', 'Anywhere, unless mapped' },
   { 'anywhere', 'Anywhere while a question is pending, unless mapped' },
   { 'file', 'In a file with unreviewed changes, |sanderling-review|' },
   { 'edit', 'In a file with a pending inline edit, |:AgentEdit|' },

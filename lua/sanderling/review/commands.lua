@@ -281,6 +281,20 @@ function M.reject(args, range, count)
   end
 end
 
+--- Reject the hunk at the cursor and those after it, with a reason that the user is asked for.
+---@param count integer
+function M.reject_because(count)
+  if #from_here(api.nvim_get_current_buf(), count) == 0 then
+    M.reject('hunk', nil, count) -- says that there is none
+    return
+  end
+  message.ask({ prompt = 'Reject, because: ' }, function(reason)
+    if reason then
+      M.reject('hunk ' .. reason, nil, count)
+    end
+  end)
+end
+
 -- navigation ----------------------------------------------------------------------------------------------------------
 
 ---@param list sanderling.review.Hunk[]

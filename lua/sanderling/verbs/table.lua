@@ -291,6 +291,15 @@ return {
     run = chat.close,
   },
   {
+    name = 'go',
+    desc = "go to the chat's prompt, and back to the code",
+    forms = 'ex',
+    plug = 'n',
+    run = function()
+      chat.go()
+    end,
+  },
+  {
     name = 'hide',
     desc = 'hide the chat',
     forms = 'slash:exit word:quit',
