@@ -593,7 +593,9 @@ def test_a_range_of_a_large_file_is_whole(start_claude, server, project):
 
 def test_notes_that_do_not_fit_behind_the_text_end_with_an_ellipsis(start_chat):
     child = start_chat(columns=60, lines=20)
-    child.feed("isee @buffer and @none.py")
-    child.wait_for_screen("@none.py ✗ no…")
+    child.feed("iwe see @none.py with @no.py")
+    child.wait_for_screen("  @no.py ✗ not found …")  # below the line
+    child.feed("<C-u>@none.py @no.py")
+    child.wait_for_screen("@none.py @no.py ✗ not found …")
     child.feed("<C-u>@none.py")
     child.wait_for_screen("@none.py   ✗ not found")

@@ -182,43 +182,52 @@ bus.subscribe('local_closed', function(session_id)
   forget(session_id)
 end)
 
---- Return the number of cells behind the text of a line, in the narrowest window.
+local MIN_CELLS = 4 -- for notes behind the text of a line
+
+--- Return the number of cells behind the text of a line and below it, in the narrowest window.
 ---@param buf integer
 ---@param row integer
----@return integer
-local function room_behind(buf, row)
-  local room = vim.o.columns
+---@return integer behind
+---@return integer below
+local function room_at(buf, row)
+  local behind, below = vim.o.columns, vim.o.columns
   local last = #api.nvim_buf_get_lines(buf, row, row + 1, true)[1]
   for _, win in ipairs(vim.fn.win_findbuf(buf)) do
     local info, pos = vim.fn.getwininfo(win)[1], vim.fn.screenpos(win, row + 1, math.max(last, 1))
     if pos.row > 0 then -- a blank follows the text
-      room = math.min(room, info.wincol + info.width - pos.endcol - 2)
+      behind = math.min(behind, info.wincol + info.width - pos.endcol - 2)
     end
+    below = math.min(below, info.width)
   end
-  return room
+  return behind, below
 end
 
 ---@class (exact) sanderling.prompt.noting.Note
 ---@field mention string
 ---@field chunk [string, string]
 
---- Return the notes of a line as virtual text; if there is no room for all, the first one.
+--- Return the notes of a line as virtual text: as many as there is room for, and an ellipsis if there are more.
 ---@param notes sanderling.prompt.noting.Note[]
 ---@param room integer
 ---@return [string, string][]
 local function fitted(notes, room)
-  local chunks, width = {}, 0
+  local chunks = {} ---@type [string, string][]
   for i, note in ipairs(notes) do
     local subject = #notes > 1 and note.mention .. ' ' or ''
-    chunks[i] = { '  ' .. words.plain(subject .. note.chunk[1]), note.chunk[2] }
-    width = width + api.nvim_strwidth(chunks[i][1])
+    local text = '  ' .. words.plain(subject .. note.chunk[1])
+    local more = i < #notes and ' ' .. icons.more or ''
+    local width = api.nvim_strwidth(text)
+    if i == 1 and width > room then
+      text = words.fitting(words.plain(note.chunk[1]) .. more, room)
+      return { { text, note.chunk[2] } }
+    elseif width + api.nvim_strwidth(more) > room then
+      chunks[i] = { i > 1 and ' ' .. icons.more or text, note.chunk[2] }
+      return chunks
+    end
+    chunks[i] = { text, note.chunk[2] }
+    room = room - width
   end
-  if width <= room then
-    return chunks
-  end
-  local more = #notes > 1 and ' ' .. icons.more or ''
-  local text = words.plain(notes[1].chunk[1]) .. more
-  return { { words.fitting(text, room), notes[1].chunk[2] } }
+  return chunks
 end
 
 local draw ---@type fun(buf: integer)
@@ -246,8 +255,11 @@ function draw(buf)
   end
   forget(session.id, seen)
   for row, notes in pairs(by_row) do
+    local behind, below = room_at(buf, row)
+    local is_behind = behind >= MIN_CELLS
     api.nvim_buf_set_extmark(buf, ns, row, 0, {
-      virt_text = fitted(notes, room_behind(buf, row)),
+      virt_text = is_behind and fitted(notes, behind) or nil,
+      virt_lines = not is_behind and { fitted(notes, below) } or nil,
       undo_restore = false,
     })
   end
