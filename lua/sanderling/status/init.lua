@@ -2,6 +2,7 @@
 local api = vim.api
 local clock = require('sanderling.status.clock')
 local icons = require('sanderling.ui.icons')
+local install = require('sanderling.host.install')
 local live = require('sanderling.session.live')
 local sandbox = require('sanderling.session.sandbox')
 local states = require('sanderling.session.state')
@@ -48,6 +49,8 @@ local function describe(state, is_short)
     return describe_tools(state)
   elseif is_running(state) then
     return 'running ' .. words.counted(state.commands_running, 'command')
+  elseif state.activity == 'failed' and install.is_building then
+    return is_short and 'building' or 'building the environment'
   elseif state.activity ~= 'streaming' or not state.stream_began_ns then
     return state.activity
   end
