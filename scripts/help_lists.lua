@@ -167,6 +167,7 @@ local PLACES = {
   { 'chat', 'In the prompt and the transcript' },
   { 'prompt', 'In the prompt' },
   { 'transcript', 'In the transcript' },
+  { 'global', 'Anywhere, unless mapped' },
   { 'anywhere', 'Anywhere while a question is pending, unless mapped' },
   { 'file', 'In a file with unreviewed changes, |sanderling-review|' },
   { 'edit', 'In a file with a pending inline edit, |:AgentEdit|' },

@@ -164,7 +164,7 @@ def test_who_leaves_insert_mode_and_appends_allows_nothing(start_terminal, is_in
 
 HARMLESS = {
     *("steer", "history_previous", "history_next", "mention_pasted"),
-    *("answer_deny", "question_later", "close_page"),
+    *("answer_deny", "answer_reason", "question_later", "close_page"),
 }
 
 

@@ -156,3 +156,26 @@ def test_a_size_that_the_user_gives_holds_on_a_narrow_screen(start_screen):
     child = start_screen(columns=80)
     child.open_chat(size=0.3)
     assert width_of_chat(child) == 24
+
+
+def test_with_the_preset_chat_one_key_goes_to_the_prompt_and_back(fresh):
+    fresh.setup(keys={"preset": "chat"})
+    file = fresh.lua("return vim.api.nvim_get_current_win()")
+    fresh.feed("<C-Space>hello<CR>")
+    wait_until(lambda: sent(fresh) == ["hello"])
+    fresh.feed("<Esc>")
+    mode_is(fresh, "n")
+    fresh.feed("<C-Space>")
+    wait_until(lambda: fresh.lua("return vim.api.nvim_get_current_win()") == file)
+    fresh.feed("<C-Space>again<CR>")
+    wait_until(lambda: sent(fresh) == ["hello", "again"])
+
+
+def test_the_key_to_the_prompt_hides_no_map_of_the_users_and_goes_with_its_option(fresh):
+    fresh.command("nnoremap <C-Space> :let g:mine = 1<CR>")
+    fresh.setup(keys={"preset": "chat"})
+    assert "mine" in fresh.lua("return vim.fn.maparg('<C-Space>', 'n')")
+    fresh.setup(keys={"go": "<F6>"})
+    assert fresh.lua("return vim.fn.maparg('<F6>', 'n')") == "<Plug>(AgentGo)"
+    fresh.setup()
+    assert fresh.lua("return vim.fn.maparg('<F6>', 'n')") == ""

@@ -155,6 +155,7 @@ def test_that_nothing_can_be_built_is_told_in_a_narrow_window_too(start_nvim):
 
 FAKE_PYTHON = """#!/bin/sh
 test "$1" = -c && exit 0
+while test -e "$0.waits"; do sleep 0.05; done
 for environment; do :; done
 mkdir -p "$environment/bin"
 printf '#!/bin/sh\\nexec "%s" "$@"\\n' {python!r} > "$environment/bin/python"
@@ -173,7 +174,11 @@ def test_when_the_environment_is_built_nothing_is_left_to_do(start_nvim, bare_pl
     child = start_nvim({"PATH": f"{python.parent}:{os.environ['PATH']}"}, plugin_root=bare_plugin)
     child.setup(chat={"start_insert": True})
     child.lua("vim.ui.select = function(items, _, choose) choose(items[1]) end")
+    waits = python.with_name("python3.waits")
+    waits.touch()
     child.command("AgentChat")
+    child.wait_for_screen("ask building the environment")
+    waits.unlink()
     child.wait_for_message("Sanderling is ready.")
     assert child.lua("return #vim.api.nvim_list_wins()") == 3, "the terminal is gone"
     assert child.lua("return vim.bo.filetype") == "sanderling_prompt"

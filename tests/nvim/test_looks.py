@@ -2,6 +2,7 @@
 
 import pytest
 from tests.conftest import prove, prove_rest, wait_until
+from tests.nvim.replies import DONE, reply, use
 
 USAGE = {
     "type": "usage_updated",
@@ -325,3 +326,27 @@ def test_the_other_key_denies_and_a_map_of_the_persons_is_left_alone(start_agent
     agent.wait_for_turns()
     assert not (project / "made").exists()
     assert "mine" in agent.lua("return vim.fn.maparg('<C-w>a', 'n')")
+
+
+def test_one_key_denies_with_a_reason_from_anywhere(start_agent, project):
+    agent = start_agent(BASH, THEN)
+    agent.command("AgentChat")
+    agent.feed("igo<C-s><Esc>")
+    agent.wait_for_question()
+    agent.feed("<M-r>use make<CR>")
+    agent.wait_for_turns()
+    assert not (project / "made").exists()
+    assert "use make" in agent.results()[0]
+
+
+def test_one_key_undoes_the_last_turn_with_its_files_and_another_redoes_it(start_agent, project):
+    agent = start_agent(reply(use("write", path="new.py", content="x = 1\n")), DONE)
+    agent.command("AgentMode auto")
+    agent.command("AgentChat")
+    agent.say("go")
+    assert (project / "new.py").exists()
+    agent.feed(r"\u")
+    wait_until(lambda: not (project / "new.py").exists())
+    agent.wait_for_screen("Reverted: 1 file")
+    agent.feed(r"\r")
+    wait_until((project / "new.py").exists)

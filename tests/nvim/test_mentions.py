@@ -589,3 +589,13 @@ def test_a_range_of_a_large_file_is_whole(start_claude, server, project):
     child = start_claude()
     [lines, _] = ask(child, server, "what is @big.py:1-2900?")
     assert lines.endswith("\n2900\tvalue\n```")
+
+
+def test_notes_that_do_not_fit_behind_the_text_end_with_an_ellipsis(start_chat):
+    child = start_chat(columns=60, lines=20)
+    child.feed("iwe see @none.py with @no.py")
+    child.wait_for_screen("  @no.py ✗ not found …")  # below the line
+    child.feed("<C-u>@none.py @no.py")
+    child.wait_for_screen("@none.py @no.py ✗ not found …")
+    child.feed("<C-u>@none.py")
+    child.wait_for_screen("@none.py   ✗ not found")

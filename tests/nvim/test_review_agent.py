@@ -372,3 +372,34 @@ def test_whatever_a_person_types_does_the_same_while_hunks_and_an_answer_arrive(
     assert app.read_text() == "v12\n" * 3
     assert hunks(busy) == [[0, 3, ["v0"] * 3]]
     assert "rror" not in busy.messages()
+
+
+@quick
+def test_one_key_rejects_a_hunk_with_a_reason_and_another_accepts_one(start_agent, app):
+    both = reply(edit("a - b", "a + b"), edit("add(1, 2)", "add(2, 3)"))
+    agent = start_agent(READ, both, DONE)
+    agent.command("edit app.py")
+    agent.command("AgentMode auto")
+    agent.ask_and_wait()
+    agent.feed(r"gg]h\ha]h\hdthe numbers were right<CR>")
+    wait_until(lambda: hunks(agent) == [])
+    assert app.read_text() == APP.replace("a - b", "a + b")
+    agent.ask_and_wait()
+    assert "the numbers were right" in str(agent.logged_messages()[-2])
+
+
+@quick
+def test_a_decided_hunk_leaves_the_quickfix_list(start_agent, app):
+    both = reply(edit("a - b", "a + b"), edit("add(1, 2)", "add(2, 3)"))
+    agent = start_agent(READ, both, DONE)
+    agent.command("edit app.py")
+    agent.command("AgentMode auto")
+    agent.ask_and_wait()
+    agent.command("Agent reviews")
+    lines = "return vim.tbl_map(function(item) return item.lnum end, vim.fn.getqflist())"
+    assert agent.lua(lines) == [2, 5]
+    agent.command("wincmd p | 5AgentReject the numbers were right")
+    assert agent.lua(lines) == [2]
+    agent.command("2AgentAccept")
+    assert agent.lua(lines) == []
+    assert app.read_text() == APP.replace("a - b", "a + b")

@@ -240,3 +240,14 @@ def test_errors_of_options_reach_the_plugin_whole(child):
     text = child.lua("return _G.told[1]")
     assert "option 'keys.answer_once' must be a key without Alt or Escape" in text
     assert text.endswith('not "<M-a>"')
+
+
+@pytest.mark.parametrize("ambiwidth, sign", [("single", "…"), ("double", "<")])
+def test_one_sign_marks_a_line_that_begins_above_the_window(start_screen, ambiwidth, sign):
+    screen = start_screen(columns=80, lines=24, commands=[f"set ambiwidth={ambiwidth}"])
+    screen.command("AgentChat tab")
+    screen.in_a_turn("word after word " * 200)
+    screen.wait_for_transcript("word after word")
+    first = wait_until(lambda: next((r for r in screen.screen() if "word" in r), None))
+    assert first.startswith((f" {sign}ord", f" {sign}fter"))
+    assert "<<<" not in screen.screen_text()

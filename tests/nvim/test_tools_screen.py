@@ -556,7 +556,9 @@ def test_beside_a_tool_use_there_is_nothing_to_show(screen):
 
 def prompt_winbar(screen):
     return next(
-        row for row in screen.screen() if re.search("(NORMAL|INSERT|PROMPT) (ask|auto|plan)", row)
+        row
+        for row in screen.screen()
+        if re.search("(NORMAL |INSERT |│ )(ask|auto|plan) [a-z0-9]", row)
     )
 
 

@@ -1,5 +1,7 @@
 """What a turn uses and costs, in the winbar; titles; reports."""
 
+import re
+
 import pytest
 from tests.conftest import prove_rest, wait_until
 from tests.nvim.test_approval import asked
@@ -445,3 +447,17 @@ def test_what_stands_in_the_empty_prompt_of_another_session_is_not_cut(screen):
     bar(screen, 30)
     screen.command("AgentNew")
     wait_until(lambda: any(row.endswith("Ask anything: <CR> sends") for row in screen.screen()))
+
+
+def test_the_prompts_winbar_has_the_mode_only_where_the_cursor_is(screen):
+    assert "NORMAL ask idle" in screen.screen_text()
+    screen.command("wincmd h")
+    assert re.search("│ *ask idle", screen.screen_text())
+
+
+@pytest.mark.parametrize("window", ["j", "k"])
+def test_a_global_statusline_says_what_goes_on(start_chat, window):
+    screen = start_chat(commands=["set laststatus=3"])
+    screen.send(usage())
+    screen.command(f"wincmd {window}")
+    screen.wait_for_screen("Sanderling: idle · 91.5k tokens, context 33 percent, $0.42")

@@ -245,3 +245,9 @@ def test_a_prompt_that_waits_is_changed_before_it_is_sent(start_agent):
     wait_until(lambda: "write the docs" in agent.transcript())
     assert "teh" not in agent.transcript_text()
     wait_until(lambda: agent.lines() == ["No prompts are queued."])
+
+
+def test_a_queued_prompt_that_is_too_long_ends_with_an_ellipsis(start_chat):
+    screen = start_chat(columns=80, lines=24)
+    screen.send(TURN_STARTED, waiting(queued=["Then write a test for both of them, and more."]))
+    screen.wait_for_screen("↳ Then write a test for both of them, …")

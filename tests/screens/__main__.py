@@ -8,7 +8,8 @@ import argparse
 import json
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conftest import ROOT
@@ -29,11 +30,13 @@ def settle(child: Pictured) -> None:
             child.screen()  # what it has to draw comes before its answer
 
 
-def picture(state: State, home: Path) -> str:
-    """Bring a Neovim into `state` and return its screen."""
+@contextmanager
+def shown(state: State, home: Path) -> Iterator[Pictured]:
+    """Bring a Neovim into `state`; it ends with the block."""
     project = home / "calc"
     project.mkdir(parents=True)
-    (project / "calc.py").write_text(CODE)
+    for name, text in {"calc.py": CODE, **state.files}.items():
+        (project / name).write_text(text)
     (home / "script.json").write_text(json.dumps({"version": 1, "reply": state.replies}))
     child = Pictured(
         home,
@@ -50,9 +53,15 @@ def picture(state: State, home: Path) -> str:
         child.command("edit calc.py | redraw | echo")
         state.act(child)
         settle(child)
-        return child.grid.svg(f"Sanderling: {state.title}")
+        yield child
     finally:
         child.close()
+
+
+def picture(state: State, home: Path) -> str:
+    """Return the screen of a Neovim in `state`."""
+    with shown(state, home) as child:
+        return child.grid.svg(f"Sanderling: {state.title}")
 
 
 def film(pictures: Sequence[str]) -> str:

@@ -50,6 +50,27 @@ def mean(values: list[float]) -> float:
 - [x] `calc.py:14` is the only caller of `divide`
 - the [documentation](https://docs.python.org) says the same
 """
+RICH = (
+    """# 一つの見出し with a long heading that does not fit into one row of a narrow window
+
+1. Read `src/sanderling/providers/anthropic/provider.py:1024`, where the request is made and its headers are set.
+2. 日本語の文字は二つのセルを使います。だから幅を数えるのは簡単ではありません。
+   - nested, with an emoji 🚀 and e\u0301 of two code points
+     - and deeper, so that the text has to be wrapped below its own first word
+
+> A quote of somebody who says more than fits into one row, and who goes on for a while.
+
+| 名前 | description | cost |
+| --- | --- | --: |
+| 単語 | a cell that has more text than fits into a column of a narrow window | $0.01 |
+| `x` | short | $12.50 |
+
+```sh
+find . -name '*.py' -not -path './.venv/*' -print0 | xargs -0 grep -n 'def mean' | sort -u | head -n 20
+```
+"""
+    "\n" + "".join(f"{n}. {word}\n" for n, word in enumerate(("one", "two", "three"), 1))
+)
 FIX = [
     {"old": "    total = 0.0\n", "new": "    if not values:\n        raise ValueError\n"},
     {
@@ -105,6 +126,7 @@ class State:
     lines: int = 34
     setup: dict[str, Any] = field(default_factory=dict)
     commands: tuple[str, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)  # of the project, in addition to calc.py
 
 
 def says(*steps: dict[str, Any]) -> list[dict[str, Any]]:
@@ -163,6 +185,103 @@ def edited(child: Pictured) -> None:
     wait_until(lambda: child.events("AgentEditReady"))
 
 
+def questions(child: Pictured) -> None:
+    ask(child, "Clean up and test.")
+    child.wait_for_question(2)
+
+
+def plan(child: Pictured) -> None:
+    child.command("AgentMode plan")
+    ask(child, "Plan it.")
+    child.wait_for_question()
+
+
+def in_auto_mode(child: Pictured, text: str) -> None:
+    child.command("AgentMode auto")
+    ask(child, text)
+
+
+def network(child: Pictured) -> None:
+    in_auto_mode(child, "Look it up.")
+    child.wait_for_question()
+
+
+def mentions(child: Pictured) -> None:
+    child.command("AgentChat")
+    child.feed("iCompare @calc.py:4-9 with @nothing.py, please")
+    child.wait_for_drawn("✗")
+
+
+def slash_menu(child: Pictured) -> None:
+    child.command("AgentChat")
+    child.feed("i/")
+    wait_until(lambda: child.lua("return vim.fn.pumvisible()") == 1, "the menu")
+
+
+def queued(child: Pictured) -> None:
+    ask(child, "Why does mean([]) fail?", "divides")
+    child.feed("iAnd divide?<C-s>Then write a test for both of them.<C-s><Esc>")
+    child.wait_for_screen("And divide?", "Then write")
+
+
+def retrying(child: Pictured) -> None:
+    ask(child, "Why does mean([]) fail?", "divides")
+    child.lua(
+        "require('sanderling.host').receive({ session_id = ..., seq = 1, events = { select(2, ...) } })",
+        child.session_id(),
+        OVERLOADED,
+    )
+    child.wait_for_screen("Retry 3/10")
+
+
+def failed(child: Pictured) -> None:
+    ask(child, "Why does mean([]) fail?", "x-api-key")
+    idle(child)
+
+
+def page(command: str, *wanted: str) -> Callable[[Pictured], None]:
+    """Return what opens a page after an answer."""
+
+    def act(child: Pictured) -> None:
+        answered(child)
+        child.command(command)
+        child.wait_for_screen(*wanted)
+
+    return act
+
+
+def rewind(child: Pictured) -> None:
+    in_auto_mode(child, "Refuse an empty list.")
+    idle(child)
+    child.command("Agent rewind 1")
+    child.wait_for_screen("Conversation:")
+
+
+def undone(child: Pictured) -> None:
+    in_auto_mode(child, "Refuse an empty list.")
+    idle(child)
+    child.command("AgentUndo")
+    child.wait_for_screen("Reverted")
+
+
+def keys_page(child: Pictured) -> None:
+    child.command("AgentChat")
+    child.feed("<C-w>k<Esc>g?")
+    child.wait_for_screen("the fenced block")
+
+
+def trust(child: Pictured) -> None:
+    child.command("AgentChat")
+    child.command("Agent trust")
+    child.wait_for_screen("trust all")
+
+
+def servers(child: Pictured) -> None:
+    child.command("AgentChat")
+    child.command("Agent mcp")
+    child.wait_for_screen("Tool servers", "failed")
+
+
 def sessions(child: Pictured) -> None:
     for count, text in enumerate(("Why does mean([]) fail?", "Write a test for divide"), 1):
         child.command("AgentNew" if count > 1 else "AgentChat")
@@ -216,6 +335,33 @@ TOOLS = says(
     use("todo", "t2", items=TODO),
     use("bash", "t3", command="wc -l calc.py; grep -n def calc.py"),
 ) + says({"text": "It has 16 lines. `divide` is used once, `add` twice, if one counts twice."})
+QUESTIONS = says(
+    use("bash", command="rm -r build"),
+    use("bash", "t2", command="pytest -q --maxfail=1 tests/test_calc.py tests/test_format.py"),
+)
+NETWORK = says(use("web_fetch", url="https://docs.python.org/3/library/statistics.html"))
+PLAN = says({"text": ANSWER}, use("ask_user", plan="Refuse empty lists in mean"))
+REWRITTEN = says(
+    {
+        "text": "def mean(values: list[float]) -> float:\n    return divide(sum(values), len(values))\n"
+    }
+)
+OVERLOADED = {
+    "type": "retry_scheduled",
+    "attempt": 3,
+    "attempts": 10,
+    "delay_s": 7.0,
+    "reason": "The API is overloaded (529).",
+}
+REFUSED = {
+    "error": {
+        "kind": "auth",
+        "message": "The API rejects the key: invalid x-api-key",
+        "remedy": "Check $ANTHROPIC_API_KEY, or store another key with :Agent login.",
+    }
+}
+RULES = {"AGENTS.md": "# Rules\n\nRun `pytest -q` after each change.\nKeep functions short.\n"}
+SERVERS = {"mcp": {"servers": {"notes": {"command": ["no-such-server", "--stdio"]}}}}
 SMALL = {"columns": 80, "lines": 24}
 TINY = {"columns": 60, "lines": 20}
 LIGHT = ("set background=light",)
@@ -226,7 +372,7 @@ STATES = [
     State(
         "streaming",
         "An answer that streams, with what the model thought",
-        lambda child: ask(child, "Why does mean([]) fail?", "two", " 2 s"),
+        lambda child: ask(child, "Why does mean([]) fail?", " 2 s"),
         says({"thinking": THOUGHT}, {"text": ANSWER[:70]}, LATER),
     ),
     State("answer", "An answer with a table and code", answered, ANSWERED),
@@ -282,12 +428,27 @@ STATES = [
         "edit",
         "Lines that are rewritten, shown before anything is changed",
         edited,
-        says(
-            {
-                "text": "def mean(values: list[float]) -> float:\n    return divide(sum(values), len(values))\n"
-            }
-        ),
+        REWRITTEN,
     ),
+    State("edit-light", "The same on light ground", edited, REWRITTEN, commands=LIGHT),
+    State("mentions", "A prompt with mentions", mentions),
+    State("slash", "The menu of slash commands", slash_menu),
+    State(
+        "rich", "Headings, lists, quotes and symbols of two cells", answered, says({"text": RICH})
+    ),
+    State("queue", "Prompts that wait", queued, says({"text": ANSWER[:70]}, LATER)),
+    State("questions", "Two questions at once", questions, QUESTIONS),
+    State("network", "A question about the network", network, NETWORK),
+    State("plan", "A plan that is asked about", plan, PLAN),
+    State("retry", "A request that is made again", retrying, says({"text": ANSWER[:70]}, LATER)),
+    State("error", "A turn that failed", failed, says(REFUSED)),
+    State("undo", "What was taken back", undone, EDIT),
+    State("rewind", "The page before a rewind", rewind, EDIT),
+    State("usage", "What a session uses and costs", page("Agent usage", "Usage"), ANSWERED),
+    State("settings", "The settings in effect", page("Agent settings", "Settings"), ANSWERED),
+    State("keys", "The page of keys", keys_page),
+    State("trust", "The page of what a project would like to tell the model", trust, files=RULES),
+    State("mcp", "The tool servers", servers, setup=SERVERS),
     State("sessions", "The sessions of the project", sessions, ANSWERED + ANSWERED),
     State("agent", "Another agent in the chat", guest_agent),
 ]

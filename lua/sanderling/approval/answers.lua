@@ -243,6 +243,21 @@ function M.deny(reason, is_alone)
   end
 end
 
+--- Deny the request on the screen, with a reason that the user is asked for.
+---@param q? sanderling.session.state.Question nil: the one on the screen
+---@param is_alone? boolean do not deny other requests of the same message
+function M.deny_because(q, is_alone)
+  q = q or question_to_answer()
+  if not q then
+    return
+  end
+  message.ask({ prompt = 'Deny, because: ' }, function(reason)
+    if reason then
+      M.send(q, { answer = 'deny', reason = words.trimmed(reason), is_alone = is_alone })
+    end
+  end)
+end
+
 --- Focus the float, which has the keys.
 function M.focus()
   if #queue.list() == 0 then

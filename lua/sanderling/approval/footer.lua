@@ -109,9 +109,11 @@ end
 ---@param q sanderling.session.state.Question
 ---@return table<string, string|false> by option
 function M.words_anywhere(q)
-  return choosing.is_for(q)
-      and { answer_once = false, answer_deny = other_words[q.event.kind].deny }
-    or {}
+  local by_option = { answer_reason = false } -- there is no room for it
+  if choosing.is_for(q) then
+    by_option.answer_once, by_option.answer_deny = false, other_words[q.event.kind].deny
+  end
+  return by_option
 end
 
 --- Return the options of the keys that apply to a question of the model.

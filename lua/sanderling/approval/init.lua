@@ -84,6 +84,7 @@ anywhere.register({
       answers.deny()
     end,
   },
+  { option = 'answer_reason', word = 'deny, why', run = answers.deny_because },
 })
 M.choices, M.allow, M.deny, M.focus = answers.choices, answers.allow, answers.deny, answers.focus
 

@@ -8,7 +8,6 @@ local config = require('sanderling.config')
 local diff = require('sanderling.transcript.diff')
 local files = require('sanderling.access.files')
 local float = require('sanderling.approval.float')
-local message = require('sanderling.ui.message')
 local queue = require('sanderling.approval.queue')
 local page = require('sanderling.access.page')
 local words = require('sanderling.ui.words')
@@ -76,11 +75,7 @@ end
 ---@param is_alone? boolean
 local function denying_because(is_alone)
   return answering(function(q)
-    message.ask({ prompt = 'Deny, because: ' }, function(reason)
-      if reason then
-        answers.send(q, { answer = 'deny', reason = words.trimmed(reason), is_alone = is_alone })
-      end
-    end)
+    answers.deny_because(q, is_alone)
   end)
 end
 

@@ -345,6 +345,12 @@ open.register({
   next_session = with(switch, 1),
   previous_session = with(switch, -1),
   waiting = M.queue,
+  undo_turn = function(session)
+    session:act({ type = 'undo_turn' })
+  end,
+  redo_turn = function(session)
+    session:act({ type = 'redo_turn' })
+  end,
   question = approval.focus,
   hide = hide,
   hide_prompt = hide,

@@ -3,6 +3,7 @@ local api = vim.api
 local bars = require('sanderling.ui.bars')
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
+local files = require('sanderling.access.files')
 local log = require('sanderling.host.log')
 local keys = require('sanderling.chat.keys')
 local layout = require('sanderling.chat.layout')
@@ -339,6 +340,19 @@ function M.toggle(opts)
   end
   if not windows or (opts.position or windows.opts.position) ~= windows.opts.position then
     M.show(opts)
+  end
+end
+
+--- Enter the prompt, showing the chat if necessary; from the chat's windows return to the last code window.
+function M.go()
+  local windows, win = tabs.shown_in(), api.nvim_get_current_win()
+  if windows and vim.list_contains({ windows.prompt, windows.transcript }, win) then
+    local code = files.code_window('')
+    if code then
+      api.nvim_set_current_win(code)
+    end
+  else
+    M.show({})
   end
 end
 

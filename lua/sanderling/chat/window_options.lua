@@ -16,7 +16,6 @@ local shared_options = {
   colorcolumn = '',
   cursorcolumn = false,
   cursorline = false,
-  list = false,
 }
 
 ---@type table<string, any>
@@ -30,6 +29,8 @@ M.transcript = vim.tbl_extend('error', shared_options, {
   foldenable = true,
   foldmethod = 'manual',
   fillchars = '',
+  list = true,
+  listchars = '',
   foldtext = "v:lua.require'sanderling.transcript'.foldtext()",
   winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
 })
@@ -86,11 +87,20 @@ local function fill_characters()
   return ('fold: ,eob: ,foldclose: ,foldopen:%s,foldsep:%s'):format(open, bar)
 end
 
+--- Return 'listchars' with only the sign of a first row that continues a line above the window. Without it Neovim
+--- writes `<<<` over the beginning of that row.
+---@return string
+local function list_characters()
+  local more = icons.more
+  return ('precedes:%s,tab:  '):format(api.nvim_strwidth(more) == 1 and more or '<')
+end
+
 ---@type table<string, any>
 M.prompt = vim.tbl_extend('error', shared_options, {
   foldcolumn = '0',
   winbar = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}",
   winfixheight = true,
+  list = false,
   fillchars = 'eob: ',
 })
 
@@ -104,7 +114,7 @@ local function set_statusline(win, text)
 end
 
 local TRANSCRIPT_STATUSLINE = " %{%v:lua.require'sanderling.status'.transcript_statusline()%} %=%P "
-local PROMPT_STATUSLINE = ' Prompt '
+local PROMPT_STATUSLINE = " %{%v:lua.require'sanderling.status'.prompt_statusline()%} "
 
 ---@param win integer
 function M.set_prompt(win)
@@ -119,7 +129,7 @@ function M.set_transcript(win)
   local buf = api.nvim_win_get_buf(win)
   if vim.w[win].sanderling_transcript ~= buf then
     vim.w[win].sanderling_transcript = buf
-    M.transcript.fillchars = fill_characters()
+    M.transcript.fillchars, M.transcript.listchars = fill_characters(), list_characters()
     scratch.set_win_options(win, M.transcript)
     scratch.set_buf_options(buf, { formatlistpat = LIST_PATTERN })
     break_at_blanks()

@@ -214,6 +214,7 @@ local function reload()
   M.options = vim.tbl_deep_extend('force', vim.deepcopy(M.defaults), preset, right)
   chosen = right
   key_table.chosen, icons.chosen = M.options.keys, M.options.icons
+  key_table.set_global({ go = '<Plug>(AgentGo)' })
   if M.options.provider == 'scripted' and M.options.script == '' and #mistakes == 0 then
     local text = "provider 'scripted' needs the option 'script', the path of its file"
     mistakes[1] = { name = 'script', text = text }

@@ -29,7 +29,11 @@ end
 ---@type table<string, table<string, sanderling.config.Key>>
 M.presets = {
   vim = {},
-  chat = { send_insert = { '<CR>', '<C-s>' }, line_break = { '<M-CR>', '<S-CR>' } },
+  chat = {
+    send_insert = { '<CR>', '<C-s>' },
+    line_break = { '<M-CR>', '<S-CR>' },
+    go = '<C-Space>',
+  },
 }
 
 -- None shadows a key of Vim's for writing in the prompt.
@@ -91,6 +95,8 @@ M.rows = {
   key('inspect', 'K', { transcript = 'n' }, 'show the full input and result of the tool call'),
   key('question', '<LocalLeader>a', BOTH, 'to the pending question'),
   key('waiting', '<LocalLeader>w', BOTH, 'show the queued prompts'),
+  key('undo_turn', '<LocalLeader>u', BOTH, "undo the agent's changes in its last turn"),
+  key('redo_turn', '<LocalLeader>r', BOTH, 'redo the last undo'),
   key('next_session', '<LocalLeader>n', BOTH, 'next session; takes a count'),
   key('previous_session', '<LocalLeader>p', BOTH, 'previous session; takes a count'),
 
@@ -124,6 +130,14 @@ M.rows = {
   key('answer_focus', '<C-w>a', { anywhere = 'nx' }, 'to the pending question'),
   key('answer_once', false, { anywhere = 'nix' }, 'allow the pending request once'),
   key('answer_deny', '<M-d>', { anywhere = 'nix' }, 'deny the pending request'),
+  key('answer_reason', '<M-r>', { anywhere = 'nix' }, 'deny it with a reason'),
+
+  key(
+    'go',
+    false,
+    { global = 'n' },
+    "to the prompt, and back to the code; `keys.preset = 'chat'` sets it to <C-Space>"
+  ),
 
   key('form_change', '<CR>', { form = 'n' }, 'change the field'),
   key('form_send', '<C-s>', { form = 'n' }, 'send the form'),
@@ -157,6 +171,12 @@ M.rows = {
     { file = 'n' },
     'reject the change here; takes a count',
     true
+  ),
+  key(
+    'reject_hunk_reason',
+    '<LocalLeader>hd',
+    { file = 'n' },
+    'reject the change here with a reason; takes a count'
   ),
   key('accept_file', '<LocalLeader>hA', { file = 'n' }, 'accept all changes of the file', true),
   key('reject_file', '<LocalLeader>hR', { file = 'n' }, 'reject all changes of the file', true),

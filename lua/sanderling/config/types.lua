@@ -77,6 +77,8 @@
 ---@field inspect sanderling.config.Key show the full input and result of the tool call
 ---@field question sanderling.config.Key to the pending question
 ---@field waiting sanderling.config.Key show the queued prompts
+---@field undo_turn sanderling.config.Key undo the agent's changes in its last turn
+---@field redo_turn sanderling.config.Key redo the last undo
 ---@field next_session sanderling.config.Key next session; takes a count
 ---@field previous_session sanderling.config.Key previous session; takes a count
 ---@field question_once sanderling.config.Key allow it once
@@ -98,6 +100,8 @@
 ---@field answer_focus sanderling.config.Key to the pending question
 ---@field answer_once sanderling.config.Key allow the pending request once
 ---@field answer_deny sanderling.config.Key deny the pending request
+---@field answer_reason sanderling.config.Key deny it with a reason
+---@field go sanderling.config.Key to the prompt, and back to the code; `keys.preset = 'chat'` sets it to <C-Space>
 ---@field form_change sanderling.config.Key change the field
 ---@field form_send sanderling.config.Key send the form
 ---@field form_decline sanderling.config.Key decline the form
@@ -115,6 +119,7 @@
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
 ---@field accept_hunk sanderling.config.Key accept the change here; takes a count
 ---@field reject_hunk sanderling.config.Key reject the change here; takes a count
+---@field reject_hunk_reason sanderling.config.Key reject the change here with a reason; takes a count
 ---@field accept_file sanderling.config.Key accept all changes of the file
 ---@field reject_file sanderling.config.Key reject all changes of the file
 ---@field edit_accept sanderling.config.Key accept the edit

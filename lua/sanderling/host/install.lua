@@ -4,7 +4,7 @@ local files = require('sanderling.access.files')
 local host = require('sanderling.host')
 local message = require('sanderling.ui.message')
 
-local M = {}
+local M = { is_building = false }
 
 ---@alias sanderling.host.install.Reopen fun(is_wanted: boolean): boolean?
 
@@ -71,6 +71,7 @@ function M.run()
   local buf = vim.api.nvim_get_current_buf()
   vim.bo[buf].bufhidden = 'wipe'
   files.guard(buf)
+  M.is_building = true
   vim.fn.jobstart({
     python,
     vim.fs.joinpath(host.root(), 'scripts', 'install.py'),
@@ -79,6 +80,7 @@ function M.run()
   }, {
     term = true,
     on_exit = function(_, code)
+      M.is_building = false
       if code == 0 then
         finish(buf)
       else

@@ -182,6 +182,54 @@ bus.subscribe('local_closed', function(session_id)
   forget(session_id)
 end)
 
+local MIN_CELLS = 4 -- for notes behind the text of a line
+
+--- Return the number of cells behind the text of a line and below it, in the narrowest window.
+---@param buf integer
+---@param row integer
+---@return integer behind
+---@return integer below
+local function room_at(buf, row)
+  local behind, below = vim.o.columns, vim.o.columns
+  local last = #api.nvim_buf_get_lines(buf, row, row + 1, true)[1]
+  for _, win in ipairs(vim.fn.win_findbuf(buf)) do
+    local info, pos = vim.fn.getwininfo(win)[1], vim.fn.screenpos(win, row + 1, math.max(last, 1))
+    if pos.row > 0 then -- a blank follows the text
+      behind = math.min(behind, info.wincol + info.width - pos.endcol - 2)
+    end
+    below = math.min(below, info.width)
+  end
+  return behind, below
+end
+
+---@class (exact) sanderling.prompt.noting.Note
+---@field mention string
+---@field chunk [string, string]
+
+--- Return the notes of a line as virtual text: as many as there is room for, and an ellipsis if there are more.
+---@param notes sanderling.prompt.noting.Note[]
+---@param room integer
+---@return [string, string][]
+local function fitted(notes, room)
+  local chunks = {} ---@type [string, string][]
+  for i, note in ipairs(notes) do
+    local subject = #notes > 1 and note.mention .. ' ' or ''
+    local text = '  ' .. words.plain(subject .. note.chunk[1])
+    local more = i < #notes and ' ' .. icons.more or ''
+    local width = api.nvim_strwidth(text)
+    if i == 1 and width > room then
+      text = words.fitting(words.plain(note.chunk[1]) .. more, room)
+      return { { text, note.chunk[2] } }
+    elseif width + api.nvim_strwidth(more) > room then
+      chunks[i] = { i > 1 and ' ' .. icons.more or text, note.chunk[2] }
+      return chunks
+    end
+    chunks[i] = { text, note.chunk[2] }
+    room = room - width
+  end
+  return chunks
+end
+
 local draw ---@type fun(buf: integer)
 
 ---@param buf integer
@@ -201,17 +249,19 @@ function draw(buf)
     if chunk then
       local notes = by_row[mention.row] or {}
       by_row[mention.row] = notes
-      local is_problem = chunk[2] == 'AgentWarning' -- problems come first, because the window may cut off the rest
+      local is_problem = chunk[2] == 'AgentWarning' -- these come first, because the window may have no room for the rest
       table.insert(notes, is_problem and 1 or #notes + 1, { mention = mention.text, chunk = chunk })
     end
   end
   forget(session.id, seen)
   for row, notes in pairs(by_row) do
-    local chunks = vim.tbl_map(function(note)
-      local subject = #notes > 1 and note.mention .. ' ' or ''
-      return { '  ' .. words.plain(subject .. note.chunk[1]), note.chunk[2] }
-    end, notes)
-    api.nvim_buf_set_extmark(buf, ns, row, 0, { virt_text = chunks, undo_restore = false })
+    local behind, below = room_at(buf, row)
+    local is_behind = behind >= MIN_CELLS
+    api.nvim_buf_set_extmark(buf, ns, row, 0, {
+      virt_text = is_behind and fitted(notes, behind) or nil,
+      virt_lines = not is_behind and { fitted(notes, below) } or nil,
+      undo_restore = false,
+    })
   end
   check(session, unknown, function()
     draw(buf)

@@ -152,10 +152,31 @@ local function checked(scope)
   return scope ~= '' and scope or 'hunk'
 end
 
+--- Remove decided hunks from our quickfix list, if that is the current one.
+local function update_list()
+  local shown = vim.fn.getqflist({ context = 0, items = 0, idx = 0 })
+  if shown.context ~= CONTEXT then
+    return
+  end
+  local is_open = {} ---@type table<integer, true>
+  for _, buf in ipairs(hunks.buffers()) do
+    for _, hunk in ipairs(hunks.list(buf)) do
+      is_open[hunk.id] = true
+    end
+  end
+  local items = vim.tbl_filter(function(item)
+    return type(item.user_data) ~= 'number' or is_open[item.user_data]
+  end, shown.items)
+  if #items < #shown.items then
+    vim.fn.setqflist({}, 'r', { items = items, idx = math.max(1, math.min(shown.idx, #items)) })
+  end
+end
+
 ---@param done string
 ---@param count integer of changes
 ---@param problems? string[] sentences: why other changes were not decided
 local function report(done, count, problems)
+  update_list()
   local left, said = hunks.counts(), {}
   if count > 1 or count == 1 and left == 0 then
     local rest = left > 0 and ('; %d left'):format(left) or ''
@@ -279,6 +300,20 @@ function M.reject(args, range, count)
   else
     reject({})
   end
+end
+
+--- Reject the hunk at the cursor and those after it, with a reason that the user is asked for.
+---@param count integer
+function M.reject_because(count)
+  if #from_here(api.nvim_get_current_buf(), count) == 0 then
+    M.reject('hunk', nil, count) -- says that there is none
+    return
+  end
+  message.ask({ prompt = 'Reject, because: ' }, function(reason)
+    if reason then
+      M.reject('hunk ' .. reason, nil, count)
+    end
+  end)
 end
 
 -- navigation ----------------------------------------------------------------------------------------------------------
@@ -421,6 +456,7 @@ function M.show_list(title, list, more)
       lnum = math.min(hunk.row + 1, api.nvim_buf_line_count(hunk.buf)),
       end_lnum = hunk.row + math.max(hunk.count, 1),
       text = M.summary(hunk.count, #hunk.old, first),
+      user_data = hunk.id,
     }
   end, list)
   vim.list_extend(items, more or {})

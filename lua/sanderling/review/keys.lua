@@ -20,6 +20,9 @@ local actions = {
   reject_hunk = operator.repeatable(function()
     commands.reject('hunk', nil, vim.v.count1)
   end),
+  reject_hunk_reason = function()
+    commands.reject_because(vim.v.count1)
+  end,
   accept_file = operator.repeatable(function()
     commands.accept('file')
   end),

@@ -2,6 +2,7 @@
 local api = vim.api
 local clock = require('sanderling.status.clock')
 local icons = require('sanderling.ui.icons')
+local install = require('sanderling.host.install')
 local live = require('sanderling.session.live')
 local sandbox = require('sanderling.session.sandbox')
 local states = require('sanderling.session.state')
@@ -48,11 +49,13 @@ local function describe(state, is_short)
     return describe_tools(state)
   elseif is_running(state) then
     return 'running ' .. words.counted(state.commands_running, 'command')
+  elseif state.activity == 'failed' and install.is_building then
+    return is_short and 'building' or 'building the environment'
   elseif state.activity ~= 'streaming' or not state.stream_began_ns then
     return state.activity
   end
   local seconds = (vim.uv.hrtime() - state.stream_began_ns) / 1e9
-  if seconds < 0.5 then
+  if is_short or seconds < 0.5 then
     return 'streaming'
   end
   return ('streaming %d tokens/s'):format(state.stream_bytes / BYTES_PER_TOKEN / seconds)
@@ -132,12 +135,17 @@ local function fitting_title(session_id, width)
   return is_there and words.fitting(text, width) or ''
 end
 
---- Is the title in the statusline directly below the current window, a transcript's?
+--- Is the title in the border of the current window, a transcript's, or in the statusline directly below it?
+---@param session sanderling.chat.session.Session
 ---@return boolean
-local function has_title_below()
-  return vim.list_contains({ 1, 2 }, vim.o.laststatus)
-    and vim.wo.statusline:find('transcript_statusline', 1, true) ~= nil
-    and api.nvim_win_get_config(0).relative == ''
+local function has_title_elsewhere(session)
+  local place = api.nvim_win_get_config(0)
+  if place.relative == '' then
+    return vim.list_contains({ 1, 2 }, vim.o.laststatus)
+      and vim.wo.statusline:find('transcript_statusline', 1, true) ~= nil
+  end
+  local title = type(place.title) == 'table' and place.title[1] or { '' }
+  return vim.trim(title[1]) == words.plain(session:name())
 end
 
 --- Return the winbar of a transcript: title, tokens and cost, sandbox. The sandbox is never shortened, and the title gives
@@ -169,7 +177,7 @@ function M.transcript_winbar()
     return make_transcript_winbar(session_id, place, width, true)
   end
   local state, last = session.state, transcript_winbars[session]
-  local has_title = not has_title_below()
+  local has_title = not has_title_elsewhere(session)
   local of = {
     state.usage or false,
     state.sandbox,
@@ -192,11 +200,17 @@ end
 ---@return string
 function M.transcript_statusline()
   if vim.o.laststatus == 3 then
-    return 'Sanderling'
+    return escape(M.statusline())
   end
   local session = live.find(vim.b.sanderling_session)
   local text = 'Sanderling: ' .. words.plain(session and session:name() or '')
   return escape(words.fitting(text, api.nvim_win_get_width(0) - #'  100% '))
+end
+
+--- 'statusline' of a prompt's window. A global one says what goes on in the chat.
+---@return string
+function M.prompt_statusline()
+  return vim.o.laststatus == 3 and escape(M.statusline()) or 'Prompt'
 end
 
 --- Return the highlight of the activity. States that wait for the user stand out.
@@ -276,23 +290,23 @@ local function describe_model(state)
   return words.plain(state.model) .. effort
 end
 
---- 'winbar' of a prompt's window: Vim's mode, permission mode, activity, counts, model. The last parts are shortened
+--- 'winbar' of a prompt's window: Vim's mode if the window is current, permission mode, activity, counts, model. The last parts are shortened
 --- first.
 ---@return string
 function M.prompt_winbar()
   local state = live.state_of(vim.b.sanderling_session)
   local mode = mode_here()
-  mode = mode ~= '' and mode or 'PROMPT'
+  mode = mode ~= '' and mode .. ' ' or ''
   local passed = clock.describe(state)
   local name, counts = describe(state) .. passed, describe_counts(state)
-  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(mode .. state.mode) - #'   '
+  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(mode .. state.mode) - #'  '
   if api.nvim_strwidth(name .. counts) > room then
     name = describe(state, true) .. passed
   end
   name = words.fitting(name, room)
   counts = words.fitting(counts, room - api.nvim_strwidth(name))
   room = room - api.nvim_strwidth(name .. counts) - #'  '
-  return ('%%#AgentMode# %s %%#%s#%s%%#AgentStatus# %%#%s#%s%s%%#AgentStatus#%%=%s'):format(
+  return ('%%#AgentMode# %s%%#%s#%s%%#AgentStatus# %%#%s#%s%s%%#AgentStatus#%%=%s'):format(
     mode,
     agent_mode_hls[state.mode],
     state.mode,

@@ -26,18 +26,24 @@ function M.new(buf)
   return setmetatable({ buf = buf, parts = {} }, Footer)
 end
 
+--- Return the width of the narrowest window, in cells.
+---@return integer
+function Footer:width()
+  local cells = vim.o.columns
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    cells = math.min(cells, words.cells_in(win))
+  end
+  return cells
+end
+
 --- Wrap `text` to the width of the narrowest window.
 ---@param text string
 ---@param hl string
 ---@return sanderling.transcript.footer.Lines
 function Footer:wrapped(text, hl)
-  local cells = vim.o.columns
-  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
-    cells = math.min(cells, words.cells_in(win))
-  end
   return vim.tbl_map(function(line)
     return { { line, hl } }
-  end, words.wrapped(text, cells))
+  end, words.wrapped(text, self:width()))
 end
 
 --- Set the part `name` to `lines`, or remove it.

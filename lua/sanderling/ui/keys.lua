@@ -2,7 +2,7 @@
 --- buffer-local <Plug> map; its action is given where it is set.
 local M = {}
 
----@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rewind'|'file'|'edit'|'ask'|'answer'|'asked'|'page'|'anywhere'
+---@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rewind'|'file'|'edit'|'ask'|'answer'|'asked'|'page'|'anywhere'|'global'
 
 ---@class (exact) sanderling.ui.keys.Row
 ---@field option string of the table `keys`
@@ -294,6 +294,30 @@ function M.clear(buf, place)
     for _, row in ipairs(known.rows) do
       if row.places[place] and map.desc == desc_of(row) then
         vim.api.nvim_buf_del_keymap(buf, 'n', map.lhs)
+      end
+    end
+  end
+end
+
+---@type [string, string][] mode and key of each map that `set_global` has made
+local global = {}
+
+--- Set the keys of the place 'global', in all buffers, where the user has not mapped them. Those set before are removed.
+---@param plugs table<string, string> <Plug> maps by option
+function M.set_global(plugs)
+  for _, map in ipairs(global) do
+    if vim.startswith(vim.fn.maparg(map[2], map[1], false, true).desc or '', 'Agent: ') then
+      vim.keymap.del(map[1], map[2])
+    end
+  end
+  global = {}
+  for _, row in ipairs(known.rows) do
+    for _, lhs in ipairs(row.places.global and M.of(row.option) or {}) do
+      for mode in row.places.global:gmatch('.') do
+        if vim.fn.mapcheck(lhs, mode) == '' then
+          vim.keymap.set(mode, lhs, plugs[row.option], { desc = desc_of(row) })
+          global[#global + 1] = { mode, lhs }
+        end
       end
     end
   end

@@ -16,6 +16,7 @@ local jobs = lazy('sanderling.screens.jobs')
 local live = require('sanderling.session.live')
 local login = lazy('sanderling.screens.login')
 local mcp = lazy('sanderling.screens.mcp')
+local message = require('sanderling.ui.message')
 local approval = lazy('sanderling.approval')
 local rewind = lazy('sanderling.screens.rewind')
 local sandbox = require('sanderling.session.sandbox')
@@ -291,6 +292,15 @@ return {
     run = chat.close,
   },
   {
+    name = 'go',
+    desc = "go to the chat's prompt, and back to the code",
+    forms = 'ex',
+    plug = 'n',
+    run = function()
+      chat.go()
+    end,
+  },
+  {
     name = 'hide',
     desc = 'hide the chat',
     forms = 'slash:exit word:quit',
@@ -311,6 +321,15 @@ return {
     forms = 'word',
     run = function(call)
       call.session:send_prompt(false)
+    end,
+  },
+  {
+    name = 'write',
+    desc = 'show the key that sends the prompt',
+    forms = 'word:w',
+    run = function()
+      local key = config.key_name(config.options.keys.send_normal, ':send')
+      message.tell(('The prompt has no file: %s sends it.'):format(key))
     end,
   },
   {

@@ -40,8 +40,9 @@ local function lines_of(event, footer)
   local steps = M.in_order(event)
   local lines = {} ---@type sanderling.transcript.footer.Lines
   for i = 1, math.min(#steps, MAX_LINES) do
-    local text = words.first_line(steps[i].prompt.text)
-    lines[i] = { { steps[i].sign .. ' ', 'AgentBusy' }, { text, 'AgentStatus' } }
+    local sign, text = steps[i].sign .. ' ', words.first_line(steps[i].prompt.text)
+    text = words.fitting(text, footer:width() - vim.api.nvim_strwidth(sign))
+    lines[i] = { { sign, 'AgentBusy' }, { text, 'AgentStatus' } }
   end
   if #steps > MAX_LINES then
     local more = ('%s %d more: :Agent queue'):format(icons.more, #steps - MAX_LINES)
