@@ -8,6 +8,7 @@ local config = require('sanderling.config')
 local context = lazy('sanderling.prompt.context')
 local fences = lazy('sanderling.chat.fences')
 local files = require('sanderling.access.files')
+local foreign = lazy('sanderling.chat.foreign')
 local install = require('sanderling.host.install')
 local layout = require('sanderling.chat.layout')
 local live = require('sanderling.session.live')
@@ -376,6 +377,16 @@ open.register({
   history_next = with(recall, 1),
   mention_pasted = function(session)
     session.prompt:mention_pasted()
+  end,
+})
+
+api.nvim_create_autocmd({ 'BufWinEnter', 'WinEnter' }, {
+  group = tabs.augroup,
+  desc = "Agent: notice other buffers in the chat's windows",
+  callback = function()
+    if not vim.b.sanderling_session or not tabs.shown_in() then
+      foreign.note()
+    end
   end,
 })
 

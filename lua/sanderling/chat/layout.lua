@@ -19,6 +19,7 @@ local BARS = 2 -- rows between transcript and prompt: statusline and winbar
 ---@field prompt integer
 ---@field replaced? integer the buffer that the transcript's window showed before the chat
 ---@field opts sanderling.chat.layout.Options options it was opened with
+---@field keeps_buffers boolean other buffers move to a code window, see `chat/foreign.lua`
 ---@field prompt_height integer height that its text last needed
 ---@field sizes? sanderling.chat.layout.Sizes intended sizes; nil: the chat floats
 
@@ -245,32 +246,11 @@ local function open_transcript(opts, transcript_buf, options)
     vim.cmd('tab split')
   end
   local win = api.nvim_get_current_win()
-  scratch.set_win_options(win, { winfixbuf = false })
+  scratch.set_win_options(win, { winfixbuf = false }) -- a split has the options of the window that it was split from
   api.nvim_win_set_buf(win, transcript_buf)
   window_options.set_transcript(win)
   scratch.set_win_options(win, options or {})
   return win
-end
-
---- Keep the chat's buffers in its windows. Files opened from there go to another window.
----@param wins integer[]
-local function keep_buffers(wins)
-  if vim.v.vim_did_enter == 0 then
-    -- Plugins that use |:windo| at startup, such as netrw, would split a window with 'winfixbuf'.
-    api.nvim_create_autocmd('VimEnter', {
-      once = true,
-      desc = "Agent: keep the chat's buffers in its windows",
-      callback = function()
-        keep_buffers(wins)
-      end,
-    })
-    return
-  end
-  for _, win in ipairs(wins) do
-    if api.nvim_win_is_valid(win) then
-      scratch.set_win_options(win, { winfixbuf = true })
-    end
-  end
 end
 
 --- Open both windows in this tab page, with the cursor in the prompt.
@@ -289,9 +269,9 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
     error('sanderling: not enough room for the chat: ' .. tostring(prompt), 0)
   end
   window_options.set_prompt(prompt)
-  if opts.position ~= 'current' then
-    keep_buffers({ transcript, prompt })
-  end
+  api.nvim_win_call(prompt, function()
+    pcall(vim.fn.setreg, '#', buf) -- else the transcript would be its alternate file
+  end)
   if side_splits[opts.position] then
     scratch.set_win_options(transcript, { winfixwidth = true })
     scratch.set_win_options(prompt, { winfixwidth = true })
@@ -302,6 +282,7 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
     prompt = prompt,
     replaced = replaced,
     opts = opts,
+    keeps_buffers = opts.position ~= 'current',
     prompt_height = api.nvim_win_get_height(prompt),
   }
   if opts.position ~= 'float' then
@@ -320,16 +301,13 @@ function M.open_below(opts, prompt_buf)
   opts = vim.tbl_extend('force', opts, { position = 'current' })
   local prompt = open_prompt(opts, transcript, prompt_buf)
   window_options.set_prompt(prompt)
-  keep_buffers({ transcript, prompt })
-  local prompt_height = api.nvim_win_get_height(prompt)
-  return { transcript = transcript, prompt = prompt, opts = opts, prompt_height = prompt_height }
-end
-
----@param win integer
----@param buf integer
-local function show_instead(win, buf)
-  scratch.set_win_options(win, { winfixbuf = false })
-  api.nvim_win_set_buf(win, buf)
+  return {
+    transcript = transcript,
+    prompt = prompt,
+    opts = opts,
+    keeps_buffers = true,
+    prompt_height = api.nvim_win_get_height(prompt),
+  }
 end
 
 --- Show `buf` in `win` and keep the window's options, which Neovim stores per buffer.
@@ -338,11 +316,21 @@ end
 ---@param names table<string, any> of the options
 local function swap_buffer(win, buf, names)
   local options = window_options.get(win, names)
-  for _, name in ipairs({ 'winfixbuf', 'winfixwidth', 'statusline' }) do
+  for _, name in ipairs({ 'winfixwidth', 'statusline' }) do
     options[name] = vim.wo[win][0][name]
   end
-  show_instead(win, buf)
+  api.nvim_win_set_buf(win, buf)
   scratch.set_win_options(win, options)
+end
+
+--- Show a buffer of the chat again in the window whose buffer it is: Neovim knows the window's options for it. The
+--- other buffer becomes the alternate file, and no jump.
+---@param win integer
+---@param buf integer
+function M.put_back(win, buf)
+  api.nvim_win_call(win, function()
+    api.nvim_cmd({ cmd = 'buffer', args = { tostring(buf) }, mods = { keepjumps = true } }, {})
+  end)
 end
 
 ---@param windows sanderling.chat.layout.Windows
@@ -381,9 +369,9 @@ function M.close(wins, replaced)
   for i, win in ipairs(wins) do
     if api.nvim_win_is_valid(win) then
       if i == #wins and replaced and api.nvim_buf_is_valid(replaced) then
-        show_instead(win, replaced)
+        api.nvim_win_set_buf(win, replaced)
       elseif not pcall(api.nvim_win_close, win, true) then
-        show_instead(win, api.nvim_create_buf(true, false))
+        api.nvim_win_set_buf(win, api.nvim_create_buf(true, false))
       end
     end
   end
