@@ -24,7 +24,7 @@ def start_guest(start_agent, tmp_path):
         table = {"command": [sys.executable, str(AGENT), str(path)], **ENTRY}
         child = start_agent(setup={"agents": {"mine": table}}, **screen)
         child.command("AgentChat mine")
-        child.wait_for_screen("Prompt")
+        child.wait_for_screen("NORMAL")
         return child
 
     return start

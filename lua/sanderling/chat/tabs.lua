@@ -228,6 +228,7 @@ end
 local function settle_windows()
   local windows, session = M.shown_in()
   if windows and session then
+    layout.fit_bars(windows)
     layout.settle(windows, api.nvim_get_current_tabpage())
     session.prompt:draw_placeholder()
     session.transcript.markdown:fit_tables()
@@ -278,6 +279,12 @@ local function watch_windows()
     end
   end)
   on({ 'WinResized', 'VimResized', 'TabEnter' }, "adjust the chat's sizes", settle_windows)
+  api.nvim_create_autocmd('OptionSet', {
+    group = M.augroup,
+    pattern = { 'laststatus', 'statusline' },
+    desc = "Agent: show or hide the prompt's winbar",
+    callback = vim.schedule_wrap(settle_windows),
+  })
   on('WinClosed', 'close both windows of the chat together', function(args)
     local closed = tonumber(args.match)
     for tab, windows in pairs(M.windows_by_tab) do
