@@ -297,7 +297,7 @@ end
 ---@return string
 function M.transcript_statusline()
   if vim.o.laststatus == 3 then
-    return ' Sanderling %=%P '
+    return '%* Sanderling %=%P ' -- Neovim drops blanks at the beginning
   end
   return make_state_bar(vim.b.sanderling_session, api.nvim_win_get_width(0))
 end
@@ -306,7 +306,7 @@ end
 ---@return string
 function M.prompt_statusline()
   if vim.o.laststatus == 3 then
-    return ' Prompt '
+    return '%* Prompt '
   end
   local below = api.nvim_win_get_position(0)[1] + api.nvim_win_get_height(0) + 1
   return below >= vim.o.lines - vim.o.cmdheight and '%#Normal#' or ' '
