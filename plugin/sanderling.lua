@@ -264,6 +264,7 @@ for name, link in pairs({
   AgentQuote = 'Comment',
   AgentCommand = 'Statement',
   AgentOutput = false,
+  AgentRewound = 'NonText',
   AgentNotice = 'DiagnosticInfo',
   AgentWarning = 'DiagnosticWarn',
   AgentError = 'DiagnosticError',

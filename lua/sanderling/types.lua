@@ -149,6 +149,7 @@
 ---@class (exact) sanderling.ConversationRewound
 ---@field type 'conversation_rewound'
 ---@field text string
+---@field prompt_id? string
 
 ---@class (exact) sanderling.TrustNeeded
 ---@field type 'trust_needed'

@@ -21,6 +21,7 @@ local markdown = require('sanderling.transcript.markdown')
 local notices = require('sanderling.transcript.blocks.notice')
 local pages = lazy('sanderling.transcript.pages')
 local queue = require('sanderling.transcript.queue')
+local rewound = lazy('sanderling.transcript.rewound')
 local tools = require('sanderling.transcript.blocks.tool')
 local waiting = require('sanderling.transcript.blocks.waiting')
 local words = require('sanderling.ui.words')
@@ -68,6 +69,7 @@ local words = require('sanderling.ui.words')
 ---@field notices table<string, integer> mark of the last notice, by topic
 ---@field refused table<string, true> what the sandbox has refused since the start of the last turn or command
 ---@field sandbox { level: string, network: string, problem: string } as last drawn
+---@field rewound table<string, true> prompts that were taken back with all after them, and whose rows are not loaded
 ---@field private queue sanderling.transcript.queue.Queue
 ---@field markdown sanderling.transcript.markdown.Blocks
 ---@field on_defect fun(err: string)
@@ -291,7 +293,9 @@ function Transcript:draw_page(event)
 end
 
 function draw.history_shown(self, event)
-  pages.put_above(self, self:draw_page(event))
+  local page = self:draw_page(event)
+  rewound.dim_page(self, page)
+  pages.put_above(self, page)
   self.start = event.start or 0
   self.markdown:show()
   pages.ask_anew(self)

@@ -528,9 +528,10 @@ class FilesRestored(_Event, tag="files_restored", frozen=True):
 
 
 class ConversationRewound(_Event, tag="conversation_rewound", frozen=True):
-    """The model now sees only what came before the prompt that begins with `text`. The transcript keeps everything."""
+    """The model now sees only what came before the prompt `prompt_id`, which begins with `text`. The transcript keeps everything."""
 
     text: str
+    prompt_id: str = ""
 
 
 class ChangesUnreviewed(_Event, tag="changes_unreviewed", frozen=True):

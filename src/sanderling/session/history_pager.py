@@ -207,7 +207,7 @@ def _memory_changes(record: Record) -> Iterator[HistoryEvent]:
             yield CompactionUndone()
         case LoggedRestored(restored=restored):
             yield restored
-        case LoggedRewind(text=text):
-            yield ConversationRewound(text)
+        case LoggedRewind(prompt_id=prompt_id, text=text):
+            yield ConversationRewound(text, prompt_id)
         case _:
             pass
