@@ -224,6 +224,7 @@
 ---@field events (sanderling.TurnStarted|sanderling.PromptSteered|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.Notice|sanderling.ErrorOccurred|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.ToolStarted|sanderling.ToolEnded|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ConversationRewound|sanderling.TurnEnded)[]
 ---@field has_earlier boolean
 ---@field start integer
+---@field times table<string, any>
 
 ---@class (exact) sanderling.SandboxChanged
 ---@field type 'sandbox_changed'

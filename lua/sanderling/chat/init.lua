@@ -196,6 +196,12 @@ function M.todo()
   end
 end
 
+--- Show when each prompt was sent and each turn ended, or hide it.
+function M.times()
+  M.show({ focus = false })
+  open.current_session().transcript:toggle_times()
+end
+
 local function tell_sandbox()
   M.show({ focus = false })
   local session = open.current_session()
@@ -326,6 +332,11 @@ local function hide()
 end
 
 ---@param session sanderling.chat.session.Session
+local function toggle_times(session)
+  session.transcript:toggle_times()
+end
+
+---@param session sanderling.chat.session.Session
 ---@param is_steering boolean
 local function send(session, is_steering)
   session:send_prompt(is_steering)
@@ -365,6 +376,7 @@ open.register({
   open = open_here,
   go_to_file = go_to_file,
   inspect = browse.inspect,
+  times = toggle_times,
   send_normal = with(send, false),
   send_insert = unless_accepting(with(send, false)),
   line_break = require('sanderling.prompt').break_line,
