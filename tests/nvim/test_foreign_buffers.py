@@ -120,8 +120,8 @@ def test_the_chat_keeps_its_view_its_options_and_its_sizes(chat):
     chat.feed(":edit other.txt<CR>")
     wait_until(lambda: where(chat) == ["other.txt", 1])
     assert chat.in_transcript(state) == before
-    options = "return { vim.wo.winbar, vim.wo.winfixwidth, vim.wo.foldcolumn, vim.wo.statusline }"
-    assert chat.lua(options) == ["", False, "0", ""]
+    options = "return { vim.wo.winbar, vim.wo.winfixwidth, vim.wo.foldcolumn, vim.wo.statusline == vim.go.statusline }"
+    assert chat.lua(options) == ["", False, "0", True]
 
 
 def test_the_transcript_still_follows_the_text(chat):
@@ -151,8 +151,8 @@ def test_without_a_code_window_the_file_opens_in_a_split_next_to_the_chat(chat):
     chat.feed(":edit +5 other.txt<CR>")
     wait_until(lambda: where(chat) == ["other.txt", 5])
     assert windows(chat) == ["other.txt", *CHAT]
-    options = "return { vim.wo.winbar, vim.wo.winfixwidth, vim.wo.foldcolumn, vim.wo.statusline }"
-    assert chat.lua(options) == ["", False, "0", ""]
+    options = "return { vim.wo.winbar, vim.wo.winfixwidth, vim.wo.foldcolumn, vim.wo.statusline == vim.go.statusline }"
+    assert chat.lua(options) == ["", False, "0", True]
     width = chat.lua("return vim.api.nvim_win_get_width(require('sanderling').transcript().win)")
     assert width < 70
     assert chat.lua("return #vim.fn.getbufinfo({ buflisted = 1 })") == 2
