@@ -219,6 +219,7 @@ map_verb('n', 'Rewind', 'go back to before a prompt: conversation, files or both
 map_verb('n', 'Option', "set an external agent's option")
 map_verb('n', 'ProviderTest', 'test a provider')
 map_verb('n', 'Sandbox', 'show the sandbox, switch it off or on')
+map_verb('n', 'Times', 'show or hide when each turn began and ended')
 map_verb('n', 'Todo', "show the model's to-do list")
 map_verb('n', 'Usage', 'show tokens and dollars')
 map_verb('n', 'Settings', 'show the settings in effect')
@@ -265,6 +266,7 @@ for name, link in pairs({
   AgentQuote = 'Comment',
   AgentCommand = 'Statement',
   AgentOutput = false,
+  AgentRewound = 'NonText',
   AgentNotice = 'DiagnosticInfo',
   AgentWarning = 'DiagnosticWarn',
   AgentError = 'DiagnosticError',

@@ -316,7 +316,11 @@ LOADING = re.compile(
 )
 OPENS = {
     # The chat's own buffers, and what they were put over.
-    "chat.layout": ["cmd('tab split'", "nvim_win_set_buf", "nvim_win_set_buf"],
+    "chat.layout": [
+        *("cmd('tab split'", "nvim_win_set_buf", "nvim_win_set_buf"),
+        *("cmd = 'buffer'", "nvim_win_set_buf", "nvim_win_set_buf"),
+    ],
+    "chat.foreign": ["nvim_win_set_buf"],  # a buffer that a window shows
     "editing.disk": ["cmd('silent! keepalt keepjumps edit!'"],  # a loaded buffer, read again
     "review.commands": ["cmd , ('hide cc "],  # a file that is loaded
     "screens.trust": ["cmd(('tab sbuffer "],  # buffers of our own

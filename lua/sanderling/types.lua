@@ -149,6 +149,7 @@
 ---@class (exact) sanderling.ConversationRewound
 ---@field type 'conversation_rewound'
 ---@field text string
+---@field prompt_id? string
 
 ---@class (exact) sanderling.TrustNeeded
 ---@field type 'trust_needed'
@@ -223,6 +224,7 @@
 ---@field events (sanderling.TurnStarted|sanderling.PromptSteered|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.Notice|sanderling.ErrorOccurred|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.ToolStarted|sanderling.ToolEnded|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ConversationRewound|sanderling.TurnEnded)[]
 ---@field has_earlier boolean
 ---@field start integer
+---@field times table<string, any>
 
 ---@class (exact) sanderling.SandboxChanged
 ---@field type 'sandbox_changed'

@@ -29,7 +29,6 @@ def test_the_chat_may_open_with_neovim(start_nvim):
     child = start_nvim(commands=["AgentChat"])
     wait_until(lambda: child.lua("return vim.v.vim_did_enter") == 1)
     assert windows(child) == ["", "sanderling", "sanderling_prompt"]
-    wait_until(lambda: child.lua("return vim.wo.winfixbuf"))
 
 
 @prove
@@ -595,19 +594,13 @@ def test_highlight_groups_are_defaults_that_a_colorscheme_keeps_and_a_user_overr
     assert child.lua("return vim.api.nvim_get_hl(0, { name = 'AgentThinking' }).link") == "Comment"
 
 
-def test_opening_a_file_from_the_chat_leaves_its_windows_alone(child):
-    child.command("AgentChat")
-    child.lua("pcall(vim.cmd.edit, 'other.txt')")
-    assert windows(child)[1:] == ["sanderling", "sanderling_prompt"]
-
-
 @prove
 def test_options_of_the_chat_do_not_leak_into_other_windows(child):
     child.command("set number")
     child.command("AgentChat")
     child.command("wincmd h")
     assert child.lua(
-        "return { vim.wo.number, vim.wo.winbar, vim.wo.foldmethod, vim.wo.winfixbuf }"
+        "return { vim.wo.number, vim.wo.winbar, vim.wo.foldmethod, vim.wo.winfixwidth }"
     ) == [True, "", "manual", False]
     child.command("new")
     assert child.lua("return { vim.wo.number, vim.wo.winbar }") == [True, ""]

@@ -211,13 +211,13 @@ def test_an_empty_chat_says_how_to_begin_until_something_is_said(wide):
 
 
 def test_the_prompt_is_as_high_as_its_text_and_no_higher_than_the_option(screen):
-    assert height_of_prompt(screen) == 3
+    assert height_of_prompt(screen) == 2
     screen.feed("ione<CR>two<CR>three<CR>four")
-    wait_until(lambda: height_of_prompt(screen) == 5)
+    wait_until(lambda: height_of_prompt(screen) == 4)
     screen.feed("<CR>x" * 20)
     wait_until(lambda: height_of_prompt(screen) == 12)
     screen.feed("<Esc>ggdG")
-    wait_until(lambda: height_of_prompt(screen) == 3)
+    wait_until(lambda: height_of_prompt(screen) == 2)
     screen.feed("iwords that are wrapped " + "as they are many " * 10)
     wait_until(lambda: height_of_prompt(screen) > 4)
 
@@ -234,12 +234,12 @@ def test_the_transcripts_end_stays_in_sight_while_the_prompt_grows_and_shrinks(s
     screen.send(*turn(1, "\n".join(f"line {n}" for n in range(60)) + "\nthe end"))
     screen.wait_for_screen("the end")
     screen.feed("i" + "x<CR>" * 9)
-    wait_until(lambda: height_of_prompt(screen) == 11)
+    wait_until(lambda: height_of_prompt(screen) == 10)
     assert "the end" in screen.screen_text()
     screen.feed("<Esc>ggdG")
-    wait_until(lambda: height_of_prompt(screen) == 3)
+    wait_until(lambda: height_of_prompt(screen) == 2)
     rows = [row.rpartition("│")[2].strip() for row in screen.screen()]
-    assert rows.index("the end") + 1 == next(n for n, r in enumerate(rows) if "Sanderling:" in r)
+    assert rows.index("the end") + 1 == next(n for n, r in enumerate(rows) if " ask " in r)
 
 
 def test_a_todo_list_is_shown_below_a_prompt_that_makes_room_for_it(screen):
@@ -247,7 +247,7 @@ def test_a_todo_list_is_shown_below_a_prompt_that_makes_room_for_it(screen):
     screen.send({"type": "turn_started", "prompt": {"id": "1", "text": "go"}})
     screen.send({"type": "todo_changed", "items": items})
     wait_until(lambda: "step 5" in screen.screen_text(), screen.screen_text())
-    assert height_of_prompt(screen) == 8
+    assert height_of_prompt(screen) == 7
 
 
 def test_a_prompt_in_a_float_grows_and_the_transcript_above_gives_way(start_screen):

@@ -230,7 +230,7 @@ def test_a_wrong_position_on_the_command_line_is_refused(start_nvim, is_shown):
         child.command("AgentChat")
     child.feed(":AgentChat middle<CR>")
     message = wait_until(lambda: child.messages().strip())
-    assert ("Prompt" in child.screen_text()) == is_shown
+    assert (" ask " in child.screen_text()) == is_shown
     assert message.startswith("AgentChat: right, left,")
     assert "claude, codex, gemini, opencode, vibe, goose, kimi, " in message
     assert message.endswith(

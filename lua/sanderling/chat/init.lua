@@ -8,6 +8,7 @@ local config = require('sanderling.config')
 local context = lazy('sanderling.prompt.context')
 local fences = lazy('sanderling.chat.fences')
 local files = require('sanderling.access.files')
+local foreign = lazy('sanderling.chat.foreign')
 local install = require('sanderling.host.install')
 local layout = require('sanderling.chat.layout')
 local live = require('sanderling.session.live')
@@ -195,6 +196,12 @@ function M.todo()
   end
 end
 
+--- Show when each prompt was sent and each turn ended, or hide it.
+function M.times()
+  M.show({ focus = false })
+  open.current_session().transcript:toggle_times()
+end
+
 local function tell_sandbox()
   M.show({ focus = false })
   local session = open.current_session()
@@ -325,6 +332,11 @@ local function hide()
 end
 
 ---@param session sanderling.chat.session.Session
+local function toggle_times(session)
+  session.transcript:toggle_times()
+end
+
+---@param session sanderling.chat.session.Session
 ---@param is_steering boolean
 local function send(session, is_steering)
   session:send_prompt(is_steering)
@@ -370,6 +382,7 @@ open.register({
   open = open_here,
   go_to_file = go_to_file,
   inspect = browse.inspect,
+  times = toggle_times,
   send_normal = with(send, false),
   send_insert = unless_accepting(with(send, false)),
   line_break = require('sanderling.prompt').break_line,
@@ -382,6 +395,16 @@ open.register({
   history_next = with(recall, 1),
   mention_pasted = function(session)
     session.prompt:mention_pasted()
+  end,
+})
+
+api.nvim_create_autocmd({ 'BufWinEnter', 'WinEnter' }, {
+  group = tabs.augroup,
+  desc = "Agent: notice other buffers in the chat's windows",
+  callback = function()
+    if not vim.b.sanderling_session or not tabs.shown_in() then
+      foreign.note()
+    end
   end,
 })
 

@@ -93,6 +93,12 @@ M.rows = {
     'open the file named here, as `path` or `path:line`, in the last code window'
   ),
   key('inspect', 'K', { transcript = 'n' }, 'show the full input and result of the tool call'),
+  key(
+    'times',
+    '<LocalLeader>t',
+    { transcript = 'n' },
+    'show or hide when each turn began and ended'
+  ),
   key('question', '<LocalLeader>a', BOTH, 'to the pending question'),
   key('waiting', '<LocalLeader>w', BOTH, 'show the queued prompts'),
   key('undo_turn', '<LocalLeader>u', BOTH, "undo the agent's changes in its last turn"),

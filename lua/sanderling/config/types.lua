@@ -75,6 +75,7 @@
 ---@field open sanderling.config.Key open the closed fold, or else the file named here
 ---@field go_to_file sanderling.config.Key open the file named here, as `path` or `path:line`, in the last code window
 ---@field inspect sanderling.config.Key show the full input and result of the tool call
+---@field times sanderling.config.Key show or hide when each turn began and ended
 ---@field question sanderling.config.Key to the pending question
 ---@field waiting sanderling.config.Key show the queued prompts
 ---@field undo_turn sanderling.config.Key undo the agent's changes in its last turn

@@ -213,6 +213,12 @@ return {
       chat.sandbox(unless_empty(call.args))
     end,
   },
+  {
+    name = 'times',
+    desc = 'show or hide when each turn began and ended',
+    forms = 'ex',
+    run = chat.times,
+  },
   { name = 'todo', desc = "show the model's to-do list", forms = 'ex slash word', run = chat.todo },
   {
     name = 'usage',

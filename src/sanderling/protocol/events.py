@@ -531,9 +531,10 @@ class FilesRestored(_Event, tag="files_restored", frozen=True):
 
 
 class ConversationRewound(_Event, tag="conversation_rewound", frozen=True):
-    """The model now sees only what came before the prompt that begins with `text`. The transcript keeps everything."""
+    """The model now sees only what came before the prompt `prompt_id`, which begins with `text`. The transcript keeps everything."""
 
     text: str
+    prompt_id: str = ""
 
 
 class ChangesUnreviewed(_Event, tag="changes_unreviewed", frozen=True):
@@ -568,16 +569,24 @@ HistoryEvent = (
 )
 
 
+class TurnTimes(_Event, frozen=True):
+    """When a prompt was `sent` and its turn `ended`, in seconds since 1970. A prompt within a turn has no end."""
+
+    sent: float
+    ended: float = 0
+
+
 class HistoryShown(_Event, tag="history_shown", frozen=True, omit_defaults=False):
     """
     Earlier events of the session, to be inserted above everything shown so far.
 
-    It may begin in the middle of a turn. `has_earlier`: `ShowEarlier` with `start` returns more.
+    It may begin in the middle of a turn. `has_earlier`: `ShowEarlier` with `start` returns more. `times` are by the id of the prompt.
     """
 
     events: tuple[HistoryEvent, ...]
     has_earlier: bool
     start: int = 0  # byte offset in the log
+    times: dict[str, TurnTimes] = {}
 
 
 Event = (

@@ -51,7 +51,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.requests import Efforts, ListEfforts, ListModels, Models
-from sanderling.session.session import derived_title
+from sanderling.session.titles import title_of
 
 ROLL_S = 0.1  # between two updates of growing output
 SETTLE_S = 3.0  # for an option that takes time to change
@@ -194,10 +194,11 @@ class AgentSession:
         self._send_all(self._translator.end_compaction(how))
         now = datetime.now(UTC).isoformat(timespec="seconds")
         over = meta_of(TurnOver(tracked.prompt_id, tracked.outcome))
-        if self.options.title:
+        title = "" if self.options.title else title_of(prompt.text)
+        if not title:
             self._audience.tell(SessionInfoUpdate(updated_at=now, meta=over))
         else:
-            self.options.title = derived_title(prompt)
+            self.options.title = title
             self._audience.tell(
                 SessionInfoUpdate(title=self.options.title, updated_at=now, meta=over)
             )

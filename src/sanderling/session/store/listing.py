@@ -24,7 +24,7 @@ from sanderling.session.records import (
     LoggedState,
     is_session_id,
 )
-from sanderling.session.session import derived_title
+from sanderling.session.titles import first_title
 
 MAX_EXCERPT_CHARS = 120
 CHUNK_BYTES = 1 << 20
@@ -118,7 +118,7 @@ def _info(
 
 def _last_title(file: BinaryIO, size: int) -> str:
     """
-    Return the title that the user has set last, or "".
+    Return the title that was set last, or "".
 
     Reads backwards, in pieces. Mapping the file would be simpler, but another process may open the session and truncate a torn record,
     and access to a mapped page that is gone kills this process.
@@ -140,8 +140,7 @@ def _last_title(file: BinaryIO, size: int) -> str:
 
 
 def _first_title(file: BinaryIO) -> str:
-    prompt = next((said.prompt for said in _said(file) if said.prompt), None)
-    return derived_title(prompt) if prompt else ""
+    return first_title(said.prompt.text for said in _said(file) if said.prompt)
 
 
 def _said(file: BinaryIO) -> Iterator[LoggedMessage]:
