@@ -567,6 +567,10 @@
 ---@field type 'delete_session'
 ---@field session_id string
 
+---@class (exact) sanderling.PreviewSession
+---@field type 'preview_session'
+---@field session_id string
+
 ---@class (exact) sanderling.MeasureSession
 ---@field type 'measure_session'
 ---@field session_id string
@@ -881,6 +885,7 @@
 ---| sanderling.ListSessions
 ---| sanderling.RenameSession
 ---| sanderling.DeleteSession
+---| sanderling.PreviewSession
 ---| sanderling.MeasureSession
 ---| sanderling.ForkSession
 ---| sanderling.ExportSession
