@@ -8,6 +8,7 @@ local live = require('sanderling.session.live')
 local scratch = require('sanderling.ui.scratch')
 local slash = require('sanderling.prompt.slash')
 local stored = require('sanderling.session.stored')
+local symbols = lazy('sanderling.prompt.symbols')
 local tracked = lazy('sanderling.prompt.tracked')
 local words = require('sanderling.ui.words')
 
@@ -97,6 +98,33 @@ local function sessions(mention, session)
   return items
 end
 
+local is_late = false -- a menu replaces an open one because names have arrived
+
+--- Return the symbols that match `@symbol:…`. Others that are found later are offered if the user has not typed on.
+---@param mention string
+---@return sanderling.prompt.completion.Item[]
+local function named_symbols(mention)
+  local query = mention:match('^@symbol:(.*)$')
+  if not query then
+    return {}
+  end
+  local buf, line = api.nvim_get_current_buf(), api.nvim_get_current_line()
+  local items = {} ---@type sanderling.prompt.completion.Item[]
+  local function offer_again()
+    local is_here = api.nvim_get_current_buf() == buf and api.nvim_get_current_line() == line
+    if is_here and (#items == 0 or vim.fn.pumvisible() == 1) then
+      is_late = true
+      vim.fn.complete(1, {}) -- end the open menu first, which restores the user's options
+      M.offer(buf, true)
+      is_late = false
+    end
+  end
+  for _, symbol in ipairs(symbols.search(query, MAX_ITEMS, offer_again)) do
+    items[#items + 1] = { word = '@symbol:' .. symbol.name, menu = words.plain(symbol.menu) }
+  end
+  return items
+end
+
 --- Return the items that match a mention: a server can have hundreds of resources, so they come last.
 ---@param mention string as typed so far
 ---@param session_id string
@@ -105,6 +133,7 @@ local function mentionable(mention, session_id)
   local session = live.find(session_id)
   local items = beginning_with(mentioned_words(), mention)
   vim.list_extend(items, session and sessions(mention, session) or {})
+  vim.list_extend(items, named_symbols(mention))
   for _, item in ipairs(session and files(mention, session.project) or {}) do
     if item.word ~= mention and #items < MAX_ITEMS then
       items[#items + 1] = item
@@ -248,7 +277,7 @@ end
 --- updated with each key.
 ---@param buf integer
 ---@param is_again boolean
-local function offer(buf, is_again)
+function M.offer(buf, is_again)
   local is_free = vim.fn.mode() == 'i' and (is_again or vim.fn.pumvisible() == 0)
   if not is_free or is_completed_otherwise() then
     return
@@ -276,7 +305,7 @@ function M.attach(buf)
     is_typed = true
   end)
   on('CompleteDone', 'do not reopen a cancelled menu', function()
-    is_unwanted = vim.v.event.reason == 'cancel' and not is_renewed
+    is_unwanted = vim.v.event.reason == 'cancel' and not (is_renewed or is_late)
   end)
   on('InsertEnter', 'allow the menu again', function()
     is_unwanted = false
@@ -294,7 +323,7 @@ function M.attach(buf)
     local col = api.nvim_win_get_cursor(0)[2]
     is_renewed = args.event == 'TextChangedP' and mention_in(line:sub(1, col)) ~= nil
     if is_typed and not is_unwanted and (args.event == 'TextChangedI' or is_renewed) then
-      offer(buf, is_renewed)
+      M.offer(buf, is_renewed)
     end
     is_typed, is_renewed = false, false
   end)
