@@ -92,6 +92,7 @@ command('Sessions', {
   desc = "choose one of the project's sessions; with ! of all projects",
   nargs = '*',
   bang = true,
+  complete = true,
 })
 command('Undo', {
   desc = "undo the agent's changes in its last turn",

@@ -129,6 +129,16 @@ function M.set_or_choose_effort(call)
   end
 end
 
+--- Complete a level, then `once`.
+---@param lead string
+---@param line string
+---@param pos integer
+---@return string[]
+function M.complete_effort(lead, line, pos)
+  local has_level = line:sub(1, pos - #lead):find('%u%a*%s+%S+%s+$') ~= nil
+  return words.beginning_with(has_level and { 'once' } or config.EFFORTS, lead)
+end
+
 ---@type table<string, string[]> by session: models known without asking a provider
 local known_models = {}
 

@@ -100,6 +100,7 @@ return {
     forms = 'ex slash',
     has_command = true,
     args = '* text',
+    complete = stored.complete_title,
     bang = 'of all projects',
     run = function(call)
       sessions.pick(call.args, call.bang or false)
@@ -116,6 +117,7 @@ return {
     desc = 'give the session a title',
     forms = 'ex slash',
     args = '* title',
+    complete = stored.complete_own_title,
     run = with_args(sessions.rename),
   },
   {
@@ -161,6 +163,7 @@ return {
     has_command = true,
     args = '* level',
     words = always(config.EFFORTS),
+    complete = actions.complete_effort,
     on_session = true,
     run = actions.set_or_choose_effort,
   },
