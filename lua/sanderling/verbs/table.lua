@@ -177,6 +177,12 @@ return {
     run = agents.set_or_choose_option,
   },
   {
+    name = 'agents',
+    desc = 'choose an external agent to chat with',
+    forms = 'ex',
+    run = agents.choose,
+  },
+  {
     name = 'provider_test',
     desc = 'test a provider',
     forms = 'ex',
