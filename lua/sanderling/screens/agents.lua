@@ -1,6 +1,7 @@
 --- External agents in the chat: sessions in which one of them answers, and the options that it offers.
 local M = {}
 
+local lazy = require('sanderling.ui.lazy')
 local ask = require('sanderling.host.ask')
 local config = require('sanderling.config')
 local host = require('sanderling.host')
@@ -8,7 +9,7 @@ local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local open = require('sanderling.chat.open')
-local picker = require('sanderling.picker')
+local picker = lazy('sanderling.picker')
 local refresh = require('sanderling.host.refresh')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')

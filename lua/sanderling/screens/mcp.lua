@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
 local ask = require('sanderling.host.ask')
 local bus = require('sanderling.host.bus')
 local float = require('sanderling.ui.float')
@@ -11,7 +12,7 @@ local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local page = require('sanderling.access.page')
 local parsing = require('sanderling.access.parsing')
-local picker = require('sanderling.picker')
+local picker = lazy('sanderling.picker')
 local scratch = require('sanderling.ui.scratch')
 local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')

@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
 local ask = require('sanderling.host.ask')
 local float = require('sanderling.ui.float')
 local live = require('sanderling.session.live')
@@ -9,7 +10,7 @@ local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
 local page = require('sanderling.access.page')
-local picker = require('sanderling.picker')
+local picker = lazy('sanderling.picker')
 local refresh = require('sanderling.host.refresh')
 local words = require('sanderling.ui.words')
 

@@ -1,12 +1,13 @@
 --- Stored sessions: choose, resume, rename, fork, export and delete them.
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
 local ask = require('sanderling.host.ask')
 local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
-local picker = require('sanderling.picker')
+local picker = lazy('sanderling.picker')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
