@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
+from tests.nvim.test_mcp_screen import controls, show
 
 PLUGINS = os.environ.get("PLUGINS", "")
 needs_plugins = pytest.mark.skipif(not PLUGINS, reason="PLUGINS does not say where they are")
@@ -171,3 +172,24 @@ def test_sessions_with_the_same_title_are_told_apart_by_their_beginning(chat):
 def test_no_picker_is_loaded_before_it_is_used(chat):
     loaded = "return vim.tbl_filter(function(name) return name:find('^sanderling%.picker') end, vim.tbl_keys(package.loaded))"
     assert chat.lua(loaded) == []
+
+
+@needs_plugins
+@pytest.mark.parametrize("name", SETUPS)
+def test_servers_have_a_preview_and_keys_in_a_plugin(screen, name):
+    screen.command("set columns=160 lines=40")
+    set_up(screen, name)
+    show(screen)
+    screen.wait_for_screen("Tool servers", "git     ready", "linear  failed", "restart")
+    screen.plugin = name
+    filter_by(screen, "lin", "✗ linear", " failed")
+    wait_until(lambda: "git     ready" not in screen.screen_text())
+    if name == "mini.pick":
+        screen.feed("<Tab>")
+    wait_until(lambda: screen.actions("show_tool_server"))
+    screen.answer("show_tool_server", title="linear", text="what it says in its log")
+    if name == "mini.pick":
+        screen.wait_for_screen("what it says in its log")
+        screen.feed("<Tab>")
+    screen.feed("<C-s>")
+    wait_until(lambda: controls(screen) == [("linear", "start")])
