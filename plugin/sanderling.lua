@@ -92,6 +92,7 @@ command('Sessions', {
   desc = "choose one of the project's sessions; with ! of all projects",
   nargs = '*',
   bang = true,
+  complete = true,
 })
 command('Undo', {
   desc = "undo the agent's changes in its last turn",
@@ -217,6 +218,7 @@ map_verb('n', 'Export', 'write the session as Markdown')
 map_verb('n', 'Compact', 'summarize the conversation to free context')
 map_verb('n', 'Rewind', 'go back to before a prompt: conversation, files or both')
 map_verb('n', 'Option', "set an external agent's option")
+map_verb('n', 'Agents', 'choose an external agent to chat with')
 map_verb('n', 'ProviderTest', 'test a provider')
 map_verb('n', 'Sandbox', 'show the sandbox, switch it off or on')
 map_verb('n', 'Times', 'show or hide when each turn began and ended')

@@ -270,7 +270,18 @@ def test_an_import_downwards_is_none(tmp_path: Path, name, source):
 
 # A file may require those of its own folder and of the folders before it; one that stands in no folder, all of them.
 FOLDERS = [
-    *("ui", "access", "config", "host", "session", "transcript", "editing", "code", "approval"),
+    *(
+        "ui",
+        "access",
+        "config",
+        "host",
+        "picker",
+        "session",
+        "transcript",
+        "editing",
+        "code",
+        "approval",
+    ),
     *("review", "proposals", "prompt", "status", "chat", "screens", "inline"),
 ]
 

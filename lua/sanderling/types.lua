@@ -569,6 +569,10 @@
 ---@field type 'delete_session'
 ---@field session_id string
 
+---@class (exact) sanderling.PreviewSession
+---@field type 'preview_session'
+---@field session_id string
+
 ---@class (exact) sanderling.MeasureSession
 ---@field type 'measure_session'
 ---@field session_id string
@@ -883,6 +887,7 @@
 ---| sanderling.ListSessions
 ---| sanderling.RenameSession
 ---| sanderling.DeleteSession
+---| sanderling.PreviewSession
 ---| sanderling.MeasureSession
 ---| sanderling.ForkSession
 ---| sanderling.ExportSession

@@ -4,7 +4,7 @@ import pytest
 from tests.conftest import prove_rest, wait_until
 from tests.nvim.test_usage_screen import usage
 
-STATE = "PROMPT ask idle"
+STATE = "ask idle"
 NUMBERS = "ctx 33% $0.42"
 
 

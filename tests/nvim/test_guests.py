@@ -107,6 +107,25 @@ def test_its_options_and_commands_complete_and_are_chosen(start_guest):
     child.wait_for_transcript("begun")
     child.command("Agent option nothing")
     child.wait_for_message("not 'nothing'")
+    child.lua("vim.ui.select = function(items, _, choose) choose(items[1]) end")
+    child.command("Agent option mode")
+    wait_until(lambda: mode() == "code")
+
+
+def test_an_agent_is_chosen_from_a_list_that_marks_those_of_open_sessions(start_guest):
+    child = start_guest({"prompts": {}})
+    child.command("AgentNew")
+    child.lua("""
+      vim.ui.select = function(items, opts, choose)
+        _G.offered = vim.tbl_map(opts.format_item, items)
+        choose('mine')
+      end
+    """)
+    child.command("Agent agents")
+    wait_until(lambda: child.lua("return _G.offered") is not None)
+    assert {"mine · open", "claude"} <= set(child.lua("return _G.offered"))
+    current = "return require('sanderling.screens.agents').of(require('sanderling.session.live').current())"
+    wait_until(lambda: child.lua(current) == "mine")
 
 
 def test_a_crash_is_told_and_the_next_prompt_starts_it_again(start_guest):

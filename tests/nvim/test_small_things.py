@@ -234,6 +234,15 @@ def test_neovim_itself_shows_the_first_line_as_far_as_it_fits(child):
     assert not child.is_blocked()
 
 
+def test_an_error_of_a_command_reaches_the_plugin_whole_but_without_its_traceback(child):
+    child.lua(REPLACE)
+    child.lua("""
+      require('sanderling.ui.message').tell_error('AgentEdit',
+        'some/file.lua:12: cannot edit:\\nthe buffer is locked\\nstack traceback:\\n\\t[C]: in function')
+    """)
+    assert child.lua("return _G.told[1]") == "cannot edit:\nthe buffer is locked"
+
+
 def test_errors_of_options_reach_the_plugin_whole(child):
     child.lua(REPLACE)
     child.setup(keys={"answer_once": "<M-a>"})

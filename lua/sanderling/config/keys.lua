@@ -162,6 +162,14 @@ M.rows = {
   key('mcp_stop', 'd', { mcp = 'n' }, 'stop the server until you start it'),
   key('mcp_login', 'L', { mcp = 'n' }, 'log in to the server in a browser'),
 
+  key('pick_rename', '<C-t>', { picker = 'ni' }, 'set the title of the session'),
+  key('pick_fork', '<C-o>', { picker = 'ni' }, 'continue in a copy of the session'),
+  key('pick_export', '<C-e>', { picker = 'ni' }, 'write the session as Markdown'),
+  key('pick_delete', '<C-x>', { picker = 'ni' }, 'delete the session, after a confirmation'),
+  key('pick_start', '<C-s>', { picker = 'ni' }, 'start or restart the tool server'),
+  key('pick_stop', '<C-d>', { picker = 'ni' }, 'stop the tool server until you start it'),
+  key('pick_login', '<C-l>', { picker = 'ni' }, 'log in to the tool server in a browser'),
+
   key('next_hunk', ']h', { file = 'n' }, 'to the next change; takes a count'),
   key('previous_hunk', '[h', { file = 'n' }, 'to the previous change; takes a count'),
   key(
@@ -222,7 +230,8 @@ M.rows = {
 ---@type table<string, true>
 M.allowing = for_each(
   'answer_once question_once question_session question_always question_option question_choice '
-    .. 'question_send form_send trust_all trust_mark trust_choose mcp_start mcp_login accept_hunk accept_file edit_accept',
+    .. 'question_send form_send trust_all trust_mark trust_choose mcp_start mcp_login pick_start pick_login accept_hunk '
+    .. 'accept_file edit_accept',
   true
 )
 

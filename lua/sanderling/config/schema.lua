@@ -336,6 +336,13 @@ M.rows = {
     doc = "signs on the screen; 'ascii' if the font lacks them",
   },
   {
+    name = 'picker',
+    default = 'auto',
+    choices = { 'auto', 'snacks', 'mini.pick', 'telescope', 'fzf-lua', 'select' },
+    doc = "where you choose sessions, models, prompts and servers; 'auto': in the picker plugin that is"
+      .. ' set up, else with vim.ui.select()',
+  },
+  {
     name = 'follow',
     default = 'off',
     choices = { 'off', 'show', 'jump' },

@@ -116,6 +116,13 @@
 ---@field mcp_start sanderling.config.Key start or restart the server
 ---@field mcp_stop sanderling.config.Key stop the server until you start it
 ---@field mcp_login sanderling.config.Key log in to the server in a browser
+---@field pick_rename sanderling.config.Key set the title of the session
+---@field pick_fork sanderling.config.Key continue in a copy of the session
+---@field pick_export sanderling.config.Key write the session as Markdown
+---@field pick_delete sanderling.config.Key delete the session, after a confirmation
+---@field pick_start sanderling.config.Key start or restart the tool server
+---@field pick_stop sanderling.config.Key stop the tool server until you start it
+---@field pick_login sanderling.config.Key log in to the tool server in a browser
 ---@field next_hunk sanderling.config.Key to the next change; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
 ---@field accept_hunk sanderling.config.Key accept the change here; takes a count
@@ -164,6 +171,7 @@
 ---@field acp_terminals 'sandbox'|'editor' where commands of another editor's session run; 'editor' is outside any sandbox
 ---@field sandbox sanderling.config.Sandbox
 ---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' if the font lacks them
+---@field picker 'auto'|'snacks'|'mini.pick'|'telescope'|'fzf-lua'|'select' where you choose sessions, models, prompts and servers; 'auto': in the picker plugin that is set up, else with vim.ui.select()
 ---@field follow 'off'|'show'|'jump' show the file that the agent reads or changes; 'jump': also where you are
 ---@field answer 'chat'|'float'|'lines' where :AgentAsk answers: in the chat, in a float at the code, or in lines below it
 ---@field chat sanderling.config.Chat

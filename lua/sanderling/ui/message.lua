@@ -128,8 +128,9 @@ end
 ---@param command string
 ---@param err any
 function M.tell_error(command, err)
-  local line = tostring(err):gsub('\n.*', ''):gsub('^.-%.lua:%d+: ', ''):gsub('Vim:', '')
-  local known, word = line:match('^[%w_.]+: expected (.+), got (.+)$')
+  local line =
+    tostring(err):gsub('\nstack traceback:.*', ''):gsub('^[^\n]-%.lua:%d+: ', ''):gsub('Vim:', '')
+  local known, word = line:match('^[%w_.]+: expected ([^\n]+), got ([^\n]+)$')
   if known then
     line = ("%s: %s, not '%s'."):format(command, (known:gsub("'", '')), word)
   end

@@ -101,6 +101,7 @@ return {
     forms = 'ex slash',
     has_command = true,
     args = '* text',
+    complete = stored.complete_title,
     bang = 'of all projects',
     run = function(call)
       sessions.pick(call.args, call.bang or false)
@@ -117,6 +118,7 @@ return {
     desc = 'give the session a title',
     forms = 'ex slash',
     args = '* title',
+    complete = stored.complete_own_title,
     run = with_args(sessions.rename),
   },
   {
@@ -162,6 +164,7 @@ return {
     has_command = true,
     args = '* level',
     words = always(config.EFFORTS),
+    complete = actions.complete_effort,
     on_session = true,
     run = actions.set_or_choose_effort,
   },
@@ -173,6 +176,12 @@ return {
     complete = agents.complete_option,
     on_session = true,
     run = agents.set_or_choose_option,
+  },
+  {
+    name = 'agents',
+    desc = 'choose an external agent to chat with',
+    forms = 'ex',
+    run = agents.choose,
   },
   {
     name = 'provider_test',

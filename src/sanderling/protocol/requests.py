@@ -55,6 +55,10 @@ class DeleteSession(_OfSession, tag="delete_session", frozen=True):
     """Delete a session's log and outputs. An open session is not deleted."""
 
 
+class PreviewSession(_OfSession, tag="preview_session", frozen=True):
+    """Return, as `text`, a session's last prompt and the answer to it in Markdown, shortened."""
+
+
 class MeasureSession(_OfSession, tag="measure_session", frozen=True):
     """Return, as `size_bytes`, how much text `@session:ID` adds to a prompt."""
 
@@ -383,6 +387,7 @@ Request = (
     ListSessions
     | RenameSession
     | DeleteSession
+    | PreviewSession
     | MeasureSession
     | ForkSession
     | ExportSession
