@@ -13,7 +13,7 @@ local paint = lazy('sanderling.transcript.paint')
 local parsing = require('sanderling.access.parsing')
 local words = require('sanderling.ui.words')
 
-local LIVE_MS = 120
+local LIVE_MS = 150
 local LIVE_PAUSES = 10 -- the pause is this many times the time that the last drawing of the open block took
 local SLICE_NS = 3e6 -- of highlighting at a time
 local SLICE_PAUSE_MS = 8
