@@ -42,7 +42,14 @@ end
 
 ---@return integer
 local function new_transcript_buffer()
+  local is_rendered_by_others = config.options.chat.markdown == 'treesitter'
+  if is_rendered_by_others then
+    vim.treesitter.language.register('markdown', 'sanderling') -- before FileType, at which plugins look for a parser
+  end
   local buf = new_buffer('', 'sanderling')
+  if is_rendered_by_others then
+    vim.treesitter.start(buf, 'markdown')
+  end
   scratch.set_buf_options(buf, { undolevels = -1, modifiable = false })
   return buf
 end

@@ -5,12 +5,18 @@
 --- block that is still growing is parsed again at most every `LIVE_MS`. There is no queue of work: each slice
 --- highlights what windows show at that moment, so text that has already scrolled by costs nothing. Only the newest
 --- marks are kept, plus all marks that a window shows.
+---
+--- With the option `chat.markdown = 'treesitter'` Neovim's highlighter has the buffer. Then this finds the borders of blocks
+--- and fires TextChanged as often as it would draw: plugins that render Markdown wait for it, and Neovim fires it only in
+--- the current window.
 local M = {}
 
 local api, uv = vim.api, vim.uv
+local config = require('sanderling.config')
 local lazy = require('sanderling.ui.lazy')
 local paint = lazy('sanderling.transcript.paint')
 local parsing = require('sanderling.access.parsing')
+local scratch = require('sanderling.ui.scratch')
 local time = require('sanderling.ui.time')
 local words = require('sanderling.ui.words')
 
@@ -48,6 +54,7 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 
 ---@class (exact) sanderling.transcript.markdown.Blocks
 ---@field buf integer
+---@field private is_drawn_here boolean nobody else renders the buffer
 ---@field private closed sanderling.transcript.markdown.Block[]
 ---@field open? sanderling.transcript.markdown.Block its `last` is the row after its newest line
 ---@field private scanned integer the open block has been scanned up to this row
@@ -101,12 +108,14 @@ end
 ---@param buf integer
 ---@return sanderling.transcript.markdown.Blocks
 function M.new(buf)
-  if not is_loading then
+  local is_drawn_here = config.options.chat.markdown == 'own'
+  if is_drawn_here and not is_loading then
     preload(1)
   end
   api.nvim_buf_clear_namespace(buf, ns, 0, -1)
   return setmetatable({
     buf = buf,
+    is_drawn_here = is_drawn_here,
     closed = {},
     scanned = 0,
     bytes = 0,
@@ -208,6 +217,9 @@ end
 
 --- Highlight the rows that windows show and some around them, after scrolling or new text.
 function Blocks:show()
+  if not self.is_drawn_here then
+    return
+  end
   due[self] = true
   if not is_ticking then
     is_ticking = true
@@ -413,6 +425,12 @@ end
 ---@private
 function Blocks:draw_open_block()
   self.is_armed = false
+  if not self.is_drawn_here then
+    if api.nvim_buf_is_loaded(self.buf) then
+      scratch.fire(self.buf, 'TextChanged')
+    end
+    return
+  end
   self:show()
   if self.open and is_seen(self.open, self:views(0)) then
     local began = uv.hrtime()
