@@ -17,6 +17,7 @@ local words = require('sanderling.ui.words')
 ---@field label string
 ---@field name? string of the tool, shown before the label
 ---@field summary? string of the result, shown before the number of lines
+---@field has_excerpt? boolean the closed fold shows the first of its text
 ---@field lines? integer number of lines shown; nil: those in the buffer, which may grow
 ---@field hl? string highlight of the closed fold
 ---@field state? 'open'|'closed unless read' initial state; nil: closed
@@ -138,10 +139,11 @@ end
 --- label its end, then the count of lines goes, and the summary loses its end.
 ---@param fold sanderling.transcript.folds.Fold
 ---@param count integer of its lines
+---@param excerpt string of its text, or empty
 ---@return [string, string][]
-function M.line(fold, count)
+function M.line(fold, count, excerpt)
   local name = fold.name and fold.name .. (fold.label ~= '' and ' ' or '') or ''
-  local label = fold.label
+  local label = fold.label .. (excerpt ~= '' and ': ' .. excerpt or '')
   local sign = icons.fold .. ' '
   local cells = words.cells_in(api.nvim_get_current_win()) - api.nvim_strwidth(sign .. name) - #' '
   local least = math.min(api.nvim_strwidth(label), 2)

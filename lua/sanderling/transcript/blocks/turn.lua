@@ -224,7 +224,8 @@ local function draw_thinking(self, block_id, text)
   self:end_block()
   local first = self:append_block('Thinking\n' .. text .. '\n')
   self:paint(first, self.last - 1, 'AgentThinking', true)
-  local fold = self:add_fold({ first = first, last = self.last, label = 'Thinking' })
+  local fold =
+    self:add_fold({ first = first, last = self.last, label = 'Thinking', has_excerpt = true })
   self.open = {
     id = block_id,
     kind = 'thinking',
