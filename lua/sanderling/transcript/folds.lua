@@ -118,7 +118,8 @@ function M.at(folds, first)
   return fold and fold.first == first and fold or nil
 end
 
---- Return what follows a label that has `room` cells with it: the summary, and the count of lines if there is room.
+--- Return what follows a label that has `room` cells with it: the summary, and the count of lines if there is room. A summary
+--- that counts lines itself, as that of an MCP tool, needs no second count.
 ---@param summary string
 ---@param count integer of lines
 ---@param room integer
@@ -129,7 +130,8 @@ local function shown_behind(summary, count, room)
     return words.fitting(counted, room)
   end
   local all = ('  %s%s'):format(summary, counted)
-  if api.nvim_strwidth(all) <= room then
+  local has_count = summary:find('%f[%d][%d,]*%d lines?%f[^%w]') ~= nil
+  if not has_count and api.nvim_strwidth(all) <= room then
     return all
   end
   return words.fitting('  ' .. summary, room)
