@@ -40,7 +40,7 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 ---@field last integer row after the block
 ---@field fence? string the line that opened the code fence in which the block begins
 ---@field is_raw? boolean nothing is concealed
----@field has_table? boolean contains a table, whose layout depends on the width of the windows
+---@field is_fitted? boolean contains a table or wrapped code, whose layout depends on the width of the windows
 ---@field is_drawn? boolean was complete when it was parsed
 ---@field marks? integer number of its marks
 ---@field text sanderling.transcript.markdown.Text
@@ -227,7 +227,7 @@ function Blocks:show()
   end
 end
 
---- Redraw tables if the width of the windows has changed.
+--- Redraw tables and wrapped code if the width of the windows has changed.
 function Blocks:fit_tables()
   local width = words.width_of(self.buf)
   if width == self.width then
@@ -235,7 +235,7 @@ function Blocks:fit_tables()
   end
   self.width = width
   for _, block in ipairs(self.closed) do
-    block.is_drawn = block.is_drawn and not block.has_table or nil
+    block.is_drawn = block.is_drawn and not block.is_fitted or nil
   end
   self:show()
 end
@@ -363,7 +363,8 @@ end
 ---@param block sanderling.transcript.markdown.Block
 function Blocks:note_marks(block)
   local painting, before = assert(block.painting), block.marks or 0
-  block.marks, block.has_table = painting.piece.count, next(painting.piece.rows) ~= nil
+  local piece = painting.piece
+  block.marks, block.is_fitted = piece.count, piece.is_wrapped or next(piece.rows) ~= nil
   block.painting = not painting:is_done() and painting or nil
   self.mark_count = self.mark_count + block.marks - before
   if self.mark_count > self.max_marks then

@@ -28,6 +28,7 @@ local CHECKED = 16 -- captures between two checks of the time
 ---@field text string all lines as one string
 ---@field is_raw boolean nothing is concealed
 ---@field count integer of the marks
+---@field is_wrapped boolean it contains code that is wider than the window
 ---@field hidden table<integer, integer[][]> by row: first column, end column, number of cells saved
 ---@field rows table<integer, sanderling.transcript.tables.Row> of tables, by row
 
@@ -118,6 +119,22 @@ local function is_ground(node)
   return type == 'indented_code_block' or info and info:type() == 'info_string' or false
 end
 
+--- Give the columns before a wrapped line of code its background, which Neovim leaves out of 'breakindent'.
+---@param piece sanderling.transcript.paint.Piece
+---@param row integer
+---@param line string
+local function draw_indent(piece, row, line)
+  local indent = line:match('^%s+')
+  if indent and api.nvim_strwidth(line) > words.width_of(piece.buf) then
+    piece.is_wrapped = true
+    piece:mark(row, 0, row, 0, {
+      virt_text = { { (' '):rep(api.nvim_strwidth(indent)), 'AgentCode' } },
+      virt_text_win_col = 0,
+      virt_text_repeat_linebreak = true,
+    })
+  end
+end
+
 --- Give code its background, which needs no parser.
 ---@param piece sanderling.transcript.paint.Piece
 local function draw_grounds(piece)
@@ -128,6 +145,9 @@ local function draw_grounds(piece)
   for i, line in ipairs(piece.lines) do
     fence = words.fence_behind(line, fence)
     first = first or fence and i
+    if fence then
+      draw_indent(piece, i - 1, line)
+    end
     if first and (not fence or i == #piece.lines) then
       piece:mark(first - 1, 0, i - 1, #line, { line_hl_group = 'AgentCode', priority = 90 })
       first = nil
@@ -277,6 +297,7 @@ function M.begin(buf, ns, block)
     text = table.concat(lines, '\n') .. '\n',
     is_raw = block.is_raw or false,
     count = 0,
+    is_wrapped = false,
     hidden = {},
     rows = {},
   }, Piece)
