@@ -313,7 +313,7 @@ text = "done"
     child.feed("\\q")
     child.wait_for_turns()
     child.command("AgentChat")
-    assert "▸ Thinking · 5 lines" in child.screen_text()
+    assert "▸ Thinking: one · 5 lines" in child.screen_text()
     assert "three" not in child.screen_text()
 
 
@@ -682,7 +682,7 @@ def test_thinking_ends_up_in_one_closed_fold_that_counts_its_lines(scripted):
     text = child.transcript_text()
     assert "Thinking\none\ntwo\nthree\nfour\n\n\nThe answer." in text
     print(child.screen_text())
-    assert "▸ Thinking · 4 lines" in child.screen_text()
+    assert "▸ Thinking: one · 4 lines" in child.screen_text()
     assert "three" not in child.screen_text()
 
 

@@ -130,6 +130,40 @@ def test_what_is_in_an_open_fold_has_a_guide_beside_it(start_screen, icons, guid
     assert f"{guide[1]}one" in screen.screen_text()
 
 
+@pytest.mark.parametrize(
+    "text, excerpt",
+    [
+        ("**Looking for callers**\n\nThe name is in two files.", "Looking for callers · 3 lines"),
+        ("\n\n## Plan\nFirst.", "Plan · 4 lines"),
+        ("a **very** long line " * 9 + "\nmore", "a very long line"),
+    ],
+)
+def test_a_closed_fold_of_thinking_says_how_its_text_begins(screen, text, excerpt):
+    screen.send({"type": "thinking_delta", "block_id": 1, "text": text})
+    screen.send({"type": "block_ended", "block_id": 1}, *turn(2))
+    screen.wait_for_screen(f"▸ Thinking: {excerpt}")
+    assert "First." not in screen.screen_text()
+
+
+@pytest.mark.parametrize(
+    "summary, shown",
+    [
+        ("1 line", "1 line"),
+        ("1,200 lines, 1 image", "1,200 lines, 1 image"),
+        ("+3 −1", "+3 −1 · 2 lines"),
+        ("2 outlines", "2 outlines · 2 lines"),
+    ],
+)
+def test_a_closed_fold_counts_its_lines_once(screen, summary, shown):
+    screen.send(
+        {"type": "tool_started", "id": "t", "tool": "notes", "title": "x"},
+        {"type": "tool_ended", "id": "t", "summary": summary, "detail": "one\ntwo"},
+    )
+    screen.wait_for_screen("notes x  ")
+    row = next(row for row in screen.screen() if "notes x" in row)
+    assert row.endswith(f"▸ notes x  {shown}")
+
+
 def test_removed_lines_have_a_ground_where_the_scheme_gives_them_none(child):
     child.lua("require('sanderling.ui.colors')")
     dark = child.lua(DIFF_DELETE)["bg"]

@@ -379,6 +379,12 @@ M.rows = {
     doc = 'enter an empty prompt in insert mode',
   },
   {
+    name = 'chat.markdown',
+    default = 'own',
+    choices = { 'own', 'treesitter' },
+    doc = "who renders answers: Sanderling, or Neovim's highlighter and a plugin for Markdown",
+  },
+  {
     name = 'keys.preset',
     default = 'vim',
     choices = { 'vim', 'chat' },

@@ -43,6 +43,7 @@
 ---@field size number below 1: a share of the editor; from 1 on: columns or rows
 ---@field prompt_height integer rows to which the prompt window can grow
 ---@field start_insert boolean enter an empty prompt in insert mode
+---@field markdown 'own'|'treesitter' who renders answers: Sanderling, or Neovim's highlighter and a plugin for Markdown
 
 ---@class (exact) sanderling.config.Keys
 ---@field preset 'vim'|'chat' the keys for writing: as in Vim, or <CR> sends in insert mode as well

@@ -165,6 +165,16 @@ function Transcript:show_in(win)
   end
 end
 
+--- Return the first line with text of a fold in the current buffer, without its Markdown.
+---@param first integer line number of its label
+---@param last integer line number
+---@return string
+local function first_text_in(first, last)
+  local row = vim.fn.nextnonblank(first + 1)
+  local line = row > 0 and row <= last and vim.fn.getline(row) or ''
+  return words.first_line((line:gsub('^%s*#+%s+', ''):gsub('%*%*', '')))
+end
+
 ---@return string|[string, string][]
 function M.foldtext()
   local transcript = transcripts[api.nvim_get_current_buf()]
@@ -173,7 +183,8 @@ function M.foldtext()
   if not fold or fold.last ~= last - 1 then
     return vim.fn.foldtext()
   end
-  return folds.line(fold, fold.lines or vim.fn.prevnonblank(last) - first)
+  local excerpt = fold.has_excerpt and first_text_in(first, last) or ''
+  return folds.line(fold, fold.lines or vim.fn.prevnonblank(last) - first, excerpt)
 end
 
 -- events --------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 --- Turns in the transcript: prompts, answers, restarted answers, the end of a turn, and compactions.
 local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
+local config = require('sanderling.config')
 local icons = require('sanderling.ui.icons')
 local tools = require('sanderling.transcript.blocks.tool')
 local words = require('sanderling.ui.words')
@@ -49,11 +50,12 @@ end
 local function decorate_header(self, row, name, hl)
   self.headers[#self.headers + 1] = row
   local rest = (' '):rep(#'## ' - api.nvim_strwidth(icons.header))
+  local is_drawn_here = config.options.chat.markdown == 'own' -- otherwise it is a heading like others
   api.nvim_buf_set_extmark(self.buf, ns, row, 0, {
     end_row = row,
     end_col = #name + 3,
     hl_group = hl,
-    virt_text = { { icons.header .. name .. rest, hl } },
+    virt_text = is_drawn_here and { { icons.header .. name .. rest, hl } } or nil,
     virt_text_pos = 'overlay',
     hl_mode = 'combine',
   })
@@ -250,7 +252,8 @@ local function draw_thinking(self, block_id, text)
   self:end_block()
   local first = self:append_block('Thinking\n' .. text .. '\n')
   self:paint(first, self.last - 1, 'AgentThinking', true)
-  local fold = self:add_fold({ first = first, last = self.last, label = 'Thinking' })
+  local fold =
+    self:add_fold({ first = first, last = self.last, label = 'Thinking', has_excerpt = true })
   self.open = {
     id = block_id,
     kind = 'thinking',
