@@ -33,6 +33,7 @@ from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
 from sanderling.protocol.messages import SEARCH_TOOL
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.text import visible_line
 from sanderling.tools.base import UseRequest
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Preview, UnsavedConflictError
@@ -286,13 +287,15 @@ class Gate:
         return msgspec.structs.replace(preview, note=preview.note or removed)
 
     async def _answer(self, shown: ApprovalRequested, question: Question) -> AnswerApproval:
-        """Ask until the answer can be applied: a rule that the user has typed may be invalid."""
+        """Ask until the answer can be applied: a rule that the user has typed may be invalid, or not cover the use."""
+        first = shown
         while True:
             answer = await self.approvals.ask(shown)
             try:
                 self._follow(answer, question)
             except ConfigError as error:
-                shown = msgspec.structs.replace(shown, reason=str(error), rule=answer.rule)
+                reason = f"{error} {first.reason}".rstrip()
+                shown = msgspec.structs.replace(first, reason=reason, rule=answer.rule)
             else:
                 return answer
 
@@ -304,17 +307,39 @@ class Gate:
             case "once" | "again":
                 pass
             case "session":
-                rule = propose(effect, project=self._workspace.project)
                 if answer.rule:
-                    rule = rule_from_text(answer.rule)
+                    rule = self._chosen_rule(answer.rule, question)
+                elif rule := propose(effect, project=self._workspace.project):
+                    rule = _marked(rule, effect)
                 if rule:
-                    self._session_rules[conditions].append(_marked(rule, effect))
+                    self._session_rules[conditions].append(rule)
                 self._session_effects.add((conditions, effect, question.permit.grant))
                 self._on_allowed()
             case "always":
-                self._store.add(_marked(rule_from_text(answer.rule), effect))
+                self._store.add(self._chosen_rule(answer.rule, question))
             case "deny" | "cancel":
                 raise _denied(answer, DENIED)
+
+    def _chosen_rule(self, text: str, question: Question) -> Rule:
+        """
+        Return the rule that the user has chosen or typed for this question and those like it.
+
+        Raises:
+            ConfigError: it is not a rule, or would not allow this use.
+        """
+        from sanderling.permissions.decide import why_not_allowed_by
+
+        effect, workspace = question.request.effect, self._workspace
+        rule = _marked(rule_from_text(text), effect)
+        rules = self._rules(self._store.load(), question.conditions)
+        why = why_not_allowed_by(
+            rule, effect, rules, project=workspace.project, disk=workspace.disk
+        )
+        if not why and not _is_named(question.permit.grant, rule):
+            why = f"it does not name the host {question.permit.grant.hosts[0]}"
+        if why:
+            raise ConfigError(f"'{visible_line(text)}' was not added: {why.rstrip('.')}.")
+        return rule
 
     # --- resumed sessions ----------------------------------------------------------------------------------------------
 
