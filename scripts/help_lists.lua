@@ -167,6 +167,7 @@ local PLACES = {
   { 'trust', 'In the |:Agent-trust| page' },
   { 'waiting', 'In the |:Agent-queue| list' },
   { 'mcp', 'In the |:Agent-mcp| list' },
+  { 'rules', 'On the |:AgentRules| page' },
   { 'ask', 'In the small |:AgentAsk| prompt' },
   { 'rewind', 'In the |:Agent-rewind| preview' },
   { 'page', 'In these and all others (<Esc> not in forms, |:Agent-trust|, |:Agent-queue|)' },
@@ -175,7 +176,7 @@ local PLACES = {
 -- The keys of all floats and pages are listed once, in 'page', not in these places.
 local COMMON = { close = true, close_page = true, show_keys = true }
 local WITHOUT_COMMON =
-  { question = true, form = true, trust = true, waiting = true, mcp = true, rewind = true, ask = true }
+  { question = true, form = true, trust = true, waiting = true, mcp = true, rules = true, rewind = true, ask = true }
 
 ---@return string
 local function keys_list()

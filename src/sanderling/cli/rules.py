@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from sanderling.cli.streams import say, say_untrusted
-from sanderling.config.layers import own_layers, place_of
+from sanderling.config.layers import own_layers
 from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import SanderlingError, UsageError
 from sanderling.json_lines import for_terminal
+from sanderling.permissions.listing import ALWAYS, lasting_rules
 from sanderling.permissions.store import RuleStore, load_rules
 from sanderling.project.project import own_files_in_project, with_project
 from sanderling.project.root import project_root
@@ -18,7 +19,6 @@ from sanderling.project.trust.trust import Trust
 from sanderling.text import visible_line
 
 EXIT_USAGE = 2
-ALWAYS = "always"
 NONE = "No rules: everything asks that the mode does not allow."
 
 
@@ -87,14 +87,12 @@ def _listed(directory: str) -> tuple[list[ListedRule], RuleStore]:
         say_untrusted(untrusted)
     settings = with_project(layers, trust).settings()
     store = RuleStore(str(settings.state_dir), project)
-    stored = store.load()
     own = load_rules(settings.permissions, project)
-    origins = [
-        str(place_of(("permissions", number), settings.layers)) for number in range(len(own))
+    shown = lasting_rules(own, settings.layers, store.load())
+    listed = [
+        ListedRule(n, each.rule, each.origin, each.last_use) for n, each in enumerate(shown, 1)
     ]
-    rows = [(str(rule), origin, "") for rule, origin in zip(own, origins, strict=True)]
-    rows += [(str(rule), ALWAYS, stored.last_uses.get(str(rule), "")) for rule in stored.rules]
-    return [ListedRule(number, *row) for number, row in enumerate(rows, 1)], store
+    return listed, store
 
 
 def _line(each: ListedRule) -> str:

@@ -13,7 +13,7 @@ from sanderling.hosts import is_loopback, split_authority
 from sanderling.permissions.allowing import covers, covers_part, uncovered
 from sanderling.permissions.forbidding import forbids
 from sanderling.permissions.only_reading import is_read_only
-from sanderling.permissions.rules import KINDS, Action, Rule, concerns
+from sanderling.permissions.rules import KINDS, Action, Examples, Rule, concerns
 from sanderling.permissions.shell.grammar import parse
 from sanderling.permissions.use import Use
 from sanderling.protocol.modes import Mode
@@ -209,6 +209,12 @@ def why_not_allowed_by(
     if added.action == "allow":
         return ""
     return f"{_named(effect)} would ask again. {added.reason}"
+
+
+def concerns_part(rule: Rule, effect: Effect, *, project: str, disk: Disk) -> bool:
+    """Return True if the rule may match any part of `effect`."""
+    strict = msgspec.structs.replace(rule, action="deny", examples=Examples())
+    return any(forbids(strict, use) != "no" for use in _uses(effect, project, disk))
 
 
 def _named(effect: Effect) -> str:
