@@ -402,6 +402,20 @@ def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
     assert second.events("AgentApprovalRequested") == []
 
 
+EVALUATED = "\x12=execute('let g:evaluated = 1')"  # <C-r>= asks for an expression
+
+
+def test_a_path_with_control_characters_gets_no_rule_and_types_no_keys(asking_agent):
+    call = use("write", path=EVALUATED, content="x")
+    agent = asking_agent(reply(call), DONE)
+    agent.enter_question()
+    agent.feed("A")
+    agent.wait_for_message('"Always" is not available for this.')
+    agent.feed("s")
+    agent.wait_for_turns()
+    assert agent.lua("return vim.g.evaluated") is None
+
+
 def test_what_is_no_rule_is_told_in_the_question_which_stays(asking_agent, project):
     agent = asking_agent(reply(bash("mkdir first")), DONE)
     agent.enter_question()

@@ -240,3 +240,28 @@ def test_errors_of_options_reach_the_plugin_whole(child):
     text = child.lua("return _G.told[1]")
     assert "option 'keys.answer_once' must be a key without Alt or Escape" in text
     assert text.endswith('not "<M-a>"')
+
+
+@pytest.mark.parametrize(
+    "default, shown",
+    [
+        ("a\x12=execute('let g:evaluated = 1')", "a =execute('let g:evaluated = 1')"),
+        ("a\x15b\x03c\x7f\x1b\nd", "a b c   d"),
+    ],
+)
+def test_a_default_text_types_no_keys(screen, default, shown):
+    screen.lua(
+        """
+        local default = ...
+        vim.schedule(function()
+          require('sanderling.ui.message').ask({ prompt = 'Title: ', default = default }, function(answer)
+            _G.answer = answer
+          end)
+        end)
+        """,
+        default,
+    )
+    screen.wait_for_screen("Title: a")
+    screen.feed("<CR>")
+    wait_until(lambda: screen.lua("return _G.answer") == shown)
+    assert screen.lua("return vim.g.evaluated") is None

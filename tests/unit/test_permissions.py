@@ -1155,3 +1155,14 @@ def test_a_rule_typed_for_a_tool_of_a_server_must_cover_it(project, typed, is_en
     effect = Effect("mcp__git__log", "call")
     why = why_not_allowed_by(rule(typed), effect, (), project=project, disk=LOCAL_DISK)
     assert why == ("" if is_enough else "it does not cover 'mcp__git__log'")
+
+
+@pytest.mark.parametrize(
+    "name", ["\x12=1/x", "a\nb/x", "\n/x", "a\x15", "x ", "a  b/c", "a\u202eb", "a\u00a0b"]
+)
+def test_no_rule_is_proposed_that_cannot_be_read(project, name):
+    for tool, kind in (("write", "write"), ("edit", "write"), ("read", "read")):
+        assert propose(Effect(tool, kind, path=f"{project}/{name}"), project=project) is None
+    assert propose(Effect("web_fetch", "fetch", host="a\x12b"), project=project) is None
+    readable = propose(Effect("write", "write", path=f"{project}/ä b/x"), project=project)
+    assert str(readable) == "allow write ./ä b/**"
