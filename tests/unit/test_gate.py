@@ -4,6 +4,7 @@ import pytest
 from tests.conftest import prove
 from tests.unit.test_tool_uses import Talk, bash
 
+from sanderling.errors import SandboxError
 from sanderling.permissions.approvals import Permit, Question
 from sanderling.permissions.gate import ForbiddenError, Gate
 from sanderling.permissions.rules import rule_from_text
@@ -139,3 +140,19 @@ async def test_a_rule_that_another_overrides_is_refused_with_that_rule(tmp_path)
         again = await talk.until(ApprovalRequested, 2)
         assert "would ask again. A rule asks about this: ask bash make." in again.reason
         talk.answer(again, "deny")
+
+
+async def test_a_rule_cannot_be_written_into_the_rules_file_even_where_a_rule_allows_the_path(
+    tmp_path,
+):
+    talk = Talk(tmp_path, rules=(rule_from_text("allow write /**"),))
+    gate, workspace = talk.services.gate, talk.services.workspace
+    gate._store.add(rule_from_text("allow bash make"))
+    tool = TOOLS["write"]
+    args = tool.parse({"path": str(gate._store.path), "content": "{}"})
+    environment = workspace.sandbox.environment
+    effect = tool.effect(args, workspace)
+    request = UseRequest("t1", tool, args, effect, "", workspace.shell.now, environment)
+    with pytest.raises(SandboxError, match="Sanderling's own state"):
+        gate.judge(request)
+    await talk.aclose()
