@@ -402,6 +402,25 @@ def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
     assert second.events("AgentApprovalRequested") == []
 
 
+@pytest.mark.parametrize(
+    "typed, words",
+    [
+        ("1<CR>", "does not cover 'mkdir first'"),
+        ("<C-u>99<CR>", "'99' is not a rule"),
+        ("<C-u>allow bash rm<CR>", "does not cover 'mkdir first'"),
+    ],
+)
+def test_always_keeps_no_rule_that_does_not_cover_the_command(
+    asking_agent, project, tmp_path, typed, words
+):
+    agent = asking_agent(reply(bash("mkdir first")), DONE)
+    agent.enter_question()
+    agent.feed(f"A<BS><BS>{typed}" if typed[0] == "1" else f"A{typed}")
+    agent.wait_for_screen("Allow bash mkdir first?", words)
+    assert not (project / "first").exists()
+    assert not list((tmp_path / "home").rglob("rules/*.json"))
+
+
 EVALUATED = "\x12=execute('let g:evaluated = 1')"  # <C-r>= asks for an expression
 
 
