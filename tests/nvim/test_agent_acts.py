@@ -405,9 +405,9 @@ def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
 @pytest.mark.parametrize(
     "typed, words",
     [
-        ("1<CR>", "does not cover 'mkdir first'"),
+        ("1<CR>", "'allow bash mkdir first1' was not added"),
         ("<C-u>99<CR>", "'99' is not a rule"),
-        ("<C-u>allow bash rm<CR>", "does not cover 'mkdir first'"),
+        ("<C-u>allow bash rm<CR>", "'allow bash rm' was not added"),
     ],
 )
 def test_always_keeps_no_rule_that_does_not_cover_the_command(
