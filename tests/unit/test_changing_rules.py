@@ -74,6 +74,8 @@ async def test_a_use_allowed_for_the_session_without_a_rule_is_listed_and_can_be
 async def test_deleting_a_rule_forgets_a_line_of_which_it_covers_a_part(tmp_path):
     replies = bash("touch a && mkdir b"), bash("touch a")
     talk = await Talk(tmp_path, *replies).run("session", "session")
+    whole = ("allow bash touch a && mkdir b", "session, exactly this")
+    assert await listed(talk) == [("allow bash touch a $", "session"), whole]
     talk.conversation.act(ChangeRule("allow bash touch a $"))
     assert await listed(talk) == []
     assert isinstance(talk.services.gate.judge(request_of(talk, "touch a && mkdir b")), Question)

@@ -106,7 +106,7 @@ class Gate:
         self._store = store
         self._own_rules = own_rules
         self._emit = emit
-        self._session = SessionRules(self._concerns)
+        self._session = SessionRules(self._concerns, self._covers)
         self._granted_before = NO_GRANT  # the session was resumed
         self._seen_exports: set[str] = set()
         self._on_allowed = on_allowed
@@ -353,7 +353,7 @@ class Gate:
         return RulesPage((*lasting, *self.session_rules()), stored.problem)
 
     def session_rules(self) -> tuple[ShownRule, ...]:
-        """Return what the user has allowed for the session: rules, and exact uses that none of these rules concerns."""
+        """Return what the user has allowed for the session: rules, and exact uses that these rules do not cover."""
         is_off = not self._workspace.sandbox.environment.is_confined
         return self._session.shown(Conditions(self.mode, is_off))
 
@@ -398,6 +398,11 @@ class Gate:
 
         workspace = self._workspace
         return concerns_part(rule, effect, project=workspace.project, disk=workspace.disk)
+
+    def _covers(self, rules: Sequence[Rule], use: AllowedUse) -> bool:
+        effect = msgspec.structs.replace(use.effect, exported=())  # a rule is about the command
+        conditions = use.conditions._replace(mode="ask")
+        return self._decide(effect, rules, conditions).action == "allow"
 
     # --- resumed sessions ----------------------------------------------------------------------------------------------
 

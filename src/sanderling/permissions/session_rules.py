@@ -1,7 +1,7 @@
 """What the user has allowed for the session: rules, and exactly the uses that they were asked about."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -34,10 +34,11 @@ class SessionRules(msgspec.Struct):
     """
     The rules by the conditions under which they hold, and the uses.
 
-    `concerns` tells whether a rule matches any part of an effect.
+    `concerns` tells whether a rule may match any part of an effect, `covers` whether rules allow all of a use.
     """
 
     concerns: Callable[[Rule, Effect], bool]
+    covers: Callable[[Sequence[Rule], AllowedUse], bool]
     rules: dict[Conditions, list[Rule]] = msgspec.field(default_factory=lambda: defaultdict(list))
     uses: set[AllowedUse] = msgspec.field(default_factory=set[AllowedUse])
 
@@ -63,16 +64,14 @@ class SessionRules(msgspec.Struct):
         self.uses = {use for use in self.uses if not use.grant.hosts}
 
     def shown(self, now: Conditions) -> tuple[ShownRule, ...]:
-        """Return the rules, and the uses that none of them concerns. `now` are the current conditions: others are added to the origin."""
+        """Return the rules, and the uses that they do not cover. `now` are the current conditions: others are added to the origin."""
         rules = [
             (str(rule), SESSION, under) for under, rules in self.rules.items() for rule in rules
         ]
         uses = [
             (use.text, EXACTLY, use.conditions)
             for use in sorted(self.uses, key=repr)
-            if not any(
-                self.concerns(rule, use.effect) for rule in self.rules.get(use.conditions, ())
-            )
+            if not self.covers(self.rules.get(use.conditions, ()), use)
         ]
         shown = (
             ShownRule(text, origin if under == now else f"{origin} ({_named(under)})")
