@@ -174,3 +174,17 @@ def test_an_invalid_rule_is_refused_in_words_and_the_stored_one_stays(asking_age
     agent.wait_for_message("'permit bash' is not a rule")
     agent.feed("e<C-u>allow bash touch<CR>")
     agent.wait_for_screen("✓ allow bash touch ")
+
+
+def test_the_page_is_there_without_a_chat_and_leads_to_the_users_settings(start_agent):
+    agent = start_agent(DONE, setup={"permissions": [{"action": "ask", "tool": "web_fetch"}]})
+    settings = agent.home / "config" / "sanderling" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    rule = '[[permissions]]\naction = "deny"\ntool = "bash"\ncommand = "rm"\n'
+    settings.write_text(f"# mine\n\n{rule}")
+    agent.command("AgentRules")
+    agent.wait_for_screen("✗ deny bash rm", "~/config/sanderling/config.toml:3", "ask web_fetch")
+    assert "setup()" in agent.screen_text()
+    agent.feed("gg<CR>")
+    wait_until(lambda: agent.lua("return vim.api.nvim_buf_get_name(0)") == str(settings))
+    assert agent.lua("return vim.fn.line('.')") == 3
