@@ -136,7 +136,9 @@ async def test_a_rule_that_another_overrides_is_refused_with_that_rule(tmp_path)
     async with Talk(
         tmp_path, bash("make"), rules=(rule_from_text("ask bash make"),)
     ).asked() as talk:
-        talk.answer(await talk.until(ApprovalRequested), "always", rule="allow bash make")
+        question = await talk.until(ApprovalRequested)
+        assert (question.choices, question.rule) == (("once", "session"), "")
+        talk.answer(question, "always", rule="allow bash make")
         again = await talk.until(ApprovalRequested, 2)
         assert "would ask again. A rule asks about this: ask bash make." in again.reason
         talk.answer(again, "deny")

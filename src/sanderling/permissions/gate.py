@@ -201,7 +201,7 @@ class Gate:
                     preview = await self._preview(request, permit.grant)
             except UnsavedConflictError as overlap:
                 return await self.review(request, overlap, permit)
-            shown = about_use(question, preview, self._workspace)
+            shown = self._offering(about_use(question, preview, self._workspace), question)
             answer = await self._answer(shown, question)
             if answer.answer != "again":
                 break
@@ -299,6 +299,15 @@ class Gate:
                 shown = msgspec.structs.replace(first, reason=reason, rule=answer.rule)
             else:
                 return answer
+
+    def _offering(self, shown: ApprovalRequested, question: Question) -> ApprovalRequested:
+        """Do not offer "always" if the next such use would ask again, as with an ask rule: a client that always answers so would not end."""
+        try:
+            if shown.rule:
+                self._chosen_rule(shown.rule, question)
+        except ConfigError:
+            return msgspec.structs.replace(shown, choices=("once", "session"), rule="", wider="")
+        return shown
 
     def _follow(self, answer: AnswerApproval, question: Question) -> None:
         from sanderling.permissions.proposing import propose
