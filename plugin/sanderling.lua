@@ -123,6 +123,7 @@ command('Net', {
   bar = true,
   complete = true,
 })
+command('Rules', { desc = 'show what is allowed and denied, and by what' })
 command('Stop', { desc = 'stop the turn, or the command' })
 command('Allow', {
   desc = 'allow the request once, for the session, or always',

@@ -543,6 +543,11 @@
 ---@field name string
 ---@field what 'login'|'start'|'stop'
 
+---@class (exact) sanderling.ChangeRule
+---@field type 'change_rule'
+---@field rule string
+---@field new string
+
 ---@class (exact) sanderling.SetGuestOption
 ---@field type 'set_guest_option'
 ---@field id string
@@ -659,6 +664,10 @@
 ---@field session_id string
 ---@field name string
 
+---@class (exact) sanderling.ListRules
+---@field type 'list_rules'
+---@field session_id string
+
 ---@class (exact) sanderling.CheckMentions
 ---@field type 'check_mentions'
 ---@field session_id string
@@ -720,6 +729,15 @@
 
 ---@class (exact) sanderling.ToolServers
 ---@field servers sanderling.ToolServer[]
+
+---@class (exact) sanderling.ShownRule
+---@field rule string
+---@field origin string
+---@field last_use? string
+
+---@class (exact) sanderling.RulesPage
+---@field rules? sanderling.ShownRule[]
+---@field problem? string
 
 ---@class (exact) sanderling.KeptFiles
 ---@field paths string[]
@@ -879,6 +897,7 @@
 ---| sanderling.WatchJob
 ---| sanderling.StopJob
 ---| sanderling.ControlToolServer
+---| sanderling.ChangeRule
 ---| sanderling.SetGuestOption
 ---| sanderling.CancelTurn
 ---| sanderling.CloseSession
@@ -903,6 +922,7 @@
 ---| sanderling.ShowTrust
 ---| sanderling.ListToolServers
 ---| sanderling.ShowToolServer
+---| sanderling.ListRules
 ---| sanderling.CheckMentions
 ---| sanderling.InspectToolUse
 ---| sanderling.ListChanges

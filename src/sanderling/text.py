@@ -47,6 +47,12 @@ def visible_line(text: str) -> str:
     return visible(text).replace("\n", number("\n")).replace("\t", number("\t"))
 
 
+def visible_exactly(text: str) -> str:
+    """Make text `visible` in one line that no other text is shown as: blanks at its ends and after another are `<U+0020>`, too."""
+    shown = re.sub(r"^ +| +$|(?<= ) +", lambda run: number(" ") * len(run[0]), text)
+    return visible_line(shown)
+
+
 def visible_prose(text: str) -> str:
     """Make prose of any language `visible`, but keep unusual spaces and single joiners: alone they hide nothing."""
     return _HIDDEN.sub(_numbers, text)

@@ -260,3 +260,28 @@ def test_one_sign_marks_a_line_that_begins_above_the_window(start_screen, ambiwi
     first = wait_until(lambda: next((r for r in screen.screen() if "word" in r), None))
     assert first.startswith((f" {sign}ord", f" {sign}fter"))
     assert "<<<" not in screen.screen_text()
+
+
+@pytest.mark.parametrize(
+    "default, shown",
+    [
+        ("a\x12=execute('let g:evaluated = 1')", "a =execute('let g:evaluated = 1')"),
+        ("a\x15b\x03c\x7f\x1b\nd", "a b c   d"),
+    ],
+)
+def test_a_default_text_types_no_keys(screen, default, shown):
+    screen.lua(
+        """
+        local default = ...
+        vim.schedule(function()
+          require('sanderling.ui.message').ask({ prompt = 'Title: ', default = default }, function(answer)
+            _G.answer = answer
+          end)
+        end)
+        """,
+        default,
+    )
+    screen.wait_for_screen("Title: a")
+    screen.feed("<CR>")
+    wait_until(lambda: screen.lua("return _G.answer") == shown)
+    assert screen.lua("return vim.g.evaluated") is None

@@ -170,6 +170,10 @@ M.rows = {
   key('pick_stop', '<C-d>', { picker = 'ni' }, 'stop the tool server until you start it'),
   key('pick_login', '<C-l>', { picker = 'ni' }, 'log in to the tool server in a browser'),
 
+  key('rules_open', '<CR>', { rules = 'n' }, 'open the settings file at the rule'),
+  key('rules_edit', 'e', { rules = 'n' }, 'edit the rule'),
+  key('rules_delete', 'd', { rules = 'n' }, 'delete the rule'),
+
   key('next_hunk', ']h', { file = 'n' }, 'to the next change; takes a count'),
   key('previous_hunk', '[h', { file = 'n' }, 'to the previous change; takes a count'),
   key(
@@ -209,15 +213,20 @@ M.rows = {
   key(
     'close',
     'q',
-    for_each('page trust waiting whole form job mcp rewind ask answer asked', 'n'),
+    for_each('page trust waiting whole form job mcp rules rewind ask answer asked', 'n'),
     'close it without an answer'
   ),
-  key('close_page', '<Esc>', { page = 'n', mcp = 'n', rewind = 'n', ask = 'n' }, 'the same'),
+  key(
+    'close_page',
+    '<Esc>',
+    { page = 'n', mcp = 'n', rules = 'n', rewind = 'n', ask = 'n' },
+    'the same'
+  ),
   key(
     'show_keys',
     'g?',
     for_each(
-      'prompt transcript question whole form trust waiting job mcp rewind ask answer page',
+      'prompt transcript question whole form trust waiting job mcp rules rewind ask answer page',
       'n'
     ),
     'show these keys'

@@ -124,6 +124,9 @@
 ---@field pick_start sanderling.config.Key start or restart the tool server
 ---@field pick_stop sanderling.config.Key stop the tool server until you start it
 ---@field pick_login sanderling.config.Key log in to the tool server in a browser
+---@field rules_open sanderling.config.Key open the settings file at the rule
+---@field rules_edit sanderling.config.Key edit the rule
+---@field rules_delete sanderling.config.Key delete the rule
 ---@field next_hunk sanderling.config.Key to the next change; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
 ---@field accept_hunk sanderling.config.Key accept the change here; takes a count

@@ -19,6 +19,7 @@ local mcp = lazy('sanderling.screens.mcp')
 local message = require('sanderling.ui.message')
 local approval = lazy('sanderling.approval')
 local rewind = lazy('sanderling.screens.rewind')
+local rules = lazy('sanderling.screens.rules')
 local sandbox = require('sanderling.session.sandbox')
 local sessions = lazy('sanderling.screens.sessions')
 local stored = require('sanderling.session.stored')
@@ -270,6 +271,15 @@ return {
     on_session = true,
     has_own_page = true,
     run = with_session(trust.ask),
+  },
+  {
+    name = 'rules',
+    desc = 'show what is allowed and denied, and by what',
+    forms = 'ex slash',
+    has_command = true,
+    on_session = true,
+    has_own_page = true,
+    run = with_session(rules.show),
   },
   {
     name = 'mcp',

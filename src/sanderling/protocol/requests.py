@@ -249,6 +249,29 @@ class ShowToolServer(_OfSession, tag="show_tool_server", frozen=True):
     name: str
 
 
+class ListRules(_OfSession, tag="list_rules", frozen=True):
+    """List the permission rules in effect in the session. The answer is a `RulesPage`."""
+
+
+class ShownRule(_Answer, frozen=True):
+    """
+    A rule in effect: its text, and the day of its last use in ISO format, if known.
+
+    `origin` is "session", which may be followed by its conditions, "always", or the place in the settings, as `file:line` if it is a file.
+    """
+
+    rule: str
+    origin: str
+    last_use: str = ""
+
+
+class RulesPage(_Answer, frozen=True):
+    """The rules of the settings, of "always" and of the session; `problem` says why stored rules cannot be used."""
+
+    rules: tuple[ShownRule, ...] = ()
+    problem: str = ""
+
+
 class CheckMentions(_OfSession, tag="check_mentions", frozen=True):
     """Return, as `KeptFiles`, the files among `paths` that a rule hides from the model."""
 
@@ -365,6 +388,7 @@ SessionRequest = (
     | ShowTrust
     | ListToolServers
     | ShowToolServer
+    | ListRules
     | CheckMentions
     | InspectToolUse
     | ListChanges
@@ -377,6 +401,7 @@ Answer = (
     | Report
     | TrustPage
     | ToolServers
+    | RulesPage
     | KeptFiles
     | WholeToolUse
     | Changes
