@@ -129,7 +129,7 @@ def test_the_float_says_what_is_to_be_done_where_why_and_how_confined(editor, si
     screen.send({"type": "sandbox_changed", "level": "landlock", "network": "proxy"})
     ask(screen)
     text = drawn(screen)
-    assert "Allow bash make all?" in text
+    assert "Allow bash?" in text
     assert "Commands ask in mode ask." in text
     assert "in /srv/project sbx:landlock partial net:proxy" in text
     assert "make all && rm -rf 'build dir'" in text
@@ -150,7 +150,7 @@ def test_the_last_end_of_a_long_command_is_not_cut_off(editor, size):
 def test_lines_stay_lines_and_what_is_hidden_in_a_title_is_not(editor):
     screen = ask(editor(), asked(title="a\n\u202eb\u200bc\x1b[1m", subject="ls\nrm x"))
     assert "Allow bash a ·b·c [1m?" in drawn(screen)
-    assert float_of(screen)["lines"][-2:] == ["ls", "rm x"]
+    assert float_of(screen)["lines"][:3] == ["ls", "rm x", ""]
     screen.send(settled())
     ask(screen, asked(subject="echo <U+202E>txt.exe ␛[2K \\ude41"))
     assert "echo <U+202E>txt.exe ␛[2K \\ude41" in drawn(screen)
@@ -197,7 +197,7 @@ def test_a_title_that_is_cut_is_not_said_twice(editor):
     screen = editor()
     command = "echo  " + "word " * 30
     ask(screen, asked(title=command + "…", subject=command + "\nls"))
-    assert float_of(screen)["lines"][-3:] == ["", command, "ls"]
+    assert float_of(screen)["lines"][:3] == [command, "ls", ""]
     assert sum("word" in line for line in float_of(screen)["lines"]) == 1
 
 
@@ -232,13 +232,13 @@ def test_a_command_is_highlighted_and_the_words_around_it_are_not(editor):
           local function group(lnum, col)
             return vim.fn.synIDattr(vim.fn.synID(lnum, col, 1), 'name')
           end
-          return { group(1, 6), group(5, 1) }
+          return { group(1, 1), group(2, 1), group(3, 6) }
         end)
         """,
         float_of(screen)["win"],
     )
-    assert groups[0] == ""
-    assert groups[1].startswith("sh")
+    assert groups[0].startswith("sh")
+    assert groups[1:] == ["", ""]
 
 
 def test_a_diff_is_highlighted_with_our_own_groups(editor):
@@ -546,9 +546,9 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_sent(editor):
 
 def test_questions_wait_in_one_float_and_are_gone_through_with_tab(editor):
     screen = ask(editor(), asked("q1"), asked("q2", title="ls"), asked("q3", title="wc"))
-    assert "Allow bash make all? · 1 of 3" in drawn(screen)
+    assert "Allow bash? · 1 of 3" in drawn(screen)
     enter(screen)
-    for key, title in [("<Tab>", "ls? · 2 of 3"), ("<S-Tab>", "make all? · 1 of 3")]:
+    for key, title in [("<Tab>", "ls? · 2 of 3"), ("<S-Tab>", "bash? · 1 of 3")]:
         screen.feed(key)
         wait_until(lambda title=title: title in screen.screen_text(), title)
     screen.feed("<S-Tab>")
@@ -584,9 +584,9 @@ def test_the_keys_say_what_is_denied_and_one_denies_only_the_question_that_is_sh
 def test_what_comes_later_does_not_replace_what_is_being_read(editor):
     screen = ask(editor())
     screen.send(asked("q2", title="other"))
-    assert "Allow bash make all? · 1 of 2" in drawn(screen)
+    assert "Allow bash? · 1 of 2" in drawn(screen)
     screen.send(settled("q2"))
-    assert "Allow bash make all? ─" in screen.screen_text()
+    assert "Allow bash? ─" in screen.screen_text()
 
 
 @pytest.mark.parametrize("key", prove_rest(["<Esc>", "q", ":quit<CR>", "<C-w>c"]))
@@ -673,7 +673,7 @@ def test_it_is_whole_on_a_screen_of_another_size(editor, columns, lines):
     wait_until(lambda: screen.lua("return vim.o.columns") == columns)
     wait_until(lambda: (float_of(screen)["config"]["width"] + 2) <= columns)
     rows = screen.screen()
-    assert any("Allow bash make all?" in row for row in rows)
+    assert any("Allow bash?" in row for row in rows)
     assert sum("╭" in row or "╰" in row for row in rows) == 2
     assert "'build dir'" in screen.screen_text() or "build" in screen.screen_text()
 

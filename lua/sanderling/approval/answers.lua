@@ -1,6 +1,7 @@
 --- Answers to questions. An answer counts only when its question was on the screen for a moment.
 local M = {}
 
+local api = vim.api
 local choosing = require('sanderling.approval.choosing')
 local float = require('sanderling.approval.float')
 local form = require('sanderling.approval.form')
@@ -240,6 +241,37 @@ function M.deny(reason, is_alone)
   local q = question_to_answer()
   if q then
     M.send(q, { answer = 'deny', reason = reason or '', is_alone = is_alone or nil })
+  end
+end
+
+---@type { buf: integer, win: integer, is_float: boolean }? the file of the hunk that was visited, and where the user came from
+local visited
+
+--- Go to the first hunk of the question, and remember where the user came from.
+---@return boolean is_there
+function M.go_to_hunk()
+  if api.nvim_get_mode().mode:find('^[vV\22]') then
+    vim.cmd.normal({ '\27', bang = true })
+  end
+  local is_float, win = float.is_focused(), float.entered_from() or api.nvim_get_current_win()
+  local q = queue.question()
+  if not q or not queue.review.go_to(q) then
+    return false
+  end
+  visited = { buf = api.nvim_get_current_buf(), win = win, is_float = is_float }
+  return true
+end
+
+--- Go to the first hunk of the question, or from its file back to where the user came from.
+function M.visit_hunk()
+  local back = visited
+  visited = nil
+  if back and back.buf == api.nvim_get_current_buf() and api.nvim_win_is_valid(back.win) then
+    api.nvim_set_current_win(back.win)
+    return back.is_float and M.focus() or nil
+  end
+  if not M.go_to_hunk() then
+    tell('This question has no change to review in a file.')
   end
 end
 

@@ -158,7 +158,7 @@ end
 ---@return sanderling.approval.Body
 function M.body_of(q, width, is_terse, asker)
   local field = M.field(q)
-  local body = { lines = {}, marks = {}, subject_lnum = 0, choices = {} }
+  local body = { lines = {}, marks = {}, first = 1, last = 0, choices = {} }
   if asker then
     add(body, asker, 0, 'AgentStatus')
   end
@@ -179,7 +179,6 @@ function M.body_of(q, width, is_terse, asker)
   if own ~= '' then
     add(body, words.fitting('Your words: ' .. words.plain(own), width), 0, 'AgentStatus')
   end
-  body.subject_lnum = #body.lines + 1
   return body
 end
 

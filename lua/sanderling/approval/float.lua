@@ -157,7 +157,7 @@ end
 local function fill(place, q)
   local buf, body = assert(float).buf, place.body
   scratch.set_buf_options(buf, { modifiable = true })
-  api.nvim_buf_set_lines(buf, 0, -1, true, place.lines)
+  api.nvim_buf_set_lines(buf, 0, -1, true, body.lines)
   scratch.set_buf_options(buf, { modifiable = false })
   api.nvim_buf_clear_namespace(buf, -1, 0, -1)
   for _, mark in ipairs(body.marks) do
@@ -167,13 +167,11 @@ local function fill(place, q)
       strict = false,
     })
   end
-  if #place.lines >= body.subject_lnum then
-    diff.set_syntax(buf, q.event.filetype or '', body.subject_lnum)
-  end
-  if place.is_cut then
-    local row = #place.lines - 1
-    api.nvim_buf_set_extmark(buf, ns, row, 0, {
-      end_col = #place.lines[row + 1],
+  local filetype = body.last >= body.first and q.event.filetype or ''
+  diff.set_syntax(buf, filetype, body.first, body.last)
+  if body.more then
+    api.nvim_buf_set_extmark(buf, ns, body.more - 1, 0, {
+      end_col = #body.lines[body.more],
       hl_group = 'AgentWarning',
       priority = 200, -- above the syntax
     })
@@ -261,6 +259,13 @@ function watch(buf)
     })
   end
   on({ 'TabEnter', 'VimResized', 'TabClosed' }, update_soon, 'keep the question on the screen')
+  on({ 'WinScrolled', 'WinResized' }, function()
+    local q = queue.question()
+    local is_moved = float and float.place and q and q.event.proposal
+    if is_moved and geometry.seen(wording.progress_of(q)) ~= float.place.seen then
+      update_soon()
+    end
+  end, 'show the change that its window no longer shows')
   on('BufWinEnter', update_soon, 'name the session that asks')
   on({ 'WinEnter', 'WinLeave' }, update_soon, 'keys of the question', buf)
   on('WinClosed', function(args)
@@ -291,6 +296,12 @@ end
 function M.choice_at_cursor()
   local choices = float and float.place and float.place.body.choices
   return choices and M.is_focused() and choices[vim.fn.line('.')] or nil
+end
+
+--- Return the window from which the user entered the float, if it is focused.
+---@return integer?
+function M.entered_from()
+  return M.is_focused() and entered_from or nil
 end
 
 --- Focus the float, if it is in this tab page.

@@ -109,9 +109,10 @@ end
 ---@param q sanderling.session.state.Question
 ---@return table<string, string|false> by option
 function M.words_anywhere(q)
-  return choosing.is_for(q)
+  local words_ = choosing.is_for(q)
       and { answer_once = false, answer_deny = other_words[q.event.kind].deny }
     or {}
+  return vim.tbl_extend('error', words_, { answer_hunk = false }) -- the body names it
 end
 
 --- Return the options of the keys that apply to a question of the model.

@@ -70,6 +70,7 @@ bus.subscribe('local_drawn', float.keep_ends_in_sight)
 float.register(keys.set)
 anywhere.register({
   { option = 'answer_focus', word = 'answer', run = answers.focus },
+  { option = 'answer_hunk', word = 'change', run = answers.visit_hunk },
   {
     option = 'answer_once',
     word = 'allow',
@@ -86,5 +87,6 @@ anywhere.register({
   },
 })
 M.choices, M.allow, M.deny, M.focus = answers.choices, answers.allow, answers.deny, answers.focus
+M.go_to_hunk = answers.go_to_hunk
 
 return M

@@ -23,8 +23,7 @@ local USUAL_HEIGHT = 12 -- of a small change, so that it fits on a screen of 24 
 ---@field width integer within the border
 ---@field height integer
 ---@field body sanderling.approval.Body
----@field lines string[] its visible lines
----@field is_cut boolean the last one says how many are missing
+---@field seen string where its change was in view in its file
 
 --- Return the row below which nothing may be covered: the top of a quickfix window at the bottom, else of the status line.
 ---@return integer
@@ -85,38 +84,68 @@ function M.cursor_cell(is_focused)
 end
 
 ---@param place sanderling.approval.Place
+---@param area sanderling.approval.Area
+---@return boolean
+local function overlaps(place, area)
+  return area.bottom > place.row
+    and area.top < place.row + place.height + 2
+    and area.left + area.width > place.col
+    and area.left < place.col + place.width + 2
+end
+
+---@param place sanderling.approval.Place
 ---@param cell? { row: integer, col: integer }
 ---@return boolean
 function M.covers(place, cell)
   return cell ~= nil
-    and cell.row >= place.row
-    and cell.row < place.row + place.height + 2
-    and cell.col >= place.col
-    and cell.col < place.col + place.width + 2
+    and overlaps(place, { top = cell.row, bottom = cell.row + 1, left = cell.col, width = 1 })
+end
+
+--- Return the hunks in view that a place would not cover.
+---@param place sanderling.approval.Place
+---@param progress sanderling.approval.Progress
+---@return sanderling.approval.Area[]
+local function left_in_view(place, progress)
+  return vim.tbl_filter(function(area)
+    return not overlaps(place, area)
+  end, progress.in_view)
+end
+
+--- Describe where a change is in view, to notice when that changes.
+---@param progress? sanderling.approval.Progress
+---@return string
+function M.seen(progress)
+  local areas = vim.tbl_map(function(area)
+    return ('%d-%d,%d'):format(area.top, area.bottom, area.left)
+  end, progress and progress.in_view or {})
+  return table.concat(areas, ' ')
 end
 
 --- Return where the float covers least: over the end of the chat, else at the right, and not over the cursor.
 ---@param q sanderling.session.state.Question
 ---@param is_focused boolean
----@return sanderling.approval.Place
-function M.find(q, is_focused)
+---@param opts sanderling.approval.BodyOpts
+---@return sanderling.approval.Place? nil: it would cover all of the change that is in view in its file
+local function place_for(q, is_focused, opts)
   local cell = M.cursor_cell(is_focused)
   local share = is_focused and FOCUSED_SHARE or USUAL_SHARE
   local usual = math.min(USUAL_HEIGHT, math.floor(vim.o.lines / 2))
   local max_height = math.max(MIN_HEIGHT, usual, math.floor(vim.o.lines * share))
   local screen = screen_area()
-  local min_width = wording.is_shown_in_file(q) and MIN_SMALL_WIDTH or MIN_WIDTH
   local first
-  for _, area in ipairs({ chat_area(min_width) or screen, screen }) do
+  local chat = chat_area(opts.is_in_file and MIN_SMALL_WIDTH or MIN_WIDTH)
+  for _, area in ipairs({ chat or screen, screen }) do
     local width = math.max(1, math.min(area.width - 2, MAX_WIDTH))
     -- A low chat does not limit the float: it begins above the chat.
     local top = math.min(area.top, math.max(screen.top, area.bottom - max_height - 2))
     local room = math.max(1, math.min(area.bottom - top - 2, max_height))
-    local body = wording.body_of(q, width)
-    local head, height, is_cut = wording.head_of(body.lines, width, room)
-    if is_cut then
-      body = wording.body_of(q, width, true)
-      head, height, is_cut = wording.head_of(body.lines, width, room)
+    local body, height = wording.fitted(wording.body_of(q, width, opts), width, room)
+    if body.more then
+      local terse = vim.tbl_extend('error', opts, { is_terse = true })
+      body, height = wording.fitted(wording.body_of(q, width, terse), width, room)
+    end
+    if is_focused and body.more then
+      body = wording.body_of(q, width, opts) -- it can be scrolled
     end
     for _, row in ipairs({ area.bottom - height - 2, top }) do
       local place = {
@@ -125,16 +154,27 @@ function M.find(q, is_focused)
         width = width,
         height = height,
         body = body,
-        lines = is_focused and body.lines or head,
-        is_cut = is_cut and not is_focused,
+        seen = M.seen(opts.progress),
       }
-      if not M.covers(place, cell) then
+      local is_clear = not opts.is_in_file or #left_in_view(place, opts.progress) > 0
+      if is_clear and not M.covers(place, cell) then
         return place
       end
-      first = first or place
+      first = first or is_clear and place or nil
     end
   end
   return first
+end
+
+--- Return the place of a question, and its body there. A change that is in view in its file is not repeated in the float.
+---@param q sanderling.session.state.Question
+---@param is_focused boolean
+---@return sanderling.approval.Place
+function M.find(q, is_focused)
+  local progress = wording.progress_of(q)
+  local is_in_file = progress ~= nil and #progress.in_view > 0
+  local small = is_in_file and place_for(q, is_focused, { progress = progress, is_in_file = true })
+  return small or assert(place_for(q, is_focused, { progress = progress }))
 end
 
 --- If the cursor of `win` is on the last line, scroll until the text ends within the first `room` rows.

@@ -122,6 +122,12 @@ M.rows = {
   key('question_later', { 'q', '<Esc>' }, { question = 'n' }, 'close without an answer'),
 
   key('answer_focus', '<C-w>a', { anywhere = 'nx' }, 'to the pending question'),
+  key(
+    'answer_hunk',
+    '<C-w>e',
+    { anywhere = 'nx' },
+    'to the first change of the pending question, and back'
+  ),
   key('answer_once', false, { anywhere = 'nix' }, 'allow the pending request once'),
   key('answer_deny', '<M-d>', { anywhere = 'nix' }, 'deny the pending request'),
 
@@ -142,8 +148,18 @@ M.rows = {
   key('mcp_stop', 'd', { mcp = 'n' }, 'stop the server until you start it'),
   key('mcp_login', 'L', { mcp = 'n' }, 'log in to the server in a browser'),
 
-  key('next_hunk', ']h', { file = 'n' }, 'to the next change; takes a count'),
-  key('previous_hunk', '[h', { file = 'n' }, 'to the previous change; takes a count'),
+  key(
+    'next_hunk',
+    ']h',
+    { file = 'n', prompt = 'n', transcript = 'n' },
+    'to the next change, or the one in question; takes a count'
+  ),
+  key(
+    'previous_hunk',
+    '[h',
+    { file = 'n', prompt = 'n', transcript = 'n' },
+    'to the previous change; takes a count'
+  ),
   key(
     'accept_hunk',
     '<LocalLeader>ha',

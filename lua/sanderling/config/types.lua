@@ -93,6 +93,7 @@
 ---@field question_whole sanderling.config.Key show the full request in a tab page
 ---@field question_later sanderling.config.Key close without an answer
 ---@field answer_focus sanderling.config.Key to the pending question
+---@field answer_hunk sanderling.config.Key to the first change of the pending question, and back
 ---@field answer_once sanderling.config.Key allow the pending request once
 ---@field answer_deny sanderling.config.Key deny the pending request
 ---@field form_change sanderling.config.Key change the field
@@ -108,7 +109,7 @@
 ---@field mcp_start sanderling.config.Key start or restart the server
 ---@field mcp_stop sanderling.config.Key stop the server until you start it
 ---@field mcp_login sanderling.config.Key log in to the server in a browser
----@field next_hunk sanderling.config.Key to the next change; takes a count
+---@field next_hunk sanderling.config.Key to the next change, or the one in question; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
 ---@field accept_hunk sanderling.config.Key accept the change here; takes a count
 ---@field reject_hunk sanderling.config.Key reject the change here; takes a count
