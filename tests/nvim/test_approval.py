@@ -9,6 +9,10 @@ from tests.conftest import prove, prove_rest, wait_until
 from tests.nvim.conftest import count_keys_after
 
 SIZES = {"usual": {"columns": 120, "lines": 40}, "small": {"columns": 60, "lines": 20}}
+SIX = (
+    *("a allow once", "s allow for this session", "A always: shows the rule first"),
+    *("d deny", "D deny with a reason", "q later"),
+)
 DIFF = "--- a/src/app.py\n+++ b/src/app.py\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
 
 
@@ -136,8 +140,9 @@ def test_the_float_says_what_is_to_be_done_where_why_and_how_confined(editor, si
     assert ":Agent question to answer" in text
     enter(screen)
     text = screen.screen_text()
-    for key in ("a ", "s ", "A always", "d deny", "D ", "p "):
-        assert f" {key}" in text.splitlines()[-3], key
+    for key in SIX:
+        assert f"│{key}" in text, key
+    assert " p full view g? all keys ╯" in text
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -261,8 +266,8 @@ def test_a_diff_is_highlighted_with_our_own_groups(editor):
 
 def test_only_the_choices_that_there_are_are_offered_and_taken(editor):
     screen = enter(ask(editor(), asked(choices=["once"])))
-    footer = screen.screen_text().splitlines()[-3]
-    assert footer.endswith("─ a allow once d deny D deny + reason p full view q later ╯")
+    listed = float_of(screen)["lines"][-5:]
+    assert listed == ["", "a allow once", "d deny", "D deny with a reason", "q later"]
     screen.feed("sA")
     screen.wait_for_message('"Always" is not available for this.')
     assert '"For the session" is not available for this.' in screen.messages()
@@ -560,25 +565,38 @@ def test_questions_wait_in_one_float_and_are_gone_through_with_tab(editor):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_keys_say_what_is_denied_and_one_denies_only_the_question_that_is_shown(editor, size):
-    screen = enter(
-        ask(editor(size), *[asked(f"q{n}", is_of_several=True) for n in (1, 2, 3)], asked("limit"))
-    )
+def test_each_key_answers_one_question_and_another_denies_all(editor, size):
+    screen = ask(editor(size), *[asked(f"q{n}", is_of_several=True) for n in (1, 2, 3, 4)])
+    alone = {"is_alone": True}
+    screen.feed("<M-d>")
+    wait_until(lambda: screen.actions() == [answer("deny", "q1") | alone])
+    enter(screen)
+    screen.wait_for_screen("deny all 3")
+    screen.feed("d")
+    wait_until(lambda: screen.actions()[1:] == [answer("deny", "q2") | alone])
+    screen.feed("Dkeep it<CR>")
+    wait_until(lambda: screen.actions()[2:] == [answer("deny", "q3", reason="keep it") | alone])
+    screen.wait_for_screen("deny the rest, too")
+    screen.feed(":AgentDeny not now<CR>")
+    denied = answer("deny", "q4", reason="not now")
+    wait_until(lambda: screen.actions()[3:] == [denied | alone])
+
+
+@pytest.mark.parametrize(
+    "keys, reason", [("x", ""), ("Xno<CR>", "no"), (":AgentDeny! no<CR>", "no")]
+)
+def test_all_requests_of_a_message_are_denied_by_keys_of_their_own(editor, keys, reason):
+    screen = enter(ask(editor(), *[asked(f"q{n}", is_of_several=True) for n in (1, 2)]))
+    screen.feed(keys)
+    wait_until(lambda: screen.actions() == [answer("deny", "q1", reason=reason)])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_keys_that_have_no_line_of_their_own_are_named_in_the_border(editor, size):
+    screen = enter(ask(editor(size), asked(subject=many_lines())))
     footer = screen.screen_text().splitlines()[-3]
-    assert " d deny all 3 " in footer
-    assert re.search(" x (deny )?only this ", footer)
-    screen.feed("x")
-    wait_until(lambda: screen.actions() == [answer("deny", "q1") | {"is_alone": True}])
-    screen.wait_for_screen(" d deny all 2 ")
-    screen.feed("Xkeep it<CR>")
-    alone = answer("deny", "q2", reason="keep it") | {"is_alone": True}
-    wait_until(lambda: screen.actions()[1:] == [alone])
-    screen.wait_for_screen(" d deny the rest, too ")
-    screen.feed(":AgentDeny! not now<CR>")
-    alone = answer("deny", "q3", reason="not now") | {"is_alone": True}
-    wait_until(lambda: screen.actions()[2:] == [alone])
-    wait_until(lambda: re.search(" d deny +D ", screen.screen_text()))
-    assert "deny only this" not in screen.screen_text()
+    assert " a once s session A always d deny D reason q later " in footer
+    assert " g? " in footer
 
 
 def test_what_comes_later_does_not_replace_what_is_being_read(editor):

@@ -187,6 +187,14 @@ function M.allow_one(q, choice)
   end
 end
 
+---@param q sanderling.session.state.Question
+---@param reason string that the model reads
+---@param is_all? boolean with the other requests of the same message
+function M.deny_one(q, reason, is_all)
+  local is_alone = q.event.is_of_several and not is_all or nil
+  M.send(q, { answer = 'deny', reason = reason, is_alone = is_alone })
+end
+
 --- Let the user choose one of the answers that another agent offers.
 ---@param q sanderling.session.state.Question
 function M.choose_option(q)
@@ -236,11 +244,11 @@ function M.allow(choice)
 end
 
 ---@param reason? string that the model reads
----@param is_alone? boolean do not deny other requests of the same message
-function M.deny(reason, is_alone)
+---@param is_all? boolean with the other requests of the same message
+function M.deny(reason, is_all)
   local q = question_to_answer()
   if q then
-    M.send(q, { answer = 'deny', reason = reason or '', is_alone = is_alone or nil })
+    M.deny_one(q, reason or '', is_all)
   end
 end
 

@@ -194,7 +194,7 @@ local function draw()
     zindex = ui_float.ZINDEX.question,
     border = 'rounded',
     title = wording.title_of(q, place.width),
-    footer = M.is_focused() and footer.keys_line(q, place.width) or {
+    footer = M.is_focused() and footer.keys_line(q, place.width, place.has_list) or {
       { (' %s '):format(ways_to_answer(q, place.width - #'  ')), 'AgentApprovalKey' },
     },
     footer_pos = 'right',

@@ -66,19 +66,19 @@ local function allowing(choice)
   end)
 end
 
----@param is_alone? boolean do not deny other requests of the same message
-local function denying(is_alone)
+---@param is_all? boolean with the other requests of the same message
+local function denying(is_all)
   return answering(function(q)
-    answers.send(q, { answer = 'deny', is_alone = is_alone })
+    answers.deny_one(q, '', is_all)
   end)
 end
 
----@param is_alone? boolean
-local function denying_because(is_alone)
+---@param is_all? boolean
+local function denying_because(is_all)
   return answering(function(q)
     message.ask({ prompt = 'Deny, because: ' }, function(reason)
       if reason then
-        answers.send(q, { answer = 'deny', reason = words.trimmed(reason), is_alone = is_alone })
+        answers.deny_one(q, words.trimmed(reason), is_all)
       end
     end)
   end)
@@ -103,8 +103,8 @@ local actions = {
   question_always = allowing('always'),
   question_deny = denying(),
   question_reason = denying_because(),
-  question_alone = denying(true), -- the same as `question_deny` for a single request
-  question_alone_reason = denying_because(true),
+  question_all = denying(true), -- the same as `question_deny` for a single request
+  question_all_reason = denying_because(true),
   question_option = answering(answers.choose_option),
   question_choice = choosing_in(function(q, lhs)
     local number = lhs and choosing.number_of(lhs) or vim.v.count

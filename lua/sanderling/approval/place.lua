@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local footer = require('sanderling.approval.footer')
 local wording = require('sanderling.approval.wording')
 
 local MAX_WIDTH = 78
@@ -23,6 +24,7 @@ local USUAL_HEIGHT = 12 -- of a small change, so that it fits on a screen of 24 
 ---@field width integer within the border
 ---@field height integer
 ---@field body sanderling.approval.Body
+---@field has_list boolean of the keys, after the body
 ---@field seen string where its change was in view in its file
 
 --- Return the row below which nothing may be covered: the top of a quickfix window at the bottom, else of the status line.
@@ -121,6 +123,30 @@ function M.seen(progress)
   return table.concat(areas, ' ')
 end
 
+--- Add a line for each key, if there is room.
+---@param body sanderling.approval.Body
+---@param q sanderling.session.state.Question
+---@param width integer
+---@param room integer rows that are left
+---@return integer rows that were added
+local function add_keys(body, q, width, room)
+  local list, cells = footer.list(q, width), 0
+  if #list == 0 or #list + 1 > room then
+    return 0
+  end
+  for _, each in ipairs(list) do
+    cells = math.max(cells, api.nvim_strwidth(each[1]))
+  end
+  local lines, marks = body.lines, body.marks
+  lines[#lines + 1] = ''
+  for _, each in ipairs(list) do
+    local key, word = unpack(each)
+    lines[#lines + 1] = key .. (' '):rep(cells - api.nvim_strwidth(key) + 1) .. word
+    marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #key, hl = 'AgentApprovalKey' }
+  end
+  return #list + 1
+end
+
 --- Return where the float covers least: over the end of the chat, else at the right, and not over the cursor.
 ---@param q sanderling.session.state.Question
 ---@param is_focused boolean
@@ -144,16 +170,23 @@ local function place_for(q, is_focused, opts)
       local terse = vim.tbl_extend('error', opts, { is_terse = true })
       body, height = wording.fitted(wording.body_of(q, width, terse), width, room)
     end
+    local added = 0
     if is_focused and body.more then
       body = wording.body_of(q, width, opts) -- it can be scrolled
+    elseif is_focused then
+      -- The user is in the float, so it may cover more than its usual share.
+      added = add_keys(body, q, width, screen.bottom - screen.top - 2 - height)
+      height = height + added
     end
-    for _, row in ipairs({ area.bottom - height - 2, top }) do
+    local lowest = area.bottom - height - 2
+    for _, row in ipairs({ lowest, math.min(top, lowest) }) do
       local place = {
         row = math.max(row, 0),
         col = area.left + area.width - width - 2,
         width = width,
         height = height,
         body = body,
+        has_list = added > 0,
         seen = M.seen(opts.progress),
       }
       local is_clear = not opts.is_in_file or #left_in_view(place, opts.progress) > 0

@@ -79,10 +79,10 @@
 ---@field question_once sanderling.config.Key allow it once
 ---@field question_session sanderling.config.Key allow it for this session
 ---@field question_always sanderling.config.Key allow it always
----@field question_deny sanderling.config.Key deny it, and all questions asked with it
----@field question_reason sanderling.config.Key the same, with a reason
----@field question_alone sanderling.config.Key deny only this one
----@field question_alone_reason sanderling.config.Key the same, with a reason
+---@field question_deny sanderling.config.Key deny it
+---@field question_reason sanderling.config.Key deny it with a reason
+---@field question_all sanderling.config.Key deny it and all that was asked with it
+---@field question_all_reason sanderling.config.Key the same, with a reason
 ---@field question_option sanderling.config.Key choose among another agent's answers
 ---@field question_choice sanderling.config.Key give or mark the answer with this number
 ---@field question_send sanderling.config.Key give the marked answers, or the one at the cursor
