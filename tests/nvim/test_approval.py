@@ -916,3 +916,20 @@ def test_it_has_groups_of_its_own_that_survive_a_colour_scheme(editor):
     ask(screen)
     for group in ("Approval", "ApprovalBorder", "ApprovalTitle", "ApprovalKey"):
         assert screen.lua("return vim.api.nvim_get_hl(0, { name = ... }).link", "Agent" + group)
+
+
+@pytest.mark.parametrize("key", prove_rest(["a", "d", "s", "<F5>", "<M-d>"], keep=(0, 3)))
+def test_a_key_that_is_held_down_answers_one_request(editor, key):
+    screen = editor(keys={"answer_once": "<F5>"})
+    ask(screen, *[asked(f"q{n}") for n in (1, 2, 3, 4)])
+    count_keys_after(screen, 0.3)
+    if not key.startswith("<"):
+        enter(screen)
+    wait_until(lambda: screen.lua("return require('sanderling.approval.float').is_seen()"))
+    screen.feed(key)
+    wait_until(screen.actions)
+    time.sleep(0.5)  # the delay after which a keyboard repeats a key
+    for _ in range(40):
+        screen.feed(key)
+        time.sleep(0.03)
+    assert len(screen.actions()) == 1

@@ -1,5 +1,7 @@
 """Questions that the model asks the user, and the question whether they accept its plan."""
 
+import time
+
 import pytest
 from tests.conftest import prove_rest, wait_until
 from tests.nvim.conftest import count_keys_after
@@ -336,3 +338,46 @@ def test_accepting_a_plan_changes_the_mode(start_agent):
     agent.answer_question("2")
     assert agent.results()[0].startswith("The user accepts the plan and has switched to auto mode")
     assert agent.lua("return require('sanderling').status().mode") == "auto"
+
+
+# --- a key that is held down ---------------------------------------------------------------------------------------------
+
+
+def hold(screen, key, seconds, *, first_after=0.5):
+    """Send a key as a terminal does while it is held down."""
+    screen.feed(key)
+    end = time.monotonic() + seconds
+    time.sleep(first_after)
+    while time.monotonic() < end:
+        screen.feed(key)
+        time.sleep(0.03)
+
+
+@pytest.mark.parametrize("first_after", prove_rest([0.5, 0.25, 0.66]))
+def test_a_key_that_is_held_down_answers_one_question(screen, first_after):
+    count_keys_after(screen, 0.3)
+    fields = [CACHE | {"name": str(number)} for number in (1, 2, 3)]
+    open_question(screen, question(*fields), "(1 of 3)")
+    wait_until_keys_count(screen)
+    hold(screen, "1", 2, first_after=first_after)
+    assert "(2 of 3)" in screen.screen_text()
+    assert answers(screen) == []
+    screen.feed("2")  # another key is meant
+    screen.wait_for_screen("(3 of 3)")
+
+
+def test_the_same_key_counts_again_after_a_pause(screen):
+    count_keys_after(screen, 0.05)
+    open_question(screen, question(CACHE, CACHE | {"name": "2"}), "(1 of 2)")
+    wait_until_keys_count(screen)
+    screen.feed("1")
+    screen.wait_for_screen("(2 of 2)")
+    time.sleep(0.2)  # the pause itself
+    screen.feed("1")
+    assert answered(screen) == [
+        ("once", {"1": "functools.lru_cache", "2": "functools.lru_cache"}, "")
+    ]
+
+
+def wait_until_keys_count(screen):
+    wait_until(lambda: screen.lua("return require('sanderling.approval.float').is_seen()"))

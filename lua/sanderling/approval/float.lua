@@ -18,6 +18,7 @@ local ui_float = require('sanderling.ui.float')
 local wording = require('sanderling.approval.wording')
 
 local RETRY_MS = 50
+local REPEAT_GRACES = 3 -- times attention.GRACE_NS: the pause after which a key counts as pressed again
 
 local ns = api.nvim_create_namespace('sanderling_approval')
 local augroup = api.nvim_create_augroup('sanderling_approval', {})
@@ -289,6 +290,36 @@ end
 ---@return boolean it has been on the screen for long enough that a key is meant for it
 function M.is_seen()
   return is_shown(queue.question()) and vim.uv.hrtime() - assert(shown).since >= attention.GRACE_NS
+end
+
+---@type { lhs: string, question: sanderling.session.state.Question, step: integer, at: integer }? the last key that answered
+local pressed
+
+--- Is a key, which was just typed, held down since it answered another question? A terminal sends the repetitions of a key like new
+--- presses, the first after up to 0.7 s. So the key that answered last answers the next question only after a longer pause.
+---@param lhs? string
+---@return boolean
+function M.is_held(lhs)
+  local q, now = queue.question(), vim.uv.hrtime()
+  local is_last = q ~= nil and pressed ~= nil and pressed.lhs == lhs
+  local is_other = is_last and not (pressed.question == q and pressed.step == step_of(q))
+  local is_held = is_other and now - pressed.at < REPEAT_GRACES * attention.GRACE_NS
+  if is_held then
+    pressed.at = now
+  end
+  return is_held
+end
+
+--- Does a key that was just typed answer the question on the screen? Not before the question was seen.
+---@param lhs? string
+---@return boolean
+function M.is_meant(lhs)
+  local q, is_held = queue.question(), M.is_held(lhs)
+  if not q or is_held or not M.is_seen() then
+    return false
+  end
+  pressed = { lhs = lhs or '', question = q, step = step_of(q), at = vim.uv.hrtime() }
+  return true
 end
 
 --- Return the number of the choice at the cursor, if the float is focused.

@@ -66,6 +66,19 @@ for _, type in ipairs({ 'approval_settled', 'local_answered', 'local_failed', 'l
   end)
 end
 
+--- Answer with a key from any window, unless it is held down: each answer is a press of its own.
+---@param option string
+---@param answer fun()
+---@return fun()
+local function pressing(option, answer)
+  return function()
+    if not float.is_held(option) then
+      float.is_meant(option)
+      answer()
+    end
+  end
+end
+
 bus.subscribe('local_drawn', float.keep_ends_in_sight)
 float.register(keys.set)
 anywhere.register({
@@ -74,16 +87,16 @@ anywhere.register({
   {
     option = 'answer_once',
     word = 'allow',
-    run = function()
+    run = pressing('answer_once', function()
       answers.allow('once')
-    end,
+    end),
   },
   {
     option = 'answer_deny',
     word = 'deny',
-    run = function()
+    run = pressing('answer_deny', function()
       answers.deny()
-    end,
+    end),
   },
 })
 M.choices, M.allow, M.deny, M.focus = answers.choices, answers.allow, answers.deny, answers.focus

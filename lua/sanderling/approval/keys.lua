@@ -50,10 +50,11 @@ end
 
 --- Ignore keys that were typed before the question was visible.
 ---@param fn fun(q: sanderling.session.state.Question)
+---@return fun(lhs?: string)
 local function answering(fn)
-  return function()
+  return function(lhs)
     local q = queue.question()
-    if q and float.is_seen() then
+    if q and float.is_meant(lhs) then
       fn(q)
     end
   end
@@ -90,7 +91,7 @@ end
 local function choosing_in(fn)
   return function(lhs)
     local q = queue.question()
-    if q and choosing.is_for(q) and float.is_seen() then
+    if q and choosing.is_for(q) and float.is_meant(lhs) then
       fn(q, lhs)
     end
   end
