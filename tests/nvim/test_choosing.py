@@ -226,7 +226,44 @@ def test_the_next_question_takes_no_key_that_was_typed_before_it_was_seen(screen
     ]
 
 
-@pytest.mark.parametrize("key", ["d", ":AgentDeny<CR>"])
+@pytest.mark.parametrize(
+    "text", prove_rest(["slugify", "delete it", "quux", "p=1", "c", "3 <retries> | a\\b", "g? /x"])
+)
+def test_typing_begins_the_answer_to_a_question_without_choices(screen, text):
+    open_question(screen, question(NAME))
+    assert "Type your answer here." in screen.screen_text()
+    screen.feed(text.replace("<", "<lt>") + "<CR>")
+    assert answered(screen) == [("once", {"3_text": text}, "")]
+
+
+def test_a_question_without_choices_is_left_and_dismissed_by_keys_that_type_nothing(screen):
+    open_question(screen, question(NAME))
+    footer = screen.screen_text()
+    assert "<M-d> dismiss" in footer
+    assert "<Esc> later" in footer
+    screen.feed("<Esc>")
+    wait_until(lambda: float_of(screen) is None)
+    enter(screen)
+    screen.feed("dropped<Esc>")
+    assert answers(screen) == []
+    screen.feed("<M-d>")
+    ((answer, _, _),) = answered(screen)
+    assert answer == "deny"
+
+
+def test_after_a_question_without_choices_the_keys_are_keys_again(screen):
+    open_question(screen, question(NAME, CACHE), "(1 of 2)")
+    screen.feed("slugify<CR>")
+    screen.wait_for_screen("(2 of 2)")
+    screen.feed("2")
+    assert answered(screen) == [("once", {"3_text": "slugify", "1": "cachetools.TTLCache"}, "")]
+    screen.send(settled())
+    open_question(screen, asked("q9"), "Allow bash")
+    screen.feed("a")
+    wait_until(lambda: [each["id"] for each in screen.actions("answer_approval")][-1] == "q9")
+
+
+@pytest.mark.parametrize("key", ["<M-d>", ":AgentDeny<CR>"])
 def test_a_question_is_dismissed_without_an_answer(screen, key):
     open_question(screen, question(CACHE, NAME))
     screen.feed("1")

@@ -97,9 +97,11 @@ end
 
 --- Answer in the user's own words.
 ---@param q sanderling.session.state.Question
-function M.comment(q)
+---@param typed? string the beginning
+function M.comment(q, typed)
   local prompt = q.event.kind == 'plan' and 'Comment: ' or 'Answer: '
-  message.ask({ prompt = prompt, default = choosing.own_words(q) }, function(text)
+  local default = choosing.own_words(q) .. (typed or '')
+  message.ask({ prompt = prompt, default = default }, function(text)
     text = text and words.trimmed(text)
     local is_several = choosing.field(q).kind == 'choices'
     if not text or text == '' and not is_several then
@@ -132,7 +134,7 @@ end
 ---@param q sanderling.session.state.Question
 function M.send_choice(q)
   local kind, at_cursor = choosing.field(q).kind, float.choice_at_cursor()
-  if kind == 'string' then
+  if choosing.is_text(q) then
     M.comment(q)
   elseif kind == 'choices' and choosing.is_answered(q) then
     go_on(q)

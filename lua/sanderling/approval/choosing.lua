@@ -50,6 +50,13 @@ function M.field(q)
   return assert(q.event.fields)[index], index, #q.event.fields
 end
 
+--- Is the question on the screen answered in words, without choices?
+---@param q sanderling.session.state.Question
+---@return boolean
+function M.is_text(q)
+  return M.is_for(q) and (M.field(q)).kind == 'string'
+end
+
 ---@param q sanderling.session.state.Question
 ---@return sanderling.FormChoice[]
 local function choices_of(q)
@@ -178,6 +185,8 @@ function M.body_of(q, width, is_terse, asker)
   local own = state_of(q).own[field.name] or ''
   if own ~= '' then
     add(body, words.fitting('Your words: ' .. words.plain(own), width), 0, 'AgentStatus')
+  elseif M.is_text(q) then
+    add(body, 'Type your answer here.', 0, 'AgentPlaceholder')
   end
   return body
 end

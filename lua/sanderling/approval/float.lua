@@ -33,10 +33,12 @@ local shown
 M.is_left = false -- by the user: the float stays closed until it is requested, or another question arrives
 local is_waiting = false
 
----@type fun(buf: integer) sets the keys of the float
+---@alias sanderling.approval.float.SetKeys fun(buf: integer, q: sanderling.session.state.Question)
+
+---@type sanderling.approval.float.SetKeys
 local set_keys
 
----@param fn fun(buf: integer) sets the keys of the float
+---@param fn sanderling.approval.float.SetKeys sets the keys of the float for a question
 function M.register(fn)
   set_keys = fn
 end
@@ -149,7 +151,6 @@ local function open(config_)
     winfixbuf = true,
     winhighlight = 'NormalFloat:AgentApproval,FloatBorder:AgentApprovalBorder',
   })
-  set_keys(buf)
   watch(buf)
 end
 
@@ -205,6 +206,7 @@ local function draw()
   else
     open(win_config)
   end
+  set_keys(assert(float).buf, q)
   fill(place, q)
   float.place = place
   M.keep_ends_in_sight()

@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local anywhere = require('sanderling.approval.anywhere')
 local choosing = require('sanderling.approval.choosing')
 local config = require('sanderling.config')
 local queue = require('sanderling.approval.queue')
@@ -173,8 +174,15 @@ local function key_of(q, option)
     return choosing.keys(q)
   end
   local keys = config.options.keys
-  local name =
-    config.key_name(option == 'show_keys' and keys.show_keys or keys['question_' .. option], '')
+  local chosen =
+    config.list_keys(option == 'show_keys' and keys.show_keys or keys['question_' .. option])
+  if choosing.is_text(q) then -- letters begin the answer
+    chosen = vim.tbl_filter(function(lhs)
+      return lhs:find('^<.') ~= nil
+    end, chosen)
+    chosen[1] = chosen[1] or option == 'deny' and anywhere.key_of('answer_deny') or nil
+  end
+  local name = config.key_name(chosen, '')
   return name ~= '' and name or nil
 end
 
