@@ -187,6 +187,15 @@ end
 
 local GLUE = '\194\160' -- a blank without a line break
 
+--- Return why the user is asked, without the warnings with which the reason begins.
+---@param event sanderling.ApprovalRequested
+---@return string
+local function reason_of(event)
+  local warnings = table.concat(event.warnings or {}, ' ')
+  local is_first = warnings ~= '' and vim.startswith(event.reason, warnings)
+  return words.trimmed(is_first and event.reason:sub(#warnings + 1) or event.reason)
+end
+
 --- Return sentences on anything unusual in the request.
 ---@param event sanderling.ApprovalRequested
 ---@param progress? sanderling.approval.Progress
@@ -354,7 +363,7 @@ function M.body_of(q, width, opts)
     body.lines[#body.lines + 1] = ''
   end
   if not is_asked_by_reason then
-    add_text(body, words.plain(event.reason), 'AgentStatus', width)
+    add_text(body, words.plain(reason_of(event)), 'AgentStatus', width)
   end
   if not is_terse and event.kind ~= 'form' and event.kind ~= 'link' then
     add_place(body, q, width)
