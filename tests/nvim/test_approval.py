@@ -10,7 +10,7 @@ from tests.nvim.conftest import count_keys_after
 
 SIZES = {"usual": {"columns": 120, "lines": 40}, "small": {"columns": 60, "lines": 20}}
 SIX = (
-    *("a allow once", "s allow for this session", "A always: shows the rule first"),
+    *("a allow once", "s allow for this session", "A always (shows the rule)"),
     *("d deny", "D deny with a reason", "q later"),
 )
 DIFF = "--- a/src/app.py\n+++ b/src/app.py\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"

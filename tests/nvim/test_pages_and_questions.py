@@ -65,7 +65,7 @@ def asked(start_agent):
         agent.feed("igo<C-s><Esc>")
         agent.wait_for_question()
         agent.feed("inext<C-s><Esc>")
-        agent.wait_for_screen("next")
+        agent.wait_for_screen("1 queued")
         return agent
 
     return start

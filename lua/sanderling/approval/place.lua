@@ -6,8 +6,8 @@ local footer = require('sanderling.approval.footer')
 local wording = require('sanderling.approval.wording')
 
 local MAX_WIDTH = 78
-local MIN_WIDTH = 48 -- a narrower chat is not covered
-local MIN_SMALL_WIDTH = 24 -- likewise for a review in a file, which must stay visible
+local MIN_WIDTH = 48 -- a narrower chat is covered only where all of the question fits, and by no diff
+local MIN_SMALL_WIDTH = 24 -- a narrower chat is never covered
 local MIN_HEIGHT = 6
 local USUAL_SHARE, FOCUSED_SHARE = 0.4, 0.6 -- of the screen's rows, at most
 local USUAL_HEIGHT = 12 -- of a small change, so that it fits on a screen of 24 rows
@@ -159,7 +159,9 @@ local function place_for(q, is_focused, opts)
   local max_height = math.max(MIN_HEIGHT, usual, math.floor(vim.o.lines * share))
   local screen = screen_area()
   local first
-  local chat = chat_area(opts.is_in_file and MIN_SMALL_WIDTH or MIN_WIDTH)
+  local is_diff = q.event.filetype == 'diff' and not opts.is_in_file
+  local chat = chat_area(is_diff and MIN_WIDTH or MIN_SMALL_WIDTH)
+  local is_narrow = chat ~= nil and chat.width < MIN_WIDTH and not opts.is_in_file
   for _, area in ipairs({ chat or screen, screen }) do
     local width = math.max(1, math.min(area.width - 2, MAX_WIDTH))
     -- A low chat does not limit the float: it begins above the chat.
@@ -170,6 +172,7 @@ local function place_for(q, is_focused, opts)
       local terse = vim.tbl_extend('error', opts, { is_terse = true })
       body, height = wording.fitted(wording.body_of(q, width, terse), width, room)
     end
+    local is_cramped = is_narrow and area == chat and body.more ~= nil
     local added = 0
     if is_focused and body.more then
       body = wording.body_of(q, width, opts) -- it can be scrolled
@@ -190,10 +193,12 @@ local function place_for(q, is_focused, opts)
         seen = M.seen(opts.progress),
       }
       local is_clear = not opts.is_in_file or #left_in_view(place, opts.progress) > 0
-      if is_clear and not M.covers(place, cell) then
-        return place
+      if is_clear and not is_cramped then
+        if not M.covers(place, cell) then
+          return place
+        end
+        first = first or place
       end
-      first = first or is_clear and place or nil
     end
   end
   return first
