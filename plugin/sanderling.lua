@@ -133,7 +133,7 @@ command('Allow', {
   plug = 'nxit',
 })
 command('Deny', {
-  desc = 'deny the request, with a reason for the model; with ! only this one',
+  desc = 'deny the request, with a reason for the model; with ! all of the same message',
   nargs = '*',
   bang = true,
   plug = 'nxit',

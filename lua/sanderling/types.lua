@@ -304,6 +304,7 @@
 ---@field fields? sanderling.FormField[]
 ---@field proposal? sanderling.Proposal|nil
 ---@field options? sanderling.AnswerOption[]
+---@field warnings? string[]
 
 ---@class (exact) sanderling.ApprovalSettled
 ---@field type 'approval_settled'

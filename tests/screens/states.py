@@ -160,6 +160,11 @@ def question(child: Pictured) -> None:
     child.wait_for_question()
 
 
+def question_entered(child: Pictured) -> None:
+    ask(child, "Run the tests.")
+    child.enter_question()
+
+
 def question_of_model(child: Pictured) -> None:
     ask(child, "Handle an empty list.")
     child.wait_for_question()
@@ -403,6 +408,14 @@ STATES = [
         says(use("bash", command="rm -r build && pytest -q")),
         **SMALL,
     ),
+    State(
+        "question-keys",
+        "The same question, entered, with its keys",
+        question_entered,
+        says(use("bash", command="rm -r build && pytest -q")),
+        **SMALL,
+    ),
+    State("question-60x20", "A change in question in 60 by 20", question, EDIT, **TINY),
     State(
         "question-model",
         "A question that the model asks",

@@ -14,6 +14,7 @@ local layout = require('sanderling.chat.layout')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local open = require('sanderling.chat.open')
+local review_commands = lazy('sanderling.review.commands')
 local sandbox = require('sanderling.session.sandbox')
 local session_events = require('sanderling.chat.events')
 local states = require('sanderling.session.state')
@@ -353,6 +354,14 @@ local function switch(_, direction)
   M.switch(direction * vim.v.count1)
 end
 
+--- Go to the first hunk of the pending question, else to the next change to review.
+---@param direction -1|1
+local function go_to_hunk(_, direction)
+  if not approval.go_to_hunk() then
+    review_commands.go(direction)
+  end
+end
+
 open.register({
   next_session = with(switch, 1),
   previous_session = with(switch, -1),
@@ -369,6 +378,8 @@ open.register({
   stop = stop_or_interrupt,
   next_message = with(browse.go_to_message, 1),
   previous_message = with(browse.go_to_message, -1),
+  next_hunk = with(go_to_hunk, 1),
+  previous_hunk = with(go_to_hunk, -1),
   next_tool = with(browse.go_to_tool, 1),
   previous_tool = with(browse.go_to_tool, -1),
   select_message = with(browse.select_message, true),

@@ -109,10 +109,10 @@ M.rows = {
   key('question_once', 'a', { question = 'n' }, 'allow it once'),
   key('question_session', 's', { question = 'n' }, 'allow it for this session'),
   key('question_always', 'A', { question = 'n' }, 'allow it always'),
-  key('question_deny', 'd', { question = 'n' }, 'deny it, and all questions asked with it'),
-  key('question_reason', 'D', { question = 'n' }, 'the same, with a reason'),
-  key('question_alone', 'x', { question = 'n' }, 'deny only this one'),
-  key('question_alone_reason', 'X', { question = 'n' }, 'the same, with a reason'),
+  key('question_deny', 'd', { question = 'n' }, 'deny it'),
+  key('question_reason', 'D', { question = 'n' }, 'deny it with a reason'),
+  key('question_all', 'x', { question = 'n' }, 'deny it and all that was asked with it'),
+  key('question_all_reason', 'X', { question = 'n' }, 'the same, with a reason'),
   key('question_option', 'o', { question = 'n' }, "choose among another agent's answers"),
   key(
     'question_choice',
@@ -134,6 +134,12 @@ M.rows = {
   key('question_later', { 'q', '<Esc>' }, { question = 'n' }, 'close without an answer'),
 
   key('answer_focus', '<C-w>a', { anywhere = 'nx' }, 'to the pending question'),
+  key(
+    'answer_hunk',
+    '<C-w>e',
+    { anywhere = 'nx' },
+    'to the first change of the pending question, and back'
+  ),
   key('answer_once', false, { anywhere = 'nix' }, 'allow the pending request once'),
   key('answer_deny', '<M-d>', { anywhere = 'nix' }, 'deny the pending request'),
   key('answer_reason', '<M-r>', { anywhere = 'nix' }, 'deny it with a reason'),
@@ -174,8 +180,18 @@ M.rows = {
   key('rules_edit', 'e', { rules = 'n' }, 'edit the rule'),
   key('rules_delete', 'd', { rules = 'n' }, 'delete the rule'),
 
-  key('next_hunk', ']h', { file = 'n' }, 'to the next change; takes a count'),
-  key('previous_hunk', '[h', { file = 'n' }, 'to the previous change; takes a count'),
+  key(
+    'next_hunk',
+    ']h',
+    { file = 'n', prompt = 'n', transcript = 'n' },
+    'to the next change, or the one in question; takes a count'
+  ),
+  key(
+    'previous_hunk',
+    '[h',
+    { file = 'n', prompt = 'n', transcript = 'n' },
+    'to the previous change; takes a count'
+  ),
   key(
     'accept_hunk',
     '<LocalLeader>ha',

@@ -86,10 +86,10 @@
 ---@field question_once sanderling.config.Key allow it once
 ---@field question_session sanderling.config.Key allow it for this session
 ---@field question_always sanderling.config.Key allow it always
----@field question_deny sanderling.config.Key deny it, and all questions asked with it
----@field question_reason sanderling.config.Key the same, with a reason
----@field question_alone sanderling.config.Key deny only this one
----@field question_alone_reason sanderling.config.Key the same, with a reason
+---@field question_deny sanderling.config.Key deny it
+---@field question_reason sanderling.config.Key deny it with a reason
+---@field question_all sanderling.config.Key deny it and all that was asked with it
+---@field question_all_reason sanderling.config.Key the same, with a reason
 ---@field question_option sanderling.config.Key choose among another agent's answers
 ---@field question_choice sanderling.config.Key give or mark the answer with this number
 ---@field question_send sanderling.config.Key give the marked answers, or the one at the cursor
@@ -100,6 +100,7 @@
 ---@field question_whole sanderling.config.Key show the full request in a tab page
 ---@field question_later sanderling.config.Key close without an answer
 ---@field answer_focus sanderling.config.Key to the pending question
+---@field answer_hunk sanderling.config.Key to the first change of the pending question, and back
 ---@field answer_once sanderling.config.Key allow the pending request once
 ---@field answer_deny sanderling.config.Key deny the pending request
 ---@field answer_reason sanderling.config.Key deny it with a reason
@@ -127,7 +128,7 @@
 ---@field rules_open sanderling.config.Key open the settings file at the rule
 ---@field rules_edit sanderling.config.Key edit the rule
 ---@field rules_delete sanderling.config.Key delete the rule
----@field next_hunk sanderling.config.Key to the next change; takes a count
+---@field next_hunk sanderling.config.Key to the next change, or the one in question; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
 ---@field accept_hunk sanderling.config.Key accept the change here; takes a count
 ---@field reject_hunk sanderling.config.Key reject the change here; takes a count

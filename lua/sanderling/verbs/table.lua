@@ -436,7 +436,7 @@ return {
     has_command = true,
     plug = 'nxit',
     args = '* reason',
-    bang = 'only this one',
+    bang = 'all of the same message',
     run = function(call)
       approval.deny(call.args, call.bang)
     end,

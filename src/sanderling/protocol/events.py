@@ -337,7 +337,7 @@ class ApprovalRequested(_Event, tag="approval_requested", frozen=True):
     A question for the user: may this be done? It waits without a time limit.
 
     `subject` is the whole of what would be done, in the syntax `filetype`: the command, the diff, the address. `reason` says why the user
-    is asked, `cwd` where it would be done. `rule` is the text, which the user can edit, that the answer "always" stores. `choices` says
+    is asked, and begins with the sentences of `warnings`, on anything unusual. `cwd` is where it would be done. `rule` is the text, which the user can edit, that the answer "always" stores. `choices` says
     whether "session" and "always" are offered. `wider` is an alternative rule, for all tools of a server. `path` is the file concerned.
     `is_of_several`: denying it also denies other tool calls of the same message. `options` are the answers that an external agent offers.
 
@@ -377,6 +377,7 @@ class ApprovalRequested(_Event, tag="approval_requested", frozen=True):
     fields: tuple[FormField, ...] = ()
     proposal: Proposal | None = None
     options: tuple[AnswerOption, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class ApprovalSettled(_Event, tag="approval_settled", frozen=True):
