@@ -669,6 +669,10 @@
 ---@field type 'list_rules'
 ---@field session_id string
 
+---@class (exact) sanderling.ListSkills
+---@field type 'list_skills'
+---@field session_id string
+
 ---@class (exact) sanderling.CheckMentions
 ---@field type 'check_mentions'
 ---@field session_id string
@@ -739,6 +743,18 @@
 ---@class (exact) sanderling.RulesPage
 ---@field rules? sanderling.ShownRule[]
 ---@field problem? string
+
+---@class (exact) sanderling.ShownSkill
+---@field path string
+---@field name? string
+---@field description? string
+---@field text? string
+---@field is_command? boolean
+---@field problems? string[]
+
+---@class (exact) sanderling.SkillsPage
+---@field skills? sanderling.ShownSkill[]
+---@field untrusted? string[]
 
 ---@class (exact) sanderling.KeptFiles
 ---@field paths string[]
@@ -924,6 +940,7 @@
 ---| sanderling.ListToolServers
 ---| sanderling.ShowToolServer
 ---| sanderling.ListRules
+---| sanderling.ListSkills
 ---| sanderling.CheckMentions
 ---| sanderling.InspectToolUse
 ---| sanderling.ListChanges

@@ -30,7 +30,7 @@ def test_skills_are_listed_and_untrusted_ones_named(shell, home):
     assert (ran.returncode, ran.stdout) == (0, f"pdf: Fill forms. Use for PDFs. ({path})\n")
     assert ".claude/skills/deploy/SKILL.md" in ran.stderr
     [listed] = map(json.loads, shell.run("skills", "list", "--json").stdout.splitlines())
-    assert (listed["name"], listed["source"], listed["path"]) == ("pdf", "user", str(path))
+    assert (listed["name"], listed["path"]) == ("pdf", str(path))
 
 
 def test_without_skills_the_help_is_named(shell):

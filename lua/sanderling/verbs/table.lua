@@ -20,6 +20,7 @@ local message = require('sanderling.ui.message')
 local approval = lazy('sanderling.approval')
 local rewind = lazy('sanderling.screens.rewind')
 local rules = lazy('sanderling.screens.rules')
+local skills = lazy('sanderling.screens.skills')
 local sandbox = require('sanderling.session.sandbox')
 local sessions = lazy('sanderling.screens.sessions')
 local stored = require('sanderling.session.stored')
@@ -280,6 +281,13 @@ return {
     on_session = true,
     has_own_page = true,
     run = with_session(rules.show),
+  },
+  {
+    name = 'skills',
+    desc = 'choose a skill for the prompt',
+    forms = 'ex slash',
+    on_session = true,
+    run = with_session(skills.choose),
   },
   {
     name = 'mcp',

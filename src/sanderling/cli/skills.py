@@ -5,30 +5,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from sanderling.cli.streams import say, say_untrusted
 from sanderling.config.layers import own_layers
 from sanderling.errors import SanderlingError, UsageError
 from sanderling.json_lines import for_terminal
 from sanderling.project.project import Project
 from sanderling.project.root import project_root
-from sanderling.project.skills import Skill, Skills, Skipped, read_skill
+from sanderling.project.skills import Skill, Skills, Skipped, read_skill, shown_skill
 from sanderling.project.trust.reading import SKILL_NAMES, find_skills, read_file
+from sanderling.protocol.requests import ShownSkill
 from sanderling.text import visible_line
 
 EXIT_PROBLEMS, EXIT_USAGE = 1, 2
 NONE = "No skills: `:help sanderling-skills` says where they are looked for."
-
-
-class ListedSkill(msgspec.Struct, frozen=True):
-    """A skill as `--json` prints it. Without a `name` it is not used, and the last problem says why."""
-
-    path: str
-    name: str = ""
-    description: str = ""
-    source: str = ""
-    problems: tuple[str, ...] = ()
 
 
 def add(commands: Any) -> None:
@@ -57,7 +46,7 @@ def list_skills(arguments: argparse.Namespace) -> int:
     found = [each for each in skills.found() if isinstance(each, Skill)]
     _say_ignored(skills)
     lines = [f"{each.name}: {each.description} ({each.path})" for each in found]
-    _print(arguments, [_listed(each) for each in found], lines or [NONE])
+    _print(arguments, [shown_skill(each) for each in found], lines or [NONE])
     return 0
 
 
@@ -71,7 +60,7 @@ def check_skills(arguments: argparse.Namespace) -> int:
             _say_ignored(skills)
     except SanderlingError as error:
         return _fail(error)
-    listed = [_listed(each) for each in found]
+    listed = [shown_skill(each) for each in found]
     lines = list[str]()
     for each in listed:
         lines += [f"{each.path}: {problem}" for problem in each.problems] or [f"{each.path}: ok"]
@@ -99,20 +88,12 @@ def _found_in(directory: Path) -> list[Skill | Skipped]:
     ]
 
 
-def _listed(each: Skill | Skipped) -> ListedSkill:
-    match each:
-        case Skipped(path, problem):
-            return ListedSkill(path, problems=(problem,))
-        case Skill(name, description, path, problems=problems, source=source):
-            return ListedSkill(path, name, description, source, tuple(problems))
-
-
 def _say_ignored(skills: Skills) -> None:
     if ignored := skills.ignored():
         say_untrusted(ignored)
 
 
-def _print(arguments: argparse.Namespace, found: list[ListedSkill], lines: list[str]) -> None:
+def _print(arguments: argparse.Namespace, found: list[ShownSkill], lines: list[str]) -> None:
     shown = map(for_terminal, found) if arguments.json else map(visible_line, lines)
     sys.stdout.writelines(f"{line}\n" for line in shown)
 

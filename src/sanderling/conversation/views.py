@@ -52,7 +52,7 @@ class SessionViews:
             case _:
                 pass
 
-    async def answer(self, request: requests.SessionRequest) -> requests.Answer:  # noqa: C901, PLR0911 - one table
+    async def answer(self, request: requests.SessionRequest) -> requests.Answer:  # noqa: C901, PLR0911, PLR0912 - one table
         """
         Answer `request`.
 
@@ -78,6 +78,8 @@ class SessionViews:
                 return self._services.servers.details(name)
             case requests.ListRules():
                 return self._services.gate.shown_rules(self._services.settings.layers)
+            case requests.ListSkills():
+                return await to_thread.run_sync(self._services.project.skills.page)
             case requests.CheckMentions(_, paths):
                 return self._kept(paths)
             case requests.InspectToolUse(_, tool_use_id):

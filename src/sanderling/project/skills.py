@@ -18,9 +18,11 @@ from sanderling.project.front_matter import read_document
 from sanderling.project.places import Place, Places
 from sanderling.project.trust.reading import SKILL_NAMES
 from sanderling.protocol.events import CommandSource, SlashCommand
+from sanderling.protocol.requests import ShownSkill, SkillsPage
 
 MAX_NAME_CHARS, MAX_DESCRIPTION_CHARS, MAX_COMPATIBILITY_CHARS = 64, 1024, 500
 MAX_LISTED_CHARS = 16 * 1024
+MAX_SHOWN_CHARS = 8_000  # of a text, to the user
 MAX_KEPT_CHARS = 64 * 1024  # of the skills that are sent again after a summary
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 _LISTING = (
@@ -102,6 +104,10 @@ class Skills:
                 found.append(skill)
         self._ignored = tuple(ignored)
         return found
+
+    def page(self) -> SkillsPage:
+        """Return the skills as the user sees them."""
+        return SkillsPage(tuple(map(shown_skill, self.found())), self.ignored())
 
     def ignored(self) -> tuple[str, ...]:
         """Return the files that the last search skipped because the user has not trusted them."""
@@ -191,6 +197,21 @@ class Skills:
     def forget(self, *, keeps_read: bool = False) -> None:
         """Send everything again, because the model no longer sees what it was sent, except for the texts that it was sent again."""
         self._sent = _Sent(read=self._sent.read if keeps_read else {})
+
+
+def shown_skill(each: Skill | Skipped) -> ShownSkill:
+    match each:
+        case Skipped(path, problem):
+            return ShownSkill(path, problems=(problem,))
+        case Skill():
+            return ShownSkill(
+                each.path,
+                each.name,
+                each.description,
+                each.body[:MAX_SHOWN_CHARS],
+                each.is_command,
+                tuple(each.problems),
+            )
 
 
 def read_skill(

@@ -272,6 +272,32 @@ class RulesPage(_Answer, frozen=True):
     problem: str = ""
 
 
+class ListSkills(_OfSession, tag="list_skills", frozen=True):
+    """List the session's skills. The answer is a `SkillsPage`."""
+
+
+class ShownSkill(_Answer, frozen=True):
+    """
+    A skill: its file, the beginning of its text, and what is wrong with it, in sentences.
+
+    Without a `name` it is not used, and the last problem says why. `is_command`: the user can type `/name`.
+    """
+
+    path: str
+    name: str = ""
+    description: str = ""
+    text: str = ""
+    is_command: bool = False
+    problems: tuple[str, ...] = ()
+
+
+class SkillsPage(_Answer, frozen=True):
+    """The skills, and the files of the project that are not trusted."""
+
+    skills: tuple[ShownSkill, ...] = ()
+    untrusted: tuple[str, ...] = ()
+
+
 class CheckMentions(_OfSession, tag="check_mentions", frozen=True):
     """Return, as `KeptFiles`, the files among `paths` that a rule hides from the model."""
 
@@ -389,6 +415,7 @@ SessionRequest = (
     | ListToolServers
     | ShowToolServer
     | ListRules
+    | ListSkills
     | CheckMentions
     | InspectToolUse
     | ListChanges
@@ -402,6 +429,7 @@ Answer = (
     | TrustPage
     | ToolServers
     | RulesPage
+    | SkillsPage
     | KeptFiles
     | WholeToolUse
     | Changes
