@@ -190,11 +190,12 @@ local delete = with_changeable_rule(function(rule, session)
     change(session, rule, '')
     return
   end
-  vim.ui.select({ 'Keep it', 'Delete it' }, {
+  local choices = { 'Delete it', 'Keep it' }
+  vim.ui.select(choices, {
     prompt = ('%s restricts the agent:'):format(exact(rule.rule)),
-    kind = 'sanderling_rule',
-  }, function(_, index)
-    if index == 2 then
+    kind = 'sanderling_confirm',
+  }, function(choice)
+    if choice == choices[1] then
       change(session, rule, '')
     end
   end)
