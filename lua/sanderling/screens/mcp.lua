@@ -264,9 +264,12 @@ function M.show(session)
       message.tell('No tool servers configured, see :help sanderling-mcp.')
     elseif not is_here then
       message.tell('Tool servers loaded. Run :Agent mcp again to show them.')
-    elseif shown then
+    elseif shown and shown.session_id == session.id then
       api.nvim_set_current_win(shown.win)
     else
+      if shown then
+        api.nvim_buf_delete(shown.buf, { force = true })
+      end
       choose(session, found.servers)
     end
   end)
