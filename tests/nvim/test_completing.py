@@ -31,7 +31,7 @@ EMPTY_HERE = {"option", "terminal"}  # no external agent answers, and no job has
 def chat(scripted, project):
     (project / "notes.txt").write_text("one\n")
     child = scripted(ANSWERS)
-    child.chat("hello there")
+    child.chat("sort the list")
     return child
 
 
@@ -49,14 +49,14 @@ def test_each_verb_completes_its_argument_unless_that_is_prose(chat):
 @pytest.mark.parametrize(
     "line, expected",
     [
-        ("AgentSessions ", ["hello there"]),
-        ("AgentSessions! HEL", ["hello there"]),
-        ("Agent sessions hello th", ["there"]),
-        ("Agent rename ", ["hello there"]),
+        ("AgentSessions ", ["sort the list"]),
+        ("AgentSessions! SOR", ["sort the list"]),
+        ("Agent sessions sort the li", ["list"]),
+        ("Agent rename ", ["sort the list"]),
         ("AgentEffort hi", ["high"]),
         ("AgentEffort high ", ["once"]),
         ("Agent effort high o", ["once"]),
-        ("Agent rewind ", ["1 hello there"]),
+        ("Agent rewind ", ["1 sort the list"]),
         ("Agent mo", ["mode", "model"]),
         ("Agent nothing ", []),
     ],
@@ -68,12 +68,12 @@ def test_an_argument_is_completed_by_its_words(chat, line, expected):
 def test_tab_does_not_wait_for_a_host_that_does_not_answer(chat):
     host = chat.host_pid()
     names = chat.lua(VERBS)
-    wait_until(lambda: complete(chat, "AgentSessions ") == ["hello there"])
+    wait_until(lambda: complete(chat, "AgentSessions ") == ["sort the list"])
     os.kill(host, signal.SIGSTOP)
     try:
         for name in names:
             complete(chat, f"Agent {name} ")
-        assert complete(chat, "AgentSessions ") == ["hello there"]
+        assert complete(chat, "AgentSessions ") == ["sort the list"]
         chat.feed(":Agent mod<Tab>")
         wait_until(lambda: chat.lua("return vim.fn.getcmdline()") == "Agent mode")
         chat.feed("<Esc>")

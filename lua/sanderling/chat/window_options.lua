@@ -94,6 +94,7 @@ local function list_characters()
   local more = icons.more
   return ('precedes:%s,tab:  '):format(api.nvim_strwidth(more) == 1 and more or '<')
 end
+
 local PROMPT_WINBAR = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}"
 
 ---@type table<string, any>
@@ -105,12 +106,15 @@ M.prompt = vim.tbl_extend('error', shared_options, {
   fillchars = 'eob: ',
 })
 
+-- The colors of the bars' parts are legible on a winbar; many color schemes invert the statusline.
+local AS_WINBAR = 'StatusLine:WinBar,StatusLineNC:WinBarNC'
+
 --- Set a window's statusline, unless the user has changed the option globally.
 ---@param win integer
 ---@param text string
 local function set_statusline(win, text)
   if vim.go.statusline == api.nvim_get_option_info2('statusline', {}).default then
-    scratch.set_win_options(win, { statusline = text })
+    scratch.set_win_options(win, { statusline = text, winhighlight = AS_WINBAR })
   end
 end
 
