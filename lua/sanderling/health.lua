@@ -92,7 +92,7 @@ local function check_keys()
     end)
     for _, lhs in ipairs(place and keys.list(config.options.keys[row.option]) or {}) do
       local mode = row.places[place]:sub(1, 1)
-      if vim.fn.mapcheck(lhs, mode) ~= '' and vim.fn.maparg(lhs, mode, false, true).buffer ~= 1 then
+      if keys.is_taken(mode, lhs) and vim.fn.maparg(lhs, mode, false, true).buffer ~= 1 then
         vim.health.info(
           ('%s is mapped, so it does not do this: %s. Map <Plug>(AgentKey-%s) instead, or set the option keys.%s'):format(
             lhs,

@@ -64,9 +64,7 @@ def test_the_files_window_scrolls_to_the_change_and_the_focus_stays(asked_about,
     screen = agent.screen_text()
     assert "LINE 501" in screen
     assert "line 501" in screen, "the line that goes is shown, too"
-    assert agent.lua("return vim.bo.filetype") == "sanderlingprompt" or "prompt" in agent.lua(
-        "return vim.bo.filetype"
-    )
+    assert agent.lua("return vim.bo.filetype") == "sanderling_prompt"
     if columns > 60:
         assert is_in_file(agent)
         assert "1 hunk to review in the file" in screen

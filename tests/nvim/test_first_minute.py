@@ -175,7 +175,9 @@ def test_the_key_to_the_prompt_hides_no_map_of_the_users_and_goes_with_its_optio
     fresh.command("nnoremap <C-Space> :let g:mine = 1<CR>")
     fresh.setup(keys={"preset": "chat"})
     assert "mine" in fresh.lua("return vim.fn.maparg('<C-Space>', 'n')")
-    fresh.setup(keys={"go": "<F6>"})
-    assert fresh.lua("return vim.fn.maparg('<F6>', 'n')") == "<Plug>(AgentGo)"
-    fresh.setup()
-    assert fresh.lua("return vim.fn.maparg('<F6>', 'n')") == ""
+    fresh.lua("vim.keymap.set('n', ' ', '<Nop>', { nowait = true, desc = 'which-key-trigger' })")
+    for key in ("<F6>", "<Space>a"):
+        fresh.setup(keys={"go": key})
+        assert fresh.lua("return vim.fn.maparg(..., 'n')", key) == "<Plug>(AgentGo)"
+        fresh.setup()
+        assert fresh.lua("return vim.fn.maparg(..., 'n')", key) == ""

@@ -95,6 +95,18 @@ def test_what_a_server_offers_and_has_said_is_shown_whole(shown):
     )
 
 
+def test_the_list_of_another_session_replaces_the_one_on_the_screen(shown):
+    shown.wait_for_screen("Tool servers", "linear")
+    shown.command("AgentNew")
+    other = SERVERS[0] | {"name": "jira"}
+    shown.send({"type": "tool_servers_changed", "servers": [other]})
+    show(shown, [other])
+    shown.wait_for_screen("Tool servers", "jira")
+    assert "linear" not in shown.screen_text()
+    shown.feed("r")
+    wait_until(lambda: controls(shown) == [("jira", "start")])
+
+
 def test_without_servers_it_says_how_one_is_declared(screen):
     show(screen, [])
     screen.wait_for_message("see :help sanderling-mcp")

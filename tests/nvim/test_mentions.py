@@ -591,6 +591,27 @@ def test_a_range_of_a_large_file_is_whole(start_claude, server, project):
     assert lines.endswith("\n2900\tvalue\n```")
 
 
+TWO_PAUSES = """
+  local buf, times = vim.api.nvim_get_current_buf(), {}
+  for _ = 1, 2 do
+    require('sanderling.prompt.noting').update(buf)
+    require('sanderling.prompt.pasted').note(buf, 0, 0, 1)
+    vim.wait(400, function() return false end, 10, true) -- runs timers, nothing that they schedule
+  end
+"""
+
+
+@quick
+def test_two_pauses_before_neovim_has_time_cause_no_error(start_chat):
+    child = start_chat()
+    child.feed("i@none.py")
+    child.wait_for_screen("not found")
+    child.rpc.request("nvim_exec_lua", TWO_PAUSES, [])
+    child.feed("<C-u>@other.py")
+    child.wait_for_screen("@other.py", "not found")
+    assert child.messages() == ""
+
+
 def test_notes_that_do_not_fit_behind_the_text_end_with_an_ellipsis(start_chat):
     child = start_chat(columns=60, lines=20)
     child.feed("iwe see @none.py with @no.py")

@@ -463,6 +463,7 @@ def test_checkhealth_says_what_it_can_if_python_does_not_run(child, tmp_path, pr
 
 
 def test_checkhealth_names_keys_that_the_users_maps_hide(child):
+    child.lua("vim.keymap.set('n', ']', '<Nop>', { nowait = true, desc = 'which-key-trigger' })")
     assert "is mapped" not in health(child)
     child.command("nnoremap ]h :next<CR>")
     child.command("nnoremap <LocalLeader>h :help<CR>")

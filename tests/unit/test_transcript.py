@@ -41,7 +41,8 @@ from sanderling.session.records import (
     LoggedToolStart,
     LoggedTurnEnd,
 )
-from sanderling.session.session import Session, derived_title
+from sanderling.session.session import Session
+from sanderling.session.titles import prompt_title
 
 
 def say(session: Session, number: int, *, chars: int = 20) -> None:
@@ -265,4 +266,4 @@ def test_session_is_called_what_was_asked_first_until_it_is_named(session):
     ],
 )
 def test_title_is_the_first_line_that_says_something(text, title):
-    assert derived_title(Prompt("p", text)) == title
+    assert prompt_title(text) == title

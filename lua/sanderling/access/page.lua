@@ -24,6 +24,28 @@ function M.new_buffer(what, lines)
   return buf
 end
 
+---@class (exact) sanderling.access.page.Mark
+---@field row integer
+---@field col? integer default: 0
+---@field end_col integer
+---@field hl string
+
+--- Replace the text of an unmodifiable buffer, and its marks in `ns`.
+---@param buf integer
+---@param ns integer
+---@param lines string[]
+---@param marks sanderling.access.page.Mark[]
+function M.write(buf, ns, lines, marks)
+  scratch.set_buf_options(buf, { modifiable = true })
+  api.nvim_buf_set_lines(buf, 0, -1, true, lines)
+  scratch.set_buf_options(buf, { modifiable = false })
+  api.nvim_buf_clear_namespace(buf, ns, 0, -1)
+  for _, mark in ipairs(marks) do
+    local opts = { end_col = mark.end_col, hl_group = mark.hl, strict = false }
+    api.nvim_buf_set_extmark(buf, ns, mark.row, mark.col or 0, opts)
+  end
+end
+
 --- Set the keys of `place` in `buf`, and the key that lists them.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
@@ -56,6 +78,19 @@ local function in_the_middle(width, height)
   }
 end
 
+--- Return the height at which a window shows all of its text, within the screen.
+---@param win integer
+---@return integer
+local function fitting_height(win)
+  return math.max(1, math.min(api.nvim_win_text_height(win, {}).all, vim.o.lines - MARGIN))
+end
+
+--- Fit the height of a page to its text, which has changed.
+---@param win integer
+function M.fit_height(win)
+  api.nvim_win_set_height(win, fitting_height(win))
+end
+
 --- Fit the window to its lines, within the screen.
 ---@param win integer
 ---@param lines string[]
@@ -74,8 +109,7 @@ local function fit(win, lines, title, footer)
   api.nvim_win_set_config(win, in_the_middle(width, height))
   scratch.set_win_options(win, { linebreak = true }) -- only now, as it would change the widths above
   if #lines <= room then -- lines that are wrapped need more rows
-    height = math.max(1, math.min(api.nvim_win_text_height(win, {}).all, room))
-    api.nvim_win_set_config(win, in_the_middle(width, height))
+    api.nvim_win_set_config(win, in_the_middle(width, fitting_height(win)))
   end
   api.nvim_win_set_config(win, {
     title = vim.fn.strcharpart(title, 0, width),

@@ -158,17 +158,8 @@ end
 ---@param q sanderling.session.state.Question
 local function fill(place, q)
   local buf, body = assert(float).buf, place.body
-  scratch.set_buf_options(buf, { modifiable = true })
-  api.nvim_buf_set_lines(buf, 0, -1, true, body.lines)
-  scratch.set_buf_options(buf, { modifiable = false })
-  api.nvim_buf_clear_namespace(buf, -1, 0, -1)
-  for _, mark in ipairs(body.marks) do
-    api.nvim_buf_set_extmark(buf, ns, mark.row, mark.col, {
-      end_col = mark.end_col,
-      hl_group = mark.hl,
-      strict = false,
-    })
-  end
+  api.nvim_buf_clear_namespace(buf, -1, 0, -1) -- also the syntax of the text before
+  page.write(buf, ns, body.lines, body.marks)
   local filetype = body.last >= body.first and q.event.filetype or ''
   diff.set_syntax(buf, filetype, body.first, body.last)
   if body.more then

@@ -7,7 +7,6 @@ local attention = require('sanderling.ui.attention')
 local icons = require('sanderling.ui.icons')
 local message = require('sanderling.ui.message')
 local page = require('sanderling.access.page')
-local scratch = require('sanderling.ui.scratch')
 local ui_float = require('sanderling.ui.float')
 local words = require('sanderling.ui.words')
 
@@ -85,7 +84,7 @@ end
 
 ---@param form sanderling.approval.form.Form
 ---@return string[] lines
----@return { row: integer, col: integer, end_col: integer, hl: string }[] marks
+---@return sanderling.access.page.Mark[] marks
 local function text_of(form)
   local event = form.q.event
   local lines, marks = words.wrapped(said(event.reason), MAX_MESSAGE_CELLS), {}
@@ -122,14 +121,7 @@ end
 local function fill(form)
   local buf = assert(form.buf)
   local lines, marks = text_of(form)
-  scratch.set_buf_options(buf, { modifiable = true })
-  api.nvim_buf_set_lines(buf, 0, -1, true, lines)
-  scratch.set_buf_options(buf, { modifiable = false })
-  api.nvim_buf_clear_namespace(buf, ns, 0, -1)
-  for _, mark in ipairs(marks) do
-    local opts = { end_col = mark.end_col, hl_group = mark.hl }
-    api.nvim_buf_set_extmark(buf, ns, mark.row, mark.col, opts)
-  end
+  page.write(buf, ns, lines, marks)
 end
 
 -- changing ------------------------------------------------------------------------------------------------------------

@@ -19,15 +19,9 @@ function M.showbreak()
   return icons.narrow('continued') .. ' '
 end
 
----@class (exact) sanderling.approval.Mark
----@field row integer
----@field col integer
----@field end_col integer
----@field hl string
-
 ---@class (exact) sanderling.approval.Body
 ---@field lines string[]
----@field marks sanderling.approval.Mark[]
+---@field marks sanderling.access.page.Mark[]
 ---@field first integer lnum of the subject; what comes before it says who asks
 ---@field last integer of the subject; `first` - 1 if it is shown elsewhere
 ---@field warned? integer lnum of the last warning, which follows the subject
@@ -108,11 +102,11 @@ end
 ---@return integer rows
 ---@return boolean is_cut
 function M.head_of(lines, width, height)
-  if not first_beyond(lines, width, height) then
-    local _, rows = first_beyond(lines, width, height)
+  local beyond, rows = first_beyond(lines, width, height)
+  if not beyond then
     return lines, rows, false
   end
-  local beyond, rows = first_beyond(lines, width, height - 1)
+  beyond, rows = first_beyond(lines, width, height - 1)
   beyond = assert(beyond)
   local head = vim.list_slice(lines, 1, beyond - 1)
   local room = (height - 1 - rows) * (width - 4) -- a character of two cells may leave one empty

@@ -35,11 +35,12 @@ return function(list)
       end
     end
   end
-  local actions = { enter = acting(1) }
+  local actions, named = { enter = acting(1) }, {}
   for _, key in ipairs(list.keys) do
     local name = fzf_key(key.lhs)
     if name then
       actions[name] = acting(key.action)
+      named[#named + 1] = ('%s %s'):format(key.lhs, key.name)
     end
   end
   local lines = {}
@@ -58,7 +59,7 @@ return function(list)
       ['--delimiter'] = '\t',
       ['--with-nth'] = '2..',
       ['--no-multi'] = true,
-      ['--header'] = list.hint ~= '' and list.hint or nil,
+      ['--header'] = #named > 0 and table.concat(named, '  ') or nil,
     },
   })
 end

@@ -8,6 +8,7 @@ local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local mentions = require('sanderling.prompt.mentions')
 local processes = require('sanderling.access.process')
+local time = require('sanderling.ui.time')
 local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_mentions')
@@ -17,8 +18,6 @@ local BYTES_PER_TOKEN = 4
 local MAX_PATHS = 300 -- per mention
 local FRESH_MS = 5000 -- before a slow mention is resolved again
 
----@type table<integer, uv.uv_timer_t> by buffer
-local timers = {}
 ---@type table<string, boolean> by session and path: does a rule keep the file from the model?
 local kept = {}
 
@@ -269,19 +268,7 @@ function draw(buf)
 end
 
 --- Update the notes of the prompt `buf` after the next pause in typing.
----@param buf integer
-function M.update(buf)
-  local timer = timers[buf] or assert(vim.uv.new_timer())
-  timers[buf] = timer
-  timer:start(
-    PAUSE_MS,
-    0,
-    vim.schedule_wrap(function()
-      timers[buf] = nil
-      timer:close()
-      draw(buf)
-    end)
-  )
-end
+---@type fun(buf: integer)
+M.update = time.after_pause(PAUSE_MS, draw)
 
 return M

@@ -5,6 +5,7 @@ local M = {}
 local api = vim.api
 local keys = require('sanderling.ui.keys')
 local live = require('sanderling.session.live')
+local time = require('sanderling.ui.time')
 local words = require('sanderling.ui.words')
 
 local MIN_LINES = 3
@@ -216,12 +217,19 @@ local function look(buf, first, last)
 end
 
 ---@class (exact) sanderling.prompt.pasted.Pending
----@field timer uv.uv_timer_t
 ---@field first integer row
 ---@field last integer
 
 ---@type table<integer, sanderling.prompt.pasted.Pending> by buffer
 local pending = {}
+
+local look_after_pause = time.after_pause(PAUSE_MS, function(buf)
+  local all = pending[buf]
+  pending[buf] = nil
+  if all then
+    look(buf, all.first, all.last)
+  end
+end)
 
 --- Check new lines in the prompt `buf` after the next pause.
 ---@param buf integer
@@ -230,23 +238,12 @@ local pending = {}
 ---@param new_last integer end row after the change
 function M.note(buf, first, last, new_last)
   local so_far = pending[buf]
-  local timer = so_far and so_far.timer or assert(vim.uv.new_timer())
   local moved = so_far and first <= so_far.last and so_far.last + new_last - last or 0
   pending[buf] = {
-    timer = timer,
     first = math.min(so_far and so_far.first or first, first),
     last = math.max(moved, new_last),
   }
-  timer:start(
-    PAUSE_MS,
-    0,
-    vim.schedule_wrap(function()
-      local all = pending[buf]
-      pending[buf] = nil
-      timer:close()
-      look(buf, all.first, all.last)
-    end)
-  )
+  look_after_pause(buf)
 end
 
 --- Return the offer at the cursor, else the last one whose text is unchanged.

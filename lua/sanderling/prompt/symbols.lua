@@ -136,7 +136,7 @@ function M.search(query, count, on_more)
       open[1] and query ~= '' and vim.lsp.get_clients({ bufnr = open[1], method = WORKSPACE }) or {}
     )
   do
-    refresh_workspace(client, open[1], query, on_news)
+    refresh_workspace(client, open[1], query)
     add(workspaces[client.id].list)
   end
   if query ~= '' then

@@ -49,12 +49,10 @@ end
 ---@param last integer
 ---@return boolean a closed fold of the current window hides a line
 local function is_folded(first, last)
-  local lnum = first
-  while lnum <= last do
+  for lnum = first, last do
     if vim.fn.foldclosed(lnum) ~= -1 then
       return true
     end
-    lnum = lnum + 1
   end
   return false
 end

@@ -19,7 +19,7 @@ local words = require('sanderling.ui.words')
 
 local INDENT = '    '
 local MAX_CELLS = 70 -- of the lines below a name
-local MARGIN = 6 -- free rows and columns
+local MARGIN = 6 -- free columns
 local NAMED = {
   { 'mcp_show', 'details' },
   { 'mcp_start', 'restart' },
@@ -107,7 +107,7 @@ end
 ---@param servers sanderling.ToolServer[]
 ---@return string[] lines
 ---@return table<integer, string> names of the servers, by lnum
----@return { row: integer, end_col: integer, hl: string }[] marks
+---@return sanderling.access.page.Mark[] marks
 local function text_of(servers)
   local lines, names, marks, line_of = {}, {}, {}, line_in(servers)
   local room = math.max(1, math.min(MAX_CELLS, vim.o.columns - MARGIN - #INDENT))
@@ -131,17 +131,9 @@ local function fill()
   local self = assert(shown)
   local here = self.names[vim.fn.line('.', self.win)]
   local lines, names, marks = text_of(live.state_of(self.session_id).tool_servers)
-  scratch.set_buf_options(self.buf, { modifiable = true })
-  api.nvim_buf_set_lines(self.buf, 0, -1, true, lines)
-  scratch.set_buf_options(self.buf, { modifiable = false })
-  api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
-  for _, mark in ipairs(marks) do
-    local opts = { end_col = mark.end_col, hl_group = mark.hl }
-    api.nvim_buf_set_extmark(self.buf, ns, mark.row, 0, opts)
-  end
+  page.write(self.buf, ns, lines, marks)
   self.names = names
-  local height = math.min(api.nvim_win_text_height(self.win, {}).all, vim.o.lines - MARGIN)
-  api.nvim_win_set_height(self.win, math.max(1, height))
+  page.fit_height(self.win)
   for lnum in vim.spairs(names) do
     if names[lnum] == here then
       api.nvim_win_set_cursor(self.win, { lnum, 0 })
@@ -272,9 +264,12 @@ function M.show(session)
       message.tell('No tool servers configured, see :help sanderling-mcp.')
     elseif not is_here then
       message.tell('Tool servers loaded. Run :Agent mcp again to show them.')
-    elseif shown then
+    elseif shown and shown.session_id == session.id then
       api.nvim_set_current_win(shown.win)
     else
+      if shown then
+        api.nvim_buf_delete(shown.buf, { force = true })
+      end
       choose(session, found.servers)
     end
   end)

@@ -18,7 +18,6 @@ local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 
 local INDENT = '    '
-local MARGIN = 6 -- free rows
 local NAMED = {
   { 'rules_edit', 'edit' },
   { 'rules_delete', 'delete' },
@@ -93,7 +92,7 @@ end
 ---@param found sanderling.RulesPage
 ---@return string[] lines
 ---@return table<integer, sanderling.ShownRule> rules by lnum
----@return { row: integer, end_col: integer, hl: string }[] marks
+---@return sanderling.access.page.Mark[] marks
 local function text_of(found)
   local lines, rules, marks = {}, {}, {}
   local function add(line, end_col, hl, rule)
@@ -123,17 +122,9 @@ local function fill(found)
   local self = assert(shown)
   local lines, rules, marks = text_of(found)
   local here = api.nvim_win_get_cursor(self.win)
-  scratch.set_buf_options(self.buf, { modifiable = true })
-  api.nvim_buf_set_lines(self.buf, 0, -1, true, lines)
-  scratch.set_buf_options(self.buf, { modifiable = false })
-  api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
-  for _, mark in ipairs(marks) do
-    local opts = { end_col = mark.end_col, hl_group = mark.hl }
-    api.nvim_buf_set_extmark(self.buf, ns, mark.row, 0, opts)
-  end
+  page.write(self.buf, ns, lines, marks)
   self.rules = rules
-  local height = math.min(api.nvim_win_text_height(self.win, {}).all, vim.o.lines - MARGIN)
-  api.nvim_win_set_height(self.win, math.max(1, height))
+  page.fit_height(self.win)
   api.nvim_win_set_cursor(self.win, { math.min(here[1], #lines), 0 })
 end
 
@@ -199,11 +190,12 @@ local delete = with_changeable_rule(function(rule, session)
     change(session, rule, '')
     return
   end
-  vim.ui.select({ 'Keep it', 'Delete it' }, {
+  local choices = { 'Delete it', 'Keep it' }
+  vim.ui.select(choices, {
     prompt = ('%s restricts the agent:'):format(exact(rule.rule)),
-    kind = 'sanderling_rule',
-  }, function(_, index)
-    if index == 2 then
+    kind = 'sanderling_confirm',
+  }, function(choice)
+    if choice == choices[1] then
       change(session, rule, '')
     end
   end)

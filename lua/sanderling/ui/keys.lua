@@ -314,7 +314,7 @@ function M.set_global(plugs)
   for _, row in ipairs(known.rows) do
     for _, lhs in ipairs(row.places.global and M.of(row.option) or {}) do
       for mode in row.places.global:gmatch('.') do
-        if vim.fn.mapcheck(lhs, mode) == '' then
+        if not M.is_taken(mode, lhs) then
           vim.keymap.set(mode, lhs, plugs[row.option], { desc = desc_of(row) })
           global[#global + 1] = { mode, lhs }
         end

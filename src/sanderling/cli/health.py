@@ -50,7 +50,7 @@ SLOW_ESCAPE_MS = 50
 PACKAGES = (
     *("pynvim", "anthropic", "msgspec", "anyio", "landlock", "httpx2", "greenlet", "msgpack"),
     *("h11", "httpcore2", "html-to-markdown", "mcp", "tree-sitter", "tree-sitter-bash", "keyring"),
-    "websockets",
+    *("jsonschema", "pypdf", "pyyaml", "websockets"),
 )
 RUN_WITHOUT = ":Agent sandbox off runs commands without a sandbox in one session, after you confirm"
 KEYS = {

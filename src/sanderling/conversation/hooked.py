@@ -31,6 +31,7 @@ class SessionHooks:
     async def begin_turn(self, *, is_resumed: bool) -> None:
         """Read the hooks again, and run those for the session's start before its first turn here."""
         self._hooks.read_again()
+        self._hooks.take_stop()  # of a turn that the user stopped before it could end so
         self._continuations = 0
         if not self._has_begun:
             self._has_begun = True

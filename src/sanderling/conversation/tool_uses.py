@@ -279,8 +279,7 @@ class ToolUses:
         if use.problem or use.tool is None:
             return _failure(use.problem)
         if use.hooked.is_denied:
-            reason = use.hooked.reason or "It gave no reason."
-            return _failure(DENIED_BY_HOOK.format(reason=reason), is_denied=True)
+            return _failure(DENIED_BY_HOOK.format(reason=use.hooked.reason), is_denied=True)
         try:
             request, permit = await self._permitted(use, use.tool, in_order)
             if _is_command(use) and not use.tool.is_elsewhere:

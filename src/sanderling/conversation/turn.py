@@ -130,8 +130,7 @@ class Turn:
                 finally:
                     self._append_results(tool_uses)
                 tasks.start_soon(services.memory.sync)
-                if stop := services.hooks.take_stop():
-                    services.warn(f"A hook ended the turn: {stop}")
+                if self._is_ended_by_a_hook():
                     return "end_turn"
                 repeated = tool_uses.take_repeated()
                 if repeated and not await services.approvals.ask_to_go_on(
@@ -197,8 +196,7 @@ class Turn:
         last = services.session.history[-1]
         text = "".join(block.text for block in last.content if isinstance(block, TextBlock))
         reason = await services.hooks.before_stop(text)
-        if stop := services.hooks.take_stop():
-            services.warn(f"A hook ended the turn: {stop}")
+        if self._is_ended_by_a_hook():
             return False
         if not reason or last.role != "assistant":
             return False
@@ -208,6 +206,12 @@ class Turn:
         note = NoteBlock(f"[A hook asks you to continue:\n{reason}]")
         services.session.append_message(Message("user", (note,)))
         return True
+
+    def _is_ended_by_a_hook(self) -> bool:
+        stop = self._services.hooks.take_stop()
+        if stop:
+            self._services.warn(f"A hook ended the turn: {stop}")
+        return bool(stop)
 
     # --- alongside the answer ----------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from sanderling.config import Settings, Table
 from sanderling.config.layers import place_of
 from sanderling.errors import ConfigError
 from sanderling.project.trust.trust import Trust
+from sanderling.text import printable, shortened
 
 HookEvent = Literal[
     "SessionStart",
@@ -29,6 +30,7 @@ HookEvent = Literal[
 ]
 EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 TIMEOUT_S, MAX_TIMEOUT_S = 10.0, 600.0
+MAX_SHOWN_CHARS = 60
 _ALL = ("", "*")
 
 
@@ -66,6 +68,11 @@ class Hook(msgspec.Struct, frozen=True):
             return True
         pattern = _pattern(self.matcher)
         return any(pattern.fullmatch(subject) for subject in subjects)
+
+    @property
+    def shown(self) -> str:
+        command = " ".join(printable(self.command).split())
+        return f"`{shortened(command, MAX_SHOWN_CHARS)}` of {printable(self.origin)}"
 
 
 @cache

@@ -16,7 +16,6 @@ from sanderling.sandbox.execution_environment import ExecutionEnvironment
 from sanderling.text import printable, shortened
 
 MAX_CONTEXT_CHARS = 10_000
-MAX_SHOWN_CHARS = 60
 _STRICTNESS: tuple[Decision, ...] = ("deny", "ask", "allow")
 
 
@@ -113,7 +112,7 @@ class Hooks:
                 decided.append((answer.decision, answer.reason))
             elif answer.is_late and hook.event == "PreToolUse":
                 # It may have been there to deny the call.
-                decided.append(("ask", f"The hook {_named(hook)} failed: {answer.failure}."))
+                decided.append(("ask", f"The hook {hook.shown} failed: {answer.failure}."))
             if answer.context:
                 contexts.append(shortened(answer.context, MAX_CONTEXT_CHARS))
             its_input = answer.input if answer.input is not None else its_input
@@ -125,13 +124,8 @@ class Hooks:
 
     def _show(self, hook: Hook, answer: Answer) -> None:
         if answer.message:
-            self._emit(Notice("info", f"Hook {_named(hook)}: {printable(answer.message)}"))
+            self._emit(Notice("info", f"Hook {hook.shown}: {printable(answer.message)}"))
         if answer.failure and (hook, answer.failure) not in self._failed:
             self._failed.add((hook, answer.failure))
-            words = f"The {hook.event} hook {_named(hook)} failed: {answer.failure}."
+            words = f"The {hook.event} hook {hook.shown} failed: {answer.failure}."
             self._emit(Notice("warning", printable(words)))
-
-
-def _named(hook: Hook) -> str:
-    command = " ".join(printable(hook.command).split())
-    return f"`{shortened(command, MAX_SHOWN_CHARS)}` of {printable(hook.origin)}"

@@ -37,13 +37,13 @@ class Answer(msgspec.Struct, frozen=True):
 
     Attributes:
         decision: about a tool call, a question, or, as "deny", about going on with the event.
-        reason: of the decision; the model reads it if it is denied, the user if they are asked.
+        reason: of the decision, if that is not to allow; the model reads it if it is denied, the user if they are asked.
         context: text for the model.
         input: the input to use instead, with Claude's names.
         message: a line for the user.
         stop: why the turn must end.
         failure: why the hook's answer does not count.
-        is_late: it failed without an exit status of its own, so nobody knows what it would have said.
+        is_late: it failed before it could answer, so it may have wanted to deny the call.
     """
 
     decision: Decision | None = None
@@ -141,7 +141,7 @@ def tool_response(tool: str, text: str, path: str, *, is_error: bool) -> dict[st
 def answer_of(hook: Hook, status: int, output: str, errors: str) -> Answer:
     """Return what a hook said that ended with this exit status."""
     if status == _BLOCKS:
-        return Answer("deny", errors.strip() or f"The hook `{hook.command}` denied it.")
+        return Answer("deny", errors.strip() or _no_reason(hook))
     if status:
         first = errors.strip().partition("\n")[0]
         return Answer(failure=f"exit status {status}{f': {first}' if first else ''}")
@@ -154,11 +154,11 @@ def answer_of(hook: Hook, status: int, output: str, errors: str) -> Answer:
         if hook.event in _PLAIN_CONTEXT and not isinstance(error, msgspec.ValidationError):
             return Answer(context=text)
         return Answer(failure=f"its output is not what a hook answers: {error}")
-    return _answer(hook.event, said)
+    return _answer(hook, said)
 
 
-def _answer(event: HookEvent, said: _Output) -> Answer:
-    specific = said.hook_specific_output
+def _answer(hook: Hook, said: _Output) -> Answer:
+    event, specific = hook.event, said.hook_specific_output
     decision: Decision | None = None
     reason, its_input = said.reason, None
     if said.decision:
@@ -170,7 +170,13 @@ def _answer(event: HookEvent, said: _Output) -> Answer:
             reason = specific.permission_decision_reason or reason
     if event == "PermissionRequest" and specific.decision:
         decision, reason = specific.decision.behavior, specific.decision.message or reason
-    stop = "" if said.go_on else said.stop_reason or "A hook ended the turn."
+    if decision in ("deny", "ask"):
+        reason = reason or _no_reason(hook)
+    stop = "" if said.go_on else said.stop_reason or _no_reason(hook)
     return Answer(
         decision, reason, specific.additional_context, its_input, said.system_message, stop
     )
+
+
+def _no_reason(hook: Hook) -> str:
+    return f"{hook.shown} gives no reason"

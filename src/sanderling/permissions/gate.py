@@ -55,7 +55,6 @@ DENIED_WITH_REASON = "The user denied this: {reason}"
 UNATTENDED = "Denied: {reason}"
 DENIED_BY_HOOK = "A hook denied this: {reason}"
 ASKED_BY_HOOK = "A hook asks about this: {reason}"
-NO_REASON = "It gave no reason."
 
 
 class DeniedError(Exception):
@@ -168,7 +167,7 @@ class Gate:
             return False
         verdict = await self.hooks_before_question(question.request)
         if verdict.is_denied:
-            message = DENIED_BY_HOOK.format(reason=verdict.reason or NO_REASON)
+            message = DENIED_BY_HOOK.format(reason=verdict.reason)
             raise DeniedError(message, verdict.reason, is_alone=True)
         return verdict.decision == "allow" and question.may_be_answered_by_hook
 
@@ -207,7 +206,7 @@ class Gate:
             return permit
         reason = decision.reason
         if is_asked_by_hook:
-            reason = ASKED_BY_HOOK.format(reason=request.hook_reason or NO_REASON)
+            reason = ASKED_BY_HOOK.format(reason=request.hook_reason)
         is_of_rule = decision.rule is not None and decision.rule.action != "allow"
         is_plain = grant == NO_GRANT and not effect.leaves_sandbox and not unseen
         question = Question(

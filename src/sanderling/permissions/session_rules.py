@@ -34,7 +34,9 @@ class SessionRules(msgspec.Struct):
     """
     The rules by the conditions under which they hold, and the uses.
 
-    `concerns` tells whether a rule may match any part of an effect, `covers` whether rules allow all of a use.
+    Attributes:
+        concerns: returns True if a rule may match any part of an effect.
+        covers: returns True if rules allow all of a use.
     """
 
     concerns: Callable[[Rule, Effect], bool]
@@ -64,7 +66,7 @@ class SessionRules(msgspec.Struct):
         self.uses = {use for use in self.uses if not use.grant.hosts}
 
     def shown(self, now: Conditions) -> tuple[ShownRule, ...]:
-        """Return the rules, and the uses that they do not cover. `now` are the current conditions: others are added to the origin."""
+        """Return the rules, and the uses that they do not cover. The origin names the conditions unless they are those of `now`."""
         rules = [
             (str(rule), SESSION, under) for under, rules in self.rules.items() for rule in rules
         ]

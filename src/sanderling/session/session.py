@@ -6,7 +6,6 @@ streaming answer is logged in pieces, every quarter of a second.) A turn without
 records that, and keeps what the model had said.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,8 +45,7 @@ from sanderling.session.records import (
     Record,
     StateKey,
 )
-from sanderling.session.titles import MARKDOWN, MAX_TITLE_CHARS, first_title
-from sanderling.text import shortened
+from sanderling.session.titles import first_title
 
 
 class Session:
@@ -261,13 +259,6 @@ class Session:
         elif missing := continued(self.history, Message("user", ()), self._history.ran):
             self.append_message(missing[0])
         self.append(LoggedTurnEnd("interrupted"))
-
-
-def derived_title(prompt: Prompt) -> str:
-    """Return the name of a prompt: its first non-empty line, shortened and without Markdown."""
-    lines = (re.sub(MARKDOWN, "", line).strip() for line in prompt.text.splitlines())
-    line = " ".join(next(filter(None, lines), "").split())
-    return shortened(line, MAX_TITLE_CHARS)
 
 
 class KeptPosition(msgspec.Struct, frozen=True):

@@ -1,5 +1,5 @@
 """
-Titles of sessions: the first sentence of a prompt that says what it is about, else of the answer.
+Titles of sessions and prompts. A session's is the first sentence of a prompt that says what it is about, else of the answer.
 
 A rule instead of a request to a model: there is no option for a second, cheaper model, and a request to the session's own model costs more
 than a title is worth, at the moment when the first answer is awaited.
@@ -15,7 +15,7 @@ MAX_TITLE_CHARS = 60
 MAX_PROMPTS = 3  # that are searched for a title
 
 _FENCE = r"^[ \t]*(```|~~~).*?(^[ \t]*\1[^\n]*$|\Z)"
-MARKDOWN = r"^[#>*\-\s`]+|[`*]+"
+_MARKDOWN = r"^[#>*\-\s`]+|[`*]+"
 _SENTENCE_END = r"(?<=[^\d\s][.!?])\s+(?=\S)|(?<=[。！？])"  # noqa: RUF001
 _MENTION = r"(?<!\S)@(\S+)"
 # With a file's suffix at its end, or absolute with two names and more: `and/or` and `/review` are none.
@@ -46,6 +46,11 @@ def first_title(prompts: Iterable[str]) -> str:
     return _first(title_of(each) for each in islice(prompts, MAX_PROMPTS))
 
 
+def prompt_title(text: str) -> str:
+    """Return the name of a prompt among others: its first non-empty line, shortened and without Markdown."""
+    return shortened(_first(map(_plain, text.splitlines())), MAX_TITLE_CHARS)
+
+
 def _first(titles: Iterable[str]) -> str:
     return next(filter(None, titles), "")
 
@@ -53,9 +58,12 @@ def _first(titles: Iterable[str]) -> str:
 def _sentences(text: str) -> Iterable[str]:
     text = re.sub(_FENCE, "", text, flags=re.DOTALL | re.MULTILINE)
     for line in text.splitlines():
-        plain = " ".join(re.sub(MARKDOWN, "", line).split())
-        for sentence in re.split(_SENTENCE_END, plain):
+        for sentence in re.split(_SENTENCE_END, _plain(line)):
             yield str(sentence)
+
+
+def _plain(line: str) -> str:
+    return " ".join(re.sub(_MARKDOWN, "", line).split())
 
 
 def _title(sentence: str) -> str:

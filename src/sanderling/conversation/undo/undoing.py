@@ -33,7 +33,7 @@ from sanderling.protocol.requests import (
     TurnShown,
 )
 from sanderling.session.records import LoggedRestored, LoggedRewind
-from sanderling.session.session import derived_title
+from sanderling.session.titles import prompt_title
 from sanderling.tools.restoring import FileRestorer
 from sanderling.tools.workspace import Workspace
 
@@ -202,7 +202,7 @@ class Undoer:
         messages = self._session.prompt_history.history_before(prompt_id)
         if prompt is None or messages is None:
             return
-        title = derived_title(prompt)
+        title = prompt_title(prompt.text)
         self._services.notes.forget()
         self._services.memory.keep()  # first: if the process is killed in between, the model must get its notes again
         self._session.append(LoggedRewind(prompt_id, title, estimated_tokens(messages)))
@@ -286,7 +286,7 @@ class Undoer:
         self._require_turn(turn)
         timeline = await self._timeline()
         texts = {
-            prompt.id: derived_title(prompt) for prompt in self._session.prompt_history.prompts
+            prompt.id: prompt_title(prompt.text) for prompt in self._session.prompt_history.prompts
         }
         shown: list[TurnShown] = []
         for number, each in enumerate(self._session.prompt_history.turn_ids, 1):
@@ -334,7 +334,7 @@ class Undoer:
         planned = await planned_for(timeline.changes_of(turns), self._workspace)
         planned = _with_doubtful(planned, timeline.doubtful_of(turns))
         asked, prompt = self._session.prompt_history, self._session.prompt_history.find(prompt_id)
-        text = derived_title(prompt) if prompt else ""
+        text = prompt_title(prompt.text) if prompt else ""
         count = len(asked.prompts) - asked.prompts.index(prompt) if prompt else 0
         refusal = "" if asked.history_before(prompt_id) is not None else FORGOTTEN
         return RewindPreview(text, count, await to_thread.run_sync(self._shown, planned), refusal)

@@ -39,8 +39,7 @@ from sanderling.session.records import (
     ToolRecords,
     without_left_ends,
 )
-from sanderling.session.session import derived_title
-from sanderling.session.titles import title_of
+from sanderling.session.titles import prompt_title, title_of
 from sanderling.text import fence_around, printable
 
 MAX_FOLD_CHARS = 8_000
@@ -293,7 +292,7 @@ def last_words(session_dir: Path, session_id: str) -> LastWords:
                 case LoggedSummary(summary=summary):
                     pass
                 case LoggedMessage(message=message, prompt=prompt):
-                    title = title or (derived_title(prompt) if prompt else "")
+                    title = title or (prompt_title(prompt.text) if prompt else "")
                     answer = _text(message) or answer
                 case _:
                     pass
