@@ -239,6 +239,20 @@ async def test_a_changed_path_is_judged_anew(tmp_path):
     assert talk.questions[0].path.endswith(".git/hooks/pre-commit")
 
 
+async def test_the_users_hooks_judge_the_input_that_a_projects_hook_has_changed(tmp_path):
+    its = {"cmd": "touch changed.txt"}
+    project = {"PreToolUse": group(answer(hookEventName="PreToolUse", updatedInput=its))}
+    guard = "grep -q 'command.*changed' && { echo not that >&2; exit 2; }; exit 0"
+    for own in (guard, f"grep -q original && {decide('allow')}"):
+        base = tmp_path / str(len(own))
+        talk = HookedTalk(
+            base, bash("touch original.txt"), own={"PreToolUse": own}, project=project
+        )
+        await talk.run(*([] if own == guard else ["deny"]))
+        assert not list(talk.project.glob("*.txt")), own
+        assert len(talk.questions) == (0 if own == guard else 1)
+
+
 async def test_an_input_that_the_tool_does_not_take_is_refused_in_words(tmp_path):
     its = {"nonsense": 1}
     project = {"PreToolUse": group(answer(hookEventName="PreToolUse", updatedInput=its))}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import msgspec
@@ -34,6 +34,24 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 NOTHING = Verdict()
+Owner = Literal["project", "user"]
+
+
+def both(first: Verdict, second: Verdict) -> Verdict:
+    """Return the stricter decision of two verdicts, and what both say. The second one has seen the input of the first one."""
+    decided = [each for each in (first, second) if each.decision]
+    strictest = min(decided, key=_strictness, default=NOTHING)
+    return Verdict(
+        strictest.decision,
+        strictest.reason,
+        "\n".join(filter(None, (first.context, second.context))),
+        first.input if second.input is None else second.input,
+    )
+
+
+def _strictness(verdict: Verdict) -> int:
+    assert verdict.decision
+    return _STRICTNESS.index(verdict.decision)
 
 
 class Hooks:
@@ -80,10 +98,17 @@ class Hooks:
         return [each for each in hooks if each.matches(tuple(subjects))]
 
     async def run(
-        self, event: HookEvent, fields: dict[str, Any], subjects: Sequence[str] = ()
+        self,
+        event: HookEvent,
+        fields: dict[str, Any],
+        subjects: Sequence[str] = (),
+        *,
+        owner: Owner | None = None,
     ) -> Verdict:
-        """Run the hooks for the event at the same time. `subjects` are the names that a matcher can mean."""
+        """Run the hooks for the event, or only those of `owner`, at the same time. `subjects` are the names that a matcher can mean."""
         hooks = self._matching(event, subjects)
+        if owner:
+            hooks = [each for each in hooks if each.is_projects == (owner == "project")]
         if not hooks:
             return NOTHING
         message = self._surroundings.message(event, fields)
