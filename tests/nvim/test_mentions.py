@@ -57,6 +57,7 @@ def test_a_file_goes_along_as_it_stands_in_the_editor(start_claude, server):
     assert "▸ src/slow.py:1-2 · 2 lines" in child.screen_text()
 
 
+OPENERS = ("xdg-open", "wslview", "explorer.exe", "lemonade")
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
 
 
@@ -159,7 +160,7 @@ def test_no_program_of_the_project_runs_even_if_it_is_on_path(start_nvim, projec
     ran = tmp_path / "ran"
     for place in (".venv/bin", "relative"):
         (project / place).mkdir(parents=True)
-        for name in ("git", "rg", "tmux", "wl-paste", "pngpaste"):
+        for name in ("git", "rg", "tmux", "wl-paste", "pngpaste", *OPENERS):
             program = project / place / name
             program.write_text(f"#!/bin/sh\necho $0 >> {ran}\nexit 1\n")
             program.chmod(0o755)
@@ -174,6 +175,7 @@ def test_no_program_of_the_project_runs_even_if_it_is_on_path(start_nvim, projec
     child.feed("<Esc>")
     child.lua("require('sanderling.prompt.images').of_clipboard(vim.fn.getcwd())")
     child.lua("require('sanderling.access.git').diff(vim.fn.getcwd(), {})")
+    child.lua("require('sanderling.access.links').open('https://example.org/')")
     child.command("checkhealth sanderling")
     assert not ran.exists(), ran.read_text()
 

@@ -42,6 +42,7 @@ function M.start(cwd, arguments, on_exit, more, timeout_ms)
   end
   local argv = vim.list_extend({ git }, arguments)
   local env = with(vim.list_extend(vim.list_slice(SETTINGS), more or {}))
+  env.PATH = programs.path(cwd)
   local ok, process =
     pcall(vim.system, argv, { cwd = cwd, env = env, timeout = timeout_ms }, on_exit)
   return ok and process or nil
