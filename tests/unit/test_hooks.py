@@ -443,6 +443,23 @@ async def test_a_message_for_the_user_is_shown(tmp_path):
     assert any(each.endswith("Mind the gap.") for each in talk.notices)
 
 
+@pytest.mark.parametrize("decision", ["ask", "deny"])
+async def test_what_a_hook_says_is_bounded_and_hides_nothing(tmp_path, decision):
+    said = f"\x1b[2J\u202e{'x' * 20_000}"
+    words = {
+        "hookSpecificOutput": {"permissionDecision": decision, "permissionDecisionReason": said},
+        "systemMessage": said,
+    }
+    project = {"PreToolUse": group("cat said.json")}
+    talk = HookedTalk(tmp_path, WRITE, mode="auto", project=project)
+    write(talk.project, "said.json", json.dumps(words))
+    await talk.run(*(["deny"] if decision == "ask" else []))
+    shown = [*talk.notices, talk.told(), *(each.reason for each in talk.questions)]
+    assert any("<U+001B>[2J<U+202E>xxx" in text for text in shown[-1:])
+    assert not any("\x1b" in text or "\u202e" in text for text in shown)
+    assert max(map(len, shown)) < 11_000
+
+
 async def test_the_end_of_a_session_runs_its_hooks(tmp_path):
     marker = tmp_path / "ended"
     table = {"command": f"touch {marker}", "sandbox": False}

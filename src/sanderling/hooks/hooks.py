@@ -13,9 +13,11 @@ from sanderling.hooks.running import run_hook
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.events import Event, Notice
 from sanderling.sandbox.execution_environment import ExecutionEnvironment
-from sanderling.text import printable, shortened
+from sanderling.text import printable, shortened, visible_prose
 
 MAX_CONTEXT_CHARS = 10_000
+MAX_WORDS_CHARS = 2_000
+"""Of a message for the user. A project's hook may print what a file contains."""
 MAX_SHOWN_CHARS = 60
 _STRICTNESS: tuple[Decision, ...] = ("deny", "ask", "allow")
 
@@ -134,15 +136,16 @@ class Hooks:
         its_input: dict[str, Any] | None = None
         for hook, answer in answers:
             self._show(hook, answer)
+            reason = _for_reading(answer.reason, MAX_CONTEXT_CHARS)
             if answer.decision and not (hook.is_projects and answer.decision == "allow"):
-                decided.append((answer.decision, answer.reason))
+                decided.append((answer.decision, reason))
             elif answer.is_late and hook.event == "PreToolUse":
                 # It may have been there to deny the call.
                 decided.append(("ask", f"The hook {_named(hook)} failed: {answer.failure}."))
             if answer.context:
                 contexts.append(shortened(answer.context, MAX_CONTEXT_CHARS))
             its_input = answer.input if answer.input is not None else its_input
-            self._stop = self._stop or answer.stop
+            self._stop = self._stop or _for_reading(answer.stop)
         if not decided:
             return Verdict(context="\n".join(contexts), input=its_input)
         decision, reason = min(decided, key=lambda each: _STRICTNESS.index(each[0]))
@@ -150,11 +153,15 @@ class Hooks:
 
     def _show(self, hook: Hook, answer: Answer) -> None:
         if answer.message:
-            self._emit(Notice("info", f"Hook {_named(hook)}: {printable(answer.message)}"))
+            self._emit(Notice("info", f"Hook {_named(hook)}: {_for_reading(answer.message)}"))
         if answer.failure and (hook, answer.failure) not in self._failed:
             self._failed.add((hook, answer.failure))
             words = f"The {hook.event} hook {_named(hook)} failed: {answer.failure}."
             self._emit(Notice("warning", printable(words)))
+
+
+def _for_reading(text: str, most: int = MAX_WORDS_CHARS) -> str:
+    return shortened(visible_prose(printable(text)), most)
 
 
 def _named(hook: Hook) -> str:
