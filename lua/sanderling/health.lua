@@ -4,6 +4,7 @@ local host = require('sanderling.host')
 local key_table = require('sanderling.config.keys')
 local keys = require('sanderling.ui.keys')
 local log = require('sanderling.host.log')
+local programs = require('sanderling.access.programs')
 local stored = require('sanderling.session.stored')
 
 local M = {}
@@ -54,8 +55,8 @@ end
 local function check_escape()
   local names, advice = {}, {}
   local ok, result = pcall(function()
-    return vim.env.TMUX
-      and vim.system({ 'tmux', 'show-options', '-sv', 'escape-time' }):wait(TMUX_TIMEOUT_MS)
+    local tmux = vim.env.TMUX and programs.find('tmux', stored.project_here())
+    return tmux and vim.system({ tmux, 'show-options', '-sv', 'escape-time' }):wait(TMUX_TIMEOUT_MS)
   end)
   local escape_time = ok and result and tonumber(result.stdout)
   if escape_time and escape_time > MAX_ESCAPE_MS then

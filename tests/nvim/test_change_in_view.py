@@ -96,6 +96,37 @@ def test_the_window_that_the_user_is_in_stays_and_the_float_shows_the_change(ask
     assert any("1 hunk to review in the file" in line for line in question_lines(agent))
 
 
+@pytest.mark.parametrize(
+    "commands, blanks",
+    [
+        (["setlocal nowrap"], 80),
+        (["setlocal nowrap", "normal! 501G$", "normal! 3zl"], 0),
+        (["syntax match Hidden /LINE/ conceal", "setlocal conceallevel=2"], 0),
+    ],
+)
+def test_text_beside_the_window_or_concealed_is_shown_in_the_float(asked_about, commands, blanks):
+    """Without the float, blanks in a new line would hide what follows them from the user who allows it."""
+    new = f"ok{' ' * blanks}LINE 501\n"
+    commands = ["normal! 495Gzt", *commands]
+    agent, _ = asked_about([{"old": "line 501\n", "new": new}], commands=commands)
+    assert f"+{new.rstrip()}" in question_lines(agent)
+
+
+def test_a_change_under_a_float_of_a_plugin_is_shown_in_the_question(asked_about):
+    agent, path = asked_about(commands=["normal! 495Gzt"])
+    assert is_in_file(agent)
+    agent.lua(
+        """
+        local buf = vim.api.nvim_create_buf(false, true)
+        local config = { relative = 'win', win = ..., row = 0, col = 0, width = 20, height = 9 }
+        vim.api.nvim_open_win(buf, false, vim.tbl_extend('error', config, { zindex = 20 }))
+        vim.api.nvim_win_call(..., function() vim.cmd('normal! ' .. vim.keycode('<C-e>')) end)
+        """,
+        file_window(agent, path),
+    )
+    wait_until(lambda: "+LINE 501" in question_lines(agent), "the float shows it")
+
+
 def test_the_float_shows_the_change_while_its_window_does_not(asked_about):
     agent, path = asked_about()
     assert is_in_file(agent)

@@ -1,6 +1,7 @@
 """Mentions in a prompt: what they bring along when it is sent, what is said of them before, and how they are completed."""
 
 import base64
+import os
 import re
 import struct
 import subprocess
@@ -56,6 +57,7 @@ def test_a_file_goes_along_as_it_stands_in_the_editor(start_claude, server):
     assert "▸ src/slow.py:1-2 · 2 lines" in child.screen_text()
 
 
+OPENERS = ("xdg-open", "wslview", "explorer.exe", "lemonade")
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
 
 
@@ -151,6 +153,31 @@ def test_nothing_runs_that_the_repository_names(start_claude, server, project, t
     told = ask(child, server, "@diff @staged")
     assert not ran.exists()
     assert "+new" in told[0]
+
+
+def test_no_program_of_the_project_runs_even_if_it_is_on_path(start_nvim, project, tmp_path):
+    """In a shell with an active environment, `.venv/bin` is on PATH, and commands in the sandbox can write there."""
+    ran = tmp_path / "ran"
+    for place in (".venv/bin", "relative"):
+        (project / place).mkdir(parents=True)
+        for name in ("git", "rg", "tmux", "wl-paste", "pngpaste", *OPENERS):
+            program = project / place / name
+            program.write_text(f"#!/bin/sh\necho $0 >> {ran}\nexit 1\n")
+            program.chmod(0o755)
+    subprocess.run([*GIT, "init", "-q"], cwd=project, check=True)
+    (project / "a.txt").write_text("a\n")
+    path = f"{project}/.venv/bin:relative:{os.environ['PATH']}"
+    child = start_nvim({"PATH": path, "TMUX": "/tmp/some,1,0", "WAYLAND_DISPLAY": "wayland-0"})
+    child.command("edit a.txt")
+    child.open_chat()
+    child.feed("ilook at @diff @clipboard ")
+    wait_until(lambda: child.lua(COUNT) > 0)
+    child.feed("<Esc>")
+    child.lua("require('sanderling.prompt.images').of_clipboard(vim.fn.getcwd())")
+    child.lua("require('sanderling.access.git').diff(vim.fn.getcwd(), {})")
+    child.lua("require('sanderling.access.links').open('https://example.org/')")
+    child.command("checkhealth sanderling")
+    assert not ran.exists(), ran.read_text()
 
 
 def test_a_difference_is_of_the_project_alone(start_claude, server, project, tmp_path):

@@ -243,6 +243,20 @@ async def test_a_changed_path_is_judged_anew(tmp_path):
     assert not (talk.project / ".git/hooks/pre-commit").exists()
 
 
+async def test_the_users_hooks_judge_the_input_that_a_projects_hook_has_changed(tmp_path):
+    its = {"cmd": "touch changed.txt"}
+    project = {"PreToolUse": group(answer(hookEventName="PreToolUse", updatedInput=its))}
+    guard = "grep -q 'command.*changed' && { echo not that >&2; exit 2; }; exit 0"
+    for own in (guard, f"grep -q original && {decide('allow')}"):
+        base = tmp_path / str(len(own))
+        talk = HookedTalk(
+            base, bash("touch original.txt"), own={"PreToolUse": own}, project=project
+        )
+        await talk.run(*([] if own == guard else ["deny"]))
+        assert not list(talk.project.glob("*.txt")), own
+        assert len(talk.questions) == (0 if own == guard else 1)
+
+
 async def test_an_input_that_the_tool_does_not_take_is_refused_in_words(tmp_path):
     its = {"nonsense": 1}
     project = {"PreToolUse": group(answer(hookEventName="PreToolUse", updatedInput=its))}
@@ -465,6 +479,23 @@ async def test_a_message_for_the_user_is_shown(tmp_path):
     command = 'echo \'{"systemMessage": "Mind the gap."}\''
     talk = await HookedTalk(tmp_path, WRITE, mode="auto", own={"PreToolUse": command}).run()
     assert any(each.endswith("Mind the gap.") for each in talk.notices)
+
+
+@pytest.mark.parametrize("decision", ["ask", "deny"])
+async def test_what_a_hook_says_is_bounded_and_hides_nothing(tmp_path, decision):
+    said = f"\x1b[2J\u202e{'x' * 20_000}"
+    words = {
+        "hookSpecificOutput": {"permissionDecision": decision, "permissionDecisionReason": said},
+        "systemMessage": said,
+    }
+    project = {"PreToolUse": group("cat said.json")}
+    talk = HookedTalk(tmp_path, WRITE, mode="auto", project=project)
+    write(talk.project, "said.json", json.dumps(words))
+    await talk.run(*(["deny"] if decision == "ask" else []))
+    shown = [*talk.notices, talk.told(), *(each.reason for each in talk.questions)]
+    assert any("<U+001B>[2J<U+202E>xxx" in text for text in shown[-1:])
+    assert not any("\x1b" in text or "\u202e" in text for text in shown)
+    assert max(map(len, shown)) < 11_000
 
 
 async def test_the_end_of_a_session_runs_its_hooks(tmp_path):

@@ -252,6 +252,23 @@ def test_a_repositorys_link_does_not_open_another_directory(tmp_path):
     assert places.skills_outside() == ()
 
 
+def test_a_link_that_a_command_made_opens_nothing_of_the_repository_around_the_project(tmp_path):
+    repository = tmp_path / "repository"
+    write(repository, ".git/HEAD", "ref: refs/heads/main")
+    write(repository, "other/secrets/SKILL.md", skill("secrets"))
+    write(repository, ".agents/skills/shared/SKILL.md", skill("shared"))
+    project = repository / "one"
+    (project / ".agents").mkdir(parents=True)
+    (project / ".agents/skills").symlink_to("../..")
+    (project / ".claude/skills").mkdir(parents=True)
+    (project / ".claude/skills/link").symlink_to("../../../other/secrets")
+    (project / ".claude/skills/shared").symlink_to("../../../.agents/skills/shared")
+    trust = Trust(str(tmp_path / "state"), str(project))
+    own = {str(repository / ".agents/skills"), str(repository / ".agents/skills/shared")}
+    assert set(Places(trust, ()).skills_outside()) == own
+    assert trust.look(".claude/skills/link/SKILL.md")
+
+
 def test_a_link_to_home_itself_is_not_opened(tmp_path, project, monkeypatch):
     home = tmp_path / "home"
     write(home, "x/SKILL.md", skill("x"))

@@ -2,6 +2,7 @@
 local M = {}
 
 local processes = require('sanderling.access.process')
+local programs = require('sanderling.access.programs')
 
 local TIMEOUT_MS = 10000 -- a FIFO in the work tree would block it forever
 local FILTERS = [[^filter\..*\.(clean|smudge|process|required)$]]
@@ -28,15 +29,20 @@ local function with(settings)
 end
 
 --- Start git for a command that neither reads nor prints file contents, so that no filter of the repository runs.
----@param cwd string
+---@param cwd string the project's root, or below it
 ---@param arguments string[]
 ---@param on_exit? fun(result: vim.SystemCompleted)
 ---@param more? [string, string][] settings
 ---@param timeout_ms? integer then it is stopped
 ---@return vim.SystemObj? process nil: git is not installed
 function M.start(cwd, arguments, on_exit, more, timeout_ms)
-  local argv = vim.list_extend({ 'git' }, arguments)
+  local git = programs.find('git', cwd)
+  if not git then
+    return nil
+  end
+  local argv = vim.list_extend({ git }, arguments)
   local env = with(vim.list_extend(vim.list_slice(SETTINGS), more or {}))
+  env.PATH = programs.path(cwd)
   local ok, process =
     pcall(vim.system, argv, { cwd = cwd, env = env, timeout = timeout_ms }, on_exit)
   return ok and process or nil

@@ -2,6 +2,7 @@
 local M = {}
 
 local message = require('sanderling.ui.message')
+local programs = require('sanderling.access.programs')
 local unseen = require('sanderling.ui.unseen')
 
 local MAX_BYTES = 2048 -- searched on each side of the cursor; an address may have half as many
@@ -15,7 +16,10 @@ function M.open(url)
     message.tell('Not a web address, so it was not opened.', vim.log.levels.WARN)
     return
   end
-  local ok, _, err = pcall(vim.ui.open, url)
+  local err ---@type string?
+  local ok = programs.with_path(vim.fs.root(0, '.git') or vim.fn.getcwd(), function()
+    err = select(2, vim.ui.open(url))
+  end)
   if not ok or err then
     message.tell('Cannot open a browser: ' .. url, vim.log.levels.WARN)
   end

@@ -133,6 +133,7 @@ local watch
 ---@param config_ vim.api.keyset.win_config
 local function open(config_)
   local buf = page.new_buffer('question', {})
+  scratch.set_buf_options(buf, { tabstop = wording.TABSTOP, vartabstop = '' })
   local win = api.nvim_open_win(
     buf,
     false,

@@ -66,14 +66,25 @@ local function heading_of(q)
   return words.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
 end
 
+M.TABSTOP = 8 -- of the float
+
+--- Return how many rows a line takes at most. A row may end with an empty cell, because a character of two cells does not fit, and a tab is
+--- as wide as its place demands. Too few rows would hide the end of a command and the warnings after it without a mark.
 ---@param line string
 ---@param width integer
 ---@return integer
 local function rows_of(line, width)
   -- strdisplaywidth() also counts what 'showbreak' and 'linebreak' of the current window, not of the float, would add.
-  local cells = line:find('\t') and vim.fn.strdisplaywidth(line) or api.nvim_strwidth(line)
+  local cells = api.nvim_strwidth((words.expanded(line, M.TABSTOP, 0)))
+  if cells <= width then
+    return 1
+  end
   local continued = width - api.nvim_strwidth(M.showbreak())
-  return cells <= width and 1 or 1 + math.ceil((cells - width) / continued)
+  if line:find('[\t\128-\255]') then
+    cells = api.nvim_strwidth((line:gsub('\t', (' '):rep(M.TABSTOP))))
+    width, continued = width - 1, continued - 1
+  end
+  return 1 + math.ceil((cells - width) / math.max(1, continued))
 end
 
 --- Return the index of the first line that does not fit into `height` rows, and the rows before it; nil if all fit.

@@ -2,6 +2,7 @@
 local M = {}
 
 local processes = require('sanderling.access.process')
+local programs = require('sanderling.access.programs')
 local words = require('sanderling.ui.words')
 
 local MAX_BYTES = 5 * 1024 * 1024 * 3 / 4 -- APIs accept 5 MB of base64
@@ -80,9 +81,9 @@ function M.size(selection)
   return ('image, %d KB'):format(math.ceil(#selection.text * 3 / 4 / 1024))
 end
 
---- Return programs that write the clipboard's image to stdout, the most likely first.
+--- Return commands that write the clipboard's image to stdout, the most likely first.
 ---@return string[][]
-local function programs()
+local function commands()
   local found = {}
   if vim.env.WAYLAND_DISPLAY then
     found[#found + 1] = { 'wl-paste', '--type', 'image/png' }
@@ -95,11 +96,13 @@ local function programs()
 end
 
 --- Return the image on the clipboard. This runs a program and may take a moment.
+---@param project string
 ---@return sanderling.prompt.sources.Found?
 ---@return string? problem
-function M.of_clipboard()
-  for _, argv in ipairs(programs()) do
-    if vim.fn.executable(argv[1]) == 1 then
+function M.of_clipboard(project)
+  for _, argv in ipairs(commands()) do
+    argv[1] = programs.find(argv[1], project)
+    if argv[1] then
       local result = processes.result(function(on_exit)
         local ok, process = pcall(vim.system, argv, {}, on_exit)
         return ok and process or nil

@@ -295,8 +295,8 @@ M.BY_WORD = {
   staged = function(project)
     return of_git('@staged', project, { '--cached' })
   end,
-  clipboard = function()
-    return require('sanderling.prompt.images').of_clipboard()
+  clipboard = function(project)
+    return require('sanderling.prompt.images').of_clipboard(project)
   end,
 }
 

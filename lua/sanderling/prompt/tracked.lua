@@ -7,6 +7,7 @@ local M = {}
 
 local bit = require('bit')
 local git = require('sanderling.access.git')
+local programs = require('sanderling.access.programs')
 local time = require('sanderling.ui.time')
 
 local SLICE_MS, PAUSE_MS = 3, 1 -- of indexing
@@ -16,7 +17,6 @@ local LIST_MS = 30000 -- timeout, because a FIFO in place of a .gitignore would 
 local MAX_RANKED = 200 -- files of one rank to sort
 local MAX_FILES = 500000
 local LIST = { 'ls-files', '-z', '--cached', '--others', '--exclude-standard', '--deduplicate' }
-local FIND = { 'rg', '--files', '--null' }
 
 ---@class (exact) sanderling.prompt.tracked.Index
 ---@field paths string[] directories end in a slash
@@ -137,7 +137,9 @@ local function list(project, on_list)
     end)
   end
   local function find()
-    if not pcall(vim.system, FIND, { cwd = project, timeout = LIST_MS }, hand_on) then
+    local rg = programs.find('rg', project)
+    local argv, opts = { rg, '--files', '--null' }, { cwd = project, timeout = LIST_MS }
+    if not rg or not pcall(vim.system, argv, opts, hand_on) then
       on_list()
     end
   end

@@ -3,6 +3,9 @@
 local M = {}
 
 local api = vim.api
+local ui_float = require('sanderling.ui.float')
+
+local MAX_BYTES_PER_CELL = 4
 
 ---@param hunk sanderling.review.Hunk
 ---@return integer first lnum of the hunk; of the line below a pure deletion, or of the last line above it
@@ -77,12 +80,32 @@ local function rows_of(hunk)
   return top, bottom
 end
 
+--- Does the current window hide a part of a hunk's lines, which take all of their rows: beside the window, which does not wrap them, or by
+--- conceal? Blanks before it would take code out of sight.
+---@param hunk sanderling.review.Hunk
+---@return boolean
+local function hides_text(hunk)
+  if vim.wo.conceallevel > 0 then
+    return true
+  elseif vim.wo.wrap then
+    return false
+  end
+  local info = vim.fn.getwininfo(api.nvim_get_current_win())[1]
+  local width = info.width - info.textoff
+  local lines = api.nvim_buf_get_lines(hunk.buf, hunk.row, hunk.row + hunk.count, false)
+  return vim.fn.winsaveview().leftcol > 0
+    or vim.iter(lines):any(function(line)
+      return #line > MAX_BYTES_PER_CELL * width or vim.fn.strdisplaywidth(line) > width
+    end)
+end
+
+--- Does a float below the question cover a part of the area? Such are a chat and the context that a plugin keeps above the code.
 ---@param area sanderling.approval.Area
----@return boolean a chat in a float covers a part of it
-local function is_under_chat(area)
+---@return boolean
+local function is_under_float(area)
   return vim.iter(api.nvim_tabpage_list_wins(0)):any(function(win)
-    local is_float = api.nvim_win_get_config(win).relative ~= ''
-    if not is_float or not vim.b[api.nvim_win_get_buf(win)].sanderling_session then
+    local config = api.nvim_win_get_config(win)
+    if config.relative == '' or config.hide or config.zindex >= ui_float.ZINDEX.question then
       return false
     end
     local top, left = unpack(api.nvim_win_get_position(win))
@@ -112,14 +135,17 @@ end
 function M.area_of(hunk)
   for _, win in ipairs(M.windows_of(hunk.buf)) do
     local top, bottom = unpack(api.nvim_win_call(win, function()
-      return { rows_of(hunk) }
+      if not hides_text(hunk) then
+        return { rows_of(hunk) }
+      end
+      return {}
     end))
     if top then
       local info = vim.fn.getwininfo(win)[1]
       local row = info.winrow - 1 + info.winbar
       local area =
         { top = row + top, bottom = row + bottom, left = info.wincol - 1, width = info.width }
-      if not is_under_chat(area) then
+      if not is_under_float(area) then
         return area
       end
     end

@@ -1,11 +1,12 @@
 """A session's hooks as its conversation uses them: what happens, in the words of a hook's message, and what follows from the verdict."""
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, Literal
 
 import anyio
 
-from sanderling.hooks.hooks import NOTHING, Hooks, Verdict
+from sanderling.hooks.hooks import NOTHING, Hooks, Owner, Verdict, both
 from sanderling.hooks.messages import names_of, tool_fields, tool_response
 from sanderling.tools.base import UseRequest
 from sanderling.tools.outcome import Outcome
@@ -62,12 +63,32 @@ class SessionHooks:
         notes, self._notes = self._notes, []
         return notes
 
-    async def before_use(self, tool: str, use_id: str, values: dict[str, Any]) -> Verdict:
+    async def before_use(
+        self,
+        tool: str,
+        use_id: str,
+        values: dict[str, Any],
+        repaired: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> Verdict:
+        """
+        Run the hooks before a tool call, the project's first: they may change its input, and the user's hooks must decide about that input.
+
+        With all of them at the same time, a hook in the repository could replace a command that the user's own hook has just allowed, or
+        has not denied. `repaired` returns an input with the names of Sanderling's fields, which become Claude's.
+        """
         names = names_of(tool)
         if not self._hooks.are_for("PreToolUse", names):
             return NOTHING
+        verdict = await self._before_use("project", tool, use_id, values)
+        if verdict.input is not None:
+            values = repaired(verdict.input)
+        return both(verdict, await self._before_use("user", tool, use_id, values))
+
+    async def _before_use(
+        self, owner: Owner, tool: str, use_id: str, values: dict[str, Any]
+    ) -> Verdict:
         fields = tool_fields(tool, use_id, values, self._workspace.project)
-        return await self._hooks.run("PreToolUse", fields, names)
+        return await self._hooks.run("PreToolUse", fields, names_of(tool), owner=owner)
 
     async def before_question(self, request: UseRequest) -> Verdict:
         names = names_of(request.tool.name)

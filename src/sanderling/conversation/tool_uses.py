@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from hashlib import blake2b
+from typing import Any
 
 import anyio
 import msgspec
@@ -213,7 +214,13 @@ class ToolUses:
 
         async def run(index: int, use: _Use) -> None:
             requested = use.requested
-            verdict = await hooks.before_use(requested.name, requested.id, requested.input)
+
+            def repaired(values: dict[str, Any]) -> dict[str, Any]:
+                return self.repaired(msgspec.structs.replace(requested, input=values)).input
+
+            verdict = await hooks.before_use(
+                requested.name, requested.id, requested.input, repaired
+            )
             if verdict.input is not None:
                 changed = msgspec.structs.replace(requested, input=verdict.input)
                 use = self._prepare(changed, "")

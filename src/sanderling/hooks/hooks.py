@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import msgspec
@@ -13,9 +13,11 @@ from sanderling.hooks.running import run_hook
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.events import Event, Notice
 from sanderling.sandbox.execution_environment import ExecutionEnvironment
-from sanderling.text import printable, shortened
+from sanderling.text import printable, shortened, visible_prose
 
 MAX_CONTEXT_CHARS = 10_000
+MAX_WORDS_CHARS = 2_000
+"""Of a message for the user. A project's hook may print what a file contains."""
 _STRICTNESS: tuple[Decision, ...] = ("deny", "ask", "allow")
 
 
@@ -33,6 +35,24 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 NOTHING = Verdict()
+Owner = Literal["project", "user"]
+
+
+def both(first: Verdict, second: Verdict) -> Verdict:
+    """Return the stricter decision of two verdicts, and what both say. The second one has seen the input of the first one."""
+    decided = [each for each in (first, second) if each.decision]
+    strictest = min(decided, key=_strictness, default=NOTHING)
+    return Verdict(
+        strictest.decision,
+        strictest.reason,
+        "\n".join(filter(None, (first.context, second.context))),
+        first.input if second.input is None else second.input,
+    )
+
+
+def _strictness(verdict: Verdict) -> int:
+    assert verdict.decision
+    return _STRICTNESS.index(verdict.decision)
 
 
 class Hooks:
@@ -79,10 +99,17 @@ class Hooks:
         return [each for each in hooks if each.matches(tuple(subjects))]
 
     async def run(
-        self, event: HookEvent, fields: dict[str, Any], subjects: Sequence[str] = ()
+        self,
+        event: HookEvent,
+        fields: dict[str, Any],
+        subjects: Sequence[str] = (),
+        *,
+        owner: Owner | None = None,
     ) -> Verdict:
-        """Run the hooks for the event at the same time. `subjects` are the names that a matcher can mean."""
+        """Run the hooks for the event, or only those of `owner`, at the same time. `subjects` are the names that a matcher can mean."""
         hooks = self._matching(event, subjects)
+        if owner:
+            hooks = [each for each in hooks if each.is_projects == (owner == "project")]
         if not hooks:
             return NOTHING
         message = self._surroundings.message(event, fields)
@@ -108,15 +135,16 @@ class Hooks:
         its_input: dict[str, Any] | None = None
         for hook, answer in answers:
             self._show(hook, answer)
+            reason = _for_reading(answer.reason, MAX_CONTEXT_CHARS)
             if answer.decision and not (hook.is_projects and answer.decision == "allow"):
-                decided.append((answer.decision, answer.reason))
+                decided.append((answer.decision, reason))
             elif answer.is_late and hook.event == "PreToolUse":
                 # It may have been there to deny the call.
                 decided.append(("ask", f"The hook {hook.shown} failed: {answer.failure}."))
             if answer.context:
                 contexts.append(shortened(answer.context, MAX_CONTEXT_CHARS))
             its_input = answer.input if answer.input is not None else its_input
-            self._stop = self._stop or answer.stop
+            self._stop = self._stop or _for_reading(answer.stop)
         if not decided:
             return Verdict(context="\n".join(contexts), input=its_input)
         decision, reason = min(decided, key=lambda each: _STRICTNESS.index(each[0]))
@@ -124,8 +152,12 @@ class Hooks:
 
     def _show(self, hook: Hook, answer: Answer) -> None:
         if answer.message:
-            self._emit(Notice("info", f"Hook {hook.shown}: {printable(answer.message)}"))
+            self._emit(Notice("info", f"Hook {hook.shown}: {_for_reading(answer.message)}"))
         if answer.failure and (hook, answer.failure) not in self._failed:
             self._failed.add((hook, answer.failure))
             words = f"The {hook.event} hook {hook.shown} failed: {answer.failure}."
             self._emit(Notice("warning", printable(words)))
+
+
+def _for_reading(text: str, most: int = MAX_WORDS_CHARS) -> str:
+    return shortened(visible_prose(printable(text)), most)

@@ -54,21 +54,29 @@ class Places:
         """
         Return the directories of skills outside the project, which commands may read without a question.
 
-        Links in the user's own directories are followed, because users share skills with them. In the repository around a project,
-        which may be anyone's, they must stay in it: else `.agents/skills` could be a link to the user's keys.
+        Links in the user's own directories are followed, because users share skills with them. In the repository around a project, which
+        may be anyone's, they must stay in it: else `.agents/skills` could be a link to the user's keys. Commands can create links in the
+        project, so one that leads out of the directories of skills needs a trusted file: else `.agents/skills` could be a link to the
+        repository, whose other directories the sandbox hides.
         """
         found = dict[str, None]()
         for place in self.of("skills"):
-            root = os.path.realpath(place.absolute(""))
-            inside = (posixpath.dirname(place.absolute(name)) for name, _ in place.found())
-            for directory in map(os.path.realpath, (root, *inside)):
-                if self._may_be_read(place, directory):
+            files = [
+                (posixpath.dirname(place.absolute(name)), file) for name, file in place.found()
+            ]
+            trusted = [path for path, file in files if file.state == "trusted"]
+            for path in (place.absolute(""), *(path for path, _ in files)):
+                directory = os.path.realpath(path)
+                if self._may_be_read(place, directory, is_trusted=path in trusted):
                     found[directory] = None
         return tuple(found)
 
-    def _may_be_read(self, place: Place, directory: str) -> bool:
+    def _may_be_read(self, place: Place, directory: str, *, is_trusted: bool) -> bool:
         if self._trust.relative(directory) is not None or not Path(directory).is_dir():
             return False
-        if place.source == "project":
-            return is_within(directory, self._trust.repository)
-        return not is_within(os.path.realpath(Path.home()), directory)
+        if place.source != "project":
+            return not is_within(os.path.realpath(Path.home()), directory)
+        if is_trusted and is_within(directory, self._trust.repository):
+            return True
+        roots = (f"{self._trust.root}/{name}" for name in self._trust.directories("skills"))
+        return any(is_within(directory, posixpath.normpath(root)) for root in roots)

@@ -1,0 +1,43 @@
+--- Programs that run outside the sandbox: never those of a project, which its commands can write. `.venv/bin` is on PATH in a shell with an
+--- active environment, and a name such as `node_modules/.bin` means another directory in each project.
+local M = {}
+
+--- Return PATH without directories in `project`, and without relative ones.
+---@param project string
+---@return string
+function M.path(project)
+  local root = vim.uv.fs_realpath(project) or project
+  local outside = vim.tbl_filter(function(directory)
+    local real = vim.startswith(directory, '/') and vim.uv.fs_realpath(directory)
+    return real and real ~= root and not vim.startswith(real, root:gsub('/*$', '/'))
+  end, vim.split(vim.env.PATH or '', ':', { plain = true }))
+  return table.concat(outside, ':')
+end
+
+--- Return the first program of this name on PATH that is outside `project`.
+---@param name string
+---@param project string
+---@return string? path nil: there is none
+function M.find(name, project)
+  for directory in vim.gsplit(M.path(project), ':', { plain = true }) do
+    local path = vim.fs.joinpath(directory, name)
+    if directory ~= '' and vim.fn.executable(path) == 1 then
+      return path
+    end
+  end
+end
+
+--- Call `fn`, whose programs are found outside `project`, and so are those that they start.
+---@param project string
+---@param fn fun()
+---@return boolean ok
+---@return any error
+function M.with_path(project, fn)
+  local before = vim.env.PATH
+  vim.env.PATH = M.path(project)
+  local ok, err = pcall(fn)
+  vim.env.PATH = before
+  return ok, err
+end
+
+return M
