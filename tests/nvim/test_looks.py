@@ -335,6 +335,22 @@ def test_a_question_is_answered_with_the_persons_key_from_prompt_and_code_in_eac
     assert agent.lua("return vim.fn.maparg('<F5>', 'n') .. vim.fn.maparg('<F5>', 'i')") == ""
 
 
+def test_the_text_before_a_question_stays_above_it_and_fills_the_window_again_without_it(start_agent):
+    text = "\n\n".join(f"paragraph {number}" for number in range(9))
+    agent = start_agent({"step": [{"text": text}, *BASH["step"]]}, THEN, columns=100, lines=30)
+    agent.command("AgentChat")
+    agent.feed("igo<C-s>")
+    agent.wait_for_question()
+    wait_until(lambda: "paragraph 8" in agent.screen_text(), agent.screen_text)
+    agent.rpc.pump(0.3)
+    assert "paragraph 8" in agent.screen_text(), agent.screen_text()
+    agent.feed("<Esc><C-w>a")
+    agent.rpc.pump(0.3)
+    agent.feed("q")
+    wait_until(lambda: "paragraph 0" in agent.screen_text(), agent.screen_text)
+    assert "paragraph 8" in agent.screen_text(), agent.screen_text()
+
+
 def test_the_question_names_its_keys_as_they_are_typed_in_the_current_mode(start_agent):
     """In insert mode <C-w> deletes a word."""
     write = {"name": "write", "input": {"path": "made.txt", "content": "made\n"}}

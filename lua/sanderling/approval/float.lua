@@ -112,6 +112,7 @@ function M.close()
       error(err, 0)
     end
   end
+  log.guarded(geometry.release_ends)
   shown = nil
 end
 
