@@ -335,7 +335,9 @@ def test_a_question_is_answered_with_the_persons_key_from_prompt_and_code_in_eac
     assert agent.lua("return vim.fn.maparg('<F5>', 'n') .. vim.fn.maparg('<F5>', 'i')") == ""
 
 
-def test_the_text_before_a_question_stays_above_it_and_fills_the_window_again_without_it(start_agent):
+def test_the_text_before_a_question_stays_above_it_and_fills_the_window_again_without_it(
+    start_agent,
+):
     text = "\n\n".join(f"paragraph {number}" for number in range(9))
     agent = start_agent({"step": [{"text": text}, *BASH["step"]]}, THEN, columns=100, lines=30)
     agent.command("AgentChat")
