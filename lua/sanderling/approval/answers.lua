@@ -287,7 +287,7 @@ end
 
 --- Deny the request on the screen, with a reason that the user is asked for.
 ---@param q? sanderling.session.state.Question nil: the one on the screen
----@param is_alone? boolean do not deny other requests of the same message
+---@param is_all? boolean with the other requests of the same message
 function M.deny_because(q, is_all)
   q = q or question_to_answer()
   if not q then
