@@ -77,6 +77,10 @@ local function fit(win, lines, title, footer)
     height = math.max(1, math.min(api.nvim_win_text_height(win, {}).all, room))
     api.nvim_win_set_config(win, in_the_middle(width, height))
   end
+  local is_longer = #lines > height or api.nvim_win_text_height(win, {}).all > height
+  if is_longer and api.nvim_get_current_win() == win then
+    footer = ' <C-d> scrolls ' .. footer
+  end
   api.nvim_win_set_config(win, {
     title = vim.fn.strcharpart(title, 0, width),
     footer = vim.fn.strcharpart(footer, 0, width),

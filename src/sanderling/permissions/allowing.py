@@ -76,7 +76,10 @@ def uncovered(
         needed = next((rule for rule in rules if _covers_words(rule, command, use)), None)
         if needed is None:
             more = runs_more(command.words)
-            return f"No rule covers '{shortened(command.text, MOST_QUOTED)}'{more and ': '}{more}.", None
+            return (
+                f"No rule covers '{shortened(command.text, MOST_QUOTED)}'{more and ': '}{more}.",
+                None,
+            )
     return "", needed
 
 
