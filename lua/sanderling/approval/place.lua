@@ -254,10 +254,11 @@ function M.keep_ends_above(place)
   end
 end
 
---- Let the transcripts that end above a float fill their windows again. The user may have scrolled the current one.
+--- Let the transcripts of this tab page that end above a float fill their windows again. The user may have scrolled the current one.
 function M.release_ends()
+  local here = api.nvim_tabpage_list_wins(0) -- nvim_win_call() in another tab page would change the current window there
   for _, win in ipairs(scroll.uncover()) do
-    if api.nvim_win_is_valid(win) and win ~= api.nvim_get_current_win() then
+    if vim.list_contains(here, win) and win ~= api.nvim_get_current_win() then
       api.nvim_win_call(win, function()
         local lnum = vim.fn.line('.')
         local is_at_end = math.max(lnum, vim.fn.foldclosedend(lnum)) == vim.fn.line('$')
