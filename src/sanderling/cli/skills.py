@@ -18,7 +18,7 @@ from sanderling.project.trust.reading import SKILL_NAMES, find_skills, read_file
 from sanderling.text import visible_line
 
 EXIT_PROBLEMS, EXIT_USAGE = 1, 2
-NONE = "No skills: `:help sanderling-skills` says where they are looked for."
+NONE = "No skills: `:help sanderling-skills` names their directories."
 
 
 class ListedSkill(msgspec.Struct, frozen=True):
