@@ -311,7 +311,7 @@ def test_on_a_small_screen_a_change_that_is_asked_about_names_the_keys(start_age
     agent.command("AgentChat")
     agent.feed("igo<C-s>")
     wait_until(lambda: "1 hunk to review" in agent.screen_text(), agent.screen_text)
-    assert "<C-w>a answer  <M-d> deny" in agent.screen_text(), agent.screen_text()
+    assert "<Esc><C-w>a answer  <M-d> deny" in agent.screen_text(), agent.screen_text()
     assert r"\a answers, <M-d> denies" in agent.screen_text(), agent.screen_text()
 
 
@@ -324,13 +324,50 @@ def test_a_question_is_answered_with_the_persons_key_from_prompt_and_code_in_eac
     agent = start_agent(BASH, THEN, setup={"keys": {"answer_once": "<F5>"}})
     agent.command("AgentChat")
     agent.feed("igo<C-s>" + keys)
-    assert "<C-w>a answer  <F5> allow  <M-d> deny" in agent.wait_for_question()
+    screen = agent.wait_for_question()
     mode = agent.mode()
+    focus = "<Esc><C-w>a" if mode == "i" else "<C-w>a"
+    assert f" {focus} answer  <F5> allow  <M-d> deny" in screen
     agent.feed("<F5>")
     agent.wait_for_turns()
     assert (project / "made").exists()
     assert agent.mode() == mode
     assert agent.lua("return vim.fn.maparg('<F5>', 'n') .. vim.fn.maparg('<F5>', 'i')") == ""
+
+
+def test_the_text_before_a_question_stays_above_it_and_fills_the_window_again_without_it(
+    start_agent,
+):
+    text = "\n\n".join(f"paragraph {number}" for number in range(9))
+    agent = start_agent({"step": [{"text": text}, *BASH["step"]]}, THEN, columns=100, lines=30)
+    agent.command("AgentChat")
+    agent.feed("igo<C-s>")
+    agent.wait_for_question()
+    wait_until(lambda: "paragraph 8" in agent.screen_text(), agent.screen_text)
+    agent.rpc.pump(0.3)
+    assert "paragraph 8" in agent.screen_text(), agent.screen_text()
+    agent.feed("<Esc><C-w>ap")
+    wait_until(lambda: agent.lua("return #vim.api.nvim_list_tabpages()") == 2)
+    agent.rpc.pump(0.3)
+    agent.feed("q")
+    wait_until(lambda: agent.lua("return vim.api.nvim_get_current_win()") == agent.float())
+    agent.feed("q")
+    wait_until(lambda: agent.lua("return vim.bo.filetype") == "sanderling_prompt")
+    wait_until(lambda: "paragraph 0" in agent.screen_text(), agent.screen_text)
+    assert "paragraph 8" in agent.screen_text(), agent.screen_text()
+
+
+def test_the_question_names_its_keys_as_they_are_typed_in_the_current_mode(start_agent):
+    """In insert mode <C-w> deletes a word."""
+    write = {"name": "write", "input": {"path": "made.txt", "content": "made\n"}}
+    agent = start_agent({"step": [{"tool_use": write}]}, THEN, columns=60, lines=20)
+    agent.command("AgentChat")
+    agent.feed("igo<C-s>")
+    wait_until(lambda: " <Esc><C-w>a answer " in agent.screen_text(), agent.screen_text)
+    agent.feed("<Esc>")
+    wait_until(lambda: " <C-w>a answer  <M-d> deny " in agent.screen_text(), agent.screen_text)
+    agent.feed("i")
+    wait_until(lambda: " <Esc><C-w>a answer " in agent.screen_text(), agent.screen_text)
 
 
 @pytest.mark.parametrize("keys", prove_rest(["<Esc>", "<Esc><C-w>h", "<Esc><C-w>hv"], is_one=True))

@@ -112,3 +112,16 @@ def test_a_fenced_block_is_yanked_and_opened(answer):
 def test_where_there_is_no_block_that_is_said(answer):
     answer.feed("gg\\y")
     answer.wait_for_message("No fenced block under the cursor.")
+
+
+@pytest.mark.parametrize("lines", [24, 60])
+def test_a_page_says_that_it_is_longer_than_its_float(transcript, lines):
+    transcript.command(f"set lines={lines}")
+    transcript.feed("g?")
+    wait_until(lambda: " q closes ╯" in transcript.screen_text(), transcript.screen_text)
+    screen = transcript.screen_text()
+    assert ("─ <C-d> scrolls  q closes ╯" in screen) == (lines == 24), screen
+    transcript.feed("q")
+    transcript.command("Agent usage")
+    wait_until(lambda: "Run it again" in transcript.screen_text(), transcript.screen_text)
+    assert "<C-d> scrolls" not in transcript.screen_text()

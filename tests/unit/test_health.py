@@ -56,6 +56,15 @@ def test_a_model_on_this_machine_needs_no_key(home, address):
     assert not any("API key" in text for level, text in lines if level != "ok")
 
 
+@pytest.mark.parametrize("provider", ["scripted", "demo"])
+def test_a_script_is_a_model_that_needs_nothing(home, provider):
+    (home.folder / "script.toml").write_text('version = 1\n[[reply]]\nstep = [{ text = "Yes." }]\n')
+    home.config.write_text(f'provider = "{provider}"\nscript = "{home.folder}/script.toml"\n')
+    lines = section(home, "Model")
+    assert ("info", "it replays a script") in lines
+    assert {level for level, _ in lines} == {"ok", "info"}
+
+
 def test_a_server_on_this_machine_that_listens_is_asked_nothing(home):
     with LoopbackServer() as server:
         lines = local_model(home, server.url)

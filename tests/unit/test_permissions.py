@@ -1100,6 +1100,7 @@ def test_reason_names_what_is_not_covered(project):
     assert "'-delete' makes 'find'" in reason("find . -delete", *allow("find"))
     assert "redirected" in reason("ls > x")
     assert reason("ls | ls | ls\nrm x 2>&1") == "No rule covers 'rm x'."
+    assert reason(f"rm {'x' * 90}") == f"No rule covers 'rm {'x' * 76}…'."
     assert "sets 'PATH'" in reason("PATH=. ls")
     assert reason("rm x", rule("deny bash rm")) == "A rule forbids this: deny bash rm."
     assert len(reason("x" * 5_000)) < 200

@@ -111,6 +111,10 @@ local function fit(win, lines, title, footer)
   if #lines <= room then -- lines that are wrapped need more rows
     api.nvim_win_set_config(win, in_the_middle(width, fitting_height(win)))
   end
+  local is_longer = #lines > height or api.nvim_win_text_height(win, {}).all > height
+  if is_longer and api.nvim_get_current_win() == win then
+    footer = ' <C-d> scrolls ' .. footer
+  end
   api.nvim_win_set_config(win, {
     title = vim.fn.strcharpart(title, 0, width),
     footer = vim.fn.strcharpart(footer, 0, width),

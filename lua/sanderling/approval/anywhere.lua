@@ -69,18 +69,24 @@ local function is_given(lhs, option)
   return count > 0 and count == #modes_of(option)
 end
 
---- Return the first key of an option if it is set, as the user types it.
+--- Return the first key of an option if it is set, as the user types it in the current mode.
 ---@param option string
 ---@return string?
 function M.key_of(option)
   local lhs = ui_keys.of(option)[1]
-  return is_given(lhs, option) and lhs or nil
+  if not is_given(lhs, option) then
+    return nil
+  end
+  local is_text = vim.startswith(vim.api.nvim_get_mode().mode, 'i')
+    and not vim.list_contains(modes_of(option), 'i')
+  return is_text and '<Esc>' .. lhs or lhs
 end
 
---- Return the keys that are set and what they do.
+--- Return the keys that are set and what they do, as many as fit.
 ---@param words table<string, string|false> by option, where a key does something else, or nothing
+---@param width integer
 ---@return string
-function M.describe(words)
+function M.describe(words, width)
   local parts = {}
   for _, action in ipairs(actions) do
     local lhs, word = M.key_of(action.option), words[action.option]
@@ -88,7 +94,12 @@ function M.describe(words)
       parts[#parts + 1] = ('%s %s'):format(lhs, word or action.word)
     end
   end
-  return table.concat(parts, '  ')
+  local text = table.concat(parts, '  ')
+  while #parts > 1 and vim.api.nvim_strwidth(text) > width do
+    parts[#parts] = nil
+    text = table.concat(parts, '  ')
+  end
+  return text
 end
 
 return M

@@ -66,7 +66,7 @@ end)
 ---@param width integer
 ---@return string
 local function ways_to_answer(q, width)
-  local keys = anywhere.describe(footer.words_anywhere(q))
+  local keys = anywhere.describe(footer.words_anywhere(q), width)
   local taken = api.nvim_strwidth(keys)
   local room = width - taken - #'  '
   local way = wording.ways_in('to answer', room)
@@ -112,6 +112,7 @@ function M.close()
       error(err, 0)
     end
   end
+  log.guarded(geometry.release_ends)
   shown = nil
 end
 
@@ -262,6 +263,7 @@ function watch(buf)
     end
   end, 'show the change that its window no longer shows')
   on('BufWinEnter', update_soon, 'name the session that asks')
+  on({ 'InsertEnter', 'InsertLeave' }, update_soon, 'name the keys of the mode')
   on({ 'WinEnter', 'WinLeave' }, update_soon, 'keys of the question', buf)
   on('WinClosed', function(args)
     local is_ours = float and tonumber(args.match) == float.win

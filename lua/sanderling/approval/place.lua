@@ -3,6 +3,7 @@ local M = {}
 
 local api = vim.api
 local footer = require('sanderling.approval.footer')
+local scroll = require('sanderling.ui.scroll')
 local wording = require('sanderling.approval.wording')
 
 local MAX_WIDTH = 78
@@ -247,7 +248,24 @@ function M.keep_ends_above(place)
       and place.col < first_col + info.width
       and place.col + place.width + 2 > first_col
     if vim.bo[info.bufnr].filetype == 'sanderling' and is_covered and room >= MIN_HEIGHT then
+      scroll.cover(win, info.height - room) -- before the window scrolls: the chat fills empty rows
       scroll_end_up(win, room)
+    end
+  end
+end
+
+--- Let the transcripts of this tab page that end above a float fill their windows again. The user may have scrolled the current one.
+function M.release_ends()
+  local here = api.nvim_tabpage_list_wins(0) -- nvim_win_call() in another tab page would change the current window there
+  for _, win in ipairs(scroll.uncover()) do
+    if vim.list_contains(here, win) and win ~= api.nvim_get_current_win() then
+      api.nvim_win_call(win, function()
+        local lnum = vim.fn.line('.')
+        local is_at_end = math.max(lnum, vim.fn.foldclosedend(lnum)) == vim.fn.line('$')
+        if is_at_end and vim.fn.line('w0') > 1 and scroll.has_room_below(win) then
+          scroll.put_last()
+        end
+      end)
     end
   end
 end

@@ -75,7 +75,8 @@ local function asked_about(session)
   end
   local lines = turn and api.nvim_buf_get_lines(buf_of, turn.first, turn.answer, false) or {}
   for i, line in ipairs(lines) do
-    local path, first, last = line:match('^(.+):(%d+)%-(%d+)$')
+    local path, first, last = line:match('^(.+):(%d+)%-?(%d*)$')
+    last = last == '' and first or last
     local real = path and (lines[i + 1] or ''):find('^```') and files.find(path, session.project)
     local buf = real and vim.fn.bufnr('^' .. vim.fn.fnameescape(real) .. '$') or -1
     if buf ~= -1 and api.nvim_buf_is_loaded(buf) then

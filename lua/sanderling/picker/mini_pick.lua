@@ -20,7 +20,8 @@ return function(list)
   end
   local source = {
     items = items,
-    name = list.hint == '' and list.title or ('%s (%s)'):format(list.title, list.hint),
+    name = list.hint == '' and list.title
+      or ('%s (%s)'):format(list.title, (list.hint:gsub('  ', ' '))), -- mini.pick cuts its beginning
     choose = function(item)
       list.run(1, item.number)
     end,

@@ -13,12 +13,30 @@ function M.to_end()
   M.put_last()
 end
 
+---@type table<integer, integer> by window
+local covered = {}
+
+--- Note how many of the last rows of `win` a float covers.
 ---@param win integer
----@return boolean rows below its last line are empty
+---@param rows integer
+function M.cover(win, rows)
+  covered[win] = rows > 0 and rows or nil
+end
+
+--- Forget what was covered.
+---@return integer[] the windows
+function M.uncover()
+  local wins = vim.tbl_keys(covered)
+  covered = {}
+  return wins
+end
+
+---@param win integer
+---@return boolean rows below its last line are empty and not covered
 function M.has_room_below(win)
   -- In a window of one column and no text, Neovim 0.12 gives a line behind the last one.
   local top = math.min(vim.fn.line('w0', win), vim.fn.line('$', win)) - 1
-  local height = vim.fn.getwininfo(win)[1].height
+  local height = vim.fn.getwininfo(win)[1].height - (covered[win] or 0)
   return vim.api.nvim_win_text_height(win, { start_row = top }).all < height
 end
 

@@ -33,6 +33,7 @@ from sanderling.project.trust.trust import Trust
 from sanderling.protocol.remedies import NEOVIM, remedies
 from sanderling.providers.choice import (
     DEFAULT,
+    SCRIPTED,
     ChosenModel,
     credentials,
     make_provider,
@@ -234,6 +235,8 @@ def _keychain(settings: Settings) -> Line:
 
 async def _answer(subject: _Subject, chosen: ChosenModel) -> Line:
     is_neovim = remedies() is NEOVIM
+    if not chosen.is_fallback and chosen.provider in SCRIPTED:
+        return Line("info", "it replays a script")
     if not chosen.is_fallback and chosen.provider != DEFAULT:
         how = f"{':Agent provider_test' if is_neovim else 'sanderling check'} {chosen.provider}"
         base_url = load_endpoint(chosen.provider, subject.settings.providers).base_url

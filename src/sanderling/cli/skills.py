@@ -17,7 +17,7 @@ from sanderling.protocol.requests import ShownSkill
 from sanderling.text import visible_line
 
 EXIT_PROBLEMS, EXIT_USAGE = 1, 2
-NONE = "No skills: `:help sanderling-skills` says where they are looked for."
+NONE = "No skills: `:help sanderling-skills` names their directories."
 
 
 def add(commands: Any) -> None:

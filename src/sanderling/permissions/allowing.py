@@ -17,8 +17,11 @@ from sanderling.permissions.shell.programs import (
 )
 from sanderling.permissions.use import Use, is_at_home, stays_inside
 from sanderling.sandbox.names import asked_about
+from sanderling.text import shortened
 from sanderling.tools.commands.variables import is_harmless_setting, is_plain_variable
 from sanderling.tools.effects import Effect
+
+MOST_QUOTED = 80  # characters of a command in a reason
 
 
 def uncovered_commands(effect: Effect, *, project: str) -> tuple[SimpleCommand, ...] | None:
@@ -66,14 +69,17 @@ def uncovered(
         if problem := _side_effect(command):
             return problem, None
         if not (is_confined or only_rules) and not looks_inside(inputs(command), use):
-            return f"It reads outside the project: '{command.text[:80]}'.", None
+            return f"It reads outside the project: '{shortened(command.text, MOST_QUOTED)}'.", None
         reads = not only_rules and is_read_only(command.words, use, is_confined=is_confined)
         if reads or not command.words:
             continue
         needed = next((rule for rule in rules if _covers_words(rule, command, use)), None)
         if needed is None:
             more = runs_more(command.words)
-            return f"No rule covers '{command.text[:80]}'{more and ': '}{more}.", None
+            return (
+                f"No rule covers '{shortened(command.text, MOST_QUOTED)}'{more and ': '}{more}.",
+                None,
+            )
     return "", needed
 
 
@@ -84,7 +90,7 @@ def _side_effect(command: SimpleCommand) -> str:
             return f"It sets '{name}', which can change what runs."
     for redirection in command.redirections:
         if not _is_harmless_redirection(redirection):
-            return f"It is redirected to a file: '{command.text[:80]}'."
+            return f"It is redirected to a file: '{shortened(command.text, MOST_QUOTED)}'."
     return ""
 
 
