@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
+from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from sanderling.config import LEVELS, KeyPath, Layer, Settings, Table, state_dir
 from sanderling.config.expansion import variables_in
 from sanderling.config.file import SettingLocation, fields_of, read_user_file, user_servers_file
+from sanderling.config.server_names import fitted_server
 from sanderling.errors import ConfigError
 
 
@@ -48,6 +50,7 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 
     state_dir: str
     log_file: str = ""
+    plugins: Mapping[str, Layer] = MappingProxyType({})  # of MCP servers, by the plugin's name
     servers: Layer = Layer()  # the user's mcp.json
     file: Layer = Layer()
     project: Layer = Layer()
@@ -77,15 +80,54 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"{place_of(error.path, settings.layers)}: {error}") from error
         return settings
 
+    def _used_plugins(self, own: Table) -> list[Layer]:
+        """Return the layers of the plugins that are not disabled, without servers that are too similar to the user's `own`."""
+        named = {**_get(own, ("mcp", "servers"), {})}
+        parts = {fitted_server(name): name for name in named}
+        disabled = _get(
+            _merged((Layer(options=own), self.command_line)), ("plugins", "disabled"), ()
+        )
+        used = list[Layer]()
+        for name, layer in self.plugins.items():
+            if name in disabled:
+                continue
+            declared = _without_declared(layer, own).options.get("mcp", {}).get("servers", {})
+            kept = {
+                server: table
+                for server, table in declared.items()
+                if parts.setdefault(fitted_server(server), server) == server
+            }
+            used.append(replace(layer, options={"mcp": {"servers": kept}} if kept else {}))
+        return used
+
+    def _without_unused(self, own: Table, used: Sequence[Layer]) -> Table:
+        """Return the user's servers without tables that only change a server of a plugin that is not used."""
+        of_plugins = {
+            name
+            for each in self.plugins.values()
+            for name in _get(each.options, ("mcp", "servers"), ())
+        }
+        left = of_plugins - {
+            name for each in used for name in _get(each.options, ("mcp", "servers"), ())
+        }
+        return {
+            name: table
+            for name, table in own.items()
+            if name not in left or {"command", "url"} & {*table}
+        }
+
     def merged(self) -> Settings:
         """Return the settings in effect, whether they fit together or not."""
-        in_json = _without_declared(self.servers, _merged((self.file, self.setup)))
-        person = _merged((in_json, self.file, self.setup))
+        in_settings = _merged((self.file, self.setup))
+        in_json = _without_declared(self.servers, in_settings)
+        plugins = self._used_plugins(upon(in_json.options, in_settings))
+        person = _merged((*plugins, in_json, self.file, self.setup))
         free = _free(self.project.options)
-        own = _get(person, ("mcp", "servers"), {})
+        own = self._without_unused(_get(person, ("mcp", "servers"), {}), plugins)
         servers = _get(self.project.options, ("mcp", "servers"), {})
         theirs = {name: server for name, server in servers.items() if name not in own}
         layers = (
+            *plugins,
             in_json,
             self.file,
             replace(self.project, options={**free, "mcp": {"servers": theirs}} if theirs else free),
