@@ -601,13 +601,15 @@ def test_a_disabled_plugin_has_no_effect(home):
 def test_the_users_table_adds_to_a_plugins_server_or_replaces_it(home):
     make(home / OWN / "tools", mcp=servers(db=stdio(args=["a"]), web=http(), off=stdio()))
     tables = {
-        "tools.db": {"hosts": ["db.example"], "timeout_s": 3.0},
+        "tools.db": {"hosts": ["db.example"], "timeout_s": 3.0, "paths": ["/opt/x"]},
         "tools.web": {"command": ["own"]},
         "tools.off": {"enabled": False},
     }
     found = load_servers(settings_of(home, mcp={"servers": tables}).mcp_servers)
     assert found["tools.db"].command == ("node", "a")
     assert found["tools.db"].hosts == ("db.example",)
+    root = str(home / OWN / "tools")
+    assert (found["tools.db"].cwd, found["tools.db"].paths) == (root, (root, "/opt/x"))
     assert found["tools.db"].write_paths
     assert (found["tools.web"].command, found["tools.web"].url) == (("own",), "")
     assert not found["tools.off"].enabled
@@ -616,7 +618,15 @@ def test_the_users_table_adds_to_a_plugins_server_or_replaces_it(home):
 def test_a_server_whose_name_is_too_similar_to_another_gives_way(home):
     make(home / OWN / "tools", mcp=servers(**{"db": stdio(), "a.b": stdio(), "a-b": stdio()}))
     own = {"mcp": {"servers": {"tools-db": {"command": ["own"]}}}}
-    assert list(load_servers(settings_of(home, **own).mcp_servers)) == ["tools.a.b", "tools-db"]
+    make(home / OWN / "tools.a", MANIFEST | {"name": "tools.a"}, servers(b=http()))
+    found = load_servers(settings_of(home, **own).mcp_servers)
+    assert list(found) == ["tools.a.b", "tools-db"]
+    assert found["tools.a.b"].command
+    layers = Layers(state_dir=str(home / "state"), file=Layer("config.toml", own))
+    project = project_of(home)
+    project.settings(layers)
+    news = project.news_of_settings()
+    assert ["'tools.db'" in news[0], "'tools.a-b'" in news[1], len(news)] == [True, True, 2]
 
 
 def test_a_plugin_replaces_no_skill_or_command_of_the_user(home):

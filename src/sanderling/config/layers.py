@@ -81,39 +81,35 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
         return settings
 
     def _used_plugins(self, own: Table) -> list[Layer]:
-        """Return the layers of the plugins that are not disabled, without servers that are too similar to the user's `own`."""
-        named = {**_get(own, ("mcp", "servers"), {})}
-        parts = {fitted_server(name): name for name in named}
-        disabled = _get(
-            _merged((Layer(options=own), self.command_line)), ("plugins", "disabled"), ()
-        )
+        """Return the layers of the plugins that are not disabled, without servers too similar to the user's `own`, or to another one."""
+        parts = {fitted_server(name): name for name in _servers_in(own)}
+        disabled = _get(_merged((Layer("", own), self.command_line)), ("plugins", "disabled"), ())
         used = list[Layer]()
-        for name, layer in self.plugins.items():
-            if name in disabled:
+        taken = set[str]()
+        for plugin, layer in self.plugins.items():
+            if plugin in disabled:
                 continue
-            declared = _without_declared(layer, own).options.get("mcp", {}).get("servers", {})
-            kept = {
-                server: table
-                for server, table in declared.items()
-                if parts.setdefault(fitted_server(server), server) == server
+            servers = {
+                name: table
+                for name, table in _servers_in(_without_declared(layer, own).options).items()
+                if name not in taken and parts.setdefault(fitted_server(name), name) == name
             }
-            used.append(replace(layer, options={"mcp": {"servers": kept}} if kept else {}))
+            taken |= servers.keys()
+            used.append(replace(layer, options={"mcp": {"servers": servers}} if servers else {}))
         return used
 
-    def _without_unused(self, own: Table, used: Sequence[Layer]) -> Table:
-        """Return the user's servers without tables that only change a server of a plugin that is not used."""
-        of_plugins = {
-            name
-            for each in self.plugins.values()
-            for name in _get(each.options, ("mcp", "servers"), ())
-        }
-        left = of_plugins - {
-            name for each in used for name in _get(each.options, ("mcp", "servers"), ())
-        }
+    def _own_servers(self, person: Table, plugins: Sequence[Layer]) -> Table:
+        """
+        Return the user's servers, and those of the used `plugins`.
+
+        A table of the user's adds to the paths of a plugin's server, and has no effect while the plugin is not used.
+        """
+        of_plugins = _servers_in(_merged(plugins))
+        unused = _servers_in(_merged(self.plugins.values())).keys() - of_plugins.keys()
         return {
-            name: table
-            for name, table in own.items()
-            if name not in left or {"command", "url"} & {*table}
+            name: _with_paths(table, of_plugins.get(name, {}))
+            for name, table in _servers_in(person).items()
+            if name not in unused or {"command", "url"} & {*table}
         }
 
     def merged(self) -> Settings:
@@ -123,7 +119,7 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
         plugins = self._used_plugins(upon(in_json.options, in_settings))
         person = _merged((*plugins, in_json, self.file, self.setup))
         free = _free(self.project.options)
-        own = self._without_unused(_get(person, ("mcp", "servers"), {}), plugins)
+        own = self._own_servers(person, plugins)
         servers = _get(self.project.options, ("mcp", "servers"), {})
         theirs = {name: server for name, server in servers.items() if name not in own}
         layers = (
@@ -167,6 +163,15 @@ def own_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         ConfigError: as `own_layers`.
     """
     return own_layers(environment).settings()
+
+
+def left_out_of_plugins(layers: Layers, settings: Settings) -> list[str]:
+    """Return the servers of plugins that are not used although the plugin is."""
+    enabled = (
+        each for name, each in layers.plugins.items() if name not in settings.plugins_disabled
+    )
+    names = (name for layer in enabled for name in _servers_in(layer.options))
+    return [name for name in names if name not in settings.mcp_servers]
 
 
 def check_script(settings: Settings) -> None:
@@ -280,6 +285,16 @@ def _without_declared(servers: Layer, options: Table) -> Layer:
         if not {"command", "url"} & {*_get(options, ("mcp", "servers", name), {})}
     }
     return replace(servers, options={"mcp": {"servers": rest}} if rest else {})
+
+
+def _servers_in(options: Table) -> Table:
+    return _get(options, ("mcp", "servers"), {})
+
+
+def _with_paths(table: Table, lower: Table) -> Table:
+    """Return a server's table with the paths of a lower one, too."""
+    paths = {key: _more(lower[key], table[key]) for key in ("paths", "write_paths") if key in lower}
+    return {**table, **paths}
 
 
 def _merged(layers: Iterable[Layer]) -> Table:

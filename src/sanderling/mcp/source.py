@@ -219,7 +219,8 @@ async def open_stdio(
     log.hide(secrets)
     project, grant = granted
     if not (declared.pass_env or sandbox.confines(is_confined=True)):
-        variables = harmless(os.environ) | variables
+        places = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
+        variables = harmless(os.environ) | places | variables
 
     program = StartedProgram(
         declared.command,

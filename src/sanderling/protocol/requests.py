@@ -239,6 +239,25 @@ class ToolServers(_Answer, frozen=True):
     servers: tuple[ToolServer, ...]
 
 
+class ShownPlugin(_Answer, frozen=True, omit_defaults=True):
+    """
+    A plugin in the directory `path`; without a `name` it is not used, and the problem says why.
+
+    `skills` and `servers` are lines: the name and the description, the name and the command or URL. `problems` are sentences about parts
+    that are not used. `is_ours`: Sanderling may remove it.
+    """
+
+    name: str
+    path: str
+    version: str = ""
+    description: str = ""
+    skills: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    is_disabled: bool = False
+    is_ours: bool = False
+
+
 class ShowToolServer(_OfSession, tag="show_tool_server", frozen=True):
     """Return a `Report` of a tool server's offers and of its output outside the protocol."""
 

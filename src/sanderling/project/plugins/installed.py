@@ -11,12 +11,12 @@ from sanderling.config import Layer, Table
 from sanderling.config.file import shown_path
 from sanderling.errors import ConfigError
 from sanderling.paths import is_within
-from sanderling.project.plugins import data_directory, plugin_directories
+from sanderling.project.plugins import data_directory, own_directory, plugin_directories
 from sanderling.project.plugins.manifest import MANIFEST, Manifest, read_manifest
-from sanderling.project.plugins.servers import SERVERS, Directories, read_servers
+from sanderling.project.plugins.servers import SERVERS, Directories, read_servers, shown_server
 from sanderling.project.skills import Skill, Skipped, read_skill
 from sanderling.project.trust.reading import TrustReader, find_child_skills
-from sanderling.protocol.requests import TrustFile
+from sanderling.protocol.requests import ShownPlugin, TrustFile
 from sanderling.text import visible_line
 
 SKILLS = "skills"
@@ -127,6 +127,28 @@ def news_of(found: Sequence[Plugin | Broken], disabled: Sequence[str]) -> list[s
         elif each.name not in disabled:
             news += [f"The plugin {each.name}: {problem}." for problem in each.problems]
     return [visible_line(words) for words in news]
+
+
+def shown_plugin(plugin: Plugin, disabled: Sequence[str]) -> ShownPlugin:
+    """Return the plugin as the user reads it, without anything invisible."""
+    skills = plugin.skills()
+    used = [each for each in skills if isinstance(each, Skill)]
+    skipped = (f"{each.path}: {each.problem}" for each in skills if isinstance(each, Skipped))
+    servers = (
+        f"{plugin.server_name(name)}: {shown_server(table)}"
+        for name, table in plugin.servers.items()
+    )
+    return ShownPlugin(
+        plugin.name,
+        shown_path(Path(plugin.root)),
+        visible_line(plugin.manifest.version),
+        visible_line(plugin.manifest.description),
+        tuple(visible_line(f"{each.name}: {each.description}") for each in used),
+        tuple(map(visible_line, servers)),
+        tuple(map(visible_line, (*plugin.problems, *skipped))),
+        is_disabled=plugin.name in disabled,
+        is_ours=is_within(plugin.root, os.path.realpath(own_directory())),
+    )
 
 
 def layers_of(found: Sequence[Plugin | Broken], state_dir: str) -> dict[str, Layer]:
