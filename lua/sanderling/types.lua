@@ -595,6 +595,15 @@
 ---@class (exact) sanderling.ListAgents
 ---@field type 'list_agents'
 
+---@class (exact) sanderling.ListPlugins
+---@field type 'list_plugins'
+---@field project string
+
+---@class (exact) sanderling.ChangePlugin
+---@field type 'change_plugin'
+---@field name string
+---@field what 'disable'|'enable'|'remove'
+
 ---@class (exact) sanderling.Draft
 ---@field instruction string
 ---@field text string
@@ -887,6 +896,8 @@
 ---| sanderling.Login
 ---| sanderling.Logout
 ---| sanderling.ListAgents
+---| sanderling.ListPlugins
+---| sanderling.ChangePlugin
 ---| sanderling.Rewrite
 ---| sanderling.ListModels
 ---| sanderling.ListEfforts

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import threading
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.unit.test_trust import write
 
 from sanderling.__main__ import run_command
 from sanderling.errors import ConfigError
-from sanderling.project.plugins import changing, data_directory
+from sanderling.project.plugins import changing, data_directory, disabling
 from sanderling.project.plugins.changing import add_plugin, remove_plugin
 
 
@@ -253,3 +254,65 @@ def test_the_list_says_which_plugins_are_disabled(home, source, capsys):
 @pytest.mark.usefixtures("home")
 def test_without_plugins_the_list_says_how_to_add_one(capsys):
     assert "sanderling-agent-plugins" in run(capsys, "list")[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        'model = "m"',
+        '# mine\nmodel = "m"\n',
+        "[plugins]",
+        '[plugins] # mine\ndisabled = []\n[skills]\ndisabled = ["x"]\n',
+        '[skills]\ndisabled = ["x"]\n\n[ plugins ]\n# which\ndisabled = [\n  "a", # old\n  "b",\n]\n\n[mcp]\n',
+        '[plugins]\n[mcp.servers."a"]\ncommand = ["x"]\n',
+    ],
+)
+def test_disabling_and_enabling_keep_the_rest_of_the_settings(text):
+    before = tomllib.loads(text)
+    disabled = disabling.with_plugin(text, "tools", is_disabled=True)
+    assert disabled is not None
+    expected = [*before.get("plugins", {}).get("disabled", ()), "tools"]
+    found = tomllib.loads(disabled)
+    assert found.pop("plugins") == {"disabled": expected}
+    before.pop("plugins", None)
+    assert found == before
+    assert all(line in disabled for line in text.splitlines() if "mine" in line or "which" in line)
+    assert disabling.with_plugin(disabled, "tools", is_disabled=True) == disabled
+    enabled = disabling.with_plugin(disabled, "tools", is_disabled=False)
+    assert enabled is not None
+    assert tomllib.loads(enabled)["plugins"] == {"disabled": expected[:-1]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plugins.disabled = []",
+        "plugins = { disabled = [] }",
+        "plugins = 3",
+        "[plugins",
+        "a = 1\n[[plugins]]\n",
+    ],
+)
+def test_settings_that_are_written_in_another_way_stay_as_they_are(home, source, capsys, text):
+    run(capsys, "add", str(source))
+    write(home, ".config/sanderling/config.toml", text)
+    assert disabling.with_plugin(text, "tools", is_disabled=True) is None
+    with pytest.raises(ConfigError):
+        disabling.disable_plugin("tools", is_disabled=True)
+    assert (home / ".config/sanderling/config.toml").read_text() == text
+
+
+def test_a_plugin_is_disabled_and_enabled(home, source, capsys):
+    run(capsys, "add", str(source))
+    config = home / ".config/sanderling/config.toml"
+    real = home / "dotfiles.toml"
+    real.write_text("thinking = false\n")
+    real.chmod(0o640)
+    config.symlink_to(real)
+    assert run(capsys, "disable", "tools") == (0, "", "")
+    assert run(capsys, "list")[1].splitlines()[0].endswith(" (disabled)")
+    assert (config.is_symlink(), real.stat().st_mode & 0o777) == (True, 0o640)
+    assert run(capsys, "enable", "tools") == (0, "", "")
+    assert not run(capsys, "list")[1].splitlines()[0].endswith(" (disabled)")
+    assert run(capsys, "disable", "none")[0] == 2

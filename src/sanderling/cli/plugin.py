@@ -1,20 +1,18 @@
-"""`sanderling plugin add|remove|list|check`: Agent Plugins, what is in them, and what is wrong with them. Nothing of a plugin runs here."""
+"""`sanderling plugin add|remove|enable|disable|list|check`: Agent Plugins, what is in them, and what is wrong with them. Nothing of a plugin runs here."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from sanderling.cli.streams import say
-from sanderling.config import Settings
 from sanderling.config.file import shown_path
 from sanderling.config.layers import own_layers
-from sanderling.errors import SanderlingError
+from sanderling.errors import ConfigError, SanderlingError
 from sanderling.json_lines import for_terminal
 from sanderling.project.plugins.changing import add_plugin, remove_plugin
-from sanderling.project.plugins.installed import Broken, find_plugins, read_plugin, shown_plugin
+from sanderling.project.plugins.disabling import disable_plugin
+from sanderling.project.plugins.installed import read_plugin, shown_plugin, shown_plugins
 from sanderling.project.root import project_root
 from sanderling.protocol.requests import ShownPlugin
 from sanderling.text import visible_line
@@ -33,6 +31,10 @@ def add(commands: Any) -> None:
     action.add_argument("name", metavar="NAME")
     action.add_argument("--data", action="store_true", help="remove the data of its servers, too")
     action.set_defaults(run=remove_it)
+    for name, is_disabled in (("enable", False), ("disable", True)):
+        action = actions.add_parser(name, help=f"{name} a plugin, in config.toml")
+        action.add_argument("name", metavar="NAME")
+        action.set_defaults(run=change_it, is_disabled=is_disabled)
     action = actions.add_parser("list", help="list the plugins, and what is in them")
     action.set_defaults(run=list_them)
     check = actions.add_parser("check", help="explain what is wrong with plugins")
@@ -68,9 +70,20 @@ def remove_it(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def change_it(arguments: argparse.Namespace) -> int:
+    try:
+        known = [each.name for each in shown_plugins(own_layers().settings(), project_root(""))]
+        if arguments.name not in filter(None, known):
+            raise ConfigError(f"there is no plugin '{arguments.name}': `sanderling plugin list`")
+        disable_plugin(arguments.name, is_disabled=arguments.is_disabled)
+    except SanderlingError as error:
+        return _fail(error)
+    return 0
+
+
 def list_them(arguments: argparse.Namespace) -> int:
     try:
-        shown = _installed(own_layers().settings(), arguments.project)
+        shown = shown_plugins(own_layers().settings(), project_root(arguments.project))
     except SanderlingError as error:
         return _fail(error)
     if arguments.json:
@@ -87,7 +100,7 @@ def check_them(arguments: argparse.Namespace) -> int:
             found = read_plugin(arguments.directory, settings.state_dir)
             shown = [shown_plugin(found, ())]
         else:
-            shown = _installed(settings, arguments.project)
+            shown = shown_plugins(settings, project_root(arguments.project))
     except SanderlingError as error:
         return _fail(error)
     if arguments.json:
@@ -96,16 +109,6 @@ def check_them(arguments: argparse.Namespace) -> int:
         rows = [(each.name or each.path, each.problems or ("ok",)) for each in shown]
         _print([f"{name}: {words}" for name, said in rows for words in said] or [NONE])
     return EXIT_PROBLEMS if any(each.problems for each in shown) else 0
-
-
-def _installed(settings: Settings, project: str) -> list[ShownPlugin]:
-    found = find_plugins(settings.state_dir, os.path.realpath(project_root(project)))
-    return [
-        ShownPlugin("", shown_path(Path(each.path)), problems=(visible_line(each.problem),))
-        if isinstance(each, Broken)
-        else shown_plugin(each, settings.plugins_disabled)
-        for each in found
-    ]
 
 
 def _title(plugin: ShownPlugin) -> str:

@@ -81,6 +81,19 @@ class ListAgents(_Request, tag="list_agents", frozen=True):
     """List the agents that can answer in a session instead of Sanderling. The answer's `agents` are their names."""
 
 
+class ListPlugins(_Request, tag="list_plugins", frozen=True):
+    """List the user's plugins as a session in `project` finds them. The answer's `plugins` are `ShownPlugin`s."""
+
+    project: str
+
+
+class ChangePlugin(_Request, tag="change_plugin", frozen=True):
+    """Enable, disable or remove the plugin `name`, for later sessions."""
+
+    name: str
+    what: Literal["enable", "disable", "remove"]
+
+
 class Login(_Request, tag="login", frozen=True):
     """
     Store an API key in the system's keychain. Without a `key`, return whether that is possible: as `backend`, or else as `error`.
@@ -408,6 +421,8 @@ Request = (
     | Login
     | Logout
     | ListAgents
+    | ListPlugins
+    | ChangePlugin
     | Rewrite
     | SessionRequest
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from sanderling.config import Layer, Table
+from sanderling.config import Layer, Settings, Table
 from sanderling.config.file import shown_path
 from sanderling.errors import ConfigError
 from sanderling.paths import is_within
@@ -149,6 +149,17 @@ def shown_plugin(plugin: Plugin, disabled: Sequence[str]) -> ShownPlugin:
         is_disabled=plugin.name in disabled,
         is_ours=is_within(plugin.root, os.path.realpath(own_directory())),
     )
+
+
+def shown_plugins(settings: Settings, project: str) -> list[ShownPlugin]:
+    """Return the installed plugins, and the directories that are none, as a session in `project` finds them."""
+    found = find_plugins(settings.state_dir, os.path.realpath(project))
+    return [
+        ShownPlugin("", shown_path(Path(each.path)), problems=(visible_line(each.problem),))
+        if isinstance(each, Broken)
+        else shown_plugin(each, settings.plugins_disabled)
+        for each in found
+    ]
 
 
 def layers_of(found: Sequence[Plugin | Broken], state_dir: str) -> dict[str, Layer]:
