@@ -697,6 +697,17 @@
 ---@field is_open? boolean
 ---@field excerpt? string
 
+---@class (exact) sanderling.ShownPlugin
+---@field name string
+---@field path string
+---@field version? string
+---@field description? string
+---@field skills? string[]
+---@field servers? string[]
+---@field problems? string[]
+---@field is_disabled? boolean
+---@field is_ours? boolean
+
 ---@class (exact) sanderling.Models
 ---@field models string[]
 ---@field notes? table<string, any>

@@ -156,6 +156,10 @@ M.rows = {
   key('mcp_stop', 'd', { mcp = 'n' }, 'stop the server until you start it'),
   key('mcp_login', 'L', { mcp = 'n' }, 'log in to the server in a browser'),
 
+  key('plugins_check', 'r', { plugins = 'n' }, 'read the plugins again'),
+  key('plugins_toggle', 'd', { plugins = 'n' }, 'disable the plugin, or enable it'),
+  key('plugins_remove', 'D', { plugins = 'n' }, 'remove the plugin'),
+
   key('next_hunk', ']h', { file = 'n' }, 'to the next change; takes a count'),
   key('previous_hunk', '[h', { file = 'n' }, 'to the previous change; takes a count'),
   key(
@@ -195,15 +199,20 @@ M.rows = {
   key(
     'close',
     'q',
-    for_each('page trust waiting whole form job mcp rewind ask answer asked', 'n'),
+    for_each('page trust waiting whole form job mcp plugins rewind ask answer asked', 'n'),
     'close it without an answer'
   ),
-  key('close_page', '<Esc>', { page = 'n', mcp = 'n', rewind = 'n', ask = 'n' }, 'the same'),
+  key(
+    'close_page',
+    '<Esc>',
+    { page = 'n', mcp = 'n', plugins = 'n', rewind = 'n', ask = 'n' },
+    'the same'
+  ),
   key(
     'show_keys',
     'g?',
     for_each(
-      'prompt transcript question whole form trust waiting job mcp rewind ask answer page',
+      'prompt transcript question whole form trust waiting job mcp plugins rewind ask answer page',
       'n'
     ),
     'show these keys'
@@ -216,7 +225,7 @@ M.rows = {
 ---@type table<string, true>
 M.allowing = for_each(
   'answer_once question_once question_session question_always question_option question_choice '
-    .. 'question_send form_send trust_all trust_mark trust_choose mcp_start mcp_login accept_hunk accept_file edit_accept',
+    .. 'question_send form_send trust_all trust_mark trust_choose mcp_start mcp_login plugins_toggle accept_hunk accept_file edit_accept',
   true
 )
 

@@ -115,6 +115,9 @@
 ---@field mcp_start sanderling.config.Key start or restart the server
 ---@field mcp_stop sanderling.config.Key stop the server until you start it
 ---@field mcp_login sanderling.config.Key log in to the server in a browser
+---@field plugins_check sanderling.config.Key read the plugins again
+---@field plugins_toggle sanderling.config.Key disable the plugin, or enable it
+---@field plugins_remove sanderling.config.Key remove the plugin
 ---@field next_hunk sanderling.config.Key to the next change; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
 ---@field accept_hunk sanderling.config.Key accept the change here; takes a count
