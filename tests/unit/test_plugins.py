@@ -615,6 +615,18 @@ def test_the_users_table_adds_to_a_plugins_server_or_replaces_it(home):
     assert not found["tools.off"].enabled
 
 
+def test_a_table_for_a_plugin_that_is_gone_has_no_effect_and_is_reported(home):
+    own = {"mcp": {"servers": {"tools.db": {"hosts": ["db.example"]}, "own": {"command": ["x"]}}}}
+    assert list(settings_of(home, **own).mcp_servers) == ["own"]
+    project = project_of(home)
+    layers = Layers(state_dir=str(home / "state"), file=Layer("config.toml", own))
+    project.settings(layers)
+    (news,) = project.news_of_settings()
+    assert news.startswith('The table [mcp.servers."tools.db"] of your settings has no effect')
+    with pytest.raises(ConfigError, match="either a command or a url"):
+        load_servers(settings_of(home, mcp={"servers": {"db": {"hosts": ["h"]}}}).mcp_servers)
+
+
 def test_a_server_whose_name_is_too_similar_to_another_gives_way(home):
     make(home / OWN / "tools", mcp=servers(**{"db": stdio(), "a.b": stdio(), "a-b": stdio()}))
     own = {"mcp": {"servers": {"tools-db": {"command": ["own"]}}}}

@@ -105,11 +105,10 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
         A table of the user's adds to the paths of a plugin's server, and has no effect while the plugin is not used.
         """
         of_plugins = _servers_in(_merged(plugins))
-        unused = _servers_in(_merged(self.plugins.values())).keys() - of_plugins.keys()
         return {
             name: _with_paths(table, of_plugins.get(name, {}))
             for name, table in _servers_in(person).items()
-            if name not in unused or {"command", "url"} & {*table}
+            if not _only_changes_plugin(name, table)
         }
 
     def merged(self) -> Settings:
@@ -172,6 +171,19 @@ def left_out_of_plugins(layers: Layers, settings: Settings) -> list[str]:
     )
     names = (name for layer in enabled for name in _servers_in(layer.options))
     return [name for name in names if name not in settings.mcp_servers]
+
+
+def tables_without_plugin(layers: Layers, settings: Settings) -> list[str]:
+    """Return the user's tables for servers of plugins that have no effect, because there is no such server."""
+    tables = _servers_in(_merged((layers.servers, layers.file, layers.setup)))
+    disabled = tuple(f"{plugin}." for plugin in settings.plugins_disabled)
+    return [
+        name
+        for name, table in tables.items()
+        if _only_changes_plugin(name, table)
+        and name not in settings.mcp_servers
+        and not name.startswith(disabled)
+    ]
 
 
 def check_script(settings: Settings) -> None:
@@ -285,6 +297,11 @@ def _without_declared(servers: Layer, options: Table) -> Layer:
         if not {"command", "url"} & {*_get(options, ("mcp", "servers", name), {})}
     }
     return replace(servers, options={"mcp": {"servers": rest}} if rest else {})
+
+
+def _only_changes_plugin(name: str, table: Table) -> bool:
+    """Recognize a table for the server of a plugin, which is named `PLUGIN.SERVER`, without the plugin's own part."""
+    return "." in name and not {"command", "url"} & {*table}
 
 
 def _servers_in(options: Table) -> Table:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sanderling.config import Layer, Settings, config_dir
 from sanderling.config.file import parse, sound, user_file, user_servers_file
-from sanderling.config.layers import Layers, guards_in, left_out_of_plugins
+from sanderling.config.layers import Layers, guards_in, left_out_of_plugins, tables_without_plugin
 from sanderling.config.project import PROJECT_FILE, ignored_servers, read_project_file
 from sanderling.errors import ConfigError
 from sanderling.project import plugins
@@ -20,6 +20,7 @@ from sanderling.project.slash_commands import SlashCommands
 from sanderling.project.trust.trust import MCP_FILE, InstructionFiles, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
 from sanderling.protocol.messages import Prompt
+from sanderling.text import visible_line
 
 SHARED_DIRECTORIES = ("~/.agents", "~/.claude")
 """Directories of the user's that several agents share; Sanderling's own comes before them."""
@@ -27,6 +28,10 @@ OLD_PROJECT_FILE = ".sanderling/config.toml"  # never released
 OLD_NAME = "{old} is no longer read: move it to {new} in the project's root, and trust it there."
 LIKE_ANOTHER = (
     "The MCP server '{name}' of a plugin is not used: its name is too similar to another server's."
+)
+NO_PLUGIN = (
+    'The table [mcp.servers."{name}"] of your settings has no effect: no plugin has this server.'
+    " Add a command or url, or remove it."
 )
 OWN_SERVER = (
     "The server '{name}' of {file} is not used: you have one of that name in your own settings."
@@ -87,6 +92,8 @@ class Project:
             self._news.append(OLD_NAME.format(old=OLD_PROJECT_FILE, new=PROJECT_FILE))
         for name in left_out_of_plugins(layers, settings):
             self._news.append(LIKE_ANOTHER.format(name=name))
+        for name in tables_without_plugin(layers, settings):
+            self._news.append(NO_PLUGIN.format(name=visible_line(name)))
         for name in ignored_servers(layers.project, settings):
             self._news.append(OWN_SERVER.format(name=name, file=PROJECT_FILE))
         return settings
