@@ -14,9 +14,10 @@ from sanderling.project.project import with_project
 from sanderling.project.trust.trust import Trust
 from tests.conftest import ROOT, prove
 from tests.mcp.conftest import PYTHON, Served, served
+from tests.mcp.talk import notes_over_http
 from tests.mcp.test_real import ENVIRONMENT, of_python, said
 from tests.sandbox.test_sandbox import Place
-from tests.unit.test_plugins import MANIFEST, OWN, make, servers, stdio
+from tests.unit.test_plugins import MANIFEST, OWN, http, make, servers, stdio
 
 PROBE = (ROOT / "tests/mcp/plugin_server.py").read_text()
 
@@ -142,6 +143,20 @@ async def test_without_the_sandbox_it_gets_no_keys(installed, monkeypatch):
     assert "ANTHROPIC_API_KEY" not in variables
     assert variables["PATH"]
     assert variables["A"] == "b"
+
+
+async def test_a_server_over_http_gets_its_headers_as_they_are_but_none_of_ours_is_replaced(
+    installed, unused_port
+):
+    with notes_over_http(unused_port) as url:
+        headers = {"AcCePt": "text/plain", "X-Words": "${PLUGIN_ROOT} $HOME  two"}
+        tables = installed.tables(it=http(url, headers=headers))
+        async with served(installed.place, policy={"network": "on"}, **tables) as mcp:
+            assert mcp["tools.it"].status.state == "ready", mcp["tools.it"].status.why
+            sent = await said(mcp, "tools.it", "headers")
+    assert "x-words: ${PLUGIN_ROOT} $HOME  two" in sent
+    assert "accept: text/plain" not in sent
+    assert "text/event-stream" in sent
 
 
 @prove
