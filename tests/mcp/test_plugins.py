@@ -108,11 +108,13 @@ async def test_each_form_of_the_working_directory(installed):
         a=stdio("./bin/a tool", cwd="./work"),
         b=stdio("./bin/look", cwd="${PLUGIN_ROOT}/work"),
         c=stdio("./bin/look", cwd="${PLUGIN_DATA}"),
+        d=stdio("./bin/look", cwd="${PLUGIN_DATA}/new/deeper"),
     )
     async with served(installed.place, **tables) as mcp:
         found = {name: (await looked(mcp, name))["cwd"] for name in tables}
     work = str(installed.root / "work")
-    assert found == {"tools.a": work, "tools.b": work, "tools.c": str(installed.data)}
+    data = str(installed.data)
+    assert list(found.values()) == [work, work, data, f"{data}/new/deeper"]
 
 
 async def test_a_server_that_cannot_start_leaves_the_others(installed):

@@ -61,7 +61,7 @@ def test_a_check_of_a_directory_needs_no_trust(shell):
     assert "no file SKILL.md" in ran.stderr
 
 
-def test_the_model_reads_a_skill_of_a_plugin_and_runs_its_script_without_a_question(shell, home):
+def test_the_model_reads_a_skill_of_a_plugin_and_runs_its_script_without_a_question(shell):
     plugin = shell.config.parent / "plugins/tools"
     make(plugin)
     write(plugin, "skills/pdf/SKILL.md", SKILL)

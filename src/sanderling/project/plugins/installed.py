@@ -168,12 +168,19 @@ def layers_of(found: Sequence[Plugin | Broken], state_dir: str) -> dict[str, Lay
     for each in found:
         if isinstance(each, Plugin) and each.servers:
             with suppress(OSError):  # then its servers do not start, and say why
-                data = Path(data_directory(state_dir, each.name))
-                data.mkdir(0o700, parents=True, exist_ok=True)
+                _make_data_directories(data_directory(state_dir, each.name), each)
             tables = {each.server_name(name): table for name, table in each.servers.items()}
             origin = shown_path(Path(each.root, SERVERS))
             layers[each.name] = Layer(origin, {"mcp": {"servers": tables}})
     return layers
+
+
+def _make_data_directories(data: str, plugin: Plugin) -> None:
+    """Make the directory for the plugin's data, and those in it in which its servers start."""
+    Path(data).mkdir(0o700, parents=True, exist_ok=True)
+    for table in plugin.servers.values():
+        if is_within(cwd := table.get("cwd", ""), data):
+            Path(cwd).mkdir(parents=True, exist_ok=True)
 
 
 def _paths() -> Iterator[str]:
