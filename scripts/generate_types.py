@@ -96,6 +96,7 @@ def generate() -> str:
             actions.Action,
             requests.Request,
             requests.SessionInfo,
+            requests.ShownPlugin,
             *get_args(requests.Answer),
             requests.RewritePiece,
             requests.Rewritten,

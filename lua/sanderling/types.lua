@@ -607,6 +607,15 @@
 ---@class (exact) sanderling.ListAgents
 ---@field type 'list_agents'
 
+---@class (exact) sanderling.ListPlugins
+---@field type 'list_plugins'
+---@field project string
+
+---@class (exact) sanderling.ChangePlugin
+---@field type 'change_plugin'
+---@field name string
+---@field what 'disable'|'enable'|'remove'
+
 ---@class (exact) sanderling.Draft
 ---@field instruction string
 ---@field text string
@@ -707,6 +716,17 @@
 ---@field size_bytes integer
 ---@field is_open? boolean
 ---@field excerpt? string
+
+---@class (exact) sanderling.ShownPlugin
+---@field name string
+---@field path string
+---@field version? string
+---@field description? string
+---@field skills? string[]
+---@field servers? string[]
+---@field problems? string[]
+---@field is_disabled? boolean
+---@field is_ours? boolean
 
 ---@class (exact) sanderling.Models
 ---@field models string[]
@@ -930,6 +950,8 @@
 ---| sanderling.Login
 ---| sanderling.Logout
 ---| sanderling.ListAgents
+---| sanderling.ListPlugins
+---| sanderling.ChangePlugin
 ---| sanderling.Rewrite
 ---| sanderling.ListModels
 ---| sanderling.ListEfforts

@@ -107,6 +107,8 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         disabled = ["bash"]
         [[hooks.Stop]]
         command = "true"
+        [plugins]
+        disabled = ["tools"]
         [skills]
         disabled = ["pdf"]
         [web_search]

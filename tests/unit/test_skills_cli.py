@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.unit.test_plugins import make
 from tests.unit.test_print_mode import Shell
 from tests.unit.test_trust import write
 
@@ -58,6 +59,38 @@ def test_a_check_of_a_directory_needs_no_trust(shell):
     ran = shell.run("skills", "check", ".git")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "no file SKILL.md" in ran.stderr
+
+
+def test_the_model_reads_a_skill_of_a_plugin_and_runs_its_script_without_a_question(shell):
+    plugin = shell.config.parent / "plugins/tools"
+    make(plugin)
+    write(plugin, "skills/pdf/SKILL.md", SKILL)
+    write(plugin, "skills/pdf/scripts/fill.sh", "echo filled")
+    write(plugin, "other", "a planted secret")
+    calls = [
+        {"tool_use": {"name": "read", "input": {"path": f"{plugin}/skills/pdf/SKILL.md"}}},
+        {
+            "tool_use": {
+                "name": "bash",
+                "input": {"command": f"sh {plugin}/skills/pdf/scripts/fill.sh"},
+            }
+        },
+        {
+            "tool_use": {
+                "name": "bash",
+                "input": {"command": f"cat {plugin}/other; echo > {plugin}/new"},
+            }
+        },
+    ]
+    shell.play(calls, [{"text": "Done."}], args=("--mode", "auto"))
+    history = shell.sessions()[0].history
+    texts = [block.text for block in history[0].content if isinstance(block, TextBlock)]
+    assert any("- pdf: Fill forms. Use for PDFs. (" in text for text in texts)
+    read, filled, other = history[2].content[:3]
+    assert "Run scripts/fill.sh." in read.content
+    assert "filled" in filled.content
+    assert "planted" not in other.content
+    assert not (plugin / "new").exists()
 
 
 def test_the_model_reads_a_skill_of_the_users_and_runs_its_script_without_a_question(shell, home):

@@ -180,6 +180,10 @@ M.rows = {
   key('rules_edit', 'e', { rules = 'n' }, 'edit the rule'),
   key('rules_delete', 'd', { rules = 'n' }, 'delete the rule'),
 
+  key('plugins_check', 'r', { plugins = 'n' }, 'read the plugins again'),
+  key('plugins_toggle', 'd', { plugins = 'n' }, 'disable the plugin, or enable it'),
+  key('plugins_remove', 'D', { plugins = 'n' }, 'remove the plugin'),
+
   key(
     'next_hunk',
     ']h',
@@ -229,20 +233,20 @@ M.rows = {
   key(
     'close',
     'q',
-    for_each('page trust waiting whole form job mcp rules rewind ask answer asked', 'n'),
+    for_each('page trust waiting whole form job mcp rules plugins rewind ask answer asked', 'n'),
     'close it without an answer'
   ),
   key(
     'close_page',
     '<Esc>',
-    { page = 'n', mcp = 'n', rules = 'n', rewind = 'n', ask = 'n' },
+    { page = 'n', mcp = 'n', rules = 'n', plugins = 'n', rewind = 'n', ask = 'n' },
     'the same'
   ),
   key(
     'show_keys',
     'g?',
     for_each(
-      'prompt transcript question whole form trust waiting job mcp rules rewind ask answer page',
+      'prompt transcript question whole form trust waiting job mcp rules plugins rewind ask answer page',
       'n'
     ),
     'show these keys'
@@ -255,8 +259,8 @@ M.rows = {
 ---@type table<string, true>
 M.allowing = for_each(
   'answer_once question_once question_session question_always question_option question_choice '
-    .. 'question_send form_send trust_all trust_mark trust_choose mcp_start mcp_login pick_start pick_login accept_hunk '
-    .. 'accept_file edit_accept',
+    .. 'question_send form_send trust_all trust_mark trust_choose mcp_start mcp_login pick_start pick_login plugins_toggle '
+    .. 'accept_hunk accept_file edit_accept',
   true
 )
 

@@ -128,6 +128,9 @@
 ---@field rules_open sanderling.config.Key open the settings file at the rule
 ---@field rules_edit sanderling.config.Key edit the rule
 ---@field rules_delete sanderling.config.Key delete the rule
+---@field plugins_check sanderling.config.Key read the plugins again
+---@field plugins_toggle sanderling.config.Key disable the plugin, or enable it
+---@field plugins_remove sanderling.config.Key remove the plugin
 ---@field next_hunk sanderling.config.Key to the next change, or the one in question; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
 ---@field accept_hunk sanderling.config.Key accept the change here; takes a count

@@ -16,6 +16,7 @@ local jobs = lazy('sanderling.screens.jobs')
 local live = require('sanderling.session.live')
 local login = lazy('sanderling.screens.login')
 local mcp = lazy('sanderling.screens.mcp')
+local plugins = lazy('sanderling.screens.plugins')
 local message = require('sanderling.ui.message')
 local approval = lazy('sanderling.approval')
 local rewind = lazy('sanderling.screens.rewind')
@@ -296,6 +297,15 @@ return {
     on_session = true,
     has_own_page = true,
     run = with_session(mcp.show),
+  },
+  {
+    name = 'plugins',
+    desc = 'show the plugins, their skills and servers',
+    forms = 'ex slash',
+    has_own_page = true,
+    run = function()
+      plugins.show()
+    end,
   },
   {
     name = 'login',

@@ -10,6 +10,7 @@ COMMANDS = {
     "login": ("keys", "store an API key in the system's keychain"),
     "logout": ("keys", "remove an API key from the system's keychain"),
     "mcp": ("mcp", "add, list, check and remove tool servers, or log in to one"),
+    "plugin": ("plugin", "add, list, check and remove plugins with skills and tool servers"),
     "redo": ("undo", "redo the last undo"),
     "remote": ("client", "talk to Sanderling on another machine, or in a container"),
     "rules": ("rules", "list what is allowed and denied here, or remove a rule"),

@@ -21,7 +21,7 @@ KeyPath = tuple[str | int, ...]
 Table = dict[str, Any]
 LEVELS: tuple[ConfiningLevel, ...] = get_args(ConfiningLevel)  # the strongest first
 
-GROUPS = ("sandbox", "mcp", "skills", "tools", "web_search")
+GROUPS = ("sandbox", "mcp", "skills", "plugins", "tools", "web_search")
 """The tables of a file whose keys are fields of `Settings`, with the table's name as prefix."""
 
 NEOVIM_KEYS = name_set("answer approval chat diagnostics follow icons keys picker python review ui")
@@ -147,6 +147,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
     skills_disabled: Annotated[
         tuple[str, ...], Meta(description="names of skills that are not used")
+    ] = ()
+    plugins_disabled: Annotated[
+        tuple[str, ...], Meta(description="names of plugins that are not used")
     ] = ()
     acp_terminals: Annotated[
         Literal["sandbox", "editor"],

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
+from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from sanderling.config import LEVELS, KeyPath, Layer, Settings, Table, state_dir
 from sanderling.config.expansion import variables_in
 from sanderling.config.file import SettingLocation, fields_of, read_user_file, user_servers_file
+from sanderling.config.server_names import fitted_server
 from sanderling.errors import ConfigError
 
 
@@ -48,6 +50,7 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 
     state_dir: str
     log_file: str = ""
+    plugins: Mapping[str, Layer] = MappingProxyType({})  # of MCP servers, by the plugin's name
     servers: Layer = Layer()  # the user's mcp.json
     file: Layer = Layer()
     project: Layer = Layer()
@@ -77,15 +80,49 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"{place_of(error.path, settings.layers)}: {error}") from error
         return settings
 
+    def _used_plugins(self, own: Table) -> list[Layer]:
+        """Return the layers of the plugins that are not disabled, without servers too similar to the user's `own`, or to another one."""
+        parts = {fitted_server(name): name for name in _servers_in(own)}
+        disabled = _get(_merged((Layer("", own), self.command_line)), ("plugins", "disabled"), ())
+        used = list[Layer]()
+        taken = set[str]()
+        for plugin, layer in self.plugins.items():
+            if plugin in disabled:
+                continue
+            servers = {
+                name: table
+                for name, table in _servers_in(_without_declared(layer, own).options).items()
+                if name not in taken and parts.setdefault(fitted_server(name), name) == name
+            }
+            taken |= servers.keys()
+            used.append(replace(layer, options={"mcp": {"servers": servers}} if servers else {}))
+        return used
+
+    def _own_servers(self, person: Table, plugins: Sequence[Layer]) -> Table:
+        """
+        Return the user's servers, and those of the used `plugins`.
+
+        A table of the user's adds to the paths of a plugin's server, and has no effect while the plugin is not used.
+        """
+        of_plugins = _servers_in(_merged(plugins))
+        return {
+            name: _with_paths(table, of_plugins.get(name, {}))
+            for name, table in _servers_in(person).items()
+            if not _only_changes_plugin(name, table)
+        }
+
     def merged(self) -> Settings:
         """Return the settings in effect, whether they fit together or not."""
-        in_json = _without_declared(self.servers, _merged((self.file, self.setup)))
-        person = _merged((in_json, self.file, self.setup))
+        in_settings = _merged((self.file, self.setup))
+        in_json = _without_declared(self.servers, in_settings)
+        plugins = self._used_plugins(upon(in_json.options, in_settings))
+        person = _merged((*plugins, in_json, self.file, self.setup))
         free = _free(self.project.options)
-        own = _get(person, ("mcp", "servers"), {})
+        own = self._own_servers(person, plugins)
         servers = _get(self.project.options, ("mcp", "servers"), {})
         theirs = {name: server for name, server in servers.items() if name not in own}
         layers = (
+            *plugins,
             in_json,
             self.file,
             replace(self.project, options={**free, "mcp": {"servers": theirs}} if theirs else free),
@@ -125,6 +162,28 @@ def own_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         ConfigError: as `own_layers`.
     """
     return own_layers(environment).settings()
+
+
+def left_out_of_plugins(layers: Layers, settings: Settings) -> list[str]:
+    """Return the servers of plugins that are not used although the plugin is."""
+    enabled = (
+        each for name, each in layers.plugins.items() if name not in settings.plugins_disabled
+    )
+    names = (name for layer in enabled for name in _servers_in(layer.options))
+    return [name for name in names if name not in settings.mcp_servers]
+
+
+def tables_without_plugin(layers: Layers, settings: Settings) -> list[str]:
+    """Return the user's tables for servers of plugins that have no effect, because there is no such server."""
+    tables = _servers_in(_merged((layers.servers, layers.file, layers.setup)))
+    disabled = tuple(f"{plugin}." for plugin in settings.plugins_disabled)
+    return [
+        name
+        for name, table in tables.items()
+        if _only_changes_plugin(name, table)
+        and name not in settings.mcp_servers
+        and not name.startswith(disabled)
+    ]
 
 
 def check_script(settings: Settings) -> None:
@@ -238,6 +297,21 @@ def _without_declared(servers: Layer, options: Table) -> Layer:
         if not {"command", "url"} & {*_get(options, ("mcp", "servers", name), {})}
     }
     return replace(servers, options={"mcp": {"servers": rest}} if rest else {})
+
+
+def _only_changes_plugin(name: str, table: Table) -> bool:
+    """Recognize a table for the server of a plugin, which is named `PLUGIN.SERVER`, without the plugin's own part."""
+    return "." in name and not {"command", "url"} & {*table}
+
+
+def _servers_in(options: Table) -> Table:
+    return _get(options, ("mcp", "servers"), {})
+
+
+def _with_paths(table: Table, lower: Table) -> Table:
+    """Return a server's table with the paths of a lower one, too."""
+    paths = {key: _more(lower[key], table[key]) for key in ("paths", "write_paths") if key in lower}
+    return {**table, **paths}
 
 
 def _merged(layers: Iterable[Layer]) -> Table:

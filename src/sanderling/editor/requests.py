@@ -9,10 +9,12 @@ from anyio import to_thread
 from sanderling.config import Settings
 from sanderling.errors import SanderlingError, SessionError
 from sanderling.protocol.requests import (
+    ChangePlugin,
     DeleteSession,
     ExportSession,
     ForkSession,
     ListAgents,
+    ListPlugins,
     ListSessions,
     Login,
     Logout,
@@ -51,6 +53,8 @@ def _answer(  # noqa: PLR0911 - one table
             from sanderling.agents.declared import agent_names
 
             return {"agents": list(agent_names(settings.agents))}
+        case ListPlugins() | ChangePlugin():
+            return _list_or_change_plugins(request, settings)
         case ListSessions(project, text, has_printed):
             found = list_sessions(directory, project, text, is_in_editor=not has_printed)
             return {"sessions": msgspec.to_builtins(found)}
@@ -76,6 +80,22 @@ def _answer(  # noqa: PLR0911 - one table
             return _log_in_or_out(request, credentials(settings, request.provider))
         case _:
             pass  # answered by the open session
+    return {}
+
+
+def _list_or_change_plugins(
+    request: ListPlugins | ChangePlugin, settings: Settings
+) -> dict[str, Any]:
+    from sanderling.project.plugins import changing, disabling, installed
+
+    match request:
+        case ListPlugins(project):
+            found = installed.shown_plugins(settings, project)
+            return {"plugins": msgspec.to_builtins(found)}
+        case ChangePlugin(name, "remove"):
+            changing.remove_plugin(name, settings.state_dir)
+        case ChangePlugin(name, what):
+            disabling.disable_plugin(name, is_disabled=what == "disable")
     return {}
 
 

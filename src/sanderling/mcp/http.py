@@ -147,7 +147,11 @@ class _Transport(httpx2.AsyncBaseTransport):
         request.headers["Accept-Encoding"] = "identity"
         request.headers["User-Agent"] = f"sanderling/{__version__}"
         if self._address.is_own(request.url.scheme, host, port):
-            request.headers.update(self._headers)
+            ours = {*request.headers} - {"user-agent"}
+            configured = self._headers.items()
+            request.headers.update(
+                {name: value for name, value in configured if name.lower() not in ours}
+            )
 
     def _check(self, request: httpx2.Request, response: httpx2.Response) -> None:
         """Reject a response after which the connection is useless."""

@@ -5,7 +5,6 @@ Their tools have names for the model, `mcp__server__tool`, in the characters and
 """
 
 import os
-import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Annotated, Any, NamedTuple
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from sanderling.config.expansion import expand, variables_in
+from sanderling.config.server_names import fitted, fitted_server, mark_of
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.hosts import canonical_host, is_address, is_loopback, is_public
 from sanderling.mcp import START_S
@@ -22,18 +22,11 @@ from sanderling.text import did_you_mean
 from sanderling.tools.effects import MAX_NAME_CHARS, OUTSIDE
 
 PREFIX = "mcp"
-MAX_SERVER_CHARS = 24
 MAX_NUMBER = 99
-_HASH_CHARS = 6
 PORTS = {"https": 443, "http": 80}
 CALL_S = 120.0
 LEAST_START_S = 10.0
-_OF_PROGRAMS = ("paths", "write_paths", "env")
-
-
-def fitted_server(name: str) -> str:
-    """Return a server's name as a part of its tools' names; empty if no character of it can be used."""
-    return _fitted(name, MAX_SERVER_CHARS)
+_OF_PROGRAMS = ("paths", "write_paths", "env", "cwd")
 
 
 def names_begin(server: str) -> str:
@@ -48,24 +41,8 @@ def tool_name(server: str, tool: str, *, number: int = 1) -> str:
     """
     start = names_begin(server)
     room = MAX_NAME_CHARS - len(start) - len(f"-{MAX_NUMBER}")
-    fitted = _fitted(tool, room) or f"tool-{_mark(tool)}"
-    return start + fitted + (f"-{number}" if number > 1 else "")
-
-
-def _fitted(name: str, max_chars: int) -> str:
-    """
-    Return the name in letters, digits, `-` and single `_`, so that only `OUTSIDE` separates its parts.
-
-    A name that is too long keeps its beginning, and gets a hash of the whole.
-    """
-    fitted = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "-", name)).strip("_-")
-    if len(fitted) <= max_chars:
-        return fitted
-    return f"{fitted[: max_chars - _HASH_CHARS - 1].rstrip('_-')}-{_mark(name)}"
-
-
-def _mark(name: str) -> str:
-    return sha256(name.encode(errors="surrogatepass")).hexdigest()[:_HASH_CHARS]
+    part = fitted(tool, room) or f"tool-{mark_of(tool)}"
+    return start + part + (f"-{number}" if number > 1 else "")
 
 
 class ServerAddress:
@@ -134,10 +111,10 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """
     One server.
 
-    `command` is a program and its arguments, run in the project's root. In addition to what commands see, it can read `paths`, write
-    `write_paths` and reach `hosts`; `env` are variables for it alone. `url` is the address of a server over HTTP, which receives
-    `headers`. In `env` and `headers`, `$NAME` and `${NAME}` stand for variables of our own environment, so that no secret has to be
-    written down; `$$` is a `$`.
+    `command` is a program and its arguments, run in `cwd`, by default the project's root. In addition to what commands see, it can read
+    `paths`, write `write_paths` and reach `hosts`; `env` are variables for it alone, and the only ones with `pass_env` false, except for
+    harmless ones. `url` is the address of a server over HTTP, which receives `headers`. In `env` and `headers`, `$NAME` and `${NAME}` stand
+    for variables of our own environment, so that no secret has to be written down; `$$` is a `$`.
     """
 
     command: tuple[str, ...] = ()
@@ -146,6 +123,8 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     write_paths: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    cwd: str = ""
+    pass_env: bool = True
     headers: dict[str, str] = {}
     oauth: OAuthClient | None = None
     enabled: bool = True
@@ -192,11 +171,11 @@ def load_servers(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, McpServ
         ConfigError: names the server, and the unknown key with the nearest known one, or what is wrong.
     """
     servers: dict[str, McpServer] = {}
-    fitted: dict[str, str] = {}
+    by_part: dict[str, str] = {}
     for name, fields in declared.items():
         if not fitted_server(name):
             raise ConfigError(f"tool server '{name}': a name needs a letter or a digit")
-        other = fitted.setdefault(fitted_server(name), name)
+        other = by_part.setdefault(fitted_server(name), name)
         if other != name:
             raise ConfigError(
                 f"the tool servers '{other}' and '{name}' have names that are too similar"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
+from sanderling.config.server_names import fitted_server
 from sanderling.errors import ConfigError
 from sanderling.mcp import GRACE_S
 from sanderling.mcp.logins import ServerLogin
@@ -20,13 +21,13 @@ from sanderling.mcp.servers import (
     McpServer,
     ServerAddress,
     filled_in,
-    fitted_server,
     tool_name,
 )
 from sanderling.mcp.stdio import over_pipes
 from sanderling.mcp.tools import tool_of
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.environment import harmless
 from sanderling.sandbox.policy import Grant
 from sanderling.tools.base import OutsideTool, Tool
 from sanderling.tools.commands.server_log import ServerLog
@@ -49,6 +50,10 @@ class Granted(NamedTuple):
 
     project: str
     grant: Grant
+
+    def directory(self, cwd: str) -> str:
+        """Return the directory that `cwd` of a declaration names; "" for the project's root."""
+        return os.path.join(self.project, os.path.expanduser(cwd)) if cwd else ""  # noqa: PTH111, PTH118
 
 
 class McpSource:
@@ -213,6 +218,9 @@ async def open_stdio(
     variables, secrets = filled_in(declared.env)
     log.hide(secrets)
     project, grant = granted
+    if not (declared.pass_env or sandbox.confines(is_confined=True)):
+        places = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
+        variables = harmless(os.environ) | places | variables
 
     program = StartedProgram(
         declared.command,
@@ -230,7 +238,13 @@ async def open_stdio(
         log.add(f"[refused: {denial.operation} {denial.target}: {denial.reason}]\n".encode())
 
     process = await sandbox.spawn_server(
-        fitted_server(name), declared.command, env=variables, grant=grant, on_denied=note
+        fitted_server(name),
+        declared.command,
+        env=variables,
+        cwd=granted.directory(declared.cwd),
+        grant=grant,
+        on_denied=note,
+        is_third_party=not declared.pass_env,
     )
     async with over_pipes(process, log, program.advice) as streams:
         yield streams

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import anyio
 from anyio import to_thread
 
+from sanderling.config.server_names import fitted_server
 from sanderling.errors import SanderlingError
 from sanderling.mcp import GRACE_S, mentions
 from sanderling.mcp.allowed import AllowedServers
@@ -14,7 +15,7 @@ from sanderling.mcp.elicitation import Elicitation, answer_in_sdk
 from sanderling.mcp.project_file import ProposedServer
 from sanderling.mcp.sdk import giving_way, load_sdk
 from sanderling.mcp.server import Server
-from sanderling.mcp.servers import McpServer, fitted_server, names_begin
+from sanderling.mcp.servers import McpServer, names_begin
 from sanderling.mcp.source import McpSource
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (

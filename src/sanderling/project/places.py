@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sanderling.paths import is_within
+from sanderling.project.trust.reading import find_child_skills
 from sanderling.project.trust.trust import FINDERS, InstructionFiles, Kind, OwnFiles, Trust
 from sanderling.protocol.events import CommandSource
 from sanderling.protocol.requests import TrustFile
@@ -22,7 +23,8 @@ class Place(NamedTuple):
 
     def found(self) -> Iterator[tuple[str, TrustFile]]:
         """Yield the files by their name in the directory, whether the user trusts them or not."""
-        for name in sorted(FINDERS[self.kind](f"{self.files.root}/{self.directory}")):
+        find = find_child_skills if self.source == "plugin" else FINDERS[self.kind]
+        for name in sorted(find(f"{self.files.root}/{self.directory}")):
             if file := self.files.look(f"{self.directory}/{name}"):
                 yield name, file
 
@@ -34,7 +36,7 @@ class Places:
     """The places of a session. A project's files come before the user's, and these before those of plugins."""
 
     def __init__(
-        self, trust: Trust, own: Sequence[OwnFiles], plugins: Sequence[OwnFiles] = ()
+        self, trust: Trust, own: Sequence[OwnFiles], plugins: Sequence[InstructionFiles] = ()
     ) -> None:
         self._trust = trust
         self._own = own
@@ -54,10 +56,10 @@ class Places:
         """
         Return the directories of skills outside the project, which commands may read without a question.
 
-        Links in the user's own directories are followed, because users share skills with them. In the repository around a project, which
-        may be anyone's, they must stay in it: else `.agents/skills` could be a link to the user's keys. Commands can create links in the
-        project, so one that leads out of the directories of skills needs a trusted file: else `.agents/skills` could be a link to the
-        repository, whose other directories the sandbox hides.
+        Links in the user's own directories are followed, because users share skills with them. In a plugin, and in the repository around
+        a project, which may be anyone's, they must stay in it: else `.agents/skills` could be a link to the user's keys. Commands can
+        create links in the project, so one that leads out of the directories of skills needs a trusted file: else `.agents/skills` could
+        be a link to the repository, whose other directories the sandbox hides.
         """
         found = dict[str, None]()
         for place in self.of("skills"):
@@ -74,6 +76,8 @@ class Places:
     def _may_be_read(self, place: Place, directory: str, *, is_trusted: bool) -> bool:
         if self._trust.relative(directory) is not None or not Path(directory).is_dir():
             return False
+        if place.source == "plugin":
+            return is_within(directory, place.files.root)
         if place.source != "project":
             return not is_within(os.path.realpath(Path.home()), directory)
         if is_trusted and is_within(directory, self._trust.repository):

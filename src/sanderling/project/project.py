@@ -1,6 +1,7 @@
 """A project's words to the agent, and the user's: instructions, command files, and which of them are trusted."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -8,21 +9,30 @@ from msgspec.structs import replace
 
 from sanderling.config import Layer, Settings, config_dir
 from sanderling.config.file import parse, sound, user_file, user_servers_file
-from sanderling.config.layers import Layers, guards_in
+from sanderling.config.layers import Layers, guards_in, left_out_of_plugins, tables_without_plugin
 from sanderling.config.project import PROJECT_FILE, ignored_servers, read_project_file
 from sanderling.errors import ConfigError
+from sanderling.project import plugins
 from sanderling.project.instructions import Instructions
 from sanderling.project.places import Places
 from sanderling.project.skills import Skills
 from sanderling.project.slash_commands import SlashCommands
-from sanderling.project.trust.trust import MCP_FILE, OwnFiles, Trust
+from sanderling.project.trust.trust import MCP_FILE, InstructionFiles, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
 from sanderling.protocol.messages import Prompt
+from sanderling.text import visible_line
 
 SHARED_DIRECTORIES = ("~/.agents", "~/.claude")
 """Directories of the user's that several agents share; Sanderling's own comes before them."""
 OLD_PROJECT_FILE = ".sanderling/config.toml"  # never released
 OLD_NAME = "{old} is no longer read: move it to {new} in the project's root, and trust it there."
+LIKE_ANOTHER = (
+    "The MCP server '{name}' of a plugin is not used: its name is too similar to another server's."
+)
+NO_PLUGIN = (
+    'The table [mcp.servers."{name}"] of your settings has no effect: no plugin has this server.'
+    " Add a command or url, or remove it."
+)
 OWN_SERVER = (
     "The server '{name}' of {file} is not used: you have one of that name in your own settings."
 )
@@ -34,6 +44,7 @@ class Project:
     def __init__(self, settings: Settings, project: str) -> None:
         self._state_dir = settings.state_dir
         self._disabled_skills = settings.skills_disabled
+        self._disabled_plugins = settings.plugins_disabled
         self._news: list[str] = []
         self._read_in(project)
 
@@ -41,11 +52,25 @@ class Project:
         self.trust = Trust(self._state_dir, project)
         own = OwnFiles(config_dir(), self.trust)
         shared = (OwnFiles(str(Path(each).expanduser()), self.trust) for each in SHARED_DIRECTORIES)
-        self.places = places = Places(self.trust, (own, *shared))
+        self.places = places = Places(self.trust, (own, *shared), self._plugins())
         self.instructions = Instructions(self.trust, own)
         self.skills = Skills(places, self.trust.project, self._disabled_skills)
         self._slash_commands = SlashCommands(places, self.skills)
         self._reported_untrusted: tuple[str, ...] = ()
+
+    def _plugins(self) -> Sequence[InstructionFiles]:
+        """Return the files of the plugins, whose problems the user should know."""
+        if not plugins.have_any():
+            return ()
+        from sanderling.project.plugins import installed  # only needed if there is a plugin
+
+        found = installed.find_plugins(self._state_dir, os.path.realpath(self.trust.project))
+        self._news += installed.news_of(found, self._disabled_plugins)
+        return [
+            installed.PluginFiles(each.root)
+            for each in found
+            if isinstance(each, installed.Plugin) and each.name not in self._disabled_plugins
+        ]
 
     def move(self, project: str) -> None:
         """Read the files of this directory from now on. What the model was sent of the instructions stays known."""
@@ -65,6 +90,10 @@ class Project:
         settings = layers.settings()
         if os.path.exists(f"{self.trust.project}/{OLD_PROJECT_FILE}"):  # noqa: PTH110 - Path's raises without permission to look
             self._news.append(OLD_NAME.format(old=OLD_PROJECT_FILE, new=PROJECT_FILE))
+        for name in left_out_of_plugins(layers, settings):
+            self._news.append(LIKE_ANOTHER.format(name=name))
+        for name in tables_without_plugin(layers, settings):
+            self._news.append(NO_PLUGIN.format(name=visible_line(name)))
         for name in ignored_servers(layers.project, settings):
             self._news.append(OWN_SERVER.format(name=name, file=PROJECT_FILE))
         return settings
@@ -112,6 +141,16 @@ class Project:
         return ignored if is_news else ()
 
 
+def with_plugins(layers: Layers, project: str) -> Layers:
+    """Return `layers` with the MCP servers of the plugins."""
+    if not plugins.have_any():
+        return layers
+    from sanderling.project.plugins import installed  # only needed if there is a plugin
+
+    found = installed.find_plugins(layers.state_dir, os.path.realpath(project))
+    return replace(layers, plugins=installed.layers_of(found, layers.state_dir))
+
+
 def own_files_in_project(trust: Trust) -> list[str]:
     """Return the paths in the project of the user's own files of settings that lead there, as in a repository of dotfiles."""
     files = (_in_project(trust, path) for path in (user_file(), user_servers_file()))
@@ -124,7 +163,7 @@ def _in_project(trust: Trust, path: Path) -> str | None:
 
 def with_project(layers: Layers, trust: Trust) -> Layers:
     """
-    Return `layers` with the project's settings, if its file is trusted as it is now.
+    Return `layers` with the project's settings, if its file is trusted as it is now, and with the user's plugins.
 
     If a file of the user's own is in the project, anything that works there can change it. So it must be trusted as well; until then
     settings can only restrict the agent, and servers are ignored.
@@ -143,5 +182,6 @@ def with_project(layers: Layers, trust: Trust) -> Layers:
         text = trust.read(own)
         file = guards_in(layers.file) if text is None else sound(*parse(layers.file.origin, text))
         layers = replace(layers, file=file)
+    layers = with_plugins(layers, trust.project)
     text = trust.read(PROJECT_FILE)
     return layers if text is None else replace(layers, project=read_project_file(text))

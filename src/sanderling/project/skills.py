@@ -217,7 +217,11 @@ def shown_skill(each: Skill | Skipped) -> ShownSkill:
 def read_skill(
     absolute: str, text: str, digest: str, source: CommandSource = "user", path: str = ""
 ) -> Skill | Skipped:
-    """Return the skill in the file at `absolute`, which has this text; `digest` changes with its bytes."""
+    """
+    Return the skill in the file at `absolute`, which has this text; `digest` changes with its bytes.
+
+    One of a plugin must conform to the specification, as that of plugins demands.
+    """
     path = path or absolute
     try:
         header, body, problems = read_document(text)
@@ -229,6 +233,10 @@ def read_skill(
         return Skipped(path, "it has no description, by which the model would choose it")
     directory = posixpath.dirname(absolute)
     name = fields.get("name") or posixpath.basename(directory)
+    wrong = (*problems, *_violations(name, description, directory, header))
+    if wrong and source == "plugin":
+        return Skipped(path, f"it is not a valid Agent Skill: {wrong[0]}")
+    useless = ("its `allowed-tools` grants nothing here: only your own rules allow tools",)
     return Skill(
         name,
         description[:MAX_DESCRIPTION_CHARS],
@@ -240,7 +248,7 @@ def read_skill(
         fields.get("argument-hint", ""),
         is_listed=fields.get("disable-model-invocation", "") != "true",
         is_command=fields.get("user-invocable", "") != "false",
-        problems=(*problems, *_problems(name, description, directory, header)),
+        problems=(*wrong, *(useless if "allowed-tools" in header else ())),
     )
 
 
@@ -261,7 +269,7 @@ def _line(value: Any) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
-def _problems(
+def _violations(
     name: str, description: str, directory: str, header: Mapping[str, Any]
 ) -> Iterable[str]:
     """Yield what the specification does not allow, though it is accepted here."""
@@ -278,5 +286,3 @@ def _problems(
     compatibility = header.get("compatibility")
     if isinstance(compatibility, str) and len(compatibility) > MAX_COMPATIBILITY_CHARS:
         yield f"its `compatibility` has more than {MAX_COMPATIBILITY_CHARS} characters"
-    if "allowed-tools" in header:
-        yield "its `allowed-tools` grants nothing here: only your own rules allow tools"

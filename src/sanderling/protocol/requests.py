@@ -85,6 +85,19 @@ class ListAgents(_Request, tag="list_agents", frozen=True):
     """List the agents that can answer in a session instead of Sanderling. The answer's `agents` are their names."""
 
 
+class ListPlugins(_Request, tag="list_plugins", frozen=True):
+    """List the user's plugins as a session in `project` finds them. The answer's `plugins` are `ShownPlugin`s."""
+
+    project: str
+
+
+class ChangePlugin(_Request, tag="change_plugin", frozen=True):
+    """Enable, disable or remove the plugin `name`, for later sessions."""
+
+    name: str
+    what: Literal["enable", "disable", "remove"]
+
+
 class Login(_Request, tag="login", frozen=True):
     """
     Store an API key in the system's keychain. Without a `key`, return whether that is possible: as `backend`, or else as `error`.
@@ -241,6 +254,25 @@ class ListToolServers(_OfSession, tag="list_tool_servers", frozen=True):
 
 class ToolServers(_Answer, frozen=True):
     servers: tuple[ToolServer, ...]
+
+
+class ShownPlugin(_Answer, frozen=True, omit_defaults=True):
+    """
+    A plugin in the directory `path`; without a `name` it is not used, and the problem says why.
+
+    `skills` and `servers` are lines: the name and the description, the name and the command or URL. `problems` are sentences about parts
+    that are not used. `is_ours`: Sanderling may remove it.
+    """
+
+    name: str
+    path: str
+    version: str = ""
+    description: str = ""
+    skills: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    is_disabled: bool = False
+    is_ours: bool = False
 
 
 class ShowToolServer(_OfSession, tag="show_tool_server", frozen=True):
@@ -447,6 +479,8 @@ Request = (
     | Login
     | Logout
     | ListAgents
+    | ListPlugins
+    | ChangePlugin
     | Rewrite
     | SessionRequest
 )

@@ -69,6 +69,7 @@ class Confined:
         argv: Sequence[str],
         *,
         env: Mapping[str, str],
+        cwd: str = "",
         grant: Grant,
         on_denied: Callable[[Denial], None],
         is_third_party: bool = False,
@@ -80,7 +81,9 @@ class Confined:
                 policy = self._effective_policy.of_server(sandbox, name, grant)
             if is_third_party:
                 policy = policy._replace(env_pass=())
-            return await sandbox.spawn_server(argv, env=env, policy=policy, on_denied=on_denied)
+            return await sandbox.spawn_server(
+                argv, cwd=cwd, env=env, policy=policy, on_denied=on_denied
+            )
 
         return await self._manager.using(start)
 

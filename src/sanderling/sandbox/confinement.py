@@ -118,19 +118,26 @@ class SessionSandbox:
         argv: Sequence[str],
         *,
         env: Mapping[str, str],
+        cwd: str = "",
         grant: Grant = NO_GRANT,
         on_denied: Callable[[Denial], None] = lambda _: None,
         is_third_party: bool = False,
     ) -> RunningServer:
         """
-        Start the server `name` on the current execution environment, with its own `env` and `grant`.
+        Start the server `name` on the current execution environment, with its own `env`, `cwd` and `grant`.
 
         A command ends, but a server does not. So it is killed when the user switches the sandbox on or off, enters or leaves plan mode,
         or opens or closes the network: it must not keep its previous access.
         """
         terms = self.terms
         server = await self.environment.spawn_server(
-            name, argv, env=env, grant=grant, on_denied=on_denied, is_third_party=is_third_party
+            name,
+            argv,
+            env=env,
+            cwd=cwd,
+            grant=grant,
+            on_denied=on_denied,
+            is_third_party=is_third_party,
         )
         self._servers[server] = terms
         self._end_servers_of_other_terms()

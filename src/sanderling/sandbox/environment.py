@@ -61,12 +61,7 @@ CREDENTIALS = r"://[^/\s]*@"
 
 def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) -> dict[str, str]:
     """Return a command's environment: the host's variables allowed by `ENVIRONMENT` and `env_pass`, then Sanderling's own."""
-    passed = {
-        name: value
-        for name, value in host.items()
-        if name in policy.env_pass
-        or (re.fullmatch(ENVIRONMENT, name) and not re.search(CREDENTIALS, value))
-    }
+    passed = {name: host[name] for name in policy.env_pass if name in host} | harmless(host)
     for name in FILLED:
         if name in passed and not _exists_inside(passed[name], policy, level):
             del passed[name]
@@ -88,6 +83,15 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
             "SANDERLING_SANDBOX": level,
         }
     )
+
+
+def harmless(host: Mapping[str, str]) -> dict[str, str]:
+    """Return the host's variables allowed by `ENVIRONMENT`."""
+    return {
+        name: value
+        for name, value in host.items()
+        if re.fullmatch(ENVIRONMENT, name) and not re.search(CREDENTIALS, value)
+    }
 
 
 def _exists_inside(path: str, policy: SandboxPolicy, level: Level) -> bool:

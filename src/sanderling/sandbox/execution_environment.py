@@ -145,12 +145,13 @@ class ExecutionEnvironment(Protocol):
         argv: Sequence[str],
         *,
         env: Mapping[str, str],
+        cwd: str = "",
         grant: Grant,
         on_denied: Callable[[Denial], None],
         is_third_party: bool = False,
     ) -> RunningServer:
         """
-        Start the server `name` in the project's root, with the rights of commands plus its own `env` and `grant`.
+        Start the server `name` in `cwd`, by default the project's root, with the rights of commands plus its own `env` and `grant`.
 
         Refused hosts are passed to `on_denied`. A third-party server (`is_third_party`) shares no directories or namespaces with commands,
         and does not get the variables that the user allows for commands. Where it is not confined, `env` is its whole environment.

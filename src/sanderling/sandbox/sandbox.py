@@ -205,6 +205,7 @@ class Sandbox:
         self,
         argv: Sequence[str],
         *,
+        cwd: str = "",
         env: Mapping[str, str],
         policy: SandboxPolicy,
         on_denied: Callable[[Denial], None],
@@ -221,7 +222,7 @@ class Sandbox:
         if is_alone and policy.server not in self._servers:
             network = HostNetwork(policy.network, policy.hosts, self._tasks, on_denied)
             self._servers[policy.server] = network
-        return await self.spawn(argv, env=env, stdin=PIPE, policy=policy, is_server=True)
+        return await self.spawn(argv, cwd=cwd, env=env, stdin=PIPE, policy=policy, is_server=True)
 
     async def _forward(self, policy: SandboxPolicy) -> None:
         """Make the allowed loopback ports of this machine reachable on the loopback of the policy's view, too."""

@@ -207,6 +207,7 @@ class Unconfined:
         argv: Sequence[str],
         *,
         env: Mapping[str, str],
+        cwd: str = "",
         grant: Grant,  # noqa: ARG002 - it may do all of that anyway
         on_denied: Callable[[Denial], None],  # noqa: ARG002
         is_third_party: bool = False,
@@ -214,7 +215,7 @@ class Unconfined:
         self._look_at_project()
         return await spawn_unconfined(
             argv,
-            cwd=self._policy.project,
+            cwd=cwd or self._policy.project,
             env=env,
             stdin=PIPE,
             stderr=PIPE,

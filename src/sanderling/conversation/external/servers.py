@@ -77,6 +77,8 @@ def sent(servers: dict[str, McpServer], capabilities: AgentCapabilities) -> Agen
 def _sent(name: str, server: McpServer, *, can_http: bool) -> sessions.McpServer:
     if not server.enabled:
         raise ConfigError("its table says `enabled = false`")
+    if server.cwd:
+        raise ConfigError("agents cannot start a server in a directory of its own, its `cwd`")
     if server.url:
         if not can_http:
             raise ConfigError("the agent only supports commands, and this server has a url")

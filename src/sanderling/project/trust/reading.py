@@ -35,10 +35,11 @@ class Content(msgspec.Struct, frozen=True):
 
 
 class TrustReader:
-    """Reads files whole, and again only when they have changed. Links must not lead out of `root`, unless that is empty."""
+    """Reads files whole, and again only when they have changed. Links must not lead out of `root`, the `whole`, unless that is empty."""
 
-    def __init__(self, root: str = "") -> None:
+    def __init__(self, root: str = "", whole: str = "the project") -> None:
         self._root = root
+        self._whole = whole
         self._read: dict[str, tuple[tuple[int, ...], Content]] = {}
 
     def read(self, path: str) -> Content | None:
@@ -56,14 +57,14 @@ class TrustReader:
         stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         if path in self._read and self._read[path][0] == stamp:
             return self._read[path][1]
-        content = read_file(path, self._root)
+        content = read_file(path, self._root, self._whole)
         if time.time_ns() - found.st_ctime_ns > UNSETTLED_NS:
             self._read[path] = stamp, content
         return content
 
 
-def read_file(path: str, root: str = "") -> Content:
-    """Read the file. It must not be a link that leads out of `root`, unless that is empty."""
+def read_file(path: str, root: str = "", whole: str = "the project") -> Content:
+    """Read the file. It must not be a link that leads out of `root`, unless that is empty; a problem calls `root` the `whole`."""
     try:
         # Checked before opening, which may have effects on devices.
         if not stat.S_ISREG(Path(path).stat().st_mode):
@@ -74,7 +75,7 @@ def read_file(path: str, root: str = "") -> Content:
             if not stat.S_ISREG(found.st_mode):
                 return Content(problem="is not a regular file")
             if root and not _lies_within(root, path, found):
-                return Content(problem="is a link that leads out of the project")
+                return Content(problem=f"is a link that leads out of {whole}")
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         return Content(problem=_unreadable(error))
@@ -155,6 +156,13 @@ def find_skills(directory: str) -> list[str]:
             )
             waiting.extend((f"{inside}{each.name}/", depth + 1) for each in below)
     return found
+
+
+def find_child_skills(directory: str) -> list[str]:
+    """Return the `SKILL.md` of each directory in `directory`, relative to it: there are no others in a plugin."""
+    names = (each.name for each in _entries(directory, MAX_ENTRIES) if each.is_dir())
+    found = (f"{name}/{SKILL_NAMES[0]}" for name in names if visible_name(name) == name)
+    return [name for name in found if os.path.lexists(f"{directory}/{name}")]
 
 
 def find_markdown(directory: str) -> list[str]:
