@@ -235,8 +235,9 @@ async def test_a_hook_changes_the_input_which_is_shown_judged_and_run(tmp_path):
 async def test_a_changed_path_is_judged_anew(tmp_path):
     its = {"file_path": ".git/hooks/pre-commit", "content": "x"}
     project = {"PreToolUse": group(answer(hookEventName="PreToolUse", updatedInput=its))}
-    talk = await HookedTalk(tmp_path, WRITE, mode="auto", project=project).run("deny")
-    assert talk.questions[0].path.endswith(".git/hooks/pre-commit")
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", project=project).run()
+    assert ".git/hooks/pre-commit cannot be written" in talk.told()
+    assert not (talk.project / ".git/hooks/pre-commit").exists()
 
 
 async def test_an_input_that_the_tool_does_not_take_is_refused_in_words(tmp_path):

@@ -1,5 +1,6 @@
 """The hooks of a session: run all that an event concerns at the same time, and make one verdict of their answers."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -15,7 +16,6 @@ from sanderling.protocol.events import Event, Notice
 from sanderling.sandbox.execution_environment import ExecutionEnvironment
 from sanderling.text import printable, shortened
 
-MAX_CONTEXT_CHARS = 10_000
 MAX_SHOWN_CHARS = 60
 _STRICTNESS: tuple[Decision, ...] = ("deny", "ask", "allow")
 
@@ -115,7 +115,7 @@ class Hooks:
                 # It may have been there to deny the call.
                 decided.append(("ask", f"The hook {_named(hook)} failed: {answer.failure}."))
             if answer.context:
-                contexts.append(shortened(answer.context, MAX_CONTEXT_CHARS))
+                contexts.append(answer.context)
             its_input = answer.input if answer.input is not None else its_input
             self._stop = self._stop or answer.stop
         if not decided:
@@ -130,6 +130,11 @@ class Hooks:
             self._failed.add((hook, answer.failure))
             words = f"The {hook.event} hook {_named(hook)} failed: {answer.failure}."
             self._emit(Notice("warning", printable(words)))
+
+
+def quoted(text: str) -> str:
+    """Return a hook's text for a note. If it could end the note or begin another one, its lines are marked as a quotation."""
+    return re.sub(r"(?m)^", "> ", text) if re.search(r"(?m)^\s*[\[\]]|\]\s*$", text) else text
 
 
 def _named(hook: Hook) -> str:
