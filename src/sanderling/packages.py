@@ -88,13 +88,24 @@ def extension(group: Group, name: str) -> Extension | None:
 def _packages() -> Iterator["Distribution"]:
     """Yield the packages of our environment with entry points for us."""
     for directory in _environment():
-        for path in sorted(Path(directory).glob("*.dist-info/entry_points.txt")):
-            try:
-                is_ours = "[sanderling." in path.read_text(encoding="utf-8")
-            except (OSError, ValueError):
+        for name in _names_in(directory):
+            if not name.endswith(".dist-info"):
                 continue
-            if is_ours and (package := _package_at(path.parent)):
+            metadata = f"{directory}/{name}"
+            try:
+                with open(f"{metadata}/entry_points.txt", "rb") as file:
+                    is_ours = b"[sanderling." in file.read()
+            except OSError:
+                continue
+            if is_ours and (package := _package_at(Path(metadata))):
                 yield package
+
+
+def _names_in(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
 
 
 def _package_at(path: Path) -> "Distribution | None":
@@ -112,7 +123,7 @@ def _package_at(path: Path) -> "Distribution | None":
 def _environment() -> tuple[str, ...]:
     """Return the directories where packages of our environment are installed."""
     own = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
-    return tuple(filter(os.path.isdir, (*site.getsitepackages(), own)))
+    return tuple(filter(None, (*site.getsitepackages(), own)))
 
 
 def _check_place(module: str) -> None:

@@ -136,7 +136,7 @@ async def test_a_projects_hook_reaches_neither_the_network_nor_home_nor_gits_hoo
         command = (
             f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo network >>reached;"
             f"cat ~/.ssh/id_rsa >>reached 2>/dev/null; cat {tmp_path}/home/.ssh/id_rsa >>reached 2>/dev/null;"
-            "mkdir -p .git/hooks; echo x >.git/hooks/pre-commit && echo hook >>reached; exit 0"
+            "mkdir -p .git/hooks; echo x >.git/hooks/pre-commit && echo hook >>reached; touch ran; exit 0"
         )
         write(tmp_path, "home/.ssh/id_rsa", "a planted key")
         talk = HookedTalk(tmp_path, WRITE, mode="auto", project={})
@@ -149,6 +149,7 @@ async def test_a_projects_hook_reaches_neither_the_network_nor_home_nor_gits_hoo
         trust_all(talk.services.project.trust)
         await talk.run()
         assert (talk.project / "new.txt").exists()
+        assert (talk.project / "ran").exists()
     assert not (talk.project / "reached").exists() or (talk.project / "reached").read_text() == ""
     assert not (talk.project / ".git/hooks/pre-commit").exists()
 
@@ -167,6 +168,7 @@ async def test_a_projects_hook_does_not_outlive_its_answer(tmp_path):
             return before == (beat.read_text() if beat.exists() else "")
 
         await happens(is_still)
+    assert (talk.project / "started").exists()
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto"])
