@@ -280,6 +280,31 @@ def test_a_provider_that_cannot_be_made_is_named(home, text, problem):
     assert problem in done.stderr
 
 
+@pytest.mark.parametrize(
+    "name, problem",
+    [
+        ("openai", "Sanderling has a provider or a wire of that name"),
+        ("chat", "Sanderling has a provider or a wire of that name"),
+        ("auto", "Sanderling has a provider or a wire of that name"),
+        ("a.b", "only letters"),
+    ],
+)
+def test_a_provider_with_a_name_that_is_taken_or_wrong_is_an_error_of_the_check(
+    home, name, problem
+):
+    home.add("birds", {"birds": "def Owl(endpoint, model): ..."}, providers={name: "birds:Owl"})
+    checked = home.run("check")
+    assert checked.returncode == 1
+    assert f"the provider '{name}' of the package birds 1.5" in checked.stdout
+    assert problem in checked.stdout
+
+
+def test_a_name_of_a_provider_without_a_model_asks_for_one(with_example):
+    done = with_example.run("-p", "Hello.", "--model", "parrot")
+    assert done.returncode == 2
+    assert "the provider 'parrot' needs a model" in done.stderr
+
+
 def test_a_provider_that_fails_ends_the_turn_with_its_name(home):
     text = """
 from sanderling.api import PlainProvider

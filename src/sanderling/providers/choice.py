@@ -302,11 +302,7 @@ def _later_choice(
     if colon and settings.provider in _PLAIN and is_endpoint_name(name):
         _check_name(name, settings)
     name = settings.provider
-    if (
-        name == "auto"
-        and not model.startswith("claude")
-        and model in endpoint_names(settings.providers)
-    ):
+    if name == "auto" and not model.startswith("claude") and is_endpoint(model, settings.providers):
         return _with_default_model(model, settings)
     if name == "auto":
         name = _auto(model, settings, fallback)

@@ -116,10 +116,10 @@ def _loaded(found: Extension) -> Make:
         ConfigError: with the package's name and version.
     """
     name = found.name
-    if name in (*WIRES, *RESERVED, *presets()) or not is_endpoint_name(name):
-        raise ConfigError(
-            f"{found} is not used: the name is taken, or is not one of letters, digits, '-' and '_'"
-        )
+    if name in (*WIRES, *RESERVED, *presets()):
+        raise ConfigError(f"{found} is not used: Sanderling has a provider or a wire of that name")
+    if not is_endpoint_name(name):
+        raise ConfigError(f"{found} is not used: a name has only letters, digits, '-' and '_'")
     if found != extension("sanderling.providers", name):
         raise ConfigError(f"{found} is not used: another package has one of that name")
     make = found.load()
