@@ -323,6 +323,14 @@ class Owl(PlainProvider):
     )
 
 
+@prove
+def test_a_package_that_never_loads_does_not_hold_the_session(home):
+    home.add("slow", {"slow": "import time; time.sleep(600)"}, tools={"mend": "slow:mend"})
+    told = home.ask()
+    assert "Done." in told
+    assert "The tools of packages are not used: no answer within 5 s." in told + home.errors
+
+
 # --- only Sanderling's own environment ---------------------------------------------------------------------------------------
 
 
