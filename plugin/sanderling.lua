@@ -92,6 +92,7 @@ command('Sessions', {
   desc = "choose one of the project's sessions; with ! of all projects",
   nargs = '*',
   bang = true,
+  complete = true,
 })
 command('Undo', {
   desc = "undo the agent's changes in its last turn",
@@ -122,6 +123,7 @@ command('Net', {
   bar = true,
   complete = true,
 })
+command('Rules', { desc = 'show what is allowed and denied, and by what' })
 command('Stop', { desc = 'stop the turn, or the command' })
 command('Allow', {
   desc = 'allow the request once, for the session, or always',
@@ -131,7 +133,7 @@ command('Allow', {
   plug = 'nxit',
 })
 command('Deny', {
-  desc = 'deny the request, with a reason for the model; with ! only this one',
+  desc = 'deny the request, with a reason for the model; with ! all of the same message',
   nargs = '*',
   bang = true,
   plug = 'nxit',
@@ -217,8 +219,10 @@ map_verb('n', 'Export', 'write the session as Markdown')
 map_verb('n', 'Compact', 'summarize the conversation to free context')
 map_verb('n', 'Rewind', 'go back to before a prompt: conversation, files or both')
 map_verb('n', 'Option', "set an external agent's option")
+map_verb('n', 'Agents', 'choose an external agent to chat with')
 map_verb('n', 'ProviderTest', 'test a provider')
 map_verb('n', 'Sandbox', 'show the sandbox, switch it off or on')
+map_verb('n', 'Times', 'show or hide when each turn began and ended')
 map_verb('n', 'Todo', "show the model's to-do list")
 map_verb('n', 'Usage', 'show tokens and dollars')
 map_verb('n', 'Settings', 'show the settings in effect')
@@ -265,6 +269,7 @@ for name, link in pairs({
   AgentQuote = 'Comment',
   AgentCommand = 'Statement',
   AgentOutput = false,
+  AgentRewound = 'NonText',
   AgentNotice = 'DiagnosticInfo',
   AgentWarning = 'DiagnosticWarn',
   AgentError = 'DiagnosticError',

@@ -178,6 +178,8 @@ local PLACES = {
   { 'trust', 'In the |:Agent-trust| page' },
   { 'waiting', 'In the |:Agent-queue| list' },
   { 'mcp', 'In the |:Agent-mcp| list' },
+  { 'rules', 'On the |:AgentRules| page' },
+  { 'picker', 'In a picker plugin, |sanderling-picker|' },
   { 'rewind', 'In the |:Agent-rewind| preview' },
   { 'page', 'In these and all others (<Esc> not in forms, |:Agent-trust|, |:Agent-queue|)' },
 }

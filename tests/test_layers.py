@@ -271,7 +271,18 @@ def test_an_import_downwards_is_none(tmp_path: Path, name, source):
 
 # A file may require those of its own folder and of the folders before it; one that stands in no folder, all of them.
 FOLDERS = [
-    *("ui", "access", "config", "host", "session", "transcript", "editing", "code", "approval"),
+    *(
+        "ui",
+        "access",
+        "config",
+        "host",
+        "picker",
+        "session",
+        "transcript",
+        "editing",
+        "code",
+        "approval",
+    ),
     *("review", "proposals", "prompt", "status", "chat", "screens", "inline"),
 ]
 
@@ -317,7 +328,11 @@ LOADING = re.compile(
 )
 OPENS = {
     # The chat's own buffers, and what they were put over.
-    "chat.layout": ["cmd('tab split'", "nvim_win_set_buf", "nvim_win_set_buf"],
+    "chat.layout": [
+        *("cmd('tab split'", "nvim_win_set_buf", "nvim_win_set_buf"),
+        *("cmd = 'buffer'", "nvim_win_set_buf", "nvim_win_set_buf"),
+    ],
+    "chat.foreign": ["nvim_win_set_buf"],  # a buffer that a window shows
     "editing.disk": ["cmd('silent! keepalt keepjumps edit!'"],  # a loaded buffer, read again
     "review.commands": ["cmd , ('hide cc "],  # a file that is loaded
     "screens.trust": ["cmd(('tab sbuffer "],  # buffers of our own

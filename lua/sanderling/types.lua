@@ -149,6 +149,7 @@
 ---@class (exact) sanderling.ConversationRewound
 ---@field type 'conversation_rewound'
 ---@field text string
+---@field prompt_id? string
 
 ---@class (exact) sanderling.TrustNeeded
 ---@field type 'trust_needed'
@@ -223,6 +224,7 @@
 ---@field events (sanderling.TurnStarted|sanderling.PromptSteered|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.Notice|sanderling.ErrorOccurred|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.ToolStarted|sanderling.ToolEnded|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ConversationRewound|sanderling.TurnEnded)[]
 ---@field has_earlier boolean
 ---@field start integer
+---@field times table<string, any>
 
 ---@class (exact) sanderling.SandboxChanged
 ---@field type 'sandbox_changed'
@@ -302,6 +304,7 @@
 ---@field fields? sanderling.FormField[]
 ---@field proposal? sanderling.Proposal|nil
 ---@field options? sanderling.AnswerOption[]
+---@field warnings? string[]
 
 ---@class (exact) sanderling.ApprovalSettled
 ---@field type 'approval_settled'
@@ -541,6 +544,11 @@
 ---@field name string
 ---@field what 'login'|'start'|'stop'
 
+---@class (exact) sanderling.ChangeRule
+---@field type 'change_rule'
+---@field rule string
+---@field new string
+
 ---@class (exact) sanderling.SetGuestOption
 ---@field type 'set_guest_option'
 ---@field id string
@@ -565,6 +573,10 @@
 
 ---@class (exact) sanderling.DeleteSession
 ---@field type 'delete_session'
+---@field session_id string
+
+---@class (exact) sanderling.PreviewSession
+---@field type 'preview_session'
 ---@field session_id string
 
 ---@class (exact) sanderling.MeasureSession
@@ -653,6 +665,10 @@
 ---@field session_id string
 ---@field name string
 
+---@class (exact) sanderling.ListRules
+---@field type 'list_rules'
+---@field session_id string
+
 ---@class (exact) sanderling.CheckMentions
 ---@field type 'check_mentions'
 ---@field session_id string
@@ -714,6 +730,15 @@
 
 ---@class (exact) sanderling.ToolServers
 ---@field servers sanderling.ToolServer[]
+
+---@class (exact) sanderling.ShownRule
+---@field rule string
+---@field origin string
+---@field last_use? string
+
+---@class (exact) sanderling.RulesPage
+---@field rules? sanderling.ShownRule[]
+---@field problem? string
 
 ---@class (exact) sanderling.KeptFiles
 ---@field paths string[]
@@ -873,6 +898,7 @@
 ---| sanderling.WatchJob
 ---| sanderling.StopJob
 ---| sanderling.ControlToolServer
+---| sanderling.ChangeRule
 ---| sanderling.SetGuestOption
 ---| sanderling.CancelTurn
 ---| sanderling.CloseSession
@@ -881,6 +907,7 @@
 ---| sanderling.ListSessions
 ---| sanderling.RenameSession
 ---| sanderling.DeleteSession
+---| sanderling.PreviewSession
 ---| sanderling.MeasureSession
 ---| sanderling.ForkSession
 ---| sanderling.ExportSession
@@ -896,6 +923,7 @@
 ---| sanderling.ShowTrust
 ---| sanderling.ListToolServers
 ---| sanderling.ShowToolServer
+---| sanderling.ListRules
 ---| sanderling.CheckMentions
 ---| sanderling.InspectToolUse
 ---| sanderling.ListChanges

@@ -13,6 +13,7 @@ _HIDDEN = re.compile(
     "\U000e0000-\U000e0fff]+"
 )
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # except tabs and line ends
+MOST_KINDS = 8  # of hidden characters that a note lists
 _WITHIN_SCRIPTS = ("\u200c", "\u200d", "\ufe0f", "\ufe0f\u200d")  # Persian, Hindi, emoji
 
 
@@ -47,6 +48,12 @@ def visible_line(text: str) -> str:
     return visible(text).replace("\n", number("\n")).replace("\t", number("\t"))
 
 
+def visible_exactly(text: str) -> str:
+    """Make text `visible` in one line that no other text is shown as: blanks at its ends and after another are `<U+0020>`, too."""
+    shown = re.sub(r"^ +| +$|(?<= ) +", lambda run: number(" ") * len(run[0]), text)
+    return visible_line(shown)
+
+
 def visible_prose(text: str) -> str:
     """Make prose of any language `visible`, but keep unusual spaces and single joiners: alone they hide nothing."""
     return _HIDDEN.sub(_numbers, text)
@@ -54,6 +61,16 @@ def visible_prose(text: str) -> str:
 
 def _numbers(found: re.Match[str]) -> str:
     return found[0] if found[0] in _WITHIN_SCRIPTS else "".join(map(number, found[0]))
+
+
+def hidden_note(text: str) -> str:
+    """Return a sentence that lists the characters of `text` that cannot be seen; "" if there are none."""
+    runs = _HIDDEN.findall(text.replace("\r\n", "\n"))
+    found = "".join(run for run in runs if run not in _WITHIN_SCRIPTS)
+    if not found:
+        return ""
+    kinds = ", ".join(map(number, list(dict.fromkeys(found))[:MOST_KINDS]))
+    return f"Contains {counted(len(found), 'character')} that cannot be seen: {kinds}."
 
 
 def without_hidden(text: str) -> str:

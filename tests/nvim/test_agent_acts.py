@@ -402,11 +402,44 @@ def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
     assert second.events("AgentApprovalRequested") == []
 
 
+@pytest.mark.parametrize(
+    "typed, words",
+    [
+        ("1<CR>", "'allow bash mkdir first1' was not added"),
+        ("<C-u>99<CR>", "'99' is not a rule"),
+        ("<C-u>allow bash rm<CR>", "'allow bash rm' was not added"),
+    ],
+)
+def test_always_keeps_no_rule_that_does_not_cover_the_command(
+    asking_agent, project, tmp_path, typed, words
+):
+    agent = asking_agent(reply(bash("mkdir first")), DONE)
+    agent.enter_question()
+    agent.feed(f"A<BS><BS>{typed}" if typed[0] == "1" else f"A{typed}")
+    agent.wait_for_screen("Allow bash mkdir first?", words)
+    assert not (project / "first").exists()
+    assert not list((tmp_path / "home").rglob("rules/*.json"))
+
+
+EVALUATED = "\x12=execute('let g:evaluated = 1')"  # <C-r>= asks for an expression
+
+
+def test_a_path_with_control_characters_gets_no_rule_and_types_no_keys(asking_agent):
+    call = use("write", path=EVALUATED, content="x")
+    agent = asking_agent(reply(call), DONE)
+    agent.enter_question()
+    agent.feed("A")
+    agent.wait_for_message('"Always" is not available for this.')
+    agent.feed("s")
+    agent.wait_for_turns()
+    assert agent.lua("return vim.g.evaluated") is None
+
+
 def test_what_is_no_rule_is_told_in_the_question_which_stays(asking_agent, project):
     agent = asking_agent(reply(bash("mkdir first")), DONE)
     agent.enter_question()
     agent.feed("A<C-u>nonsense<CR>")
-    agent.wait_for_screen("Allow bash mkdir first?", "'nonsense' is not a rule")
+    agent.wait_for_screen("Allow bash?", "'nonsense' is not a rule")
     assert not (project / "first").exists()
     assert not agent.is_blocked()
 
@@ -446,9 +479,9 @@ def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(asking_
     assert app.read_text() == FIXED
 
 
-def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(asking_agent, project):
+def test_one_key_denies_all_three_and_each_has_a_result(asking_agent, project):
     agent = asking_agent(reply(bash("touch one"), bash("touch two"), bash("touch three")), DONE)
-    agent.command("AgentDeny")
+    agent.command("AgentDeny!")
     agent.wait_for_turns()
     results = agent.results()
     assert len(results) == 3

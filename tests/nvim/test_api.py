@@ -44,7 +44,7 @@ def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, 
     claude.submit_and_wait("hi")
     claude.submit_and_wait("and again")
     screen = claude.screen_text()
-    assert "▸ Thinking · 1 line" in screen
+    assert "▸ Thinking: I wonder · 1 line" in screen
     assert "Hello." in screen
     assert "Again." in screen
     roles = [message["role"] for message in server.prompts[1].json()["messages"]]

@@ -9,6 +9,10 @@ from tests.conftest import prove, prove_rest, wait_until
 from tests.nvim.conftest import count_keys_after
 
 SIZES = {"usual": {"columns": 120, "lines": 40}, "small": {"columns": 60, "lines": 20}}
+SIX = (
+    *("a allow once", "s allow for this session", "A always (shows the rule)"),
+    *("d deny", "D deny with a reason", "q later"),
+)
 DIFF = "--- a/src/app.py\n+++ b/src/app.py\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
 
 
@@ -129,15 +133,16 @@ def test_the_float_says_what_is_to_be_done_where_why_and_how_confined(editor, si
     screen.send({"type": "sandbox_changed", "level": "landlock", "network": "proxy"})
     ask(screen)
     text = drawn(screen)
-    assert "Allow bash make all?" in text
+    assert "Allow bash?" in text
     assert "Commands ask in mode ask." in text
     assert "in /srv/project sbx:landlock partial net:proxy" in text
     assert "make all && rm -rf 'build dir'" in text
     assert ":Agent question to answer" in text
     enter(screen)
     text = screen.screen_text()
-    for key in ("a ", "s ", "A always", "d deny", "D ", "p "):
-        assert f" {key}" in text.splitlines()[-3], key
+    for key in SIX:
+        assert f"│{key}" in text, key
+    assert " p full view g? all keys ╯" in text
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -150,7 +155,7 @@ def test_the_last_end_of_a_long_command_is_not_cut_off(editor, size):
 def test_lines_stay_lines_and_what_is_hidden_in_a_title_is_not(editor):
     screen = ask(editor(), asked(title="a\n\u202eb\u200bc\x1b[1m", subject="ls\nrm x"))
     assert "Allow bash a ·b·c [1m?" in drawn(screen)
-    assert float_of(screen)["lines"][-2:] == ["ls", "rm x"]
+    assert float_of(screen)["lines"][:3] == ["ls", "rm x", ""]
     screen.send(settled())
     ask(screen, asked(subject="echo <U+202E>txt.exe ␛[2K \\ude41"))
     assert "echo <U+202E>txt.exe ␛[2K \\ude41" in drawn(screen)
@@ -197,7 +202,7 @@ def test_a_title_that_is_cut_is_not_said_twice(editor):
     screen = editor()
     command = "echo  " + "word " * 30
     ask(screen, asked(title=command + "…", subject=command + "\nls"))
-    assert float_of(screen)["lines"][-3:] == ["", command, "ls"]
+    assert float_of(screen)["lines"][:3] == [command, "ls", ""]
     assert sum("word" in line for line in float_of(screen)["lines"]) == 1
 
 
@@ -232,13 +237,13 @@ def test_a_command_is_highlighted_and_the_words_around_it_are_not(editor):
           local function group(lnum, col)
             return vim.fn.synIDattr(vim.fn.synID(lnum, col, 1), 'name')
           end
-          return { group(1, 6), group(5, 1) }
+          return { group(1, 1), group(2, 1), group(3, 6) }
         end)
         """,
         float_of(screen)["win"],
     )
-    assert groups[0] == ""
-    assert groups[1].startswith("sh")
+    assert groups[0].startswith("sh")
+    assert groups[1:] == ["", ""]
 
 
 def test_a_diff_is_highlighted_with_our_own_groups(editor):
@@ -261,8 +266,8 @@ def test_a_diff_is_highlighted_with_our_own_groups(editor):
 
 def test_only_the_choices_that_there_are_are_offered_and_taken(editor):
     screen = enter(ask(editor(), asked(choices=["once"])))
-    footer = screen.screen_text().splitlines()[-3]
-    assert footer.endswith("─ a allow once d deny D deny + reason p full view q later ╯")
+    listed = float_of(screen)["lines"][-5:]
+    assert listed == ["", "a allow once", "d deny", "D deny with a reason", "q later"]
     screen.feed("sA")
     screen.wait_for_message('"Always" is not available for this.')
     assert '"For the session" is not available for this.' in screen.messages()
@@ -546,9 +551,9 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_sent(editor):
 
 def test_questions_wait_in_one_float_and_are_gone_through_with_tab(editor):
     screen = ask(editor(), asked("q1"), asked("q2", title="ls"), asked("q3", title="wc"))
-    assert "Allow bash make all? · 1 of 3" in drawn(screen)
+    assert "Allow bash? · 1 of 3" in drawn(screen)
     enter(screen)
-    for key, title in [("<Tab>", "ls? · 2 of 3"), ("<S-Tab>", "make all? · 1 of 3")]:
+    for key, title in [("<Tab>", "ls? · 2 of 3"), ("<S-Tab>", "bash? · 1 of 3")]:
         screen.feed(key)
         wait_until(lambda title=title: title in screen.screen_text(), title)
     screen.feed("<S-Tab>")
@@ -560,33 +565,46 @@ def test_questions_wait_in_one_float_and_are_gone_through_with_tab(editor):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_keys_say_what_is_denied_and_one_denies_only_the_question_that_is_shown(editor, size):
-    screen = enter(
-        ask(editor(size), *[asked(f"q{n}", is_of_several=True) for n in (1, 2, 3)], asked("limit"))
-    )
+def test_each_key_answers_one_question_and_another_denies_all(editor, size):
+    screen = ask(editor(size), *[asked(f"q{n}", is_of_several=True) for n in (1, 2, 3, 4)])
+    alone = {"is_alone": True}
+    screen.feed("<M-d>")
+    wait_until(lambda: screen.actions() == [answer("deny", "q1") | alone])
+    enter(screen)
+    screen.wait_for_screen("deny all 3")
+    screen.feed("d")
+    wait_until(lambda: screen.actions()[1:] == [answer("deny", "q2") | alone])
+    screen.feed("Dkeep it<CR>")
+    wait_until(lambda: screen.actions()[2:] == [answer("deny", "q3", reason="keep it") | alone])
+    screen.wait_for_screen("deny the rest, too")
+    screen.feed(":AgentDeny not now<CR>")
+    denied = answer("deny", "q4", reason="not now")
+    wait_until(lambda: screen.actions()[3:] == [denied | alone])
+
+
+@pytest.mark.parametrize(
+    "keys, reason", [("x", ""), ("Xno<CR>", "no"), (":AgentDeny! no<CR>", "no")]
+)
+def test_all_requests_of_a_message_are_denied_by_keys_of_their_own(editor, keys, reason):
+    screen = enter(ask(editor(), *[asked(f"q{n}", is_of_several=True) for n in (1, 2)]))
+    screen.feed(keys)
+    wait_until(lambda: screen.actions() == [answer("deny", "q1", reason=reason)])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_keys_that_have_no_line_of_their_own_are_named_in_the_border(editor, size):
+    screen = enter(ask(editor(size), asked(subject=many_lines())))
     footer = screen.screen_text().splitlines()[-3]
-    assert " d deny all 3 " in footer
-    assert re.search(" x (deny )?only this ", footer)
-    screen.feed("x")
-    wait_until(lambda: screen.actions() == [answer("deny", "q1") | {"is_alone": True}])
-    screen.wait_for_screen(" d deny all 2 ")
-    screen.feed("Xkeep it<CR>")
-    alone = answer("deny", "q2", reason="keep it") | {"is_alone": True}
-    wait_until(lambda: screen.actions()[1:] == [alone])
-    screen.wait_for_screen(" d deny the rest, too ")
-    screen.feed(":AgentDeny! not now<CR>")
-    alone = answer("deny", "q3", reason="not now") | {"is_alone": True}
-    wait_until(lambda: screen.actions()[2:] == [alone])
-    wait_until(lambda: re.search(" d deny +D ", screen.screen_text()))
-    assert "deny only this" not in screen.screen_text()
+    assert " a once s session A always d deny D reason q later " in footer
+    assert " g? " in footer
 
 
 def test_what_comes_later_does_not_replace_what_is_being_read(editor):
     screen = ask(editor())
     screen.send(asked("q2", title="other"))
-    assert "Allow bash make all? · 1 of 2" in drawn(screen)
+    assert "Allow bash? · 1 of 2" in drawn(screen)
     screen.send(settled("q2"))
-    assert "Allow bash make all? ─" in screen.screen_text()
+    assert "Allow bash? ─" in screen.screen_text()
 
 
 @pytest.mark.parametrize("key", prove_rest(["<Esc>", "q", ":quit<CR>", "<C-w>c"]))
@@ -673,7 +691,7 @@ def test_it_is_whole_on_a_screen_of_another_size(editor, columns, lines):
     wait_until(lambda: screen.lua("return vim.o.columns") == columns)
     wait_until(lambda: (float_of(screen)["config"]["width"] + 2) <= columns)
     rows = screen.screen()
-    assert any("Allow bash make all?" in row for row in rows)
+    assert any("Allow bash?" in row for row in rows)
     assert sum("╭" in row or "╰" in row for row in rows) == 2
     assert "'build dir'" in screen.screen_text() or "build" in screen.screen_text()
 
@@ -898,3 +916,20 @@ def test_it_has_groups_of_its_own_that_survive_a_colour_scheme(editor):
     ask(screen)
     for group in ("Approval", "ApprovalBorder", "ApprovalTitle", "ApprovalKey"):
         assert screen.lua("return vim.api.nvim_get_hl(0, { name = ... }).link", "Agent" + group)
+
+
+@pytest.mark.parametrize("key", prove_rest(["a", "d", "s", "<F5>", "<M-d>"], keep=(0, 3)))
+def test_a_key_that_is_held_down_answers_one_request(editor, key):
+    screen = editor(keys={"answer_once": "<F5>"})
+    ask(screen, *[asked(f"q{n}") for n in (1, 2, 3, 4)])
+    count_keys_after(screen, 0.3)
+    if not key.startswith("<"):
+        enter(screen)
+    wait_until(lambda: screen.lua("return require('sanderling.approval.float').is_seen()"))
+    screen.feed(key)
+    wait_until(screen.actions)
+    time.sleep(0.5)  # the delay after which a keyboard repeats a key
+    for _ in range(40):
+        screen.feed(key)
+        time.sleep(0.03)
+    assert len(screen.actions()) == 1

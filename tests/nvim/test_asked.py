@@ -486,7 +486,7 @@ def test_two_files_are_reviewed_while_the_person_types_in_a_third(of_two_files, 
     assert hunk_count(child, paths[0]) == 4
     child.command("only")
     child.command("Agent question")
-    child.wait_for_screen(":Agent reviews shows it in the file")
+    child.wait_for_screen("4 hunks to review in the file:", "<C-w>e goes there")
     decide_all(child, paths[0], *[(1, False)] * 4)
     assert paths[0].read_text() == TWELVE
 

@@ -343,7 +343,7 @@ def test_a_question_in_the_chat_is_repeated_by_the_dot_as_well(start, server):
     child.wait_for_turns(1)
     child.feed("9G.")
     child.wait_for_turns(2)
-    assert "code.py:9-9" in child.transcript_text()
+    assert "code.py:9\n" in child.transcript_text()
 
 
 @pytest.mark.parametrize("answer", ["lines", "float"])

@@ -1,5 +1,7 @@
 """Questions that the model asks the user, and the question whether they accept its plan."""
 
+import time
+
 import pytest
 from tests.conftest import prove_rest, wait_until
 from tests.nvim.conftest import count_keys_after
@@ -224,7 +226,44 @@ def test_the_next_question_takes_no_key_that_was_typed_before_it_was_seen(screen
     ]
 
 
-@pytest.mark.parametrize("key", ["d", ":AgentDeny<CR>"])
+@pytest.mark.parametrize(
+    "text", prove_rest(["slugify", "delete it", "quux", "p=1", "c", "3 <retries> | a\\b", "g? /x"])
+)
+def test_typing_begins_the_answer_to_a_question_without_choices(screen, text):
+    open_question(screen, question(NAME))
+    assert "Type your answer here." in screen.screen_text()
+    screen.feed(text.replace("<", "<lt>") + "<CR>")
+    assert answered(screen) == [("once", {"3_text": text}, "")]
+
+
+def test_a_question_without_choices_is_left_and_dismissed_by_keys_that_type_nothing(screen):
+    open_question(screen, question(NAME))
+    footer = screen.screen_text()
+    assert "<M-d> dismiss" in footer
+    assert "<Esc> later" in footer
+    screen.feed("<Esc>")
+    wait_until(lambda: float_of(screen) is None)
+    enter(screen)
+    screen.feed("dropped<Esc>")
+    assert answers(screen) == []
+    screen.feed("<M-d>")
+    ((answer, _, _),) = answered(screen)
+    assert answer == "deny"
+
+
+def test_after_a_question_without_choices_the_keys_are_keys_again(screen):
+    open_question(screen, question(NAME, CACHE), "(1 of 2)")
+    screen.feed("slugify<CR>")
+    screen.wait_for_screen("(2 of 2)")
+    screen.feed("2")
+    assert answered(screen) == [("once", {"3_text": "slugify", "1": "cachetools.TTLCache"}, "")]
+    screen.send(settled())
+    open_question(screen, asked("q9"), "Allow bash")
+    screen.feed("a")
+    wait_until(lambda: [each["id"] for each in screen.actions("answer_approval")][-1] == "q9")
+
+
+@pytest.mark.parametrize("key", ["<M-d>", ":AgentDeny<CR>"])
 def test_a_question_is_dismissed_without_an_answer(screen, key):
     open_question(screen, question(CACHE, NAME))
     screen.feed("1")
@@ -336,3 +375,46 @@ def test_accepting_a_plan_changes_the_mode(start_agent):
     agent.answer_question("2")
     assert agent.results()[0].startswith("The user accepts the plan and has switched to auto mode")
     assert agent.lua("return require('sanderling').status().mode") == "auto"
+
+
+# --- a key that is held down ---------------------------------------------------------------------------------------------
+
+
+def hold(screen, key, seconds, *, first_after=0.5):
+    """Send a key as a terminal does while it is held down."""
+    screen.feed(key)
+    end = time.monotonic() + seconds
+    time.sleep(first_after)
+    while time.monotonic() < end:
+        screen.feed(key)
+        time.sleep(0.03)
+
+
+@pytest.mark.parametrize("first_after", prove_rest([0.5, 0.25, 0.66]))
+def test_a_key_that_is_held_down_answers_one_question(screen, first_after):
+    count_keys_after(screen, 0.3)
+    fields = [CACHE | {"name": str(number)} for number in (1, 2, 3)]
+    open_question(screen, question(*fields), "(1 of 3)")
+    wait_until_keys_count(screen)
+    hold(screen, "1", 2, first_after=first_after)
+    assert "(2 of 3)" in screen.screen_text()
+    assert answers(screen) == []
+    screen.feed("2")  # another key is meant
+    screen.wait_for_screen("(3 of 3)")
+
+
+def test_the_same_key_counts_again_after_a_pause(screen):
+    count_keys_after(screen, 0.05)
+    open_question(screen, question(CACHE, CACHE | {"name": "2"}), "(1 of 2)")
+    wait_until_keys_count(screen)
+    screen.feed("1")
+    screen.wait_for_screen("(2 of 2)")
+    time.sleep(0.2)  # the pause itself
+    screen.feed("1")
+    assert answered(screen) == [
+        ("once", {"1": "functools.lru_cache", "2": "functools.lru_cache"}, "")
+    ]
+
+
+def wait_until_keys_count(screen):
+    wait_until(lambda: screen.lua("return require('sanderling.approval.float').is_seen()"))

@@ -24,7 +24,7 @@ def start_guest(start_agent, tmp_path):
         table = {"command": [sys.executable, str(AGENT), str(path)], **ENTRY}
         child = start_agent(setup={"agents": {"mine": table}}, **screen)
         child.command("AgentChat mine")
-        child.wait_for_screen("Prompt")
+        child.wait_for_screen("NORMAL")
         return child
 
     return start
@@ -65,7 +65,7 @@ def test_its_question_is_answered_in_the_float_with_its_own_words(start_guest):
     )
     typed(child, "go")
     screen = child.wait_for_question()
-    assert "Allow bash make all?" in screen
+    assert "Allow bash?" in screen
     assert "Mine asks." in screen
     child.enter_question()
     child.wait_for_screen("a Yes")
@@ -106,7 +106,26 @@ def test_its_options_and_commands_complete_and_are_chosen(start_guest):
     typed(child, "/init")
     child.wait_for_transcript("begun")
     child.command("Agent option nothing")
-    assert child.wait_for_message("not 'nothing'")
+    child.wait_for_message("not 'nothing'")
+    child.lua("vim.ui.select = function(items, _, choose) choose(items[1]) end")
+    child.command("Agent option mode")
+    wait_until(lambda: mode() == "code")
+
+
+def test_an_agent_is_chosen_from_a_list_that_marks_those_of_open_sessions(start_guest):
+    child = start_guest({"prompts": {}})
+    child.command("AgentNew")
+    child.lua("""
+      vim.ui.select = function(items, opts, choose)
+        _G.offered = vim.tbl_map(opts.format_item, items)
+        choose('mine')
+      end
+    """)
+    child.command("Agent agents")
+    wait_until(lambda: child.lua("return _G.offered") is not None)
+    assert {"mine · open", "claude"} <= set(child.lua("return _G.offered"))
+    current = "return require('sanderling.screens.agents').of(require('sanderling.session.live').current())"
+    wait_until(lambda: child.lua(current) == "mine")
 
 
 def test_a_crash_is_told_and_the_next_prompt_starts_it_again(start_guest):

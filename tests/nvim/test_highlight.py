@@ -349,6 +349,26 @@ def test_code_has_a_background_as_wide_as_the_window_and_its_language_above(wide
     assert wide.transcript()[:3] == ["Look:", "```lua", "local x = 1"]
 
 
+def test_wrapped_code_has_its_background_also_before_the_indent(wide):
+    line = "    return " + "word " * 60
+    wide.send(says(f"Look:\n```lua\n{line}\n```\n\nend"), {"type": "block_ended", "block_id": 1})
+    wide.wait_for_screen("return word")
+
+    def attributes():
+        return wide.lua("""
+          vim.cmd.redraw()
+          local win = require('sanderling').transcript().win
+          local at, shown = vim.fn.screenpos(win, 3, 1), {}
+          for row = at.row, at.row + 2 do
+            shown[#shown + 1] = vim.fn.screenattr(row, at.col)
+          end
+          shown[#shown + 1] = vim.fn.screenattr(at.row - 2, at.col)
+          return shown
+        """)
+
+    wait_until(lambda: len(set(attributes()[:3])) == 1 and attributes()[3] != attributes()[0])
+
+
 def test_code_that_is_too_much_for_a_parser_has_its_background_too(wide):
     wide.send(says("Look:\n```json\n" + "{" * 300 + "\nx\n```\n\nend"))
     wide.send({"type": "block_ended", "block_id": 1})

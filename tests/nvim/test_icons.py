@@ -63,7 +63,7 @@ def test_every_sign_has_one_in_ascii(start_screen):
     text = screen.screen_text()
     assert text.isascii(), text
     for sign in (
-        *("| You", "+ Thinking - 2 lines", "-- context summarized: 90.0k -> 9.0k tokens --"),
+        *("| You", "+ Thinking: One. - 2 lines", "-- context summarized: 90.0k -> 9.0k tokens --"),
         *("[x] look", "[~] change", "[ ] test", "-> later ...", "in 14.0k out 400"),
     ):
         assert sign in text, text

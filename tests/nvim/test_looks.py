@@ -130,6 +130,40 @@ def test_what_is_in_an_open_fold_has_a_guide_beside_it(start_screen, icons, guid
     assert f"{guide[1]}one" in screen.screen_text()
 
 
+@pytest.mark.parametrize(
+    "text, excerpt",
+    [
+        ("**Looking for callers**\n\nThe name is in two files.", "Looking for callers · 3 lines"),
+        ("\n\n## Plan\nFirst.", "Plan · 4 lines"),
+        ("a **very** long line " * 9 + "\nmore", "a very long line"),
+    ],
+)
+def test_a_closed_fold_of_thinking_says_how_its_text_begins(screen, text, excerpt):
+    screen.send({"type": "thinking_delta", "block_id": 1, "text": text})
+    screen.send({"type": "block_ended", "block_id": 1}, *turn(2))
+    screen.wait_for_screen(f"▸ Thinking: {excerpt}")
+    assert "First." not in screen.screen_text()
+
+
+@pytest.mark.parametrize(
+    "summary, shown",
+    [
+        ("1 line", "1 line"),
+        ("1,200 lines, 1 image", "1,200 lines, 1 image"),
+        ("+3 −1", "+3 −1 · 2 lines"),
+        ("2 outlines", "2 outlines · 2 lines"),
+    ],
+)
+def test_a_closed_fold_counts_its_lines_once(screen, summary, shown):
+    screen.send(
+        {"type": "tool_started", "id": "t", "tool": "notes", "title": "x"},
+        {"type": "tool_ended", "id": "t", "summary": summary, "detail": "one\ntwo"},
+    )
+    screen.wait_for_screen("notes x  ")
+    row = next(row for row in screen.screen() if "notes x" in row)
+    assert row.endswith(f"▸ notes x  {shown}")
+
+
 def test_removed_lines_have_a_ground_where_the_scheme_gives_them_none(child):
     child.lua("require('sanderling.ui.colors')")
     dark = child.lua(DIFF_DELETE)["bg"]
@@ -211,13 +245,13 @@ def test_an_empty_chat_says_how_to_begin_until_something_is_said(wide):
 
 
 def test_the_prompt_is_as_high_as_its_text_and_no_higher_than_the_option(screen):
-    assert height_of_prompt(screen) == 3
+    assert height_of_prompt(screen) == 2
     screen.feed("ione<CR>two<CR>three<CR>four")
-    wait_until(lambda: height_of_prompt(screen) == 5)
+    wait_until(lambda: height_of_prompt(screen) == 4)
     screen.feed("<CR>x" * 20)
     wait_until(lambda: height_of_prompt(screen) == 12)
     screen.feed("<Esc>ggdG")
-    wait_until(lambda: height_of_prompt(screen) == 3)
+    wait_until(lambda: height_of_prompt(screen) == 2)
     screen.feed("iwords that are wrapped " + "as they are many " * 10)
     wait_until(lambda: height_of_prompt(screen) > 4)
 
@@ -234,12 +268,12 @@ def test_the_transcripts_end_stays_in_sight_while_the_prompt_grows_and_shrinks(s
     screen.send(*turn(1, "\n".join(f"line {n}" for n in range(60)) + "\nthe end"))
     screen.wait_for_screen("the end")
     screen.feed("i" + "x<CR>" * 9)
-    wait_until(lambda: height_of_prompt(screen) == 11)
+    wait_until(lambda: height_of_prompt(screen) == 10)
     assert "the end" in screen.screen_text()
     screen.feed("<Esc>ggdG")
-    wait_until(lambda: height_of_prompt(screen) == 3)
+    wait_until(lambda: height_of_prompt(screen) == 2)
     rows = [row.rpartition("│")[2].strip() for row in screen.screen()]
-    assert rows.index("the end") + 1 == next(n for n, r in enumerate(rows) if "Sanderling:" in r)
+    assert rows.index("the end") + 1 == next(n for n, r in enumerate(rows) if " ask " in r)
 
 
 def test_a_todo_list_is_shown_below_a_prompt_that_makes_room_for_it(screen):
@@ -247,7 +281,7 @@ def test_a_todo_list_is_shown_below_a_prompt_that_makes_room_for_it(screen):
     screen.send({"type": "turn_started", "prompt": {"id": "1", "text": "go"}})
     screen.send({"type": "todo_changed", "items": items})
     wait_until(lambda: "step 5" in screen.screen_text(), screen.screen_text())
-    assert height_of_prompt(screen) == 8
+    assert height_of_prompt(screen) == 7
 
 
 def test_a_prompt_in_a_float_grows_and_the_transcript_above_gives_way(start_screen):

@@ -230,7 +230,7 @@ def test_a_wrong_position_on_the_command_line_is_refused(start_nvim, is_shown):
         child.command("AgentChat")
     child.feed(":AgentChat middle<CR>")
     message = wait_until(lambda: child.messages().strip())
-    assert ("Prompt" in child.screen_text()) == is_shown
+    assert (" ask " in child.screen_text()) == is_shown
     assert message.startswith("AgentChat: right, left,")
     assert "claude, codex, gemini, opencode, vibe, goose, kimi, " in message
     assert message.endswith(
@@ -467,7 +467,10 @@ def test_checkhealth_names_keys_that_the_users_maps_hide(child):
     child.command("nnoremap ]h :next<CR>")
     child.command("nnoremap <LocalLeader>h :help<CR>")
     report = " ".join(health(child).split())
-    assert "]h is mapped, so it does not do this: to the next change." in report
+    assert (
+        "]h is mapped, so it does not do this: to the next change, or the one in question."
+        in report
+    )
     assert "Map <Plug>(AgentKey-next_hunk) instead, or set the option keys.next_hunk" in report
     assert "<LocalLeader>ha is mapped" in report
     assert "[h is mapped" not in report
@@ -491,8 +494,9 @@ def test_the_help_and_the_offer_name_the_same_size_of_the_environment():
     assert sizes[0][:1] == sizes[1]
 
 
-def test_the_help_is_no_wider_than_78_columns():
-    lines = (ROOT / "doc" / "sanderling.txt").read_text().splitlines()
+@pytest.mark.parametrize("path", sorted((ROOT / "doc").glob("*.txt")), ids=lambda path: path.name)
+def test_the_help_is_no_wider_than_78_columns(path):
+    lines = path.read_text().splitlines()
     assert [line for line in lines if len(line.expandtabs(8)) > 78] == []
 
 

@@ -7,6 +7,42 @@ from tests.nvim.test_agent_acts import APP, FIXED, edit
 from tests.nvim.test_agent_acts import app as app  # noqa: PLC0414 - a fixture
 
 
+def dimmed(agent):
+    """The headers of the turns that are dimmed."""
+    return agent.lua("""
+      local buf = require('sanderling').transcript().buf
+      local names = {}
+      for row, line in ipairs(vim.api.nvim_buf_get_lines(buf, 0, -1, true)) do
+        local marks = vim.api.nvim_buf_get_extmarks(buf, -1, { row - 1, 0 }, { row - 1, -1 },
+          { details = true, overlap = true })
+        local is_dimmed = vim.iter(marks):any(function(mark)
+          return mark[4].hl_group == 'AgentRewound'
+        end)
+        table.insert(names, is_dimmed and line:match('^## (.*)') or nil)
+      end
+      return names
+    """)
+
+
+def test_turns_that_were_taken_back_are_dimmed_and_stay_so_when_the_session_is_resumed(start_agent):
+    agent = start_agent(*[reply(say(f"Answer {n}.")) for n in range(4)])
+    for n in range(3):
+        agent.ask_and_wait(f"Prompt {n}.")
+    agent.command("Agent rewind 2 Prompt 1.")
+    agent.wait_for_screen("Conversation: without the last 2 turns")
+    agent.feed("c")
+    wait_until(lambda: dimmed(agent))
+    assert dimmed(agent) == ["You", "Sanderling"] * 2
+    agent.ask_and_wait("Another prompt.")
+    assert dimmed(agent) == ["You", "Sanderling"] * 2
+    session = agent.session_id()
+    agent.command("Agent close")
+    wait_until(lambda: agent.lua("return #require('sanderling').list()") == 0)
+    agent.command(f"AgentResume {session}")
+    agent.wait_for_screen("Another prompt.")
+    wait_until(lambda: dimmed(agent) == ["You", "Sanderling"] * 2)
+
+
 @pytest.mark.parametrize("columns, lines", prove_rest([(80, 24), (160, 48), (60, 20)], keep=(0,)))
 def test_undo_redo_and_rewind_on_the_screen(start_agent, project, app, columns, lines):
     agent = start_agent(
@@ -47,6 +83,7 @@ def test_undo_redo_and_rewind_on_the_screen(start_agent, project, app, columns, 
     wait_until(lambda: app.read_text() == APP)
     wait_until(lambda: "back to before the prompt" in " ".join(agent.transcript_text().split()))
     wait_until(lambda: "Fix it." in "\n".join(agent.prompt_lines()))
+    assert dimmed(agent) == ["You", "Sanderling", "You", "Sanderling"]
 
 
 @prove

@@ -150,10 +150,10 @@ def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
     chat.say("long")
     chat.feed("ihalf a thought<Esc><C-w>kgg/Thinking<CR>zo:setlocal nowrap<CR>60Gzt3j2l")
     wait_until(lambda: chat.in_transcript("line('.')") == 63)
-    state = "[winsaveview(), foldclosed(7), &l:wrap, &l:winfixbuf, &l:winfixwidth]"
+    state = "[winsaveview(), foldclosed(7), &l:wrap, &l:winfixwidth]"
     before = chat.in_transcript(state)
     chat.feed("<C-w>j")
-    prompt_state = "[winheight(0), &l:winfixheight, &l:winfixbuf, &l:winbar]"
+    prompt_state = "[winheight(0), &l:winfixheight, &l:winbar]"
     prompt_before = chat.lua("return vim.fn.eval(...)", prompt_state)
     chat.command("AgentNew")
     assert chat.prompt_lines() == [""]

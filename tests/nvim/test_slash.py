@@ -551,3 +551,30 @@ def test_sessions_are_opened_and_closed_from_the_prompt(screen):
     assert screen.prompt_lines() == [""]
     assert screen.lua("return require('sanderling.host.log').lines") == []
     assert not screen.is_blocked()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_menu_shows_whole_descriptions_in_few_rows_and_is_as_wide_as_they_are(screen, columns):
+    screen.command(f"set lines=36 columns={columns}")
+    options = "return { vim.o.pumwidth, vim.o.pumheight, vim.o.completeopt }"
+    before = screen.lua(options)
+    position = "return vim.fn.pum_getpos()"
+    screen.feed("i/")
+    screen.wait_for_screen("/resume   resume an earlier session, by default the newest")
+    assert screen.lua(position)["height"] == 10
+    screen.feed("mod")
+    wait_for_menu(screen, ["/model", "/mode"])
+    screen.wait_for_screen("/mode  show or set the permission mode")
+    longest = len("/mode  show or set the permission mode")
+    wait_until(lambda: longest <= screen.lua(position)["width"] <= longest + 1)
+    screen.feed("<Esc>")
+    wait_until(lambda: screen.lua(options) == before)
+
+
+def test_a_height_of_the_menu_that_the_user_has_set_is_kept(screen):
+    screen.command("set pumheight=5")
+    screen.feed("i/")
+    wait_until(lambda: screen.lua("return vim.fn.pum_getpos().height") == 5)
+    screen.feed("<Esc>")
+    wait_until(lambda: menu(screen) is None)
+    assert screen.lua("return vim.o.pumheight") == 5

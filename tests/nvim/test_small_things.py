@@ -234,6 +234,15 @@ def test_neovim_itself_shows_the_first_line_as_far_as_it_fits(child):
     assert not child.is_blocked()
 
 
+def test_an_error_of_a_command_reaches_the_plugin_whole_but_without_its_traceback(child):
+    child.lua(REPLACE)
+    child.lua("""
+      require('sanderling.ui.message').tell_error('AgentEdit',
+        'some/file.lua:12: cannot edit:\\nthe buffer is locked\\nstack traceback:\\n\\t[C]: in function')
+    """)
+    assert child.lua("return _G.told[1]") == "cannot edit:\nthe buffer is locked"
+
+
 def test_errors_of_options_reach_the_plugin_whole(child):
     child.lua(REPLACE)
     child.setup(keys={"answer_once": "<M-a>"})
@@ -251,3 +260,28 @@ def test_one_sign_marks_a_line_that_begins_above_the_window(start_screen, ambiwi
     first = wait_until(lambda: next((r for r in screen.screen() if "word" in r), None))
     assert first.startswith((f" {sign}ord", f" {sign}fter"))
     assert "<<<" not in screen.screen_text()
+
+
+@pytest.mark.parametrize(
+    "default, shown",
+    [
+        ("a\x12=execute('let g:evaluated = 1')", "a =execute('let g:evaluated = 1')"),
+        ("a\x15b\x03c\x7f\x1b\nd", "a b c   d"),
+    ],
+)
+def test_a_default_text_types_no_keys(screen, default, shown):
+    screen.lua(
+        """
+        local default = ...
+        vim.schedule(function()
+          require('sanderling.ui.message').ask({ prompt = 'Title: ', default = default }, function(answer)
+            _G.answer = answer
+          end)
+        end)
+        """,
+        default,
+    )
+    screen.wait_for_screen("Title: a")
+    screen.feed("<CR>")
+    wait_until(lambda: screen.lua("return _G.answer") == shown)
+    assert screen.lua("return vim.g.evaluated") is None

@@ -138,13 +138,46 @@ def test_what_takes_longer_than_its_share_stays_plain_and_is_not_drawn_again(scr
     wait_for_capture(screen, "Some **strong** words.", "@markup.strong.markdown_inline")
 
 
+SLICE = """
+  local blocks = require('sanderling.session.live').current().transcript.markdown
+  local is_growing = ...
+  blocks:draw_open_block()
+  blocks.is_armed = is_growing
+  return blocks:draw_seen(math.huge)
+"""
+
+
+def test_a_block_that_needs_more_than_one_slice_is_finished_when_no_text_streams(screen):
+    set_clock(screen, 0.0016)
+    line = "**b** " * 12
+    screen.send(says(line))
+    screen.lua(SLICE, True)
+    first = captures(screen, line).count("@markup.strong.markdown_inline")
+    screen.lua(SLICE, True)
+    assert captures(screen, line).count("@markup.strong.markdown_inline") == first < 12
+    screen.send({"type": "block_ended", "block_id": 1})
+    set_clock(screen, 0.0001)
+    wait_until(lambda: captures(screen, line).count("@markup.strong.markdown_inline") == 12)
+
+
+@pytest.mark.parametrize("code", ["! ", "(a,", '"a" ', "x=1;"])
+def test_blocks_that_take_long_are_not_parsed_when_their_text_has_used_up_its_time(screen, code):
+    screen.command("syntax on")
+    screen.lua(COUNT)
+    set_clock(screen, 0.004)
+    streamed(screen, "```c\n" + (code * 40 + "\n") * (32_000 // len(code * 40)) + "```\n")
+    assert len(screen.lua("return _G.given")) < 10
+
+
 def test_a_language_that_took_too_long_twice_has_no_colors(screen):
     screen.command("syntax on")
     screen.lua(COUNT)
     fence = "```java\nclass A {}\n```\n\n"
     streamed(screen, fence, 1)
     wait_for_capture(screen, "class A {}", "javaClassDecl")
-    set_clock(screen, 1)
+    screen.lua("""
+      require('sanderling.ui.time').clock = function() return 0.03 * _G.looks end
+    """)
     for block_id in range(2, 9):
         streamed(screen, fence, block_id)
     set_clock(screen, 0)
@@ -179,7 +212,7 @@ def test_names_of_languages_are_looked_up_a_limited_number_of_times(screen):
         for _, fence in ipairs(vim.split(..., '\\n```\\n')) do
           local lines = vim.split(fence .. '\\n```', '\\n')
           vim.api.nvim_buf_set_lines(buf, 0, -1, false, lines)
-          paint.paint(buf, ns, { first = 0, last = #lines })
+          while not paint.begin(buf, ns, { first = 0, last = #lines }):go_on(1000) do end
         end
         """,
         text,

@@ -319,13 +319,14 @@ def test_code_beside_the_chat_keeps_the_colors_of_its_syntax(child):
 
 
 def test_a_statusline_a_tab_and_a_list_of_buffers_call_the_chat_by_names_for_people(child):
-    child.command("set laststatus=2 showtabline=2")
+    child.command("set laststatus=3 showtabline=2")
     child.open_chat(position="tab")
     child.say("ping")
-    child.wait_for_screen("Sanderling: ping")
-    screen = child.screen()
-    assert "[Sanderling prompt]" in screen[0]
-    assert any(row.startswith(" Prompt") for row in screen)
+    wait_until(lambda: any(row.startswith(" Prompt") for row in child.screen()))
+    assert "[Sanderling prompt]" in child.screen()[0]
+    child.command("wincmd k")
+    wait_until(lambda: any(row.startswith(" Sanderling") for row in child.screen()[-3:]))
+    child.command("wincmd j")
     child.command("AgentNew")
     wait_until(lambda: "[Sanderling prompt 2]" in child.screen()[0])
     child.command("Agent help")

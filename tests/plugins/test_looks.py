@@ -14,13 +14,23 @@ return vim.iter(vim.api.nvim_tabpage_list_wins(0)):map(function(win)
 end):totable()
 """
 PLAIN = [False, False, False, False, True, False, "", "no"]
+MARKS_THE_FIRST_ROW = [
+    False,
+    False,
+    True,
+    False,
+    True,
+    False,
+    "",
+    "no",
+]  # with a 'listchars' of its own
 
 
 def test_lazyvims_options_do_not_reach_the_chat(start, project):
     (project / "a.py").write_text("x = 1\n")
     child = start(*MANAGED["LazyVim"], [reply(say("It answers."))], is_managed=True)
     child.command("set nowrap | silent edit a.py | AgentChat")
-    assert child.lua(OPTIONS) == [PLAIN, PLAIN]
+    assert child.lua(OPTIONS) == [MARKS_THE_FIRST_ROW, PLAIN]
     child.command("wincmd t")
     assert child.lua("return { vim.wo.number, vim.wo.statuscolumn ~= '', vim.wo.wrap }") == [
         True,

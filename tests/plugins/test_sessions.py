@@ -21,7 +21,7 @@ def closed_with_chat(start, project, config, command):
     (project / "a.lua").write_text("x = 1\n")
     child = start(["auto-session"], config, ANSWER)
     child.command("silent edit a.lua | AgentChat")
-    child.say("hello")
+    child.say("sort the list")
     child.command(command)
     child.feed(":qall<CR>")
     wait_until(lambda: child.rpc.process.poll() is not None, "Neovim has ended")
@@ -37,7 +37,7 @@ def test_a_stored_session_leaves_the_chat_out_and_the_chat_offers_to_resume(
     assert filetypes(child) == ["lua"]
     assert child.messages().strip() == ""
     child.command("AgentChat")
-    child.wait_for_screen(":AgentResume continues “hello”")
+    child.wait_for_screen(":AgentResume continues “sort the list”")
 
 
 def test_the_snippet_of_the_help_opens_the_chat_again(start, project):

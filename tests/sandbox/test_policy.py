@@ -89,6 +89,20 @@ def test_directory_of_the_system_is_no_project_and_no_grant(policy, path, field)
         resolve_policy(policy._replace(**{field: path if field == "project" else (path,)}))
 
 
+@pytest.mark.parametrize("name", ["rules/a.json", "trust", "sessions/new", "to-rules"])
+def test_nothing_in_the_state_is_writable_whatever_is_granted(policy, tmp_path, name):
+    root = tmp_path / "root"
+    for each in ("rules", "trust", "sessions/new"):
+        (root / each).mkdir(parents=True)
+    (root / "rules/a.json").touch()
+    (tmp_path / "to-rules").symlink_to(root / "rules")
+    path = str((tmp_path if name == "to-rules" else root) / name)
+    policy = policy._replace(state_root=str(root))
+    with pytest.raises(SandboxError, match="own state overlap"):
+        resolve_policy(policy._replace(write_paths=(path,)))
+    assert resolve_policy(policy._replace(read_paths=(path,))).read_paths
+
+
 def test_project_above_the_state_is_refused(policy):
     with pytest.raises(SandboxError, match="overlap"):
         resolve_policy(policy._replace(state_dir=f"{policy.project}/.state"))

@@ -160,6 +160,11 @@ def question(child: Pictured) -> None:
     child.wait_for_question()
 
 
+def question_entered(child: Pictured) -> None:
+    ask(child, "Run the tests.")
+    child.enter_question()
+
+
 def question_of_model(child: Pictured) -> None:
     ask(child, "Handle an empty list.")
     child.wait_for_question()
@@ -292,6 +297,15 @@ def sessions(child: Pictured) -> None:
     child.wait_for_drawn("Write a test for divide · ")
 
 
+def rules(child: Pictured) -> None:
+    question(child)
+    child.enter_question()
+    child.feed("s")
+    child.wait_for_turns()
+    child.command("AgentRules")
+    child.wait_for_screen("setup()", "session")
+
+
 def guest(child: Pictured) -> None:
     child.command("AgentChat mine")
     wait_until(lambda: "Prompt" in child.screen_text())
@@ -395,6 +409,14 @@ STATES = [
         **SMALL,
     ),
     State(
+        "question-keys",
+        "The same question, entered, with its keys",
+        question_entered,
+        says(use("bash", command="rm -r build && pytest -q")),
+        **SMALL,
+    ),
+    State("question-60x20", "A change in question in 60 by 20", question, EDIT, **TINY),
+    State(
         "question-model",
         "A question that the model asks",
         question_of_model,
@@ -450,5 +472,19 @@ STATES = [
     State("trust", "The page of what a project would like to tell the model", trust, files=RULES),
     State("mcp", "The tool servers", servers, setup=SERVERS),
     State("sessions", "The sessions of the project", sessions, ANSWERED + ANSWERED),
+    State(
+        "rules",
+        "What is allowed and denied, and by what",
+        rules,
+        says(use("bash", command="pytest -q")) + says({"text": "They pass."}),
+        **SMALL,
+        setup={
+            "permissions": [
+                {"action": "deny", "tool": "*", "path": "*.pem"},
+                {"action": "ask", "tool": "bash", "command": "git push"},
+                {"action": "allow", "tool": "edit", "path": "tests/**"},
+            ]
+        },
+    ),
     State("agent", "Another agent in the chat", guest_agent),
 ]

@@ -559,6 +559,8 @@ HOSTILE = {
     "[[permissions]]\naction = 'allow'\ntool = 'bash'\ncommand = '\"*\"'": "may only allow `bash`",
     "[[permissions]]\naction = 'allow'\ntool = 'edit'": "may only allow `bash`",
     "[[permissions]]\naction = 'allow'\ntool = 'write'\npath = './**'": "may only allow `bash`",
+    "[[permissions]]\naction = 'allow'\ntool = 'edit'\npath = '[!x]**'": "may only allow `bash`",
+    "[[permissions]]\naction = 'allow'\ntool = 'edit'\npath = '*/[a-z]*.?*'": "may only allow `bash`",
     "[[permissions]]\naction = 'allow'\ntool = 'edit'\npath = '~/.bashrc'": "may only allow `bash`",
     "[[permissions]]\naction = 'allow'\ntool = 'edit'\npath = 'a/../../b'": "may only allow `bash`",
     "[[permissions]]\naction = 'allow'\ntool = 'read'\npath = '~/.ssh/**'": "may only allow `bash`",

@@ -125,6 +125,23 @@ def test_first_event_goes_out_at_once_and_so_does_one_after_a_pause(queue):
     assert queue.delay_s(100.0 + FRAME_S) == 0
 
 
+def test_hundred_pieces_a_second_are_drawn_at_most_sixty_times_and_the_first_at_once(queue):
+    frames, waits, now = [], [], 0.0
+    for number in range(1000):
+        pushed_at = number / 100
+        while (delay_s := queue.delay_s(now)) is not None and now + delay_s <= pushed_at:
+            now += delay_s
+            queue.take(now)
+            queue.acknowledge(len(frames) + 1)
+            frames.append(now)
+        now = pushed_at
+        queue.push(TextDelta(0, "a"))
+        waits.append(queue.delay_s(now))
+    assert frames[0] == 0.0
+    assert 550 < len(frames) <= 600
+    assert max(waits) < 0.02
+
+
 def test_first_words_do_not_wait_for_the_frame_that_began_their_turn(queue):
     queue.push(TurnStarted(Prompt("p1", "hi")))
     queue.take(100.0)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.conftest import examples, little_work, prove, prove_rest
 
 from sanderling.mcp.servers import MAX_NUMBER, tool_name
-from sanderling.permissions.decide import Mode, applies, decide
+from sanderling.permissions.decide import Mode, applies, decide, why_not_allowed_by
 from sanderling.permissions.proposing import propose
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.rules import rule_from_text as rule
-from sanderling.sandbox.execution_environment import Disk
+from sanderling.sandbox.execution_environment import LOCAL_DISK, Disk
 from sanderling.sandbox.kernel import programs
 from sanderling.text import name_set
 from sanderling.tools.effects import Effect
@@ -1139,3 +1139,30 @@ def test_line_of_100_kb_asks_at_once(project):
     rules = [rule(f"deny bash x{number}") for number in range(30)]
     with little_work():
         assert action(run("ls x; " * 17_000), project, *rules, mode="auto") == "ask"
+
+
+@pytest.mark.parametrize(
+    "typed, is_enough",
+    [
+        ("allow mcp__git__log", True),
+        ("allow mcp__git__*", True),
+        ("allow mcp__git__logs", False),
+        ("allow mcp__gitlab__*", False),
+        ("allow bash mcp__git__log", False),
+    ],
+)
+def test_a_rule_typed_for_a_tool_of_a_server_must_cover_it(project, typed, is_enough):
+    effect = Effect("mcp__git__log", "call")
+    why = why_not_allowed_by(rule(typed), effect, (), project=project, disk=LOCAL_DISK)
+    assert why == ("" if is_enough else "it does not cover 'mcp__git__log'")
+
+
+@pytest.mark.parametrize(
+    "name", ["\x12=1/x", "a\nb/x", "\n/x", "a\x15", "x ", "a  b/c", "a\u202eb", "a\u00a0b"]
+)
+def test_no_rule_is_proposed_that_cannot_be_read(project, name):
+    for tool, kind in (("write", "write"), ("edit", "write"), ("read", "read")):
+        assert propose(Effect(tool, kind, path=f"{project}/{name}"), project=project) is None
+    assert propose(Effect("web_fetch", "fetch", host="a\x12b"), project=project) is None
+    readable = propose(Effect("write", "write", path=f"{project}/ä b/x"), project=project)
+    assert str(readable) == "allow write ./ä b/**"

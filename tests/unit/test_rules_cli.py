@@ -184,3 +184,83 @@ def test_no_text_of_a_project_imitates_a_row_of_a_list(run, project):
 def test_a_project_without_such_files_says_so(run):
     assert run("trust")[:2] == (0, f"{trust.NOTHING}\n")
     assert run("trust", "nothing.md")[0] == 2
+
+
+def test_the_help_says_what_the_exit_status_means_and_which_action_wins(run, capsys):
+    for arguments, words in (
+        (("rules", "--help"), ("Deny overrides ask", "The exit status is 0; 1 if stored rules")),
+        (("rules", "list", "--help"), ('"always" for a stored one',)),
+        (("rules", "remove", "--help"), ("Rules of the settings are removed in their file",)),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            run(*arguments)
+        assert ended.value.code == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert all(word in said for word in words)
+
+
+def test_a_rule_can_be_named_without_quotes_and_the_nearest_one_is_suggested(run, store):
+    store.add(rule_from_text("allow bash make test"))
+    status, _, err = run("rules", "remove", "allow bash make tset")
+    assert status == 2
+    assert "no rule 'allow bash make tset'; did you mean 'allow bash make test'?" in err
+    assert run("rules", "remove", "allow", "bash", "make", "test")[0] == 0
+    assert store.load().rules == ()
+
+
+def test_a_rules_file_that_cannot_be_used_is_named_and_changes_the_exit_status(run, store):
+    store.add(rule_from_text("allow bash make"))
+    store.path.write_text("{")
+    status, out, err = run("rules", "list")
+    assert status == 1
+    assert str(store.path) in err
+    assert "ask *" in out
+    status, _, err = run("rules", "remove", "1")
+    assert status == 2
+    assert "Repair or remove it first" in err
+
+
+@pytest.mark.parametrize(
+    "rule, shown",
+    [
+        ("allow bash make\n  2  deny bash rm  (always)", "make<U+000A> <U+0020>2 <U+0020>deny"),
+        (f"allow bash make{' ' * 60}deny", "make " + "<U+0020>" * 59 + "deny"),
+        ("allow bash make ", "make<U+0020>  (always)"),
+        ("allow bash make\x1b[2K\u202ex", "make<U+001B>[2K<U+202E>x"),
+    ],
+)
+def test_a_stored_rule_cannot_look_like_another_row(run, store, rule, shown):
+    store.add(rule_from_text(rule))
+    [line] = run("rules", "list")[1].splitlines()
+    assert shown in line
+    assert run("rules", "remove", rule)[0] == 0
+
+
+@pytest.mark.parametrize("name", ["./AGENTS.md", "{project}/AGENTS.md", "../AGENTS.md"])
+def test_a_file_to_trust_can_be_named_from_the_current_directory(run, project, monkeypatch, name):
+    (project / "AGENTS.md").write_text("Use tabs.\n")
+    (project / ".git").mkdir()
+    digest = run("trust")[1].split()[1]
+    if name.startswith("../"):
+        (project / "sub").mkdir()
+        monkeypatch.chdir(project / "sub")
+    name = name.format(project=project)
+    assert "Use tabs." in run("trust", name)[1]
+    assert run("trust", "--accept", f"{name}={digest}")[0] == 0
+    assert run("trust")[0] == 0
+    assert run("trust", "--revoke", name)[1].startswith("new ")
+
+
+def test_the_nearest_file_is_suggested(run, project):
+    (project / "AGENTS.md").write_text("Use tabs.\n")
+    assert "'AGENT.md'; did you mean 'AGENTS.md'?" in run("trust", "AGENT.md")[2]
+
+
+def test_of_two_rules_with_one_text_the_stored_one_is_removed(run, project, store):
+    settings = project.parent / "config/sanderling/config.toml"
+    settings.parent.mkdir()
+    settings.write_text('[[permissions]]\naction = "allow"\ntool = "bash"\ncommand = "make"\n')
+    store.add(rule_from_text("allow bash make"))
+    assert run("rules", "remove", "allow bash make")[0] == 0
+    assert store.load().rules == ()
+    assert run("rules", "remove", "allow bash make")[0] == 2

@@ -32,7 +32,14 @@ from sanderling.session.records import (
     LoggedUsage,
 )
 from sanderling.session.session import Session
-from sanderling.session.store import delete, fork, list_sessions, rename, write_export
+from sanderling.session.store import (
+    delete,
+    fork,
+    last_exchange,
+    list_sessions,
+    rename,
+    write_export,
+)
 from sanderling.session.store.listing import CHUNK_BYTES, TITLE
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -504,3 +511,27 @@ def test_a_disk_that_is_full_is_told_of_and_no_half_file_stays(tmp_path, make, w
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
+
+
+# --- the preview -------------------------------------------------------------------------------------------------------
+
+
+def test_the_preview_is_the_last_prompt_and_what_was_answered_around_its_tools(tmp_path):
+    with_tools = Session.open(tmp_path, "a", "/p")
+    ask(with_tools, "1", "The first question", "The first answer")
+    with_tools.append_prompt(user("Run it"), Prompt("2", "Run it"))
+    use_tool(with_tools, "t1", "secret output")
+    with_tools.append_message(Message("assistant", (TextBlock("It ran.\u202e"),)))
+    with_tools.close()
+    assert last_exchange(tmp_path, "a") == (
+        "## You\n\nRun it\n\n## Sanderling\n\nI run it.\n\nIt ran.<U+202E>\n"
+    )
+
+
+def test_the_preview_of_a_prompt_without_an_answer_is_the_prompt_and_long_texts_are_cut(tmp_path):
+    session = Session.open(tmp_path, "a", "/p")
+    session.append_prompt(user("x" * 9000), Prompt("1", "x" * 9000))
+    session.close()
+    assert last_exchange(tmp_path, "a") == f"## You\n\n{'x' * 3999}…\n"
+    with pytest.raises(SessionError, match="there is no session b"):
+        last_exchange(tmp_path, "b")

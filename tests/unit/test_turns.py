@@ -24,7 +24,6 @@ from sanderling.protocol.events import (
     Notice,
     TextDelta,
     ThinkingDelta,
-    TitleChanged,
     TurnEnded,
     TurnStarted,
     UsageUpdated,
@@ -86,7 +85,6 @@ async def test_turn_is_told_from_start_to_end(tmp_path):
     *most, usage, end = talk.events
     assert most == [
         TurnStarted(HELLO),
-        TitleChanged("Good morning."),
         ThinkingDelta(0, "Hm"),
         ThinkingDelta(0, "."),
         BlockEnded(0),

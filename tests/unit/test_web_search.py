@@ -497,5 +497,7 @@ def test_check_warns_of_searches_that_the_models_api_cannot_do(
 ):
     home = Home(tmp_path)
     home.config.write_text(f'model = "{model}"\n[web_search]\nprovider = "{provider}"\n')
-    warnings = json.loads(home.run("check").stdout)["warnings"]
+    report = json.loads(home.run("check", "--json").stdout)
+    lines = [line for section in report["sections"] for line in section["lines"]]
+    warnings = [line["text"] for line in lines if "[web_search]" in line["text"]]
     assert [model in each for each in warnings] == [True] * is_warned

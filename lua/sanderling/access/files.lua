@@ -133,11 +133,12 @@ local LARGER_THAN_ANY = 1e9 -- window, in cells
 
 --- Return the window that shows `path`, else the last used code window, else the largest one.
 ---@param path string
+---@param except? integer[] windows
 ---@return integer? win
-function M.code_window(path)
+function M.code_window(path, except)
   local best, best_size = nil, 0
   for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
-    if M.is_code_window(win) then
+    if M.is_code_window(win) and not vim.list_contains(except or {}, win) then
       local size = api.nvim_win_get_width(win) * api.nvim_win_get_height(win)
       if is_shown_in(path, api.nvim_win_get_buf(win)) then
         size = math.huge

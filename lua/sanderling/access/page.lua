@@ -40,6 +40,7 @@ end
 ---@field place? sanderling.ui.keys.Place whose keys it has, default 'page'
 ---@field actions? table<string, fun(): any> of these keys, except the closing ones
 ---@field footer? string in its border, default: how to close it
+---@field is_above? boolean it belongs to a question, so it may cover it; default: if it was opened from there
 ---@field has_columns? boolean two columns: wrapped text continues in the second
 
 ---@param width integer
@@ -93,12 +94,14 @@ end
 function M.view(title, lines, what, opts)
   opts = opts or {}
   local from = api.nvim_get_current_win()
+  local is_above = opts.is_above
+    or (api.nvim_win_get_config(from).zindex or 0) >= float.ZINDEX.question
   local buf = M.new_buffer(what, lines)
   local height = math.max(1, math.min(#lines, vim.o.lines - MARGIN))
   local win_config = vim.tbl_extend('error', in_the_middle(1, height), {
     style = 'minimal',
     border = 'rounded',
-    zindex = float.ZINDEX.page,
+    zindex = is_above and float.ZINDEX.above or float.ZINDEX.page,
   })
   local win = float.open(buf, not opts.stays_out, win_config)
   files.guard(buf, function()

@@ -1,6 +1,7 @@
 --- Answers to questions. An answer counts only when its question was on the screen for a moment.
 local M = {}
 
+local api = vim.api
 local choosing = require('sanderling.approval.choosing')
 local float = require('sanderling.approval.float')
 local form = require('sanderling.approval.form')
@@ -96,9 +97,11 @@ end
 
 --- Answer in the user's own words.
 ---@param q sanderling.session.state.Question
-function M.comment(q)
+---@param typed? string the beginning
+function M.comment(q, typed)
   local prompt = q.event.kind == 'plan' and 'Comment: ' or 'Answer: '
-  message.ask({ prompt = prompt, default = choosing.own_words(q) }, function(text)
+  local default = choosing.own_words(q) .. (typed or '')
+  message.ask({ prompt = prompt, default = default }, function(text)
     text = text and words.trimmed(text)
     local is_several = choosing.field(q).kind == 'choices'
     if not text or text == '' and not is_several then
@@ -131,7 +134,7 @@ end
 ---@param q sanderling.session.state.Question
 function M.send_choice(q)
   local kind, at_cursor = choosing.field(q).kind, float.choice_at_cursor()
-  if kind == 'string' then
+  if choosing.is_text(q) then
     M.comment(q)
   elseif kind == 'choices' and choosing.is_answered(q) then
     go_on(q)
@@ -186,6 +189,14 @@ function M.allow_one(q, choice)
   end
 end
 
+---@param q sanderling.session.state.Question
+---@param reason string that the model reads
+---@param is_all? boolean with the other requests of the same message
+function M.deny_one(q, reason, is_all)
+  local is_alone = q.event.is_of_several and not is_all or nil
+  M.send(q, { answer = 'deny', reason = reason, is_alone = is_alone })
+end
+
 --- Let the user choose one of the answers that another agent offers.
 ---@param q sanderling.session.state.Question
 function M.choose_option(q)
@@ -235,25 +246,56 @@ function M.allow(choice)
 end
 
 ---@param reason? string that the model reads
----@param is_alone? boolean do not deny other requests of the same message
-function M.deny(reason, is_alone)
+---@param is_all? boolean with the other requests of the same message
+function M.deny(reason, is_all)
   local q = question_to_answer()
   if q then
-    M.send(q, { answer = 'deny', reason = reason or '', is_alone = is_alone or nil })
+    M.deny_one(q, reason or '', is_all)
+  end
+end
+
+---@type { buf: integer, win: integer, is_float: boolean }? the file of the hunk that was visited, and where the user came from
+local visited
+
+--- Go to the first hunk of the question, and remember where the user came from.
+---@return boolean is_there
+function M.go_to_hunk()
+  if api.nvim_get_mode().mode:find('^[vV\22]') then
+    vim.cmd.normal({ '\27', bang = true })
+  end
+  local is_float, win = float.is_focused(), float.entered_from() or api.nvim_get_current_win()
+  local q = queue.question()
+  if not q or not queue.review.go_to(q) then
+    return false
+  end
+  visited = { buf = api.nvim_get_current_buf(), win = win, is_float = is_float }
+  return true
+end
+
+--- Go to the first hunk of the question, or from its file back to where the user came from.
+function M.visit_hunk()
+  local back = visited
+  visited = nil
+  if back and back.buf == api.nvim_get_current_buf() and api.nvim_win_is_valid(back.win) then
+    api.nvim_set_current_win(back.win)
+    return back.is_float and M.focus() or nil
+  end
+  if not M.go_to_hunk() then
+    tell('This question has no change to review in a file.')
   end
 end
 
 --- Deny the request on the screen, with a reason that the user is asked for.
 ---@param q? sanderling.session.state.Question nil: the one on the screen
----@param is_alone? boolean do not deny other requests of the same message
-function M.deny_because(q, is_alone)
+---@param is_all? boolean with the other requests of the same message
+function M.deny_because(q, is_all)
   q = q or question_to_answer()
   if not q then
     return
   end
   message.ask({ prompt = 'Deny, because: ' }, function(reason)
     if reason then
-      M.send(q, { answer = 'deny', reason = words.trimmed(reason), is_alone = is_alone })
+      M.deny_one(q, words.trimmed(reason), is_all)
     end
   end)
 end

@@ -59,19 +59,32 @@ function M.update()
   end
 end
 
+---@param lhs? string
+---@param option string
+---@return boolean it is set in all its modes
+local function is_given(lhs, option)
+  local count = #vim.tbl_filter(function(map)
+    return map[2] == lhs
+  end, given)
+  return count > 0 and count == #modes_of(option)
+end
+
+--- Return the first key of an option if it is set, as the user types it.
+---@param option string
+---@return string?
+function M.key_of(option)
+  local lhs = ui_keys.of(option)[1]
+  return is_given(lhs, option) and lhs or nil
+end
+
 --- Return the keys that are set and what they do.
 ---@param words table<string, string|false> by option, where a key does something else, or nothing
 ---@return string
 function M.describe(words)
   local parts = {}
   for _, action in ipairs(actions) do
-    local lhs = ui_keys.of(action.option)[1]
-    local count = #vim.tbl_filter(function(map)
-      return map[2] == lhs
-    end, given)
-    local is_given = count == #modes_of(action.option)
-    local word = words[action.option]
-    if is_given and word ~= false then
+    local lhs, word = M.key_of(action.option), words[action.option]
+    if lhs and word ~= false then
       parts[#parts + 1] = ('%s %s'):format(lhs, word or action.word)
     end
   end

@@ -50,6 +50,13 @@ function M.field(q)
   return assert(q.event.fields)[index], index, #q.event.fields
 end
 
+--- Is the question on the screen answered in words, without choices?
+---@param q sanderling.session.state.Question
+---@return boolean
+function M.is_text(q)
+  return M.is_for(q) and (M.field(q)).kind == 'string'
+end
+
 ---@param q sanderling.session.state.Question
 ---@return sanderling.FormChoice[]
 local function choices_of(q)
@@ -158,7 +165,7 @@ end
 ---@return sanderling.approval.Body
 function M.body_of(q, width, is_terse, asker)
   local field = M.field(q)
-  local body = { lines = {}, marks = {}, subject_lnum = 0, choices = {} }
+  local body = { lines = {}, marks = {}, first = 1, last = 0, choices = {} }
   if asker then
     add(body, asker, 0, 'AgentStatus')
   end
@@ -178,8 +185,9 @@ function M.body_of(q, width, is_terse, asker)
   local own = state_of(q).own[field.name] or ''
   if own ~= '' then
     add(body, words.fitting('Your words: ' .. words.plain(own), width), 0, 'AgentStatus')
+  elseif M.is_text(q) then
+    add(body, 'Type your answer here.', 0, 'AgentPlaceholder')
   end
-  body.subject_lnum = #body.lines + 1
   return body
 end
 

@@ -18,6 +18,7 @@ local ui_float = require('sanderling.ui.float')
 local wording = require('sanderling.approval.wording')
 
 local RETRY_MS = 50
+local REPEAT_GRACES = 3 -- times attention.GRACE_NS: the pause after which a key counts as pressed again
 
 local ns = api.nvim_create_namespace('sanderling_approval')
 local augroup = api.nvim_create_augroup('sanderling_approval', {})
@@ -32,10 +33,12 @@ local shown
 M.is_left = false -- by the user: the float stays closed until it is requested, or another question arrives
 local is_waiting = false
 
----@type fun(buf: integer) sets the keys of the float
+---@alias sanderling.approval.float.SetKeys fun(buf: integer, q: sanderling.session.state.Question)
+
+---@type sanderling.approval.float.SetKeys
 local set_keys
 
----@param fn fun(buf: integer) sets the keys of the float
+---@param fn sanderling.approval.float.SetKeys sets the keys of the float for a question
 function M.register(fn)
   set_keys = fn
 end
@@ -148,7 +151,6 @@ local function open(config_)
     winfixbuf = true,
     winhighlight = 'NormalFloat:AgentApproval,FloatBorder:AgentApprovalBorder',
   })
-  set_keys(buf)
   watch(buf)
 end
 
@@ -157,7 +159,7 @@ end
 local function fill(place, q)
   local buf, body = assert(float).buf, place.body
   scratch.set_buf_options(buf, { modifiable = true })
-  api.nvim_buf_set_lines(buf, 0, -1, true, place.lines)
+  api.nvim_buf_set_lines(buf, 0, -1, true, body.lines)
   scratch.set_buf_options(buf, { modifiable = false })
   api.nvim_buf_clear_namespace(buf, -1, 0, -1)
   for _, mark in ipairs(body.marks) do
@@ -167,13 +169,11 @@ local function fill(place, q)
       strict = false,
     })
   end
-  if #place.lines >= body.subject_lnum then
-    diff.set_syntax(buf, q.event.filetype or '', body.subject_lnum)
-  end
-  if place.is_cut then
-    local row = #place.lines - 1
-    api.nvim_buf_set_extmark(buf, ns, row, 0, {
-      end_col = #place.lines[row + 1],
+  local filetype = body.last >= body.first and q.event.filetype or ''
+  diff.set_syntax(buf, filetype, body.first, body.last)
+  if body.more then
+    api.nvim_buf_set_extmark(buf, ns, body.more - 1, 0, {
+      end_col = #body.lines[body.more],
       hl_group = 'AgentWarning',
       priority = 200, -- above the syntax
     })
@@ -196,7 +196,7 @@ local function draw()
     zindex = ui_float.ZINDEX.question,
     border = 'rounded',
     title = wording.title_of(q, place.width),
-    footer = M.is_focused() and footer.keys_line(q, place.width) or {
+    footer = M.is_focused() and footer.keys_line(q, place.width, place.has_list) or {
       { (' %s '):format(ways_to_answer(q, place.width - #'  ')), 'AgentApprovalKey' },
     },
     footer_pos = 'right',
@@ -206,6 +206,7 @@ local function draw()
   else
     open(win_config)
   end
+  set_keys(assert(float).buf, q)
   fill(place, q)
   float.place = place
   M.keep_ends_in_sight()
@@ -261,6 +262,13 @@ function watch(buf)
     })
   end
   on({ 'TabEnter', 'VimResized', 'TabClosed' }, update_soon, 'keep the question on the screen')
+  on({ 'WinScrolled', 'WinResized' }, function()
+    local q = queue.question()
+    local is_moved = float and float.place and q and q.event.proposal
+    if is_moved and geometry.seen(wording.progress_of(q)) ~= float.place.seen then
+      update_soon()
+    end
+  end, 'show the change that its window no longer shows')
   on('BufWinEnter', update_soon, 'name the session that asks')
   on({ 'WinEnter', 'WinLeave' }, update_soon, 'keys of the question', buf)
   on('WinClosed', function(args)
@@ -286,11 +294,47 @@ function M.is_seen()
   return is_shown(queue.question()) and vim.uv.hrtime() - assert(shown).since >= attention.GRACE_NS
 end
 
+---@type { lhs: string, question: sanderling.session.state.Question, step: integer, at: integer }? the last key that answered
+local pressed
+
+--- Is a key, which was just typed, held down since it answered another question? A terminal sends the repetitions of a key like new
+--- presses, the first after up to 0.7 s. So the key that answered last answers the next question only after a longer pause.
+---@param lhs? string
+---@return boolean
+function M.is_held(lhs)
+  local q, now = queue.question(), vim.uv.hrtime()
+  local is_last = q ~= nil and pressed ~= nil and pressed.lhs == lhs
+  local is_other = is_last and not (pressed.question == q and pressed.step == step_of(q))
+  local is_held = is_other and now - pressed.at < REPEAT_GRACES * attention.GRACE_NS
+  if is_held then
+    pressed.at = now
+  end
+  return is_held
+end
+
+--- Does a key that was just typed answer the question on the screen? Not before the question was seen.
+---@param lhs? string
+---@return boolean
+function M.is_meant(lhs)
+  local q, is_held = queue.question(), M.is_held(lhs)
+  if not q or is_held or not M.is_seen() then
+    return false
+  end
+  pressed = { lhs = lhs or '', question = q, step = step_of(q), at = vim.uv.hrtime() }
+  return true
+end
+
 --- Return the number of the choice at the cursor, if the float is focused.
 ---@return integer?
 function M.choice_at_cursor()
   local choices = float and float.place and float.place.body.choices
   return choices and M.is_focused() and choices[vim.fn.line('.')] or nil
+end
+
+--- Return the window from which the user entered the float, if it is focused.
+---@return integer?
+function M.entered_from()
+  return M.is_focused() and entered_from or nil
 end
 
 --- Focus the float, if it is in this tab page.

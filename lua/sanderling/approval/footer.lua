@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local anywhere = require('sanderling.approval.anywhere')
 local choosing = require('sanderling.approval.choosing')
 local config = require('sanderling.config')
 local queue = require('sanderling.approval.queue')
@@ -13,27 +14,30 @@ local TITLE_CELLS = { 32, 24, 18, 12, 8, 0 } -- of an answer in another agent's 
 
 local long = { ---@type sanderling.approval.Words
   once = 'allow once',
-  session = 'for the session',
-  always = 'always',
+  session = 'allow for this session',
+  always = 'always (shows the rule)',
   deny = 'deny',
-  reason = 'deny + reason',
-  alone = 'deny only this',
-  alone_reason = '+ reason',
+  reason = 'deny with a reason',
+  later = 'later',
+  all = 'deny',
+  all_reason = 'the same, with a reason',
   option = 'all answers',
   whole = 'full view',
-  later = 'later',
   next = 'next',
   choice = 'answer',
   send = 'send',
   comment = 'own words',
   back = 'back',
+  show_keys = 'all keys',
 }
 local short = vim.tbl_extend('force', long, {
   once = 'once',
   session = 'session',
-  reason = '+ reason',
-  alone = 'only this',
+  always = 'always',
+  reason = 'reason',
+  all_reason = 'reason',
   option = 'answers',
+  show_keys = 'keys',
 })
 
 ---@param ... string options
@@ -46,16 +50,24 @@ local function only(...)
   return some
 end
 
+local ANSWERS = { 'once', 'session', 'always', 'deny', 'all' }
+
 --- The words, from wide to narrow.
 ---@type sanderling.approval.Words[]
 local key_words = {
   long,
   short,
-  only('once', 'session', 'always', 'deny', 'reason', 'alone', 'choice', 'send', 'comment'),
-  only('once', 'session', 'always', 'deny', 'alone', 'choice', 'send'),
-  only('deny', 'alone'),
+  only('reason', 'later', 'choice', 'send', 'comment', unpack(ANSWERS)),
+  only('choice', 'send', unpack(ANSWERS)),
+  only('deny', 'all'),
   {},
 }
+
+--- Keys that are left out where there is no room for a word.
+local EXTRA = { 'all_reason', 'option', 'whole', 'next' }
+
+--- Keys with a line each while the user is in the float and there is room.
+local LISTED = { 'once', 'session', 'always', 'deny', 'reason', 'later', 'all', 'all_reason' }
 
 --- The words for keys in other kinds of questions, where their meaning differs.
 ---@type table<string, sanderling.approval.Words>
@@ -92,13 +104,10 @@ local function own_words(event, cells)
   return found
 end
 
---- Return words on what is denied as well, if anything: other pending requests, or later ones.
+--- Return words on the requests of the same message that are denied together: pending ones, or later ones.
 ---@param q sanderling.session.state.Question
 ---@return string
 local function also_denied(q)
-  if not q.event.is_of_several then
-    return ''
-  end
   local count = #vim.tbl_filter(function(other)
     return other.session_id == q.session_id and other.event.is_of_several or false
   end, queue.list())
@@ -109,7 +118,7 @@ end
 ---@param q sanderling.session.state.Question
 ---@return table<string, string|false> by option
 function M.words_anywhere(q)
-  local by_option = { answer_reason = false } -- there is no room for it
+  local by_option = { answer_reason = false, answer_hunk = false } -- there is no room for one, and the body names the other
   if choosing.is_for(q) then
     by_option.answer_once, by_option.answer_deny = false, other_words[q.event.kind].deny
   end
@@ -147,11 +156,15 @@ local function options_of(q)
     return vim.list_contains(q.event.choices, choice)
   end, { 'once', 'session', 'always' })
   vim.list_extend(options, other_words[q.event.kind] and { 'deny' } or { 'deny', 'reason' })
-  vim.list_extend(options, q.event.is_of_several and { 'alone', 'alone_reason' } or {})
+  options[#options + 1] = 'later'
+  vim.list_extend(options, q.event.is_of_several and { 'all', 'all_reason' } or {})
   if #(q.event.options or {}) > 1 then
     options[#options + 1] = 'option'
   end
-  return vim.list_extend(options, { 'whole', 'later', #queue.list() > 1 and 'next' or nil })
+  options[#options + 1] = 'whole'
+  options[#options + 1] = #queue.list() > 1 and 'next' or nil
+  options[#options + 1] = 'show_keys'
+  return options
 end
 
 ---@param q sanderling.session.state.Question
@@ -161,30 +174,69 @@ local function key_of(q, option)
   if option == 'choice' then
     return choosing.keys(q)
   end
-  local name = config.key_name(config.options.keys['question_' .. option], '')
+  local keys = config.options.keys
+  local chosen =
+    config.list_keys(option == 'show_keys' and keys.show_keys or keys['question_' .. option])
+  if choosing.is_text(q) then -- letters begin the answer
+    chosen = vim.tbl_filter(function(lhs)
+      return lhs:find('^<.') ~= nil
+    end, chosen)
+    chosen[1] = chosen[1] or option == 'deny' and anywhere.key_of('answer_deny') or nil
+  end
+  local name = config.key_name(chosen, '')
   return name ~= '' and name or nil
+end
+
+---@param q sanderling.session.state.Question
+---@param option string
+---@param word_of sanderling.approval.Words
+---@param cells integer for each answer in another agent's words
+---@return string? what its key does, nil if there is no room for it
+local function word_in(q, option, word_of, cells)
+  local others = own_words(q.event, cells) or words_of(q)
+  local word = word_of[option] and (others[option] or word_of[option])
+  return word and option == 'all' and word .. also_denied(q) or word
+end
+
+--- Return the listed keys that apply, each with its word.
+---@param q sanderling.session.state.Question
+---@param width integer
+---@return [string, string][]
+function M.list(q, width)
+  local list = {}
+  for _, option in ipairs(choosing.is_for(q) and {} or options_of(q)) do
+    local key = vim.list_contains(LISTED, option) and key_of(q, option)
+    if key then
+      local room = math.max(width - api.nvim_strwidth(key) - 1, 0)
+      list[#list + 1] = { key, words.fitting(assert(word_in(q, option, long, room)), room) }
+    end
+  end
+  return list
 end
 
 --- Return the keys and what they do, in as many words as fit.
 ---@param q sanderling.session.state.Question
 ---@param width integer
+---@param has_list boolean the float lists some of them
 ---@return [string, string][]
-function M.keys_line(q, width)
+function M.keys_line(q, width, has_list)
+  local options = vim.tbl_filter(function(option)
+    local is_listed = has_list and vim.list_contains(LISTED, option)
+    return not is_listed and key_of(q, option) ~= nil
+  end, options_of(q))
   local chunks
   for level, word_of in ipairs(key_words) do
     local cells = 1
     chunks = {}
-    local has_key = function(option)
-      return key_of(q, option) ~= nil
-    end
-    for _, option in ipairs(vim.tbl_filter(has_key, options_of(q))) do
+    for _, option in ipairs(options) do
       local key = assert(key_of(q, option))
-      local others = own_words(q.event, TITLE_CELLS[level]) or words_of(q)
-      local word = word_of[option] and ' ' .. (others[option] or word_of[option]) or ''
-      word = word .. (option == 'deny' and word_of.deny and also_denied(q) or '')
-      chunks[#chunks + 1] = { ' ' .. key, 'AgentApprovalKey' }
-      chunks[#chunks + 1] = { word, 'AgentApproval' }
-      cells = cells + api.nvim_strwidth(key .. word) + 1
+      local word = word_in(q, option, word_of, TITLE_CELLS[level])
+      if word or not vim.list_contains(EXTRA, option) then
+        local text = word and ' ' .. word or ''
+        chunks[#chunks + 1] = { ' ' .. key, 'AgentApprovalKey' }
+        chunks[#chunks + 1] = { text, 'AgentApproval' }
+        cells = cells + api.nvim_strwidth(key .. text) + 1
+      end
     end
     chunks[#chunks + 1] = { ' ', 'AgentApproval' }
     if cells <= width then

@@ -271,6 +271,7 @@ function M.open(q, on_answer)
   local win
   form.buf, win = page.view('For ' .. q.event.tool, lines, 'form', {
     place = 'form',
+    is_above = true,
     footer = ui_float.naming(NAMED),
     actions = {
       form_change = function()

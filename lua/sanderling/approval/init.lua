@@ -66,26 +66,41 @@ for _, type in ipairs({ 'approval_settled', 'local_answered', 'local_failed', 'l
   end)
 end
 
+--- Answer with a key from any window, unless it is held down: each answer is a press of its own.
+---@param option string
+---@param answer fun()
+---@return fun()
+local function pressing(option, answer)
+  return function()
+    if not float.is_held(option) then
+      float.is_meant(option)
+      answer()
+    end
+  end
+end
+
 bus.subscribe('local_drawn', float.keep_ends_in_sight)
 float.register(keys.set)
 anywhere.register({
   { option = 'answer_focus', word = 'answer', run = answers.focus },
+  { option = 'answer_hunk', word = 'change', run = answers.visit_hunk },
   {
     option = 'answer_once',
     word = 'allow',
-    run = function()
+    run = pressing('answer_once', function()
       answers.allow('once')
-    end,
+    end),
   },
   {
     option = 'answer_deny',
     word = 'deny',
-    run = function()
+    run = pressing('answer_deny', function()
       answers.deny()
-    end,
+    end),
   },
   { option = 'answer_reason', word = 'deny, why', run = answers.deny_because },
 })
 M.choices, M.allow, M.deny, M.focus = answers.choices, answers.allow, answers.deny, answers.focus
+M.go_to_hunk = answers.go_to_hunk
 
 return M

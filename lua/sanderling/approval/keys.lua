@@ -49,10 +49,11 @@ end
 
 --- Ignore keys that were typed before the question was visible.
 ---@param fn fun(q: sanderling.session.state.Question)
+---@return fun(lhs?: string)
 local function answering(fn)
-  return function()
+  return function(lhs)
     local q = queue.question()
-    if q and float.is_seen() then
+    if q and float.is_meant(lhs) then
       fn(q)
     end
   end
@@ -65,17 +66,17 @@ local function allowing(choice)
   end)
 end
 
----@param is_alone? boolean do not deny other requests of the same message
-local function denying(is_alone)
+---@param is_all? boolean with the other requests of the same message
+local function denying(is_all)
   return answering(function(q)
-    answers.send(q, { answer = 'deny', is_alone = is_alone })
+    answers.deny_one(q, '', is_all)
   end)
 end
 
----@param is_alone? boolean
-local function denying_because(is_alone)
+---@param is_all? boolean
+local function denying_because(is_all)
   return answering(function(q)
-    answers.deny_because(q, is_alone)
+    answers.deny_because(q, is_all)
   end)
 end
 
@@ -85,7 +86,7 @@ end
 local function choosing_in(fn)
   return function(lhs)
     local q = queue.question()
-    if q and choosing.is_for(q) and float.is_seen() then
+    if q and choosing.is_for(q) and float.is_meant(lhs) then
       fn(q, lhs)
     end
   end
@@ -98,15 +99,17 @@ local actions = {
   question_always = allowing('always'),
   question_deny = denying(),
   question_reason = denying_because(),
-  question_alone = denying(true), -- the same as `question_deny` for a single request
-  question_alone_reason = denying_because(true),
+  question_all = denying(true), -- the same as `question_deny` for a single request
+  question_all_reason = denying_because(true),
   question_option = answering(answers.choose_option),
   question_choice = choosing_in(function(q, lhs)
     local number = lhs and choosing.number_of(lhs) or vim.v.count
     answers.choose(q, number)
   end),
   question_send = choosing_in(answers.send_choice),
-  question_comment = choosing_in(answers.comment),
+  question_comment = choosing_in(function(q)
+    answers.comment(q)
+  end),
   question_back = choosing_in(answers.go_back),
   question_next = function()
     go_to_question(1)
@@ -119,7 +122,7 @@ local actions = {
 }
 
 ---@param buf integer
-function M.set(buf)
+local function set(buf)
   local function disable(lhs, why)
     vim.keymap.set('n', lhs, '<Nop>', { buffer = buf, nowait = true, desc = 'Agent: ' .. why })
   end
@@ -132,6 +135,56 @@ function M.set(buf)
     end
   end
   page.set_keys(buf, 'question', actions)
+end
+
+--- Call `fn` with each key that types a visible character, except `:`, which begins a command.
+---@param fn fun(lhs: string, character: string)
+local function each_character(fn)
+  for code = ('!'):byte(), ('~'):byte() do
+    local character = string.char(code)
+    if character ~= ':' then
+      fn(vim.fn.keytrans(character), character)
+    end
+  end
+end
+
+--- Remove the keys that begin with a visible character.
+---@param buf integer
+local function clear_characters(buf)
+  for _, map in ipairs(api.nvim_buf_get_keymap(buf, 'n')) do
+    if map.lhs:find('^[^<]') or vim.startswith(map.lhs, '<lt>') then
+      api.nvim_buf_del_keymap(buf, 'n', map.lhs)
+    end
+  end
+end
+
+---@type { buf: integer, is_text: boolean }? the float's buffer, and whether typing in it begins an answer
+local given
+
+--- Set the keys for a question. Typing begins the answer to a question without choices.
+---@param buf integer
+---@param q sanderling.session.state.Question
+function M.set(buf, q)
+  local is_text = choosing.is_text(q)
+  if given and given.buf == buf and given.is_text == is_text then
+    return
+  elseif given and given.buf == buf and given.is_text then
+    clear_characters(buf)
+    files.guard(buf)
+  end
+  given = { buf = buf, is_text = is_text }
+  set(buf)
+  if is_text then
+    clear_characters(buf) -- `g?` would keep `g` waiting
+    each_character(function(lhs, character)
+      local begin = answering(function(shown)
+        answers.comment(shown, character)
+      end)
+      vim.keymap.set('n', lhs, function()
+        begin(character)
+      end, { buffer = buf, nowait = true, desc = 'Agent: begin the answer' })
+    end)
+  end
 end
 
 return M

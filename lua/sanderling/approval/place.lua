@@ -2,11 +2,12 @@
 local M = {}
 
 local api = vim.api
+local footer = require('sanderling.approval.footer')
 local wording = require('sanderling.approval.wording')
 
 local MAX_WIDTH = 78
-local MIN_WIDTH = 48 -- a narrower chat is not covered
-local MIN_SMALL_WIDTH = 24 -- likewise for a review in a file, which must stay visible
+local MIN_WIDTH = 48 -- a narrower chat is covered only where all of the question fits, and by no diff
+local MIN_SMALL_WIDTH = 24 -- a narrower chat is never covered
 local MIN_HEIGHT = 6
 local USUAL_SHARE, FOCUSED_SHARE = 0.4, 0.6 -- of the screen's rows, at most
 local USUAL_HEIGHT = 12 -- of a small change, so that it fits on a screen of 24 rows
@@ -23,8 +24,8 @@ local USUAL_HEIGHT = 12 -- of a small change, so that it fits on a screen of 24 
 ---@field width integer within the border
 ---@field height integer
 ---@field body sanderling.approval.Body
----@field lines string[] its visible lines
----@field is_cut boolean the last one says how many are missing
+---@field has_list boolean of the keys, after the body
+---@field seen string where its change was in view in its file
 
 --- Return the row below which nothing may be covered: the top of a quickfix window at the bottom, else of the status line.
 ---@return integer
@@ -85,56 +86,133 @@ function M.cursor_cell(is_focused)
 end
 
 ---@param place sanderling.approval.Place
+---@param area sanderling.approval.Area
+---@return boolean
+local function overlaps(place, area)
+  return area.bottom > place.row
+    and area.top < place.row + place.height + 2
+    and area.left + area.width > place.col
+    and area.left < place.col + place.width + 2
+end
+
+---@param place sanderling.approval.Place
 ---@param cell? { row: integer, col: integer }
 ---@return boolean
 function M.covers(place, cell)
   return cell ~= nil
-    and cell.row >= place.row
-    and cell.row < place.row + place.height + 2
-    and cell.col >= place.col
-    and cell.col < place.col + place.width + 2
+    and overlaps(place, { top = cell.row, bottom = cell.row + 1, left = cell.col, width = 1 })
+end
+
+--- Return the hunks in view that a place would not cover.
+---@param place sanderling.approval.Place
+---@param progress sanderling.approval.Progress
+---@return sanderling.approval.Area[]
+local function left_in_view(place, progress)
+  return vim.tbl_filter(function(area)
+    return not overlaps(place, area)
+  end, progress.in_view)
+end
+
+--- Describe where a change is in view, to notice when that changes.
+---@param progress? sanderling.approval.Progress
+---@return string
+function M.seen(progress)
+  local areas = vim.tbl_map(function(area)
+    return ('%d-%d,%d'):format(area.top, area.bottom, area.left)
+  end, progress and progress.in_view or {})
+  return table.concat(areas, ' ')
+end
+
+--- Add a line for each key, if there is room.
+---@param body sanderling.approval.Body
+---@param q sanderling.session.state.Question
+---@param width integer
+---@param room integer rows that are left
+---@return integer rows that were added
+local function add_keys(body, q, width, room)
+  local list, cells = footer.list(q, width), 0
+  if #list == 0 or #list + 1 > room then
+    return 0
+  end
+  for _, each in ipairs(list) do
+    cells = math.max(cells, api.nvim_strwidth(each[1]))
+  end
+  local lines, marks = body.lines, body.marks
+  lines[#lines + 1] = ''
+  for _, each in ipairs(list) do
+    local key, word = unpack(each)
+    lines[#lines + 1] = key .. (' '):rep(cells - api.nvim_strwidth(key) + 1) .. word
+    marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #key, hl = 'AgentApprovalKey' }
+  end
+  return #list + 1
 end
 
 --- Return where the float covers least: over the end of the chat, else at the right, and not over the cursor.
 ---@param q sanderling.session.state.Question
 ---@param is_focused boolean
----@return sanderling.approval.Place
-function M.find(q, is_focused)
+---@param opts sanderling.approval.BodyOpts
+---@return sanderling.approval.Place? nil: it would cover all of the change that is in view in its file
+local function place_for(q, is_focused, opts)
   local cell = M.cursor_cell(is_focused)
   local share = is_focused and FOCUSED_SHARE or USUAL_SHARE
   local usual = math.min(USUAL_HEIGHT, math.floor(vim.o.lines / 2))
   local max_height = math.max(MIN_HEIGHT, usual, math.floor(vim.o.lines * share))
   local screen = screen_area()
-  local min_width = wording.is_shown_in_file(q) and MIN_SMALL_WIDTH or MIN_WIDTH
   local first
-  for _, area in ipairs({ chat_area(min_width) or screen, screen }) do
+  local is_diff = q.event.filetype == 'diff' and not opts.is_in_file
+  local chat = chat_area(is_diff and MIN_WIDTH or MIN_SMALL_WIDTH)
+  local is_narrow = chat ~= nil and chat.width < MIN_WIDTH and not opts.is_in_file
+  for _, area in ipairs({ chat or screen, screen }) do
     local width = math.max(1, math.min(area.width - 2, MAX_WIDTH))
     -- A low chat does not limit the float: it begins above the chat.
     local top = math.min(area.top, math.max(screen.top, area.bottom - max_height - 2))
     local room = math.max(1, math.min(area.bottom - top - 2, max_height))
-    local body = wording.body_of(q, width)
-    local head, height, is_cut = wording.head_of(body.lines, width, room)
-    if is_cut then
-      body = wording.body_of(q, width, true)
-      head, height, is_cut = wording.head_of(body.lines, width, room)
+    local body, height = wording.fitted(wording.body_of(q, width, opts), width, room)
+    if body.more then
+      local terse = vim.tbl_extend('error', opts, { is_terse = true })
+      body, height = wording.fitted(wording.body_of(q, width, terse), width, room)
     end
-    for _, row in ipairs({ area.bottom - height - 2, top }) do
+    local is_cramped = is_narrow and area == chat and body.more ~= nil
+    local added = 0
+    if is_focused and body.more then
+      body = wording.body_of(q, width, opts) -- it can be scrolled
+    elseif is_focused then
+      -- The user is in the float, so it may cover more than its usual share.
+      added = add_keys(body, q, width, screen.bottom - screen.top - 2 - height)
+      height = height + added
+    end
+    local lowest = area.bottom - height - 2
+    for _, row in ipairs({ lowest, math.min(top, lowest) }) do
       local place = {
         row = math.max(row, 0),
         col = area.left + area.width - width - 2,
         width = width,
         height = height,
         body = body,
-        lines = is_focused and body.lines or head,
-        is_cut = is_cut and not is_focused,
+        has_list = added > 0,
+        seen = M.seen(opts.progress),
       }
-      if not M.covers(place, cell) then
-        return place
+      local is_clear = not opts.is_in_file or #left_in_view(place, opts.progress) > 0
+      if is_clear and not is_cramped then
+        if not M.covers(place, cell) then
+          return place
+        end
+        first = first or place
       end
-      first = first or place
     end
   end
   return first
+end
+
+--- Return the place of a question, and its body there. A change that is in view in its file is not repeated in the float.
+---@param q sanderling.session.state.Question
+---@param is_focused boolean
+---@return sanderling.approval.Place
+function M.find(q, is_focused)
+  local progress = wording.progress_of(q)
+  local is_in_file = progress ~= nil and #progress.in_view > 0
+  local small = is_in_file and place_for(q, is_focused, { progress = progress, is_in_file = true })
+  return small or assert(place_for(q, is_focused, { progress = progress }))
 end
 
 --- If the cursor of `win` is on the last line, scroll until the text ends within the first `room` rows.

@@ -6,10 +6,17 @@ local M = {}
 ---@class (exact) sanderling.approval.queue.Review of a question's change, in the file itself
 ---@field answer_of fun(q: sanderling.session.state.Question): sanderling.Review? for the answer to the question
 ---@field progress_of fun(q: sanderling.session.state.Question): sanderling.approval.Progress?
+---@field go_to fun(q: sanderling.session.state.Question): boolean moves the cursor to the first hunk, if there is one
 
 --- The review of proposals, which is in a higher layer and registers here.
 ---@type sanderling.approval.queue.Review
-M.review = { answer_of = function() end, progress_of = function() end }
+M.review = {
+  answer_of = function() end,
+  progress_of = function() end,
+  go_to = function()
+    return false
+  end,
+}
 
 ---@param review sanderling.approval.queue.Review
 function M.register(review)

@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local anywhere = require('sanderling.approval.anywhere')
 local choosing = require('sanderling.approval.choosing')
 local config = require('sanderling.config')
 local icons = require('sanderling.ui.icons')
@@ -27,7 +28,10 @@ end
 ---@class (exact) sanderling.approval.Body
 ---@field lines string[]
 ---@field marks sanderling.approval.Mark[]
----@field subject_lnum integer
+---@field first integer lnum of the subject; what comes before it says who asks
+---@field last integer of the subject; `first` - 1 if it is shown elsewhere
+---@field warned? integer lnum of the last warning, which follows the subject
+---@field more? integer lnum of the line that says how many lines are missing
 ---@field choices? table<integer, integer> the number of the choice by its lnum
 
 --- Headings of questions that are not about a tool use.
@@ -41,6 +45,15 @@ local headings = {
   plan = 'Accept the plan',
 }
 
+--- Does the subject begin with the title? An address and a diff do not.
+---@param event sanderling.ApprovalRequested
+---@return boolean
+local function says_title(event)
+  local title = words.plain(event.title:sub(1, MAX_TITLE_BYTES)):gsub('%s+', ' '):gsub(' ?…$', '')
+  local head = event.subject:sub(1, 2 * MAX_TITLE_BYTES) -- megabytes may follow
+  return vim.startswith((words.plain(head):gsub('%s+', ' ')), words.trimmed(title))
+end
+
 ---@param q sanderling.session.state.Question
 ---@return string
 local function heading_of(q)
@@ -53,6 +66,8 @@ local function heading_of(q)
   local heading = headings[q.event.kind]
   if heading then
     return words.plain(heading:format(q.event.tool))
+  elseif says_title(q.event) then
+    return words.plain('Allow ' .. q.event.tool)
   end
   return words.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
 end
@@ -151,41 +166,6 @@ function M.title_of(q, width)
   return { { (' %s%s%s '):format(heading, mark, count_text()), 'AgentApprovalTitle' } }
 end
 
---- Add the directory and how confined the command is: in one line if it fits, as a wrapped one is hard to read.
----@param lines string[]
----@param q sanderling.session.state.Question
----@param width integer
----@return sanderling.approval.Mark[]
-local function add_place(lines, q, width)
-  local where = 'in ' .. words.plain(vim.fn.fnamemodify(q.event.cwd, ':~'))
-  local facts = sandbox.words(q.session_id)
-  local cells = api.nvim_strwidth(where)
-  for _, fact in ipairs(facts) do
-    cells = cells + 1 + api.nvim_strwidth(fact.text)
-  end
-  lines[#lines + 1] = where
-  local marks = { { row = #lines - 1, col = 0, end_col = #where, hl = 'AgentStatus' } }
-  if cells > width and #facts > 0 then
-    lines[#lines + 1] = ''
-  end
-  for _, fact in ipairs(facts) do
-    local line = lines[#lines] == '' and '' or lines[#lines] .. ' '
-    lines[#lines] = line .. fact.text
-    local hl = fact.hl or 'AgentStatus'
-    marks[#marks + 1] = { row = #lines - 1, col = #line, end_col = #lines[#lines], hl = hl }
-  end
-  return marks
-end
-
---- Does the subject begin with the title? An address and a diff do not.
----@param event sanderling.ApprovalRequested
----@return boolean
-local function says_title(event)
-  local title = words.plain(event.title:sub(1, MAX_TITLE_BYTES)):gsub('%s+', ' '):gsub(' ?…$', '')
-  local head = event.subject:sub(1, 2 * MAX_TITLE_BYTES) -- megabytes may follow
-  return vim.startswith((words.plain(head):gsub('%s+', ' ')), words.trimmed(title))
-end
-
 --- Return a line that names the session that asks, if this tab page shows another one.
 ---@param q sanderling.session.state.Question
 ---@return string?
@@ -196,38 +176,40 @@ local function asker_of(q)
   end
 end
 
---- Return the keys that allow what the rule covers, `s/A`.
----@return string
-local function rule_keys()
-  local session = config.key_name(config.options.keys.question_session, ':AgentAllow session')
-  return ('%s/%s'):format(session, config.key_name(config.options.keys.question_always, 'always'))
-end
-
---- Add what the rule would allow beyond this request.
----@param lines string[]
----@param marks sanderling.approval.Mark[]
----@param event sanderling.ApprovalRequested
-local function add_rule(lines, marks, event)
-  if (event.rule or '') == '' then
-    return
-  end
-  local is_compound = event.tool == 'bash' and event.subject:find('[;&|\n`]') ~= nil
-  local rule = rule_keys()
-    .. ' allows: '
-    .. words.plain(event.rule):gsub('^allow ', '')
-    .. (is_compound and '  (only this command of the line)' or '')
-  lines[#lines + 1] = rule
-  marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #rule, hl = 'AgentStatus' }
-end
-
----@class (exact) sanderling.approval.Progress hunks, and whether a window shows them
+---@class (exact) sanderling.approval.Progress of a review in the file
 ---@field buf integer
----@field left integer not decided yet
+---@field left integer hunks that are not decided yet
 ---@field count integer
----@field is_shown boolean in this tab page
+---@field in_view sanderling.approval.Area[] where this tab page shows all of a hunk, for each such hunk
 ---@field unseen integer invisible characters in undecided hunks
+---@field unseen_numbers string[] of the first kinds of them: `<U+3164>`
+---@field difference fun(): string[]? the undecided hunks; nil if they are the whole change as proposed
 
 local GLUE = '\194\160' -- a blank without a line break
+
+--- Return why the user is asked, without the warnings with which the reason begins.
+---@param event sanderling.ApprovalRequested
+---@return string
+local function reason_of(event)
+  local warnings = table.concat(event.warnings or {}, ' ')
+  local is_first = warnings ~= '' and vim.startswith(event.reason, warnings)
+  return words.trimmed(is_first and event.reason:sub(#warnings + 1) or event.reason)
+end
+
+--- Return sentences on anything unusual in the request.
+---@param event sanderling.ApprovalRequested
+---@param progress? sanderling.approval.Progress
+---@return string[]
+local function warnings_of(event, progress)
+  local warnings = {}
+  if progress and progress.unseen > 0 then
+    warnings[1] = ('Contains %s that cannot be seen: %s.'):format(
+      words.counted(progress.unseen, 'character'),
+      table.concat(progress.unseen_numbers, ', ')
+    )
+  end
+  return vim.list_extend(warnings, vim.tbl_map(words.plain, event.warnings or {}))
+end
 
 --- Return the lines on the progress of the review in the file, and its keys.
 ---@param progress sanderling.approval.Progress
@@ -235,12 +217,18 @@ local GLUE = '\194\160' -- a blank without a line break
 ---@return string[]
 local function review_lines(progress, width)
   local keys = {}
-  for _, word in ipairs({ 'next', 'accept', 'reject' }) do
-    local name = ui_keys.name_in(progress.buf, word .. '_hunk')
+  local function add(name, word)
     keys[#keys + 1] = name and name .. GLUE .. word or nil
   end
+  add(anywhere.key_of('answer_hunk'), 'goes' .. GLUE .. 'there')
+  for _, word in ipairs({ 'next', 'accept', 'reject' }) do
+    add(ui_keys.name_in(progress.buf, word .. '_hunk'), word)
+  end
   local of = progress.left < progress.count and ('%d of '):format(progress.left) or ''
-  local state = of .. words.counted(progress.count, 'hunk') .. ' to review in the file:'
+  local seen = #progress.in_view
+  local view = seen > 0 and seen < progress.left and (', %d in view'):format(seen) or ''
+  local hunks = of .. words.counted(progress.count, 'hunk')
+  local state = ('%s to review in the file%s:'):format(hunks, view)
   local ways = #keys > 0 and table.concat(keys, ', ') or ':AgentAccept, :AgentReject'
   local lines = { state .. ' ' .. ways }
   if api.nvim_strwidth(lines[1]) > width then
@@ -251,48 +239,10 @@ local function review_lines(progress, width)
   end, lines)
 end
 
---- Add how many characters are invisible, if any.
----@param lines string[]
----@param marks sanderling.approval.Mark[]
----@param count integer characters
----@param width integer
-local function add_unseen(lines, marks, count, width)
-  local text = ('Contains %s that cannot be seen.'):format(words.counted(count, 'character'))
-  for _, line in ipairs(count > 0 and words.wrapped(text, width) or {}) do
-    lines[#lines + 1] = line
-    marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #line, hl = 'AgentWarning' }
-  end
-end
-
---- Return the short body of a question whose subject is reviewed in its file.
----@param q sanderling.session.state.Question
----@param width integer
----@param progress sanderling.approval.Progress
----@return sanderling.approval.Body
-local function small_body_of(q, width, progress)
-  local lines = { asker_of(q) }
-  vim.list_extend(lines, words.wrapped(words.plain(q.event.reason), width))
-  local first, marks = #lines, {}
-  vim.list_extend(lines, review_lines(progress, width))
-  for row = first, #lines - 1 do
-    marks[#marks + 1] = { row = row, col = 0, end_col = #lines[row + 1], hl = 'AgentApprovalTitle' }
-  end
-  add_unseen(lines, marks, progress.unseen, width)
-  add_rule(lines, marks, q.event)
-  return { lines = lines, marks = marks, subject_lnum = #lines + 1 }
-end
-
 ---@param q sanderling.session.state.Question
 ---@return sanderling.approval.Progress?
-local function progress_of(q)
+function M.progress_of(q)
   return q.event.proposal and queue.review.progress_of(q)
-end
-
----@param q sanderling.session.state.Question
----@return boolean
-function M.is_shown_in_file(q)
-  local progress = progress_of(q)
-  return progress ~= nil and progress.is_shown
 end
 
 ---@param q sanderling.session.state.Question
@@ -303,43 +253,176 @@ local function is_shown_whole(q)
   end)
 end
 
+--- Kinds of questions whose reason is the request itself.
+local ASKED_BY_REASON = { limit = true, form = true, link = true }
+
+---@class (exact) sanderling.approval.BodyOpts
+---@field is_terse? boolean little room: show a file change without directory and sandbox
+---@field progress? sanderling.approval.Progress
+---@field is_in_file? boolean the change is in view in its file, so the float does not repeat it
+
+---@param body sanderling.approval.Body
+---@param text string
+---@param hl string
+---@param width? integer at which it is wrapped, default: not
+local function add_text(body, text, hl, width)
+  for _, line in ipairs(width and words.wrapped(text, width) or { text }) do
+    body.lines[#body.lines + 1] = line
+    body.marks[#body.marks + 1] = { row = #body.lines - 1, col = 0, end_col = #line, hl = hl }
+  end
+end
+
+--- Add the directory and how confined the command is: in one line if it fits, as a wrapped one is hard to read.
+---@param body sanderling.approval.Body
 ---@param q sanderling.session.state.Question
----@param width integer of the float
----@param is_terse? boolean little room: show a file change without directory and sandbox
----@return sanderling.approval.Body
-function M.body_of(q, width, is_terse)
-  local event = q.event
-  if choosing.is_for(q) then
-    return choosing.body_of(q, width, is_terse, asker_of(q))
+---@param width integer
+local function add_place(body, q, width)
+  local lines, marks = body.lines, body.marks
+  local where = 'in ' .. words.plain(vim.fn.fnamemodify(q.event.cwd, ':~'))
+  local facts = sandbox.words(q.session_id)
+  local cells = api.nvim_strwidth(where)
+  for _, fact in ipairs(facts) do
+    cells = cells + 1 + api.nvim_strwidth(fact.text)
   end
-  local progress = progress_of(q)
-  if progress and progress.is_shown then
-    return small_body_of(q, width, progress)
+  add_text(body, where, 'AgentStatus')
+  if cells > width and #facts > 0 then
+    lines[#lines + 1] = ''
   end
-  is_terse = is_terse and (event.path or '') ~= ''
-  local asker = asker_of(q)
-  local lines = asker and { asker } or {}
-  local reason = words.plain(event.reason)
-    .. (progress and ' :Agent reviews shows it in the file.' or '')
-  vim.list_extend(lines, words.wrapped(reason, width))
+  for _, fact in ipairs(facts) do
+    local line = lines[#lines] == '' and '' or lines[#lines] .. ' '
+    lines[#lines] = line .. fact.text
+    local hl = fact.hl or 'AgentStatus'
+    marks[#marks + 1] = { row = #lines - 1, col = #line, end_col = #lines[#lines], hl = hl }
+  end
+end
+
+--- Return what the rule would allow beyond this request, after the keys that allow it: `s/A allows: …`.
+---@param event sanderling.ApprovalRequested
+---@return string
+local function rule_line(event)
+  local session = config.key_name(config.options.keys.question_session, ':AgentAllow session')
+  local always = config.key_name(config.options.keys.question_always, 'always')
+  local is_compound = event.tool == 'bash' and event.subject:find('[;&|\n`]') ~= nil
+  return ('%s/%s allows: %s%s'):format(
+    session,
+    always,
+    words.plain(event.rule):gsub('^allow ', ''),
+    is_compound and '  (only this command of the line)' or ''
+  )
+end
+
+--- Add the whole of what would be done.
+---@param body sanderling.approval.Body
+---@param q sanderling.session.state.Question
+---@param width integer
+---@param opts sanderling.approval.BodyOpts
+local function add_subject(body, q, width, opts)
+  local event, lines = q.event, body.lines
+  local is_elsewhere = opts.is_in_file or is_shown_whole(q)
   local is_cut = api.nvim_strwidth(heading_of(q)) > heading_room(width)
-  if is_cut and not headings[event.kind] and not says_title(event) then
+  if is_cut and not headings[event.kind] and not opts.is_in_file then
     lines[#lines + 1] = words.plain(event.title)
   end
-  local asks_back = event.kind == 'form' or event.kind == 'link'
-  local marks = (asks_back or is_terse) and {} or add_place(lines, q, width)
+  body.first = #lines + 1
+  if not is_elsewhere then
+    local left = opts.progress and opts.progress.difference()
+    vim.list_extend(lines, left or words.lines_of(event.subject))
+  end
+  body.last = #lines
+end
+
+--- Return the body of a question: the whole of what would be done; anything unusual; then, dimmed, why the user is asked, where it
+--- would be done and what a rule would allow.
+---@param q sanderling.session.state.Question
+---@param width integer of the float
+---@param opts sanderling.approval.BodyOpts
+---@return sanderling.approval.Body
+function M.body_of(q, width, opts)
+  local event, asker, progress = q.event, asker_of(q), opts.progress
+  if choosing.is_for(q) then
+    return choosing.body_of(q, width, opts.is_terse, asker)
+  end
+  local body = { lines = {}, marks = {}, first = 1, last = 0 }
+  local is_terse = opts.is_in_file or opts.is_terse and (event.path or '') ~= ''
   if asker then
-    marks[#marks + 1] = { row = 0, col = 0, end_col = #asker, hl = 'AgentApprovalTitle' }
+    add_text(body, asker, 'AgentApprovalTitle')
   end
-  add_unseen(lines, marks, progress and progress.unseen or 0, width)
-  add_rule(lines, marks, event)
-  if is_shown_whole(q) then
-    return { lines = lines, marks = marks, subject_lnum = #lines + 1 }
+  local is_asked_by_reason = ASKED_BY_REASON[event.kind]
+  if is_asked_by_reason then
+    add_text(body, words.plain(event.reason), 'AgentApproval', width)
   end
-  lines[#lines + 1] = not is_terse and '' or nil
-  local subject_lnum = #lines + 1
-  vim.list_extend(lines, words.lines_of(event.subject))
-  return { lines = lines, marks = marks, subject_lnum = subject_lnum }
+  add_subject(body, q, width, opts)
+  for _, warning in ipairs(warnings_of(event, progress)) do
+    add_text(body, warning, 'AgentWarning', width)
+  end
+  body.warned = #body.lines
+  for _, line in ipairs(progress and review_lines(progress, width) or {}) do
+    add_text(body, line, 'AgentApprovalTitle')
+  end
+  if not is_terse and #body.lines > 0 then
+    body.lines[#body.lines + 1] = ''
+  end
+  if not is_asked_by_reason then
+    add_text(body, words.plain(reason_of(event)), 'AgentStatus', width)
+  end
+  if not is_terse and event.kind ~= 'form' and event.kind ~= 'link' then
+    add_place(body, q, width)
+  end
+  if (event.rule or '') ~= '' then
+    add_text(body, rule_line(event), 'AgentStatus')
+  end
+  while body.lines[#body.lines] == '' and #body.lines > body.last do
+    table.remove(body.lines)
+  end
+  return body
+end
+
+local LEAST_ROWS = 8 -- of the subject that are shown before the lines after it; a diff begins with 4 of context
+
+--- Cut a body to `room` rows: the subject, and if that is not enough the lines after it. Dimmed lines go without a note.
+---@param body sanderling.approval.Body
+---@param width integer
+---@param room integer
+---@return sanderling.approval.Body
+---@return integer rows
+function M.fitted(body, width, room)
+  local function rows_in(lines)
+    return select(2, first_beyond(lines, width, math.huge))
+  end
+  local beyond, rows = first_beyond(body.lines, width, room)
+  if not beyond then
+    return body, rows
+  elseif body.first > body.last then
+    local head, height = M.head_of(body.lines, width, room)
+    return vim.tbl_extend('force', body, { lines = head, more = #head }), height
+  end
+  local lines = vim.list_slice(body.lines, 1, body.first - 1)
+  local subject = vim.list_slice(body.lines, body.first, body.last)
+  local after = vim.list_slice(body.lines, body.last + 1)
+  local left = room - rows_in(lines)
+  local least = first_beyond(subject, width, LEAST_ROWS) and LEAST_ROWS or rows_in(subject)
+  local cut = first_beyond(after, width, left - least)
+  if cut then
+    local is_dimmed = body.last + cut > body.warned
+    after = is_dimmed and vim.list_slice(after, 1, cut - 1) or M.head_of(after, width, left - least)
+    after[#after] = after[#after] ~= '' and after[#after] or nil
+  end
+  local head, _, is_cut = M.head_of(subject, width, left - rows_in(after))
+  vim.list_extend(vim.list_extend(lines, head), after)
+  local marks, shift = {}, #head - #subject
+  for _, mark in ipairs(body.marks) do
+    local row = mark.row >= body.last and mark.row + shift or mark.row
+    marks[#marks + 1] = row < #lines and vim.tbl_extend('force', mark, { row = row }) or nil
+  end
+  local last = body.first + #head - 1
+  return {
+    lines = lines,
+    marks = marks,
+    first = body.first,
+    last = is_cut and last - 1 or last,
+    more = is_cut and last or nil,
+  },
+    rows_in(lines)
 end
 
 --- Return how to get into the float.

@@ -51,7 +51,14 @@ local function new_transcript_buffer()
   for name, value in pairs(LEFT_OUT) do
     vim.b[buf][name] = value -- first, so that a FileType autocommand of the user's can change it
   end
+  local is_rendered_by_others = config.options.chat.markdown == 'treesitter'
+  if is_rendered_by_others then
+    vim.treesitter.language.register('markdown', 'sanderling') -- before FileType, at which plugins look for a parser
+  end
   set_up_buffer(buf, 'sanderling')
+  if is_rendered_by_others then
+    vim.treesitter.start(buf, 'markdown')
+  end
   scratch.set_buf_options(buf, { undolevels = -1, modifiable = false })
   return buf
 end

@@ -8,11 +8,13 @@ local config = require('sanderling.config')
 local context = lazy('sanderling.prompt.context')
 local fences = lazy('sanderling.chat.fences')
 local files = require('sanderling.access.files')
+local foreign = lazy('sanderling.chat.foreign')
 local install = require('sanderling.host.install')
 local layout = require('sanderling.chat.layout')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local open = require('sanderling.chat.open')
+local review_commands = lazy('sanderling.review.commands')
 local sandbox = require('sanderling.session.sandbox')
 local session_events = require('sanderling.chat.events')
 local states = require('sanderling.session.state')
@@ -195,6 +197,12 @@ function M.todo()
   end
 end
 
+--- Show when each prompt was sent and each turn ended, or hide it.
+function M.times()
+  M.show({ focus = false })
+  open.current_session().transcript:toggle_times()
+end
+
 local function tell_sandbox()
   M.show({ focus = false })
   local session = open.current_session()
@@ -325,6 +333,11 @@ local function hide()
 end
 
 ---@param session sanderling.chat.session.Session
+local function toggle_times(session)
+  session.transcript:toggle_times()
+end
+
+---@param session sanderling.chat.session.Session
 ---@param is_steering boolean
 local function send(session, is_steering)
   session:send_prompt(is_steering)
@@ -339,6 +352,14 @@ end
 ---@param direction -1|1
 local function switch(_, direction)
   M.switch(direction * vim.v.count1)
+end
+
+--- Go to the first hunk of the pending question, else to the next change to review.
+---@param direction -1|1
+local function go_to_hunk(_, direction)
+  if not approval.go_to_hunk() then
+    review_commands.go(direction)
+  end
 end
 
 open.register({
@@ -357,6 +378,8 @@ open.register({
   stop = stop_or_interrupt,
   next_message = with(browse.go_to_message, 1),
   previous_message = with(browse.go_to_message, -1),
+  next_hunk = with(go_to_hunk, 1),
+  previous_hunk = with(go_to_hunk, -1),
   next_tool = with(browse.go_to_tool, 1),
   previous_tool = with(browse.go_to_tool, -1),
   select_message = with(browse.select_message, true),
@@ -370,6 +393,7 @@ open.register({
   open = open_here,
   go_to_file = go_to_file,
   inspect = browse.inspect,
+  times = toggle_times,
   send_normal = with(send, false),
   send_insert = unless_accepting(with(send, false)),
   line_break = require('sanderling.prompt').break_line,
@@ -382,6 +406,16 @@ open.register({
   history_next = with(recall, 1),
   mention_pasted = function(session)
     session.prompt:mention_pasted()
+  end,
+})
+
+api.nvim_create_autocmd({ 'BufWinEnter', 'WinEnter' }, {
+  group = tabs.augroup,
+  desc = "Agent: notice other buffers in the chat's windows",
+  callback = function()
+    if not vim.b.sanderling_session or not tabs.shown_in() then
+      foreign.note()
+    end
   end,
 })
 

@@ -11,7 +11,7 @@ local FEW_COLUMNS = 100 -- of a screen of which the chat takes half by default
 local MIN_FLOAT_SHARE = 0.6 -- of the screen's width
 local BORDERS = 2 -- rows of a float's border
 local FLOAT_MARGIN, MIN_FLOAT_HEIGHT = 8, 4 -- rows: the borders of both floats and some space below
-local MIN_PROMPT = 3 -- rows of the prompt's window, including its winbar
+local MIN_PROMPT = 2 -- rows of the prompt's text
 local BARS = 2 -- rows between transcript and prompt: statusline and winbar
 
 ---@class (exact) sanderling.chat.layout.Windows
@@ -19,7 +19,9 @@ local BARS = 2 -- rows between transcript and prompt: statusline and winbar
 ---@field prompt integer
 ---@field replaced? integer the buffer that the transcript's window showed before the chat
 ---@field opts sanderling.chat.layout.Options options it was opened with
----@field prompt_height integer height that its text last needed
+---@field keeps_buffers boolean other buffers move to a code window, see `chat/foreign.lua`
+---@field has_winbar boolean the prompt has one, as no statusline is between it and the transcript
+---@field prompt_height integer height that its text last needed, including a winbar
 ---@field sizes? sanderling.chat.layout.Sizes intended sizes; nil: the chat floats
 
 ---@class (exact) sanderling.chat.layout.Sizes
@@ -58,9 +60,10 @@ local function prompt_rows(wanted, room)
 end
 
 ---@param opts sanderling.chat.layout.Options
+---@param has_winbar boolean
 ---@return integer
-local function first_height(opts)
-  return math.min(MIN_PROMPT, opts.prompt_height)
+local function first_height(opts, has_winbar)
+  return math.min(MIN_PROMPT + (has_winbar and 1 or 0), opts.prompt_height)
 end
 
 --- Return the positions of the two floats: one above the other, centred.
@@ -193,7 +196,9 @@ function M.fit_prompt(windows, rows, tab)
     return false
   end
   local room = before + api.nvim_win_get_height(windows.transcript)
-  local wanted = math.min(math.max(rows + 1, first_height(opts)), opts.prompt_height)
+  local least = first_height(opts, windows.has_winbar)
+  rows = windows.has_winbar and rows + 1 or rows
+  local wanted = math.min(math.max(rows, least), opts.prompt_height)
   windows.prompt_height = prompt_rows(wanted, room)
   if windows.prompt_height == before then
     return false
@@ -214,15 +219,45 @@ end
 ---@return integer win
 local function open_prompt(opts, transcript_win, prompt_buf)
   if opts.position == 'float' then
-    local _, place = float_places(opts, first_height(opts))
+    local _, place = float_places(opts, first_height(opts, true))
     return api.nvim_open_win(prompt_buf, false, place)
   end
   local room = api.nvim_win_get_height(transcript_win) - BARS
+  local has_winbar = not window_options.has_state_bar(transcript_win)
   return api.nvim_open_win(prompt_buf, false, {
     win = transcript_win,
     split = 'below',
-    height = prompt_rows(first_height(opts), room),
+    height = prompt_rows(first_height(opts, has_winbar), room),
   })
+end
+
+--- Set the options of the prompt's window.
+---@param win integer
+---@param transcript_win integer
+---@return boolean has_winbar
+local function set_prompt_options(win, transcript_win)
+  local has_winbar = not window_options.has_state_bar(transcript_win)
+  window_options.set_prompt(win)
+  window_options.set_prompt_winbar(win, has_winbar)
+  return has_winbar
+end
+
+--- Show or hide the prompt's winbar after the statusline above it has gone or come. The rows of its text stay.
+---@param windows sanderling.chat.layout.Windows
+function M.fit_bars(windows)
+  local is_wanted = not window_options.has_state_bar(windows.transcript)
+  if is_wanted == windows.has_winbar then
+    return
+  end
+  local height = api.nvim_win_get_height(windows.prompt)
+  local change = is_wanted and 1 or -1
+  windows.has_winbar = is_wanted
+  window_options.set_prompt_winbar(windows.prompt, is_wanted)
+  windows.prompt_height = math.max(1, windows.prompt_height + change)
+  if windows.sizes then
+    windows.sizes.prompt_height = math.max(1, windows.sizes.prompt_height + change)
+    api.nvim_win_set_height(windows.prompt, math.max(1, height + change))
+  end
 end
 
 ---@param opts sanderling.chat.layout.Options
@@ -232,7 +267,7 @@ end
 local function open_transcript(opts, transcript_buf, options)
   local position = opts.position
   if position == 'float' then
-    local place = float_places(opts, first_height(opts))
+    local place = float_places(opts, first_height(opts, true))
     place.title = ' Sanderling '
     api.nvim_open_win(transcript_buf, true, place)
   elseif side_splits[position] then
@@ -245,32 +280,11 @@ local function open_transcript(opts, transcript_buf, options)
     vim.cmd('tab split')
   end
   local win = api.nvim_get_current_win()
-  scratch.set_win_options(win, { winfixbuf = false })
+  scratch.set_win_options(win, { winfixbuf = false }) -- a split has the options of the window that it was split from
   api.nvim_win_set_buf(win, transcript_buf)
   window_options.set_transcript(win)
   scratch.set_win_options(win, options or {})
   return win
-end
-
---- Keep the chat's buffers in its windows. Files opened from there go to another window.
----@param wins integer[]
-local function keep_buffers(wins)
-  if vim.v.vim_did_enter == 0 then
-    -- Plugins that use |:windo| at startup, such as netrw, would split a window with 'winfixbuf'.
-    api.nvim_create_autocmd('VimEnter', {
-      once = true,
-      desc = "Agent: keep the chat's buffers in its windows",
-      callback = function()
-        keep_buffers(wins)
-      end,
-    })
-    return
-  end
-  for _, win in ipairs(wins) do
-    if api.nvim_win_is_valid(win) then
-      scratch.set_win_options(win, { winfixbuf = true })
-    end
-  end
 end
 
 --- Open both windows in this tab page, with the cursor in the prompt.
@@ -288,10 +302,10 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
     M.close({ transcript }, replaced)
     error('sanderling: not enough room for the chat: ' .. tostring(prompt), 0)
   end
-  window_options.set_prompt(prompt)
-  if opts.position ~= 'current' then
-    keep_buffers({ transcript, prompt })
-  end
+  local has_winbar = set_prompt_options(prompt, transcript)
+  api.nvim_win_call(prompt, function()
+    pcall(vim.fn.setreg, '#', buf) -- else the transcript would be its alternate file
+  end)
   if side_splits[opts.position] then
     scratch.set_win_options(transcript, { winfixwidth = true })
     scratch.set_win_options(prompt, { winfixwidth = true })
@@ -302,6 +316,8 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
     prompt = prompt,
     replaced = replaced,
     opts = opts,
+    keeps_buffers = opts.position ~= 'current',
+    has_winbar = has_winbar,
     prompt_height = api.nvim_win_get_height(prompt),
   }
   if opts.position ~= 'float' then
@@ -319,17 +335,15 @@ function M.open_below(opts, prompt_buf)
   local transcript = api.nvim_get_current_win()
   opts = vim.tbl_extend('force', opts, { position = 'current' })
   local prompt = open_prompt(opts, transcript, prompt_buf)
-  window_options.set_prompt(prompt)
-  keep_buffers({ transcript, prompt })
-  local prompt_height = api.nvim_win_get_height(prompt)
-  return { transcript = transcript, prompt = prompt, opts = opts, prompt_height = prompt_height }
-end
-
----@param win integer
----@param buf integer
-local function show_instead(win, buf)
-  scratch.set_win_options(win, { winfixbuf = false })
-  api.nvim_win_set_buf(win, buf)
+  local has_winbar = set_prompt_options(prompt, transcript)
+  return {
+    transcript = transcript,
+    prompt = prompt,
+    opts = opts,
+    keeps_buffers = true,
+    has_winbar = has_winbar,
+    prompt_height = api.nvim_win_get_height(prompt),
+  }
 end
 
 --- Show `buf` in `win` and keep the window's options, which Neovim stores per buffer.
@@ -338,11 +352,21 @@ end
 ---@param names table<string, any> of the options
 local function swap_buffer(win, buf, names)
   local options = window_options.get(win, names)
-  for _, name in ipairs({ 'winfixbuf', 'winfixwidth', 'statusline' }) do
+  for _, name in ipairs({ 'winfixwidth', 'statusline' }) do
     options[name] = vim.wo[win][0][name]
   end
-  show_instead(win, buf)
+  api.nvim_win_set_buf(win, buf)
   scratch.set_win_options(win, options)
+end
+
+--- Show a buffer of the chat again in the window whose buffer it is: Neovim knows the window's options for it. The
+--- other buffer becomes the alternate file, and no jump.
+---@param win integer
+---@param buf integer
+function M.put_back(win, buf)
+  api.nvim_win_call(win, function()
+    api.nvim_cmd({ cmd = 'buffer', args = { tostring(buf) }, mods = { keepjumps = true } }, {})
+  end)
 end
 
 ---@param windows sanderling.chat.layout.Windows
@@ -381,9 +405,9 @@ function M.close(wins, replaced)
   for i, win in ipairs(wins) do
     if api.nvim_win_is_valid(win) then
       if i == #wins and replaced and api.nvim_buf_is_valid(replaced) then
-        show_instead(win, replaced)
+        api.nvim_win_set_buf(win, replaced)
       elseif not pcall(api.nvim_win_close, win, true) then
-        show_instead(win, api.nvim_create_buf(true, false))
+        api.nvim_win_set_buf(win, api.nvim_create_buf(true, false))
       end
     end
   end

@@ -66,6 +66,13 @@ local function watch(session)
       live.set_current(session)
     end
   end)
+  on('BufLeave', { session.transcript_buf }, 'save the view, as a file may be next', function()
+    local windows = tabs.windows_by_tab[api.nvim_get_current_tabpage()]
+    local win = api.nvim_get_current_win()
+    if windows and windows.transcript == win then
+      tabs.save_view(session, win)
+    end
+  end)
   on('QuitPre', both, 'distinguish :quit from other ways to close a window', function()
     tabs.is_quitting = true
     vim.schedule(function()

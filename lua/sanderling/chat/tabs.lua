@@ -33,20 +33,25 @@ function M.shown_in(tab)
   end
 end
 
---- Save the view of a transcript's window before it shows something else or closes.
----@param win integer
-function M.leave(win)
-  local session = api.nvim_win_is_valid(win) and live.of_buffer(api.nvim_win_get_buf(win))
-  if not session or not layout.shows(win, session.transcript_buf) then
-    return
-  end
-  session.transcript:leave(win)
-  M.win_options = window_options.get_transcript(win)
+---@param session sanderling.chat.session.Session
+---@param win integer that shows its transcript
+function M.save_view(session, win)
   session.view = api.nvim_win_call(win, function()
     local view = vim.fn.winsaveview()
     local last = math.max(view.lnum, vim.fn.foldclosedend(view.lnum))
     return { saved = view, is_at_end = last == vim.fn.line('$') }
   end)
+end
+
+--- Save the view, folds and options of a transcript's window before it shows something else or closes.
+---@param win integer
+function M.leave(win)
+  local session = api.nvim_win_is_valid(win) and live.of_buffer(api.nvim_win_get_buf(win))
+  if session and layout.shows(win, session.transcript_buf) then
+    session.transcript:leave(win)
+    M.win_options = window_options.get_transcript(win)
+    M.save_view(session, win)
+  end
 end
 
 --- Restore the view of a transcript's window, or show the end if the user was there.
@@ -182,7 +187,9 @@ function M.hide(tab, closing)
     if is_last and api.nvim_win_is_valid(other) and pcall(vim.cmd.quit) then
       return -- `:quit` in a Neovim that shows only the chat
     end
-    layout.close({ other }, windows.replaced)
+    if api.nvim_win_is_valid(other) and live.of_buffer(api.nvim_win_get_buf(other)) then
+      layout.close({ other }, windows.replaced) -- a session file may show a file there by now
+    end
   end)
 end
 
@@ -221,6 +228,7 @@ end
 local function settle_windows()
   local windows, session = M.shown_in()
   if windows and session then
+    layout.fit_bars(windows)
     layout.settle(windows, api.nvim_get_current_tabpage())
     session.prompt:draw_placeholder()
     session.transcript.markdown:fit_tables()
@@ -290,6 +298,12 @@ local function watch_windows()
   on({ 'WinResized', 'WinScrolled' }, 'fill the window of the transcript', function(args)
     settle_end(args.event == 'WinResized')
   end)
+  api.nvim_create_autocmd('OptionSet', {
+    group = M.augroup,
+    pattern = { 'laststatus', 'statusline' },
+    desc = "Agent: show or hide the prompt's winbar",
+    callback = vim.schedule_wrap(settle_windows),
+  })
   on('WinClosed', 'close both windows of the chat together', function(args)
     local closed = tonumber(args.match)
     for tab, windows in pairs(M.windows_by_tab) do

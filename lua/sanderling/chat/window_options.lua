@@ -95,31 +95,56 @@ local function list_characters()
   return ('precedes:%s,tab:  '):format(api.nvim_strwidth(more) == 1 and more or '<')
 end
 
+local PROMPT_WINBAR = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}"
+
 ---@type table<string, any>
 M.prompt = vim.tbl_extend('error', shared_options, {
   foldcolumn = '0',
-  winbar = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}",
+  winbar = PROMPT_WINBAR,
   winfixheight = true,
   list = false,
   fillchars = 'eob: ',
 })
+
+-- The colors of the bars' parts are legible on a winbar; many color schemes invert the statusline.
+local AS_WINBAR = 'StatusLine:WinBar,StatusLineNC:WinBarNC'
 
 --- Set a window's statusline, unless the user has changed the option globally.
 ---@param win integer
 ---@param text string
 local function set_statusline(win, text)
   if vim.go.statusline == api.nvim_get_option_info2('statusline', {}).default then
-    scratch.set_win_options(win, { statusline = text })
+    scratch.set_win_options(win, { statusline = text, winhighlight = AS_WINBAR })
   end
 end
 
-local TRANSCRIPT_STATUSLINE = " %{%v:lua.require'sanderling.status'.transcript_statusline()%} %=%P "
-local PROMPT_STATUSLINE = " %{%v:lua.require'sanderling.status'.prompt_statusline()%} "
+local TRANSCRIPT_STATUSLINE = "%{%v:lua.require'sanderling.status'.transcript_statusline()%}"
+local PROMPT_STATUSLINE = "%{%v:lua.require'sanderling.status'.prompt_statusline()%}"
 
 ---@param win integer
 function M.set_prompt(win)
   scratch.set_win_options(win, M.prompt)
   set_statusline(win, PROMPT_STATUSLINE)
+end
+
+--- Return whether the statusline of a transcript's window is the line between it and the prompt. Floats have none, and
+--- neither have windows with a global one; users and plugins have their own.
+---@param win integer
+---@return boolean
+function M.has_state_bar(win)
+  return vim.o.laststatus ~= 3
+    and vim.wo[win].statusline == TRANSCRIPT_STATUSLINE
+    and api.nvim_win_get_config(win).relative == ''
+end
+
+--- Show or hide the winbar of a prompt, unless the user has set another one.
+---@param win integer
+---@param is_wanted boolean
+function M.set_prompt_winbar(win, is_wanted)
+  local winbar = vim.wo[win][0].winbar
+  if winbar == '' or winbar == PROMPT_WINBAR then
+    scratch.set_win_options(win, { winbar = is_wanted and PROMPT_WINBAR or '' })
+  end
 end
 
 --- Set the options of a window that shows a transcript, one of the chat's or any other. They are set once and are the

@@ -45,11 +45,11 @@ end
 ---@param node TSNode
 ---@param row integer
 ---@return TSNode?
-local function declaration(node, row)
+function M.declaration(node, row)
   local kind = node:type()
   local above = node:parent()
   if above and above:type():find('^decorated') then
-    return declaration(above, row)
+    return M.declaration(above, row)
   elseif kind:find('^decorated') then
     local inner = node:field('definition')[1]
     local is_class = inner and is_one_of(inner:type(), CLASS)
@@ -78,7 +78,7 @@ local function by_grammar(buf, row)
   local col = #line:match('^%s*')
   local node = parser:named_node_for_range({ row, col, row, col })
   while node do
-    local found = node:parent() and declaration(node, row)
+    local found = node:parent() and M.declaration(node, row)
     if found then
       local first, _, last, last_col = found:range()
       return first, last_col == 0 and last > first and last - 1 or last

@@ -93,6 +93,12 @@ M.rows = {
     'open the file named here, as `path` or `path:line`, in the last code window'
   ),
   key('inspect', 'K', { transcript = 'n' }, 'show the full input and result of the tool call'),
+  key(
+    'times',
+    '<LocalLeader>t',
+    { transcript = 'n' },
+    'show or hide when each turn began and ended'
+  ),
   key('question', '<LocalLeader>a', BOTH, 'to the pending question'),
   key('waiting', '<LocalLeader>w', BOTH, 'show the queued prompts'),
   key('undo_turn', '<LocalLeader>u', BOTH, "undo the agent's changes in its last turn"),
@@ -103,10 +109,10 @@ M.rows = {
   key('question_once', 'a', { question = 'n' }, 'allow it once'),
   key('question_session', 's', { question = 'n' }, 'allow it for this session'),
   key('question_always', 'A', { question = 'n' }, 'allow it always'),
-  key('question_deny', 'd', { question = 'n' }, 'deny it, and all questions asked with it'),
-  key('question_reason', 'D', { question = 'n' }, 'the same, with a reason'),
-  key('question_alone', 'x', { question = 'n' }, 'deny only this one'),
-  key('question_alone_reason', 'X', { question = 'n' }, 'the same, with a reason'),
+  key('question_deny', 'd', { question = 'n' }, 'deny it'),
+  key('question_reason', 'D', { question = 'n' }, 'deny it with a reason'),
+  key('question_all', 'x', { question = 'n' }, 'deny it and all that was asked with it'),
+  key('question_all_reason', 'X', { question = 'n' }, 'the same, with a reason'),
   key('question_option', 'o', { question = 'n' }, "choose among another agent's answers"),
   key(
     'question_choice',
@@ -128,6 +134,12 @@ M.rows = {
   key('question_later', { 'q', '<Esc>' }, { question = 'n' }, 'close without an answer'),
 
   key('answer_focus', '<C-w>a', { anywhere = 'nx' }, 'to the pending question'),
+  key(
+    'answer_hunk',
+    '<C-w>e',
+    { anywhere = 'nx' },
+    'to the first change of the pending question, and back'
+  ),
   key('answer_once', false, { anywhere = 'nix' }, 'allow the pending request once'),
   key('answer_deny', '<M-d>', { anywhere = 'nix' }, 'deny the pending request'),
   key('answer_reason', '<M-r>', { anywhere = 'nix' }, 'deny it with a reason'),
@@ -156,8 +168,30 @@ M.rows = {
   key('mcp_stop', 'd', { mcp = 'n' }, 'stop the server until you start it'),
   key('mcp_login', 'L', { mcp = 'n' }, 'log in to the server in a browser'),
 
-  key('next_hunk', ']h', { file = 'n' }, 'to the next change; takes a count'),
-  key('previous_hunk', '[h', { file = 'n' }, 'to the previous change; takes a count'),
+  key('pick_rename', '<C-t>', { picker = 'ni' }, 'set the title of the session'),
+  key('pick_fork', '<C-o>', { picker = 'ni' }, 'continue in a copy of the session'),
+  key('pick_export', '<C-e>', { picker = 'ni' }, 'write the session as Markdown'),
+  key('pick_delete', '<C-x>', { picker = 'ni' }, 'delete the session, after a confirmation'),
+  key('pick_start', '<C-s>', { picker = 'ni' }, 'start or restart the tool server'),
+  key('pick_stop', '<C-d>', { picker = 'ni' }, 'stop the tool server until you start it'),
+  key('pick_login', '<C-l>', { picker = 'ni' }, 'log in to the tool server in a browser'),
+
+  key('rules_open', '<CR>', { rules = 'n' }, 'open the settings file at the rule'),
+  key('rules_edit', 'e', { rules = 'n' }, 'edit the rule'),
+  key('rules_delete', 'd', { rules = 'n' }, 'delete the rule'),
+
+  key(
+    'next_hunk',
+    ']h',
+    { file = 'n', prompt = 'n', transcript = 'n' },
+    'to the next change, or the one in question; takes a count'
+  ),
+  key(
+    'previous_hunk',
+    '[h',
+    { file = 'n', prompt = 'n', transcript = 'n' },
+    'to the previous change; takes a count'
+  ),
   key(
     'accept_hunk',
     '<LocalLeader>ha',
@@ -195,15 +229,20 @@ M.rows = {
   key(
     'close',
     'q',
-    for_each('page trust waiting whole form job mcp rewind ask answer asked', 'n'),
+    for_each('page trust waiting whole form job mcp rules rewind ask answer asked', 'n'),
     'close it without an answer'
   ),
-  key('close_page', '<Esc>', { page = 'n', mcp = 'n', rewind = 'n', ask = 'n' }, 'the same'),
+  key(
+    'close_page',
+    '<Esc>',
+    { page = 'n', mcp = 'n', rules = 'n', rewind = 'n', ask = 'n' },
+    'the same'
+  ),
   key(
     'show_keys',
     'g?',
     for_each(
-      'prompt transcript question whole form trust waiting job mcp rewind ask answer page',
+      'prompt transcript question whole form trust waiting job mcp rules rewind ask answer page',
       'n'
     ),
     'show these keys'
@@ -216,7 +255,8 @@ M.rows = {
 ---@type table<string, true>
 M.allowing = for_each(
   'answer_once question_once question_session question_always question_option question_choice '
-    .. 'question_send form_send trust_all trust_mark trust_choose mcp_start mcp_login accept_hunk accept_file edit_accept',
+    .. 'question_send form_send trust_all trust_mark trust_choose mcp_start mcp_login pick_start pick_login accept_hunk '
+    .. 'accept_file edit_accept',
   true
 )
 

@@ -336,6 +336,13 @@ M.rows = {
     doc = "signs on the screen; 'ascii' if the font lacks them",
   },
   {
+    name = 'picker',
+    default = 'auto',
+    choices = { 'auto', 'snacks', 'mini.pick', 'telescope', 'fzf-lua', 'select' },
+    doc = "where you choose sessions, models, prompts and servers; 'auto': in the picker plugin that is"
+      .. ' set up, else with vim.ui.select()',
+  },
+  {
     name = 'follow',
     default = 'off',
     choices = { 'off', 'show', 'jump' },
@@ -370,6 +377,12 @@ M.rows = {
     name = 'chat.start_insert',
     default = true,
     doc = 'enter an empty prompt in insert mode',
+  },
+  {
+    name = 'chat.markdown',
+    default = 'own',
+    choices = { 'own', 'treesitter' },
+    doc = "who renders answers: Sanderling, or Neovim's highlighter and a plugin for Markdown",
   },
   {
     name = 'keys.preset',

@@ -43,6 +43,7 @@
 ---@field size number below 1: a share of the editor; from 1 on: columns or rows
 ---@field prompt_height integer rows to which the prompt window can grow
 ---@field start_insert boolean enter an empty prompt in insert mode
+---@field markdown 'own'|'treesitter' who renders answers: Sanderling, or Neovim's highlighter and a plugin for Markdown
 
 ---@class (exact) sanderling.config.Keys
 ---@field preset 'vim'|'chat' the keys for writing: as in Vim, or <CR> sends in insert mode as well
@@ -75,6 +76,7 @@
 ---@field open sanderling.config.Key open the closed fold, or else the file named here
 ---@field go_to_file sanderling.config.Key open the file named here, as `path` or `path:line`, in the last code window
 ---@field inspect sanderling.config.Key show the full input and result of the tool call
+---@field times sanderling.config.Key show or hide when each turn began and ended
 ---@field question sanderling.config.Key to the pending question
 ---@field waiting sanderling.config.Key show the queued prompts
 ---@field undo_turn sanderling.config.Key undo the agent's changes in its last turn
@@ -84,10 +86,10 @@
 ---@field question_once sanderling.config.Key allow it once
 ---@field question_session sanderling.config.Key allow it for this session
 ---@field question_always sanderling.config.Key allow it always
----@field question_deny sanderling.config.Key deny it, and all questions asked with it
----@field question_reason sanderling.config.Key the same, with a reason
----@field question_alone sanderling.config.Key deny only this one
----@field question_alone_reason sanderling.config.Key the same, with a reason
+---@field question_deny sanderling.config.Key deny it
+---@field question_reason sanderling.config.Key deny it with a reason
+---@field question_all sanderling.config.Key deny it and all that was asked with it
+---@field question_all_reason sanderling.config.Key the same, with a reason
 ---@field question_option sanderling.config.Key choose among another agent's answers
 ---@field question_choice sanderling.config.Key give or mark the answer with this number
 ---@field question_send sanderling.config.Key give the marked answers, or the one at the cursor
@@ -98,6 +100,7 @@
 ---@field question_whole sanderling.config.Key show the full request in a tab page
 ---@field question_later sanderling.config.Key close without an answer
 ---@field answer_focus sanderling.config.Key to the pending question
+---@field answer_hunk sanderling.config.Key to the first change of the pending question, and back
 ---@field answer_once sanderling.config.Key allow the pending request once
 ---@field answer_deny sanderling.config.Key deny the pending request
 ---@field answer_reason sanderling.config.Key deny it with a reason
@@ -115,7 +118,17 @@
 ---@field mcp_start sanderling.config.Key start or restart the server
 ---@field mcp_stop sanderling.config.Key stop the server until you start it
 ---@field mcp_login sanderling.config.Key log in to the server in a browser
----@field next_hunk sanderling.config.Key to the next change; takes a count
+---@field pick_rename sanderling.config.Key set the title of the session
+---@field pick_fork sanderling.config.Key continue in a copy of the session
+---@field pick_export sanderling.config.Key write the session as Markdown
+---@field pick_delete sanderling.config.Key delete the session, after a confirmation
+---@field pick_start sanderling.config.Key start or restart the tool server
+---@field pick_stop sanderling.config.Key stop the tool server until you start it
+---@field pick_login sanderling.config.Key log in to the tool server in a browser
+---@field rules_open sanderling.config.Key open the settings file at the rule
+---@field rules_edit sanderling.config.Key edit the rule
+---@field rules_delete sanderling.config.Key delete the rule
+---@field next_hunk sanderling.config.Key to the next change, or the one in question; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
 ---@field accept_hunk sanderling.config.Key accept the change here; takes a count
 ---@field reject_hunk sanderling.config.Key reject the change here; takes a count
@@ -163,6 +176,7 @@
 ---@field acp_terminals 'sandbox'|'editor' where commands of another editor's session run; 'editor' is outside any sandbox
 ---@field sandbox sanderling.config.Sandbox
 ---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' if the font lacks them
+---@field picker 'auto'|'snacks'|'mini.pick'|'telescope'|'fzf-lua'|'select' where you choose sessions, models, prompts and servers; 'auto': in the picker plugin that is set up, else with vim.ui.select()
 ---@field follow 'off'|'show'|'jump' show the file that the agent reads or changes; 'jump': also where you are
 ---@field answer 'chat'|'float'|'lines' where :AgentAsk answers: in the chat, in a float at the code, or in lines below it
 ---@field chat sanderling.config.Chat

@@ -8,10 +8,12 @@ local live = require('sanderling.session.live')
 local scratch = require('sanderling.ui.scratch')
 local slash = require('sanderling.prompt.slash')
 local stored = require('sanderling.session.stored')
+local symbols = lazy('sanderling.prompt.symbols')
 local tracked = lazy('sanderling.prompt.tracked')
 local words = require('sanderling.ui.words')
 
 local MAX_ITEMS = 50
+local MAX_ROWS = 10
 
 ---@class (exact) sanderling.prompt.completion.Item see |complete-items|
 ---@field word string
@@ -97,6 +99,28 @@ local function sessions(mention, session)
   return items
 end
 
+--- Return the symbols that match `@symbol:…`. Others that are found later are offered if the user has not typed on.
+---@param mention string
+---@return sanderling.prompt.completion.Item[]
+local function named_symbols(mention)
+  local query = mention:match('^@symbol:(.*)$')
+  if not query then
+    return {}
+  end
+  local buf, line = api.nvim_get_current_buf(), api.nvim_get_current_line()
+  local items = {} ---@type sanderling.prompt.completion.Item[]
+  local function offer_again()
+    local is_here = api.nvim_get_current_buf() == buf and api.nvim_get_current_line() == line
+    if is_here and (#items == 0 or vim.fn.pumvisible() == 1) then
+      M.offer(buf, true)
+    end
+  end
+  for _, symbol in ipairs(symbols.search(query, MAX_ITEMS, offer_again)) do
+    items[#items + 1] = { word = '@symbol:' .. symbol.name, menu = words.plain(symbol.menu) }
+  end
+  return items
+end
+
 --- Return the items that match a mention: a server can have hundreds of resources, so they come last.
 ---@param mention string as typed so far
 ---@param session_id string
@@ -105,6 +129,7 @@ local function mentionable(mention, session_id)
   local session = live.find(session_id)
   local items = beginning_with(mentioned_words(), mention)
   vim.list_extend(items, session and sessions(mention, session) or {})
+  vim.list_extend(items, named_symbols(mention))
   for _, item in ipairs(session and files(mention, session.project) or {}) do
     if item.word ~= mention and #items < MAX_ITEMS then
       items[#items + 1] = item
@@ -181,22 +206,74 @@ local function lend_tab(buf)
   end
 end
 
---- Open a menu of `items` that selects nothing automatically. The user's 'completeopt' is restored afterwards.
+--- Return the items with their descriptions in the same column as their names, and the width of that column. Neovim moves
+--- a menu to the left instead of cutting it if this column, and 'pumwidth', are too wide; 0.11 does not look at others.
+---@param items sanderling.prompt.completion.Item[]
+---@return sanderling.prompt.completion.Item[]
+---@return integer
+local function in_one_column(items)
+  local name_width, width = 0, 0
+  for _, item in ipairs(items) do
+    name_width = math.max(name_width, api.nvim_strwidth(item.abbr or item.word))
+  end
+  local joined = vim.tbl_map(function(item)
+    local text = item.abbr or item.word
+    if item.menu then
+      text = text .. (' '):rep(name_width - api.nvim_strwidth(text) + 1) .. item.menu
+    end
+    width = math.max(width, api.nvim_strwidth(text))
+    return { word = item.word, abbr = text }
+  end, items)
+  return joined, width
+end
+
+--- Make the menu as wide as its text, and not high.
+---@param width integer
+---@return fun() restore
+local function size_menu(width)
+  local pumwidth, pumheight = vim.o.pumwidth, vim.o.pumheight
+  local function set(new_width, new_height)
+    scratch.quietly(function()
+      vim.o.pumwidth, vim.o.pumheight = new_width, new_height
+    end)
+  end
+  set(math.min(width, vim.o.columns), pumheight == 0 and MAX_ROWS or pumheight)
+  return function()
+    set(pumwidth, pumheight)
+  end
+end
+
+local augroup = api.nvim_create_augroup('sanderling_menu', {})
+local restore = function() end -- what the open menu has set
+
+--- Open a menu of `items` that selects nothing automatically, or replace the open one. The user's options are restored
+--- afterwards. Neovim fires CompleteDone for a replaced menu or not, depending on where this is called from.
 ---@param buf integer
 ---@param col integer
 ---@param items sanderling.prompt.completion.Item[]
 local function open_menu(buf, col, items)
+  api.nvim_clear_autocmds({ group = augroup })
+  restore()
   local completeopt = api.nvim_get_option_value('completeopt', { buf = buf, scope = 'local' })
   scratch.set_buf_options(buf, { completeopt = 'menu,menuone,noselect' })
-  local restore_tab = lend_tab(buf)
-  vim.fn.complete(col + 1, items)
+  local joined, width = in_one_column(items)
+  local restore_tab, restore_size = lend_tab(buf), size_menu(width)
+  function restore()
+    restore = function() end
+    restore_size()
+    restore_tab()
+    if api.nvim_buf_is_valid(buf) then
+      scratch.set_buf_options(buf, { completeopt = completeopt })
+    end
+  end
+  vim.fn.complete(col + 1, joined)
   api.nvim_create_autocmd('CompleteDone', {
+    group = augroup,
     buffer = buf,
     once = true,
     desc = 'Agent: restore options after the menu of commands',
     callback = function()
-      scratch.set_buf_options(buf, { completeopt = completeopt })
-      restore_tab()
+      restore()
     end,
   })
 end
@@ -244,11 +321,10 @@ local function is_completed_otherwise()
   return false
 end
 
---- Open the menu if a command or mention is being typed and no plugin completes here. An open menu of mentions is
---- updated with each key.
+--- Open the menu if a command or mention is being typed and no plugin completes here. An open menu is updated with each key.
 ---@param buf integer
 ---@param is_again boolean
-local function offer(buf, is_again)
+function M.offer(buf, is_again)
   local is_free = vim.fn.mode() == 'i' and (is_again or vim.fn.pumvisible() == 0)
   if not is_free or is_completed_otherwise() then
     return
@@ -291,10 +367,11 @@ function M.attach(buf)
   on({ 'TextChangedI', 'TextChangedP' }, 'offer commands', function(args)
     local line = api.nvim_get_current_line()
     is_unwanted = is_unwanted and (vim.startswith(line, '/') or mention_in(line) ~= nil)
-    local col = api.nvim_win_get_cursor(0)[2]
-    is_renewed = args.event == 'TextChangedP' and mention_in(line:sub(1, col)) ~= nil
+    local before = line:sub(1, api.nvim_win_get_cursor(0)[2])
+    local is_ours = vim.startswith(before, '/') or mention_in(before) ~= nil
+    is_renewed = args.event == 'TextChangedP' and is_ours
     if is_typed and not is_unwanted and (args.event == 'TextChangedI' or is_renewed) then
-      offer(buf, is_renewed)
+      M.offer(buf, is_renewed)
     end
     is_typed, is_renewed = false, false
   end)

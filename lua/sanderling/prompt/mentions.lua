@@ -25,7 +25,7 @@ M.WORDS = {
   { 'diff', 'unstaged changes' },
   { 'staged', 'staged changes' },
   { 'clipboard', 'the image on the clipboard' },
-  { 'symbol:', 'a symbol of the language server' },
+  { 'symbol:', 'a function or class, by its name' },
   { 'session:', 'the last answer of another session' },
 }
 

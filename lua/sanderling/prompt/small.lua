@@ -57,7 +57,7 @@ local function looks(title)
     style = 'minimal',
     border = 'rounded',
     title = (' %s '):format(words.plain(title)),
-    zindex = float.ZINDEX.page,
+    zindex = float.ZINDEX.above,
   })
 end
 

@@ -4,6 +4,7 @@ local M = {}
 local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 local context = require('sanderling.prompt.context')
+local declared = lazy('sanderling.code.declared')
 local enclosing = lazy('sanderling.code.enclosing')
 local files = require('sanderling.access.files')
 local git = require('sanderling.access.git')
@@ -206,6 +207,31 @@ local function places_of(buf, name)
   return found
 end
 
+--- Return where an open file declares a name, by its grammar.
+---@param name string
+---@return { uri: string, range: lsp.Range, is_whole: boolean }?
+local function declared_place(name)
+  for _, info in ipairs(vim.fn.getbufinfo({ bufloaded = 1, buflisted = 1 })) do
+    local function place_in(list)
+      for _, each in ipairs(list) do
+        if each.name == name then
+          local range = { start = { line = each.first }, ['end'] = { line = each.last } }
+          return { uri = vim.uri_from_bufnr(info.bufnr), range = range, is_whole = true }
+        end
+      end
+    end
+    local found
+    if vim.bo[info.bufnr].buftype == '' and info.name ~= '' then
+      declared.list(info.bufnr, function(list)
+        found = place_in(list)
+      end, true)
+    end
+    if found then
+      return found
+    end
+  end
+end
+
 --- Return the lines of a symbol.
 ---@param name string
 ---@param project string
@@ -213,19 +239,19 @@ end
 ---@return string? problem
 function M.symbol(name, project)
   local buf = code_buffer()
-  if not buf or #vim.lsp.get_clients({ bufnr = buf }) == 0 then
-    return nil, 'no language server for the last file you were in'
-  end
-  local place = places_of(buf, name)[1]
+  local has_server = buf ~= nil and #vim.lsp.get_clients({ bufnr = buf }) > 0
+  local place = buf and has_server and places_of(buf, name)[1] or declared_place(name)
   local path = place and vim.startswith(place.uri, 'file:') and vim.uri_to_fname(place.uri)
   local real = path and files.find(path, project)
   if not place or not real then
-    return nil, 'unknown to the language server'
+    return nil,
+      has_server and 'unknown to the language server'
+        or 'no language server for the last file you were in'
   end
   local at = vim.fn.bufnr('^' .. vim.fn.fnameescape(real) .. '$')
   local is_open = at ~= -1 and api.nvim_buf_is_loaded(at)
   local first, last = place.range.start.line, place.range['end'].line
-  last = last > first and last or first + SYMBOL_LINES - 1
+  last = (last > first or place.is_whole) and last or first + SYMBOL_LINES - 1
   local lines = is_open and api.nvim_buf_get_lines(at, first, last + 1, false)
     or vim.list_slice(vim.fn.readfile(real, '', last + 1), first + 1)
   return {

@@ -50,13 +50,15 @@ local function index_of_current(items)
   return first_open or #items
 end
 
+--- Return whether the list says something about the last turn. One that was completed goes with the turn; one that was
+--- not shows where the turn stopped, and goes when the next prompt starts: it would stay below all later prompts.
 ---@param state sanderling.session.state.State
----@return boolean everything is completed, and no turn is running
-local function is_done(state)
-  local left = vim.tbl_filter(function(item)
+---@return boolean
+local function is_current(state)
+  local has_open = vim.iter(state.todo):any(function(item)
     return item.status ~= 'completed'
-  end, state.todo)
-  return not state.is_in_turn and #left == 0
+  end)
+  return not state.is_todo_old and #state.todo > 0 and (has_open or state.is_in_turn)
 end
 
 --- Return the number of lines available below a line of text.
@@ -92,16 +94,15 @@ end
 ---@return integer
 function Todo:wanted_rows()
   local state = self.state()
-  return is_done(state) and 0 or math.min(#state.todo, MAX_LINES)
+  return is_current(state) and math.min(#state.todo, MAX_LINES) or 0
 end
 
---- Draw the list below the last line of the prompt, or remove it when everything is completed.
+--- Draw the list below the last line of the prompt, or remove that of an earlier turn.
 function Todo:draw()
   if not self.buf then
     return
   end
-  local state = self.state()
-  if #state.todo == 0 or is_done(state) then
+  if not is_current(self.state()) then
     api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
     self.mark = nil
     return

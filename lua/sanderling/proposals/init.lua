@@ -11,6 +11,7 @@ local api = vim.api
 local answers = require('sanderling.approval.answers')
 local bus = require('sanderling.host.bus')
 local busy = require('sanderling.editing.busy')
+local commands = require('sanderling.review.commands')
 local find = require('sanderling.editing.find')
 local float = require('sanderling.approval.float')
 local history = require('sanderling.proposals.history')
@@ -22,6 +23,7 @@ local outcome = require('sanderling.proposals.outcome')
 local place = require('sanderling.proposals.place')
 local queue = require('sanderling.approval.queue')
 local reviews = require('sanderling.editing.reviews')
+local sight = require('sanderling.review.sight')
 local store = require('sanderling.proposals.store')
 local tracker = require('sanderling.review.tracker')
 local unseen = require('sanderling.ui.unseen')
@@ -126,6 +128,10 @@ local function put(asked)
   place.show(buf, parts[1] and parts[1].hunk.row or 0, function(other)
     return store.by_buf[other] == nil
   end)
+  local first = hunks.list(buf)[1]
+  if first then
+    sight.reveal(first)
+  end
   float.update()
 end
 
@@ -163,19 +169,41 @@ local function begin(session_id, event)
   end)
 end
 
----@type table<sanderling.review.Hunk, { tick: integer, count: integer }> count of invisible characters
+---@type table<sanderling.review.Hunk, { tick: integer, count: integer, numbers: string[] }> invisible characters
 local unseen_in = setmetatable({}, { __mode = 'k' })
 
 ---@param hunk sanderling.review.Hunk
 ---@return integer
+---@return string[] numbers see ui/unseen.lua
 local function count_unseen(hunk)
   local known_, tick = unseen_in[hunk], api.nvim_buf_get_changedtick(hunk.buf)
   if not known_ or known_.tick ~= tick then
-    local count = unseen.count(table.concat(hunks.text_of(hunk), '\n'))
-    known_ = { tick = tick, count = count }
+    local count, numbers = unseen.count(table.concat(hunks.text_of(hunk), '\n'))
+    known_ = { tick = tick, count = count, numbers = numbers }
     unseen_in[hunk] = known_
   end
-  return known_.count
+  return known_.count, known_.numbers
+end
+
+--- Return the hunks that are not decided yet as a difference, nil if that is the whole proposal as it was made.
+---@param asked sanderling.proposals.store.Asked
+---@param left sanderling.review.Hunk[]
+---@return string[]?
+local function difference_of(asked, left)
+  if #left == vim.tbl_count(asked.made) and store.is_as_proposed(asked.buf) then
+    return nil
+  end
+  local lines = {}
+  for _, hunk in ipairs(left) do
+    local header = '@@ -%d,%d +%d,%d @@'
+    lines[#lines + 1] = header:format(hunk.row + 1, #hunk.old, hunk.row + 1, hunk.count)
+    for _, part in ipairs({ { '-', hunk.old }, { '+', hunks.text_of(hunk) } }) do
+      for _, line in ipairs(part[2]) do
+        lines[#lines + 1] = part[1] .. unseen.visible(line)
+      end
+    end
+  end
+  return lines
 end
 
 ---@param q sanderling.session.state.Question
@@ -186,21 +214,46 @@ local function progress_of(q)
     local left = vim.tbl_filter(function(hunk)
       return hunk.source == asked.source
     end, hunks.list(asked.buf))
-    local is_shown = vim.iter(api.nvim_tabpage_list_wins(0)):any(function(win)
-      return api.nvim_win_get_buf(win) == asked.buf
-    end)
-    local unseen_count = 0
+    local in_view, unseen_count, unseen_numbers = {}, 0, {}
     for _, hunk in ipairs(left) do
-      unseen_count = unseen_count + count_unseen(hunk)
+      local count, numbers = count_unseen(hunk)
+      unseen_count = unseen_count + count
+      for _, number in ipairs(numbers) do
+        if not vim.list_contains(unseen_numbers, number) then
+          unseen_numbers[#unseen_numbers + 1] = number
+        end
+      end
+      in_view[#in_view + 1] = sight.area_of(hunk)
     end
     return {
       buf = asked.buf,
       left = #left,
       count = vim.tbl_count(asked.made),
-      is_shown = is_shown,
+      in_view = in_view,
       unseen = unseen_count,
+      unseen_numbers = unseen_numbers,
+      difference = function()
+        return difference_of(asked, left)
+      end,
     }
   end
+end
+
+--- Go to the first undecided hunk of a question, in a window that shows the file if there is one.
+---@param q sanderling.session.state.Question
+---@return boolean is_there
+local function go_to(q)
+  local asked = store.find(q.event.id)
+  local hunk = asked and hunks.list(asked.buf)[1]
+  if not asked or not hunk then
+    return false
+  end
+  local win = sight.windows_of(asked.buf)[1] or vim.fn.win_findbuf(asked.buf)[1]
+  if win then
+    api.nvim_set_current_win(win)
+  end
+  commands.go_to(hunk)
+  return true
 end
 
 -- requests from Python -----------------------------------------------------------------------------------------------
@@ -391,7 +444,7 @@ for _, type in ipairs({ 'turn_ended', 'local_failed', 'local_closed' }) do
   end)
 end
 
-queue.register({ answer_of = answer_of, progress_of = progress_of })
+queue.register({ answer_of = answer_of, progress_of = progress_of, go_to = go_to })
 reviews.register({
   open = M.open,
   own_text = M.own_text,

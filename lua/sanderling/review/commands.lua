@@ -344,8 +344,20 @@ local function show_removed(hunk)
   end
 end
 
+--- Leave a window that shows no files, such as the chat's, for the one that would show `name`.
+---@param name string
+local function enter_code_window(name)
+  if not files.is_code_window(api.nvim_get_current_win()) then
+    local win = files.code_window(vim.uv.fs_realpath(name) or name)
+    if win then
+      api.nvim_set_current_win(win)
+    end
+  end
+end
+
 ---@param hunk sanderling.review.Hunk
 function M.go_to(hunk)
+  enter_code_window(api.nvim_buf_get_name(hunk.buf))
   vim.cmd("normal! m'")
   loading.enter(hunk.buf)
   local lnum = math.min(hunk.row + 1, api.nvim_buf_line_count(hunk.buf))
@@ -370,6 +382,7 @@ local function go_to_file(file)
   if not buf then
     return tell(assert(problem))
   end
+  enter_code_window(file.path)
   vim.cmd("normal! m'")
   loading.enter(buf)
   local lnum = math.min(file.lnum, api.nvim_buf_line_count(0))

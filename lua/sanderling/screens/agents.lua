@@ -1,12 +1,15 @@
 --- External agents in the chat: sessions in which one of them answers, and the options that it offers.
 local M = {}
 
+local lazy = require('sanderling.ui.lazy')
 local ask = require('sanderling.host.ask')
 local config = require('sanderling.config')
 local host = require('sanderling.host')
+local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local open = require('sanderling.chat.open')
+local picker = lazy('sanderling.picker')
 local refresh = require('sanderling.host.refresh')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
@@ -103,6 +106,28 @@ function M.chat(call)
   end
 end
 
+--- Let the user choose an external agent to chat with. The agents of open sessions are marked.
+function M.choose()
+  ask({ type = 'list_agents' }, function(result, is_here)
+    names = result.agents
+    local open_agents = vim.tbl_map(M.of, live.chats())
+    if not is_here then
+      return message.tell('Agents loaded. Run :Agent agents again to choose one.')
+    end
+    picker.choose(result.agents, {
+      title = 'Agents',
+      kind = 'sanderling_agent',
+      line_of = function(name)
+        local is_open = vim.list_contains(open_agents, name)
+        return words.plain(is_open and name .. icons.separator .. 'open' or name)
+      end,
+      actions = { { name = 'Chat', run = show } },
+    })
+  end, function(sentence)
+    message.tell(sentence, vim.log.levels.ERROR)
+  end)
+end
+
 -- options of an agent -------------------------------------------------------------------------------------------------
 
 ---@param session sanderling.chat.session.Session?
@@ -138,35 +163,43 @@ end
 ---@param session sanderling.chat.session.Session
 ---@param option sanderling.GuestOption
 local function choose_value(session, option)
-  vim.ui.select(choices_of(option), {
-    prompt = words.plain(option.title) .. ':',
+  picker.choose(choices_of(option), {
+    title = words.plain(option.title),
     kind = 'sanderling_option',
-    format_item = function(choice)
+    line_of = function(choice)
       local mark = choice.value == option.value and ' (current)' or ''
       local more = (choice.description or '') ~= '' and ': ' .. choice.description or ''
       return words.plain(choice.title .. mark .. more)
     end,
-  }, function(choice)
-    if choice then
-      set(session, option.id, choice.value)
-    end
-  end)
+    actions = {
+      {
+        name = 'Set',
+        run = function(choice)
+          set(session, option.id, choice.value)
+        end,
+      },
+    },
+  })
 end
 
 ---@param session sanderling.chat.session.Session
 ---@param list sanderling.GuestOption[]
 local function choose_option(session, list)
-  vim.ui.select(list, {
-    prompt = 'Option:',
+  picker.choose(list, {
+    title = 'Option',
     kind = 'sanderling_option',
-    format_item = function(option)
+    line_of = function(option)
       return words.plain(('%s: %s'):format(option.title, current_title(option)))
     end,
-  }, function(option)
-    if option then
-      choose_value(session, option)
-    end
-  end)
+    actions = {
+      {
+        name = 'Change',
+        run = function(option)
+          choose_value(session, option)
+        end,
+      },
+    },
+  })
 end
 
 ---@param list sanderling.GuestOption[]

@@ -2,6 +2,8 @@
 local M = {}
 
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
+local ask = require('sanderling.host.ask')
 local bus = require('sanderling.host.bus')
 local float = require('sanderling.ui.float')
 local icons = require('sanderling.ui.icons')
@@ -10,6 +12,7 @@ local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local page = require('sanderling.access.page')
 local parsing = require('sanderling.access.parsing')
+local picker = lazy('sanderling.picker')
 local scratch = require('sanderling.ui.scratch')
 local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
@@ -72,37 +75,49 @@ local function offer_of(server)
   return table.concat(parts, ', ')
 end
 
+---@param server sanderling.ToolServer
+---@return string
+local function facts_of(server)
+  local facts = { server.state, server.era, offer_of(server) }
+  if server.is_projects then
+    facts[#facts + 1] = "the project's"
+  end
+  return table.concat(
+    vim.tbl_filter(function(fact)
+      return fact and fact ~= ''
+    end, facts),
+    icons.separator
+  )
+end
+
+---@param servers sanderling.ToolServer[]
+---@return fun(server: sanderling.ToolServer): string with the names in a column
+local function line_in(servers)
+  local width = 0
+  for _, server in ipairs(servers) do
+    width = math.max(width, api.nvim_strwidth(words.plain(server.name)))
+  end
+  return function(server)
+    local name = words.plain(server.name)
+    local padded = name .. (' '):rep(width - api.nvim_strwidth(name))
+    return ('%s %s  %s'):format(sign_of(server.state), padded, facts_of(server))
+  end
+end
+
 ---@param servers sanderling.ToolServer[]
 ---@return string[] lines
 ---@return table<integer, string> names of the servers, by lnum
 ---@return { row: integer, end_col: integer, hl: string }[] marks
 local function text_of(servers)
-  local lines, names, marks, width = {}, {}, {}, 0
+  local lines, names, marks, line_of = {}, {}, {}, line_in(servers)
   local room = math.max(1, math.min(MAX_CELLS, vim.o.columns - MARGIN - #INDENT))
-  for _, server in ipairs(servers) do
-    width = math.max(width, api.nvim_strwidth(words.plain(server.name)))
-  end
   local function add(line, server, hl)
     lines[#lines + 1] = line
     names[#lines] = server.name
     marks[#marks + 1] = { row = #lines - 1, end_col = #line, hl = hl }
   end
   for _, server in ipairs(servers) do
-    local name = words.plain(server.name)
-    local facts = { server.state, server.era, offer_of(server) }
-    if server.is_projects then
-      facts[#facts + 1] = "the project's"
-    end
-    local rest = vim.tbl_filter(function(fact)
-      return fact and fact ~= ''
-    end, facts)
-    local padded = name .. (' '):rep(width - api.nvim_strwidth(name))
-    local line = ('%s %s  %s'):format(
-      sign_of(server.state),
-      padded,
-      table.concat(rest, icons.separator)
-    )
-    add(line, server, highlights[server.state] or 'AgentStatus')
+    add(line_of(server), server, highlights[server.state] or 'AgentStatus')
     add(INDENT .. words.fitting(words.plain(server.place), room), server, 'AgentStatus')
     for _, each in ipairs(words.wrapped(words.plain(server.why or ''), room)) do
       add(INDENT .. each, server, 'AgentWarning')
@@ -151,28 +166,39 @@ local function with_server(fn)
   end
 end
 
+---@param session_id string
+---@param name string of the server
+---@param what 'start'|'stop'|'login'
+local function control(session_id, name, what)
+  live.act(session_id, { type = 'control_tool_server', name = name, what = what })
+end
+
 ---@param what 'start'|'stop'|'login'
 ---@return fun()
 local function controlling(what)
   return with_server(function(server)
-    live.act(
-      assert(shown).session_id,
-      { type = 'control_tool_server', name = server.name, what = what }
-    )
+    control(assert(shown).session_id, server.name, what)
+  end)
+end
+
+--- Show what a server offers, and its log.
+---@param session sanderling.chat.session.Session
+---@param server sanderling.ToolServer
+local function show_details(session, server)
+  session:ask({ type = 'show_tool_server', name = server.name }, function(found, is_here)
+    if is_here then
+      local lines = words.lines_of(unseen.visible(found.text))
+      local buf, win = page.view(found.title, lines, 'tool server')
+      scratch.set_win_options(win, { conceallevel = 2 })
+      parsing.start(buf)
+    end
   end)
 end
 
 local show = with_server(function(server)
   local session = live.find(assert(shown).session_id)
   if session then
-    session:ask({ type = 'show_tool_server', name = server.name }, function(found, is_here)
-      if is_here then
-        local lines = words.lines_of(unseen.visible(found.text))
-        local buf, win = page.view(found.title, lines, 'tool server')
-        scratch.set_win_options(win, { conceallevel = 2 })
-        parsing.start(buf)
-      end
-    end)
+    show_details(session, server)
   end
 end)
 
@@ -202,6 +228,42 @@ local function open(session_id, servers)
   fill()
 end
 
+--- Let the user choose a server in a picker plugin. Without one show the page, which has keys and follows the states.
+---@param session sanderling.chat.session.Session
+---@param servers sanderling.ToolServer[]
+local function choose(session, servers)
+  local function controlled(what)
+    return function(server)
+      control(session.id, server.name, what)
+    end
+  end
+  picker.choose(servers, {
+    title = 'Tool servers',
+    kind = 'sanderling_tool_server',
+    line_of = line_in(servers),
+    preview = function(server, on_text)
+      local request = { type = 'show_tool_server', session_id = session.id, name = server.name }
+      ask(request, function(found)
+        on_text(unseen.visible(found.text))
+      end, on_text)
+    end,
+    actions = {
+      {
+        name = 'Show',
+        run = function(server)
+          show_details(session, server)
+        end,
+      },
+      { name = 'Restart', key = { 'pick_start', 'restart' }, run = controlled('start') },
+      { name = 'Disable', key = { 'pick_stop', 'disable' }, run = controlled('stop') },
+      { name = 'Log in', key = { 'pick_login', 'log in' }, run = controlled('login') },
+    },
+    otherwise = function()
+      open(session.id, servers)
+    end,
+  })
+end
+
 --- Show the MCP servers of a session.
 ---@param session sanderling.chat.session.Session
 function M.show(session)
@@ -213,7 +275,7 @@ function M.show(session)
     elseif shown then
       api.nvim_set_current_win(shown.win)
     else
-      open(session.id, found.servers)
+      choose(session, found.servers)
     end
   end)
 end

@@ -5,7 +5,6 @@ local api = vim.api
 local bus = require('sanderling.host.bus')
 local float = require('sanderling.ui.float')
 local keys = require('sanderling.ui.keys')
-local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local page = require('sanderling.access.page')
@@ -99,11 +98,9 @@ local function set_closing_keys(buf)
   })
 end
 
---- Keep the report from covering a question: behind it if the user is in the report, else closed.
+--- Close the report for a question, unless the user is in the report.
 local function give_way()
-  if is_open() and win == api.nvim_get_current_win() then
-    api.nvim_win_set_config(win, { zindex = float.ZINDEX.question - 1 })
-  else
+  if win ~= api.nvim_get_current_win() then
     close()
   end
 end
@@ -145,9 +142,6 @@ local function show(session_id, report)
   parsing.start(buf)
   close_when_left()
   set_closing_keys(from)
-  if #live.state_of(session_id).questions > 0 then
-    api.nvim_win_set_config(win, { zindex = float.ZINDEX.question - 1 })
-  end
 end
 
 --- Show `report` as soon as windows can be opened.

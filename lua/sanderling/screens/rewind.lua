@@ -2,12 +2,15 @@
 local M = {}
 
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
+local ask = require('sanderling.host.ask')
 local float = require('sanderling.ui.float')
 local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
 local page = require('sanderling.access.page')
+local picker = lazy('sanderling.picker')
 local refresh = require('sanderling.host.refresh')
 local words = require('sanderling.ui.words')
 
@@ -131,6 +134,33 @@ local function preview(session, turn)
   end)
 end
 
+--- Let the user choose the prompt to rewind to before. A picker's preview says what that would do.
+---@param session sanderling.chat.session.Session
+---@param turns sanderling.TurnShown[]
+local function choose(session, turns)
+  picker.choose(turns, {
+    title = 'Rewind to before which prompt?',
+    kind = 'sanderling_turn',
+    line_of = function(turn)
+      return ('turn %d: %s'):format(turn.number, words.plain(turn.text))
+    end,
+    preview = function(turn, on_text)
+      local request = { type = 'preview_rewind', session_id = session.id, prompt_id = turn.turn }
+      ask(request, function(found)
+        on_text(table.concat(lines_of(found), '\n'))
+      end, on_text)
+    end,
+    actions = {
+      {
+        name = 'Rewind',
+        run = function(turn)
+          preview(session, turn)
+        end,
+      },
+    },
+  })
+end
+
 --- Show what rewinding to before a prompt would do, and let the user choose; without a turn, ask for that first.
 ---@param call sanderling.verbs.Call
 function M.rewind(call)
@@ -146,17 +176,7 @@ function M.rewind(call)
         session:say('warning', ('No turn %s in this session.'):format(call.args))
       end
     elseif is_here then
-      vim.ui.select(turns, {
-        prompt = 'Rewind to before which prompt?',
-        kind = 'sanderling_turn',
-        format_item = function(turn)
-          return ('turn %d: %s'):format(turn.number, words.plain(turn.text))
-        end,
-      }, function(turn)
-        if turn then
-          preview(session, turn)
-        end
-      end)
+      choose(session, turns)
     end
   end)
 end

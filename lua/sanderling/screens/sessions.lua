@@ -1,11 +1,13 @@
---- Stored sessions: choose, resume, rename, fork, export and delete them. All questions go through vim.ui, so any
---- picker works.
+--- Stored sessions: choose, resume, rename, fork, export and delete them.
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
+local ask = require('sanderling.host.ask')
 local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
+local picker = lazy('sanderling.picker')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
@@ -24,23 +26,53 @@ local function size(bytes)
   return ('%.1f MB'):format(bytes / 1e6)
 end
 
----@param info sanderling.SessionInfo
----@param is_everywhere boolean
+--- Return when a session began, from its id: `21 Nov 18:30`.
+---@param id string
 ---@return string
-local function line_of(info, is_everywhere)
-  local is_open = info.is_open or live.find(info.id)
-  local parts =
-    { stored.name_of(info), stored.age(os.time() - info.changed_at), size(info.size_bytes) }
-  if is_open then
-    parts[#parts + 1] = 'open'
+local function beginning_of(id)
+  local year, month, day, hour, min = id:match('^(%d%d%d%d)(%d%d)(%d%d)%-(%d%d)(%d%d)')
+  if not year then
+    return id
   end
-  if is_everywhere then
-    parts[#parts + 1] = words.plain(vim.fn.fnamemodify(info.project, ':~'))
+  local at = os.time({ year = year, month = month, day = day, hour = hour, min = min })
+  return tostring(os.date('%d %b %H:%M', at))
+end
+
+--- Return a function that describes each of `infos` in a line. A name that others share is followed by when the session began.
+---@param infos sanderling.SessionInfo[]
+---@param is_everywhere boolean
+---@return fun(info: sanderling.SessionInfo): string
+local function lines_of(infos, is_everywhere)
+  local count = {} ---@type table<string, integer> by name
+  for _, info in ipairs(infos) do
+    local name = stored.name_of(info)
+    count[name] = (count[name] or 0) + 1
   end
-  if (info.excerpt or '') ~= '' then
-    parts[#parts + 1] = icons.quoted(words.plain(info.excerpt))
+  return function(info)
+    local name, is_here = stored.name_of(info), live.find(info.id) ~= nil
+    local parts = { name, stored.age(os.time() - info.changed_at), size(info.size_bytes) }
+    if count[name] > 1 then
+      table.insert(parts, 2, 'begun ' .. beginning_of(info.id))
+    end
+    if is_here or info.is_open then
+      parts[#parts + 1] = is_here and 'open' or 'open elsewhere'
+    end
+    if is_everywhere then
+      parts[#parts + 1] = words.plain(vim.fn.fnamemodify(info.project, ':~'))
+    end
+    if (info.excerpt or '') ~= '' then
+      parts[#parts + 1] = icons.quoted(words.plain(info.excerpt))
+    end
+    return table.concat(parts, icons.separator)
   end
-  return table.concat(parts, icons.separator)
+end
+
+---@param info sanderling.SessionInfo
+---@param show fun(text: string)
+local function preview(info, show)
+  ask({ type = 'preview_session', session_id = info.id }, function(result)
+    show(result.text)
+  end, show)
 end
 
 -- actions -------------------------------------------------------------------------------------------------------------
@@ -149,28 +181,34 @@ local function delete(info)
   end)
 end
 
----@param info sanderling.SessionInfo
-local function offer_actions(info)
-  local is_open = live.find(info.id) ~= nil
-  local actions = {
-    { name = is_open and 'Show' or 'Resume', run = resume },
-    { name = 'Rename', run = rename, argument = '' },
-    { name = 'Fork', run = fork },
-    { name = 'Export as Markdown', run = export, argument = '' },
-    not is_open and { name = 'Delete', run = delete } or nil,
-  }
-  vim.ui.select(actions, {
-    prompt = stored.name_of(info) .. ':',
-    kind = 'sanderling_action',
-    format_item = function(action)
-      return action.name
-    end,
-  }, function(action)
-    if action then
-      action.run(info, action.argument)
-    end
-  end)
+---@param fn fun(info: sanderling.SessionInfo, argument: string)
+---@return fun(info: sanderling.SessionInfo)
+local function asking(fn)
+  return function(info)
+    fn(info, '')
+  end
 end
+
+---@type sanderling.picker.Action[]
+local ACTIONS = {
+  {
+    name = function(info)
+      return live.find(info.id) and 'Show' or 'Resume'
+    end,
+    run = resume,
+  },
+  { name = 'Rename', key = { 'pick_rename', 'rename' }, run = asking(rename) },
+  { name = 'Fork', key = { 'pick_fork', 'fork' }, run = fork },
+  { name = 'Export as Markdown', key = { 'pick_export', 'export' }, run = asking(export) },
+  {
+    name = 'Delete',
+    key = { 'pick_delete', 'delete' },
+    run = delete,
+    refusal = function(info)
+      return live.find(info.id) and 'The session is open. Close it first, with :Agent close.' or nil
+    end,
+  },
+}
 
 -- choosing a session --------------------------------------------------------------------------------------------------
 
@@ -193,17 +231,13 @@ function M.pick(text, is_everywhere)
       message.tell('Sessions loaded. Run :AgentSessions again to choose one.')
       return
     end
-    vim.ui.select(infos, {
-      prompt = 'Sessions:',
+    picker.choose(infos, {
+      title = 'Sessions',
       kind = 'sanderling_session',
-      format_item = function(info)
-        return line_of(info, is_everywhere)
-      end,
-    }, function(info)
-      if info then
-        offer_actions(info)
-      end
-    end)
+      line_of = lines_of(infos, is_everywhere),
+      preview = preview,
+      actions = ACTIONS,
+    })
   end)
 end
 

@@ -58,6 +58,7 @@ local tallies = require('sanderling.session.tally')
 ---@field commands_running integer in the sandbox, the user's and the agent's
 ---@field jobs sanderling.ShownJob[]
 ---@field todo sanderling.TodoItem[]
+---@field is_todo_old boolean it is of an earlier turn
 ---@field tool_servers sanderling.ToolServer[]
 ---@field slash_commands? sanderling.SlashCommand[] of Markdown files; nil: not known yet
 ---@field usage? sanderling.UsageUpdated
@@ -70,6 +71,7 @@ local function at_rest()
   return {
     activity = 'idle',
     is_in_turn = false,
+    is_todo_old = false,
     tools = {},
     questions = {},
     mode = 'ask',
@@ -227,7 +229,6 @@ for type, fields in pairs({
   model_changed = { model = 'model' },
   slash_commands_changed = { slash_commands = 'commands' },
   title_changed = { title = 'title' },
-  todo_changed = { todo = 'items' },
   tool_servers_changed = { tool_servers = 'servers' },
 }) do
   changes[type] = function(state, event)
@@ -235,6 +236,10 @@ for type, fields in pairs({
       state[field] = event[name]
     end
   end
+end
+
+function changes.todo_changed(state, event)
+  state.todo, state.is_todo_old = event.items, false
 end
 
 function changes.usage_updated(state, event)
@@ -323,7 +328,7 @@ end
 function changes.turn_started(state, event)
   confirm(state, { event.prompt })
   state.is_in_turn, state.activity, state.tools, state.retry = true, 'thinking', {}, nil
-  state.turn = event.prompt.id
+  state.turn, state.is_todo_old = event.prompt.id, true
   think(state)
 end
 

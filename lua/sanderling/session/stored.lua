@@ -174,6 +174,46 @@ local function ids_of_files()
   return vim.list_slice(ids, 1, MAX_IDS)
 end
 
+--- Complete one of `titles`, which have several words, from what the command line has of it.
+---@param titles string[]
+---@param lead string the last word
+---@param line string
+---@param pos integer
+---@return string[] their rest, from the last word on
+local function rest_of(titles, lead, line, pos)
+  local typed = (line:sub(1, pos):match('%u%a*!?%s+(.*)$') or lead):lower()
+  local found = vim.tbl_filter(function(title)
+    return title ~= '' and vim.startswith(title:lower(), typed)
+  end, titles)
+  return vim.fn.uniq(vim.tbl_map(function(title)
+    return title:sub(#typed - #lead + 1)
+  end, found)) --[[@as string[] ]]
+end
+
+--- Complete a title from the last list.
+---@param lead string
+---@param line string
+---@param pos integer
+---@return string[]
+function M.complete_title(lead, line, pos)
+  M.refresh(M.project_here())
+  local titles = vim.tbl_map(function(info)
+    return words.plain(info.title)
+  end, M.known)
+  table.sort(titles)
+  return rest_of(titles, lead, line, pos)
+end
+
+--- Complete the title of the current session, to change it.
+---@param lead string
+---@param line string
+---@param pos integer
+---@return string[]
+function M.complete_own_title(lead, line, pos)
+  local session = live.current()
+  return session and rest_of({ words.plain(session.state.title) }, lead, line, pos) or {}
+end
+
 --- Complete an id from the last list, else from the files.
 ---@param lead string
 ---@return string[]

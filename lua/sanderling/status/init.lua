@@ -1,5 +1,6 @@
---- The winbars and the statusline: mode, model, session, activity, tokens and cost, sandbox.
+--- The chat's bars and the statusline: mode, model, session, activity, tokens and cost, sandbox.
 local api = vim.api
+local bars = require('sanderling.ui.bars')
 local clock = require('sanderling.status.clock')
 local icons = require('sanderling.ui.icons')
 local install = require('sanderling.host.install')
@@ -74,13 +75,17 @@ local mode_names = {
   c = 'COMMAND',
 }
 
---- Return Vim's mode if the winbar is drawn for the current window, else ''.
+--- Return Vim's mode if the current window shows the session, else ''. A bar is evaluated with its own window as the
+--- current one.
+---@param session_id string
 ---@return string
-local function mode_here()
-  if tostring(api.nvim_get_current_win()) ~= tostring(vim.g.actual_curwin) then
+local function mode_of(session_id)
+  local win = tonumber(vim.g.actual_curwin)
+  local is_valid = win and api.nvim_win_is_valid(win)
+  if not is_valid or vim.b[api.nvim_win_get_buf(win)].sanderling_session ~= session_id then
     return ''
   end
-  local mode = api.nvim_get_mode().mode
+  local mode = win == api.nvim_get_current_win() and api.nvim_get_mode().mode or bars.mode()
   return mode_names[mode:sub(1, 1)] or mode:upper()
 end
 
@@ -135,32 +140,18 @@ local function fitting_title(session_id, width)
   return is_there and words.fitting(text, width) or ''
 end
 
---- Is the title in the border of the current window, a transcript's, or in the statusline directly below it?
----@param session sanderling.chat.session.Session
----@return boolean
-local function has_title_elsewhere(session)
-  local place = api.nvim_win_get_config(0)
-  if place.relative == '' then
-    return vim.list_contains({ 1, 2 }, vim.o.laststatus)
-      and vim.wo.statusline:find('transcript_statusline', 1, true) ~= nil
-  end
-  local title = type(place.title) == 'table' and place.title[1] or { '' }
-  return vim.trim(title[1]) == words.plain(session:name())
-end
-
 --- Return the winbar of a transcript: title, tokens and cost, sandbox. The sandbox is never shortened, and the title gives
 --- way to usage.
 ---@param session_id string
 ---@param place string
 ---@param width integer
----@param has_title boolean
 ---@return string
-local function make_transcript_winbar(session_id, place, width, has_title)
+local function make_transcript_winbar(session_id, place, width)
   local sandbox_text, sandbox_width = sandbox_part(session_id, width)
   local room = width - sandbox_width - #place - #'   '
   local usage = usage_words.fitting(live.state_of(session_id).usage, room)
   local rest = room - api.nvim_strwidth(usage) - (usage ~= '' and 1 or 0)
-  local title = place .. (has_title and fitting_title(session_id, rest) or '')
+  local title = place .. fitting_title(session_id, rest)
   return ('%%#AgentStatus#%%< %s%%=%s  %s'):format(escape(title), escape(usage), sandbox_text)
 end
 
@@ -174,10 +165,9 @@ function M.transcript_winbar()
   local session_id, width = vim.b.sanderling_session, api.nvim_win_get_width(0)
   local session, place = live.find(session_id), place_of(session_id)
   if not session then
-    return make_transcript_winbar(session_id, place, width, true)
+    return make_transcript_winbar(session_id, place, width)
   end
   local state, last = session.state, transcript_winbars[session]
-  local has_title = not has_title_elsewhere(session)
   local of = {
     state.usage or false,
     state.sandbox,
@@ -185,32 +175,14 @@ function M.transcript_winbar()
     place,
     width,
     icons.sent,
-    has_title,
   }
   for i, value in ipairs(of) do
     if not last or last.of[i] ~= value then
-      last = { of = of, text = make_transcript_winbar(session_id, place, width, has_title) }
+      last = { of = of, text = make_transcript_winbar(session_id, place, width) }
       transcript_winbars[session] = last
     end
   end
   return last.text
-end
-
---- 'statusline' of a transcript's window: the title, cut at its end. A global one leaves it to the winbar.
----@return string
-function M.transcript_statusline()
-  if vim.o.laststatus == 3 then
-    return escape(M.statusline())
-  end
-  local session = live.find(vim.b.sanderling_session)
-  local text = 'Sanderling: ' .. words.plain(session and session:name() or '')
-  return escape(words.fitting(text, api.nvim_win_get_width(0) - #'  100% '))
-end
-
---- 'statusline' of a prompt's window. A global one says what goes on in the chat.
----@return string
-function M.prompt_statusline()
-  return vim.o.laststatus == 3 and escape(M.statusline()) or 'Prompt'
 end
 
 --- Return the highlight of the activity. States that wait for the user stand out.
@@ -290,23 +262,24 @@ local function describe_model(state)
   return words.plain(state.model) .. effort
 end
 
---- 'winbar' of a prompt's window: Vim's mode if the window is current, permission mode, activity, counts, model. The last parts are shortened
---- first.
+--- Return a bar with Vim's mode, permission mode, activity, counts and model. The last parts are shortened first.
+---@param session_id string
+---@param width integer
 ---@return string
-function M.prompt_winbar()
-  local state = live.state_of(vim.b.sanderling_session)
-  local mode = mode_here()
+local function make_state_bar(session_id, width)
+  local state = live.state_of(session_id)
+  local mode = mode_of(session_id)
   mode = mode ~= '' and mode .. ' ' or ''
   local passed = clock.describe(state)
   local name, counts = describe(state) .. passed, describe_counts(state)
-  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(mode .. state.mode) - #'  '
+  local room = width - api.nvim_strwidth(mode .. state.mode) - #'  '
   if api.nvim_strwidth(name .. counts) > room then
     name = describe(state, true) .. passed
   end
   name = words.fitting(name, room)
   counts = words.fitting(counts, room - api.nvim_strwidth(name))
   room = room - api.nvim_strwidth(name .. counts) - #'  '
-  return ('%%#AgentMode# %s%%#%s#%s%%#AgentStatus# %%#%s#%s%s%%#AgentStatus#%%=%s'):format(
+  return ('%%#AgentMode#%s%%#%s#%s%%#AgentStatus# %%#%s#%s%s%%#AgentStatus#%%=%s'):format(
     mode,
     agent_mode_hls[state.mode],
     state.mode,
@@ -315,6 +288,31 @@ function M.prompt_winbar()
     escape(counts),
     room >= MIN_MODEL_CELLS and escape(words.fitting(describe_model(state), room)) .. ' ' or ''
   )
+end
+
+--- 'winbar' of a prompt's window, unless the transcript's statusline is directly above.
+---@return string
+function M.prompt_winbar()
+  return make_state_bar(vim.b.sanderling_session, api.nvim_win_get_width(0))
+end
+
+--- 'statusline' of a transcript's window: the line between transcript and prompt, or in a global one what goes on in the chat.
+---@return string
+function M.transcript_statusline()
+  if vim.o.laststatus == 3 then
+    return '%* ' .. escape(M.statusline()) .. ' %=%P ' -- Neovim drops blanks at the beginning
+  end
+  return make_state_bar(vim.b.sanderling_session, api.nvim_win_get_width(0))
+end
+
+--- 'statusline' of a prompt's window: empty, without a background if it is the last line above the messages.
+---@return string
+function M.prompt_statusline()
+  if vim.o.laststatus == 3 then
+    return '%* ' .. escape(M.statusline()) .. ' '
+  end
+  local below = api.nvim_win_get_position(0)[1] + api.nvim_win_get_height(0) + 1
+  return below >= vim.o.lines - vim.o.cmdheight and '%#Normal#' or ' '
 end
 
 ---@class (exact) sanderling.Status

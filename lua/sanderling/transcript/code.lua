@@ -116,28 +116,38 @@ end
 ---@field end_col integer
 ---@field group string
 
+---@type table<integer, sanderling.transcript.code.Run[]> the fence whose lines a hidden buffer has
+local owners = {}
+
 --- Return the highlighted runs of `lines`, or none if that takes too long. A language that is too slow twice is no
 --- longer highlighted.
+---@param piece sanderling.transcript.paint.Piece
 ---@param buf integer
 ---@param filetype string
 ---@param lines string[]
 ---@return sanderling.transcript.code.Run[]
-local function runs_of(buf, filetype, lines)
-  local runs, is_spent = {}, time.budget(FENCE_MS)
+local function runs_of(piece, buf, filetype, lines)
+  local runs, spent_s = {}, 0
   lines = vim.tbl_map(function(line)
     return line:sub(1, MAX_COLUMNS)
   end, lines)
-  api.nvim_buf_set_lines(buf, 0, -1, false, lines)
-  api.nvim_buf_call(buf, function()
-    for i, line in ipairs(lines) do
+  for i, line in ipairs(lines) do
+    local began, is_spent = time.clock(), time.budget(FENCE_MS)
+    if owners[buf] ~= runs then -- another fence of this language was highlighted between two slices
+      owners[buf] = runs
+      api.nvim_buf_set_lines(buf, 0, -1, false, lines)
+    end
+    api.nvim_buf_call(buf, function()
       each_run(i, line, is_spent, function(col, end_col, group)
         runs[#runs + 1] = { index = i, col = col, end_col = end_col, group = group }
       end)
+    end)
+    spent_s = spent_s + time.clock() - began
+    if spent_s > FENCE_MS / 1000 then
+      slow[filetype] = (slow[filetype] or 0) + 1
+      return {}
     end
-  end)
-  if is_spent() then
-    slow[filetype] = (slow[filetype] or 0) + 1
-    return {}
+    piece:rest()
   end
   return runs
 end
@@ -165,7 +175,7 @@ function M.paint(piece, node)
       local first, _, last, last_col = child:range()
       local behind = last_col > 0 and last + 1 or last
       local lines = vim.list_slice(piece.lines, first + 1, behind)
-      for _, run in ipairs(runs_of(buf, assert(filetype), lines)) do
+      for _, run in ipairs(runs_of(piece, buf, assert(filetype), lines)) do
         local row = first + run.index - 1
         piece:mark(row, run.col, row, run.end_col, { hl_group = run.group, priority = 101 })
       end

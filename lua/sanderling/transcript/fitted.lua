@@ -26,7 +26,7 @@ local MAX_ROWS = 100
 ---@param number integer
 ---@return table<integer, string>
 local function highlights_of(piece, number)
-  local row, hls = number + piece.offset, {}
+  local row, hls = piece:row(number), {}
   local marks = api.nvim_buf_get_extmarks(
     piece.buf,
     piece.ns,

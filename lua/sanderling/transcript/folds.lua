@@ -17,6 +17,7 @@ local words = require('sanderling.ui.words')
 ---@field label string
 ---@field name? string of the tool, shown before the label
 ---@field summary? string of the result, shown before the number of lines
+---@field has_excerpt? boolean the closed fold shows the first of its text
 ---@field lines? integer number of lines shown; nil: those in the buffer, which may grow
 ---@field hl? string highlight of the closed fold
 ---@field state? 'open'|'closed unless read' initial state; nil: closed
@@ -110,7 +111,8 @@ function M.at(folds, first)
   return fold and fold.first == first and fold or nil
 end
 
---- Return what follows a label that has `room` cells with it: the summary, and the count of lines if there is room.
+--- Return what follows a label that has `room` cells with it: the summary, and the count of lines if there is room. A summary
+--- that counts lines itself, as that of an MCP tool, needs no second count.
 ---@param summary string
 ---@param count integer of lines
 ---@param room integer
@@ -121,7 +123,8 @@ local function shown_behind(summary, count, room)
     return words.fitting(counted, room)
   end
   local all = ('  %s%s'):format(summary, counted)
-  if api.nvim_strwidth(all) <= room then
+  local has_count = summary:find('%f[%d][%d,]*%d lines?%f[^%w]') ~= nil
+  if not has_count and api.nvim_strwidth(all) <= room then
     return all
   end
   return words.fitting('  ' .. summary, room)
@@ -131,10 +134,11 @@ end
 --- label its end, then the count of lines goes, and the summary loses its end.
 ---@param fold sanderling.transcript.folds.Fold
 ---@param count integer of its lines
+---@param excerpt string of its text, or empty
 ---@return [string, string][]
-function M.line(fold, count)
+function M.line(fold, count, excerpt)
   local name = fold.name and fold.name .. (fold.label ~= '' and ' ' or '') or ''
-  local label = fold.label
+  local label = fold.label .. (excerpt ~= '' and ': ' .. excerpt or '')
   local sign = icons.fold .. ' '
   local cells = words.cells_in(api.nvim_get_current_win()) - api.nvim_strwidth(sign .. name) - #' '
   local least = math.min(api.nvim_strwidth(label), 2)

@@ -21,6 +21,8 @@ local markdown = require('sanderling.transcript.markdown')
 local notices = require('sanderling.transcript.blocks.notice')
 local pages = lazy('sanderling.transcript.pages')
 local queue = require('sanderling.transcript.queue')
+local rewound = lazy('sanderling.transcript.rewound')
+local times = lazy('sanderling.transcript.times')
 local tools = require('sanderling.transcript.blocks.tool')
 local waiting = require('sanderling.transcript.blocks.waiting')
 local words = require('sanderling.ui.words')
@@ -46,7 +48,10 @@ local words = require('sanderling.ui.words')
 ---@field buf integer
 ---@field headers integer[] rows of message headers
 ---@field turns sanderling.transcript.Turn[]
+---@field steered sanderling.transcript.Steered[]
 ---@field pieces sanderling.transcript.Piece[] in the order of their rows
+---@field times? table<string, { sent: number, ended?: number }> of a page of the history, by prompt
+---@field has_times boolean the times are shown
 ---@field has_earlier boolean there is earlier history; the first line says so
 ---@field is_asking boolean a page was requested
 ---@field is_lost boolean no host serves the session
@@ -68,6 +73,7 @@ local words = require('sanderling.ui.words')
 ---@field notices table<string, integer> mark of the last notice, by topic
 ---@field refused table<string, true> what the sandbox has refused since the start of the last turn or command
 ---@field sandbox { level: string, network: string, problem: string } as last drawn
+---@field rewound table<string, true> prompts that were taken back with all after them, and whose rows are not loaded
 ---@field private queue sanderling.transcript.queue.Queue
 ---@field markdown sanderling.transcript.markdown.Blocks
 ---@field on_defect fun(err: string)
@@ -83,6 +89,7 @@ local transcripts = {}
 function M.new(buf, on_defect)
   local self = vim.tbl_extend('error', blocks.new_fields(), {
     buf = buf,
+    has_times = false,
     has_earlier = false,
     is_asking = false,
     is_lost = false,
@@ -158,6 +165,16 @@ function Transcript:show_in(win)
   end
 end
 
+--- Return the first line with text of a fold in the current buffer, without its Markdown.
+---@param first integer line number of its label
+---@param last integer line number
+---@return string
+local function first_text_in(first, last)
+  local row = vim.fn.nextnonblank(first + 1)
+  local line = row > 0 and row <= last and vim.fn.getline(row) or ''
+  return words.first_line((line:gsub('^%s*#+%s+', ''):gsub('%*%*', '')))
+end
+
 ---@return string|[string, string][]
 function M.foldtext()
   local transcript = transcripts[api.nvim_get_current_buf()]
@@ -166,7 +183,8 @@ function M.foldtext()
   if not fold or fold.last ~= last - 1 then
     return vim.fn.foldtext()
   end
-  return folds.line(fold, fold.lines or vim.fn.prevnonblank(last) - first)
+  local excerpt = fold.has_excerpt and first_text_in(first, last) or ''
+  return folds.line(fold, fold.lines or vim.fn.prevnonblank(last) - first, excerpt)
 end
 
 -- events --------------------------------------------------------------------------------------------------------------
@@ -279,6 +297,7 @@ end
 ---@return sanderling.transcript.Transcript
 function Transcript:draw_page(event)
   local page = M.new(pages.scratch(), self.on_defect)
+  page.times = event.times or {}
   if event.has_earlier then
     pages.mark_top(page)
   end
@@ -291,7 +310,10 @@ function Transcript:draw_page(event)
 end
 
 function draw.history_shown(self, event)
-  pages.put_above(self, self:draw_page(event))
+  local page = self:draw_page(event)
+  rewound.dim_page(self, page)
+  pages.put_above(self, page)
+  self:draw_times()
   self.start = event.start or 0
   self.markdown:show()
   pages.ask_anew(self)
@@ -339,6 +361,25 @@ function Transcript:show_footer()
       return follower.win
     end, self:followers())
     pcall(self.footer.follow, self.footer, wins) -- a locked window follows the next time
+  end
+end
+
+-- times ---------------------------------------------------------------------------------------------------------------
+
+--- Draw the times again, if they are shown.
+function Transcript:draw_times()
+  if self.has_times then
+    times.draw(self)
+  end
+end
+
+--- Show the times of prompts and turns, or hide them.
+function Transcript:toggle_times()
+  self.has_times = not self.has_times
+  if self.has_times then
+    times.draw(self)
+  else
+    times.hide(self)
   end
 end
 

@@ -5,17 +5,28 @@
 --- block that is still growing is parsed again at most every `LIVE_MS`. There is no queue of work: each slice
 --- highlights what windows show at that moment, so text that has already scrolled by costs nothing. Only the newest
 --- marks are kept, plus all marks that a window shows.
+---
+--- With the option `chat.markdown = 'treesitter'` Neovim's highlighter has the buffer. Then this finds the borders of blocks
+--- and fires TextChanged as often as it would draw: plugins that render Markdown wait for it, and Neovim fires it only in
+--- the current window.
 local M = {}
 
 local api, uv = vim.api, vim.uv
+local config = require('sanderling.config')
 local lazy = require('sanderling.ui.lazy')
 local paint = lazy('sanderling.transcript.paint')
 local parsing = require('sanderling.access.parsing')
+local scratch = require('sanderling.ui.scratch')
+local time = require('sanderling.ui.time')
 local words = require('sanderling.ui.words')
 
-local LIVE_MS = 120
+local LIVE_MS = 150
 local LIVE_PAUSES = 10 -- the pause is this many times the time that the last drawing of the open block took
-local SLICE_NS = 3e6 -- of highlighting at a time
+local SLICE_NS = 2e6 -- of highlighting at a time; with the block that begins last, at most 5 ms
+local PAINT_MS = 3 -- a block that takes longer stays as it is while text streams
+local MAX_LATE = 2 -- such blocks of a text; those after them wait at once
+local LATE_MS = 20 -- for the late blocks of a text, and one more for each block. What is left then stays plain.
+local PRELOAD_MS = 300 -- until queries are loaded, after the screen is drawn
 local SLICE_PAUSE_MS = 8
 local STREAM_PAUSES = 10 -- the pause is this many slices while an answer streams: at full speed text scrolls by before it is read
 local MAX_BLOCK_LINES = 40
@@ -29,14 +40,21 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 ---@field last integer row after the block
 ---@field fence? string the line that opened the code fence in which the block begins
 ---@field is_raw? boolean nothing is concealed
----@field has_table? boolean contains a table, whose layout depends on the width of the windows
+---@field is_fitted? boolean contains a table or wrapped code, whose layout depends on the width of the windows
 ---@field is_drawn? boolean was complete when it was parsed
 ---@field marks? integer number of its marks
+---@field text sanderling.transcript.markdown.Text
+---@field painting? sanderling.transcript.paint.Painting unfinished, goes on while no text streams
 ---@field is_slow? boolean has only the background of its code, because highlighting takes too long
 ---@field is_gone? boolean its text was removed, and the marks with it
 
+---@class (exact) sanderling.transcript.markdown.Text a part of an answer
+---@field late_count integer times that a block of it was not highlighted in one slice
+---@field left_ms number CPU time for blocks that need more than one slice
+
 ---@class (exact) sanderling.transcript.markdown.Blocks
 ---@field buf integer
+---@field private is_drawn_here boolean nobody else renders the buffer
 ---@field private closed sanderling.transcript.markdown.Block[]
 ---@field open? sanderling.transcript.markdown.Block its `last` is the row after its newest line
 ---@field private scanned integer the open block has been scanned up to this row
@@ -74,12 +92,30 @@ local function tick()
   end
 end
 
+local is_loading = false
+
+--- Load parsers and queries while nothing else happens.
+---@param number integer
+local function preload(number)
+  is_loading = true
+  vim.defer_fn(function()
+    if not paint.preload(number) then
+      preload(number + 1)
+    end
+  end, PRELOAD_MS)
+end
+
 ---@param buf integer
 ---@return sanderling.transcript.markdown.Blocks
 function M.new(buf)
+  local is_drawn_here = config.options.chat.markdown == 'own'
+  if is_drawn_here and not is_loading then
+    preload(1)
+  end
   api.nvim_buf_clear_namespace(buf, ns, 0, -1)
   return setmetatable({
     buf = buf,
+    is_drawn_here = is_drawn_here,
     closed = {},
     scanned = 0,
     bytes = 0,
@@ -101,7 +137,8 @@ end
 ---@param row integer
 ---@param is_raw? boolean conceal nothing
 function Blocks:begin(row, is_raw)
-  self.open = { first = row, last = row + 1, is_raw = is_raw }
+  local text = { late_count = 0, left_ms = LATE_MS }
+  self.open = { first = row, last = row + 1, is_raw = is_raw, text = text }
   self.scanned, self.fence, self.bytes = row, nil, 0
 end
 
@@ -155,8 +192,16 @@ function Blocks:scan(row, line)
     or row - self.open.first >= MAX_BLOCK_LINES
     or self.bytes > parsing.MAX_BYTES / 2
   then
+    local before = self.open
     self:close_block(row + 1)
-    self.open = { first = row + 1, last = row + 2, fence = self.fence, is_raw = self.open.is_raw }
+    before.text.left_ms = before.text.left_ms + 1
+    self.open = {
+      first = row + 1,
+      last = row + 2,
+      fence = self.fence,
+      is_raw = before.is_raw,
+      text = before.text,
+    }
     self.bytes = 0
   end
 end
@@ -172,6 +217,9 @@ end
 
 --- Highlight the rows that windows show and some around them, after scrolling or new text.
 function Blocks:show()
+  if not self.is_drawn_here then
+    return
+  end
   due[self] = true
   if not is_ticking then
     is_ticking = true
@@ -179,7 +227,7 @@ function Blocks:show()
   end
 end
 
---- Redraw tables if the width of the windows has changed.
+--- Redraw tables and wrapped code if the width of the windows has changed.
 function Blocks:fit_tables()
   local width = words.width_of(self.buf)
   if width == self.width then
@@ -187,7 +235,7 @@ function Blocks:fit_tables()
   end
   self.width = width
   for _, block in ipairs(self.closed) do
-    block.is_drawn = block.is_drawn and not block.has_table or nil
+    block.is_drawn = block.is_drawn and not block.is_fitted or nil
   end
   self:show()
 end
@@ -227,6 +275,32 @@ function Blocks:find(row)
   return low
 end
 
+---@private
+---@return boolean text has grown since the open block was drawn
+function Blocks:is_streaming()
+  return self.open ~= nil and self.is_armed
+end
+
+--- Highlight a block that has not been, or go on with a late one.
+---@private
+---@param block sanderling.transcript.markdown.Block
+---@param deadline integer
+---@return boolean is_done there is nothing to do for the block now
+function Blocks:draw_if_due(block, deadline)
+  local is_late = block.painting and not self:is_streaming()
+  if block.is_drawn and not is_late then
+    return true
+  elseif uv.hrtime() > deadline then
+    return false
+  elseif block.is_drawn then
+    self:go_on(block)
+  else
+    block.is_drawn = true
+    self:draw(block)
+  end
+  return not block.painting or self:is_streaming()
+end
+
 --- Highlight complete blocks in view, then those around them.
 ---@private
 ---@param deadline integer
@@ -238,14 +312,15 @@ function Blocks:draw_seen(deadline)
         local block = self.closed[i]
         if block.first >= view[2] then
           break
-        elseif not block.is_drawn and uv.hrtime() > deadline then
+        elseif not self:draw_if_due(block, deadline) then
           return false
-        elseif not block.is_drawn then
-          block.is_drawn = true
-          self:draw(block)
         end
       end
     end
+  end
+  if self.open and self.open.painting and not self:is_streaming() then
+    self:go_on(self.open)
+    return self.open.painting == nil
   end
   return true
 end
@@ -257,8 +332,40 @@ function Blocks:draw(block)
   if not block.marks then
     self.marked[#self.marked + 1] = block
   end
-  local before = block.marks or 0
-  block.marks, block.has_table, block.is_slow = paint.paint(self.buf, ns, block)
+  block.painting = paint.begin(self.buf, ns, block)
+  if block.text.late_count < MAX_LATE then
+    self:go_on(block)
+    block.text.late_count = block.text.late_count + (block.painting and 1 or 0)
+  else
+    self:note_marks(block)
+  end
+end
+
+--- Set marks for a slice. A block that needs more slices stays plain when its text has used up its time.
+---@private
+---@param block sanderling.transcript.markdown.Block
+function Blocks:go_on(block)
+  local painting, text, began = assert(block.painting), block.text, time.clock()
+  painting.piece.buf = self.buf -- the text can move to another buffer between two slices
+  local is_late = not painting:go_on(PAINT_MS)
+  local took_ms = 1000 * (time.clock() - began)
+  if is_late or took_ms > PAINT_MS then
+    text.left_ms = text.left_ms - took_ms
+  end
+  if is_late and text.left_ms < 0 then
+    block.is_slow = true
+    painting:give_up()
+  end
+  self:note_marks(block)
+end
+
+---@private
+---@param block sanderling.transcript.markdown.Block
+function Blocks:note_marks(block)
+  local painting, before = assert(block.painting), block.marks or 0
+  local piece = painting.piece
+  block.marks, block.is_fitted = piece.count, piece.is_wrapped or next(piece.rows) ~= nil
+  block.painting = not painting:is_done() and painting or nil
   self.mark_count = self.mark_count + block.marks - before
   if self.mark_count > self.max_marks then
     self:drop_marks()
@@ -279,7 +386,7 @@ function Blocks:drop_marks()
         api.nvim_buf_clear_namespace(self.buf, ns, block.first, block.last)
       end
       self.mark_count = self.mark_count - block.marks
-      block.is_drawn, block.marks = nil, nil
+      block.is_drawn, block.marks, block.painting = nil, nil, nil
     end
   end
   self.marked = kept
@@ -319,6 +426,12 @@ end
 ---@private
 function Blocks:draw_open_block()
   self.is_armed = false
+  if not self.is_drawn_here then
+    if api.nvim_buf_is_loaded(self.buf) then
+      scratch.fire(self.buf, 'TextChanged')
+    end
+    return
+  end
   self:show()
   if self.open and is_seen(self.open, self:views(0)) then
     local began = uv.hrtime()

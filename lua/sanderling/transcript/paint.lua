@@ -16,18 +16,19 @@ local words = require('sanderling.ui.words')
 
 require('sanderling.ui.colors')
 
-local PAINT_MS = 25 -- after parsing; a piece that takes longer is not highlighted
 local CHECKED = 16 -- captures between two checks of the time
 
 ---@class (exact) sanderling.transcript.paint.Piece of a buffer
 ---@field buf integer
 ---@field ns integer
----@field first integer row
----@field offset integer the row of the first of `lines`
+---@field block sanderling.transcript.markdown.Block its rows may move between two slices
+---@field lead integer number of `lines` before the block: the one that opened its fence
+---@field is_spent fun(): boolean the slice is over
 ---@field lines string[]
 ---@field text string all lines as one string
 ---@field is_raw boolean nothing is concealed
 ---@field count integer of the marks
+---@field is_wrapped boolean it contains code that is wider than the window
 ---@field hidden table<integer, integer[][]> by row: first column, end column, number of cells saved
 ---@field rows table<integer, sanderling.transcript.tables.Row> of tables, by row
 
@@ -41,19 +42,32 @@ Piece.__index = Piece
 ---@param end_col integer
 ---@param opts vim.api.keyset.set_extmark
 function Piece:mark(row, col, end_row, end_col, opts)
-  if end_row + self.offset < self.first then
+  if end_row < self.lead then
     return -- the line that opened the fence, which belongs to the block before
-  elseif row + self.offset < self.first then
-    row, col = self.first - self.offset, 0
+  elseif row < self.lead then
+    row, col = self.lead, 0
   end
   if end_row >= #self.lines then
     end_row, end_col = #self.lines - 1, #self.lines[#self.lines]
   end
-  opts.end_row = end_row + self.offset
+  opts.end_row = self:row(end_row)
   opts.end_col = math.min(end_col, #self.lines[end_row + 1])
   opts.strict = false
-  api.nvim_buf_set_extmark(self.buf, self.ns, row + self.offset, col, opts)
+  api.nvim_buf_set_extmark(self.buf, self.ns, self:row(row), col, opts)
   self.count = self.count + 1
+end
+
+---@param number integer of one of `lines`, from 0
+---@return integer
+function Piece:row(number)
+  return number + self.block.first - self.lead
+end
+
+--- Wait for the next slice if this one is over.
+function Piece:rest()
+  if self.is_spent() then
+    coroutine.yield()
+  end
 end
 
 ---@type table<string, vim.treesitter.Query|false>
@@ -105,6 +119,22 @@ local function is_ground(node)
   return type == 'indented_code_block' or info and info:type() == 'info_string' or false
 end
 
+--- Give the columns before a wrapped line of code its background, which Neovim leaves out of 'breakindent'.
+---@param piece sanderling.transcript.paint.Piece
+---@param row integer
+---@param line string
+local function draw_indent(piece, row, line)
+  local indent = line:match('^%s+')
+  if indent and api.nvim_strwidth(line) > words.width_of(piece.buf) then
+    piece.is_wrapped = true
+    piece:mark(row, 0, row, 0, {
+      virt_text = { { (' '):rep(api.nvim_strwidth(indent)), 'AgentCode' } },
+      virt_text_win_col = 0,
+      virt_text_repeat_linebreak = true,
+    })
+  end
+end
+
 --- Give code its background, which needs no parser.
 ---@param piece sanderling.transcript.paint.Piece
 local function draw_grounds(piece)
@@ -115,6 +145,9 @@ local function draw_grounds(piece)
   for i, line in ipairs(piece.lines) do
     fence = words.fence_behind(line, fence)
     first = first or fence and i
+    if fence then
+      draw_indent(piece, i - 1, line)
+    end
     if first and (not fence or i == #piece.lines) then
       piece:mark(first - 1, 0, i - 1, #line, { line_hl_group = 'AgentCode', priority = 90 })
       first = nil
@@ -194,18 +227,16 @@ end
 ---@param piece sanderling.transcript.paint.Piece
 ---@param tree TSTree
 ---@param lang string
----@param is_spent fun(): boolean
----@return boolean is_done there was enough time
-local function paint_tree(piece, tree, lang, is_spent)
+local function paint_tree(piece, tree, lang)
   local query = highlights_query(lang)
   if not query then
-    return true
+    return
   end
   local is_dressed, seen = not piece.is_raw and vim.startswith(lang, 'markdown'), 0
   for id, node, metadata in query:iter_captures(tree:root(), piece.text) do
     seen = seen + 1
-    if seen % CHECKED == 0 and is_spent() then
-      return false
+    if seen % CHECKED == 0 then
+      piece:rest()
     end
     local name = query.captures[id]
     if name:byte() ~= 95 and not is_plain[name] and not is_ground(node) then -- '_'
@@ -217,61 +248,105 @@ local function paint_tree(piece, tree, lang, is_spent)
       dress(piece, node, (metadata.conceal or (metadata[id] or {}).conceal) ~= nil)
     end
   end
-  return true
 end
 
---- Set the marks of `block`. One that would take too long only gets the background of its code.
+---@param piece sanderling.transcript.paint.Piece
+local function paint(piece)
+  local ok, parser = pcall(vim.treesitter.get_string_parser, piece.text, 'markdown')
+  if not ok then
+    return
+  end
+  parser:parse(true)
+  piece:rest()
+  parser:for_each_tree(function(tree, language_tree)
+    paint_tree(piece, tree, language_tree:lang())
+  end)
+  if next(piece.rows) then
+    piece:rest()
+    tables.align(piece)
+  end
+end
+
+---@class (exact) sanderling.transcript.paint.Painting the marks of a block, set slice by slice
+---@field piece sanderling.transcript.paint.Piece
+---@field private thread? thread nil when all marks are set
+local Painting = {}
+Painting.__index = Painting
+
+--- Begin to set the marks of `block`. Its code has its background at once.
 ---@param buf integer
 ---@param ns integer
 ---@param block sanderling.transcript.markdown.Block
----@return integer count of the marks
----@return boolean has_table
----@return boolean? is_slow it would take too long every time
-function M.paint(buf, ns, block)
+---@return sanderling.transcript.paint.Painting
+function M.begin(buf, ns, block)
   local lines = api.nvim_buf_get_lines(buf, block.first, block.last, false)
-  local offset = block.first
+  local lead = block.fence and 1 or 0
   if block.fence then
     table.insert(lines, 1, block.fence)
-    offset = offset - 1
   end
-  local text = table.concat(lines, '\n') .. '\n'
   ---@type sanderling.transcript.paint.Piece
   local piece = setmetatable({
     buf = buf,
     ns = ns,
-    first = block.first,
-    offset = offset,
+    block = block,
+    lead = lead,
+    is_spent = function()
+      return true
+    end,
     lines = lines,
-    text = text,
+    text = table.concat(lines, '\n') .. '\n',
     is_raw = block.is_raw or false,
     count = 0,
+    is_wrapped = false,
     hidden = {},
     rows = {},
   }, Piece)
   draw_grounds(piece)
-  if block.is_slow or parsing.is_too_much(lines) then
-    return piece.count, false, true
+  local is_plain_text = block.is_slow or parsing.is_too_much(lines)
+  local thread = not is_plain_text and coroutine.create(paint) or nil
+  return setmetatable({ piece = piece, thread = thread }, Painting)
+end
+
+--- Set marks for about `ms`. A parse cannot be interrupted.
+---@param ms number
+---@return boolean is_done
+function Painting:go_on(ms)
+  if self.thread then
+    self.piece.is_spent = time.budget(ms)
+    local ok, err = coroutine.resume(self.thread, self.piece)
+    if not ok then
+      error(debug.traceback(self.thread, err), 0)
+    elseif coroutine.status(self.thread) == 'dead' then
+      self.thread = nil
+    end
   end
-  local ok, parser = pcall(vim.treesitter.get_string_parser, text, 'markdown')
-  if not ok then
-    return piece.count, false
+  return self:is_done()
+end
+
+--- Leave only the background of the code.
+function Painting:give_up()
+  local piece = self.piece
+  api.nvim_buf_clear_namespace(piece.buf, piece.ns, piece.block.first, piece.block.last)
+  self.thread, piece.count, piece.rows = nil, 0, {}
+  draw_grounds(piece)
+end
+
+---@return boolean
+function Painting:is_done()
+  return not self.thread
+end
+
+local LANGUAGES = { 'markdown', 'markdown_inline' }
+
+--- Load a parser and its queries, which takes longer than painting with them.
+---@param number integer from 1
+---@return boolean is_last
+function M.preload(number)
+  local lang = LANGUAGES[number]
+  if pcall(vim.treesitter.get_string_parser, '', lang) then
+    highlights_query(lang)
   end
-  parser:parse(true)
-  local is_spent, is_done = time.budget(PAINT_MS), true
-  parser:for_each_tree(function(tree, language_tree)
-    is_done = is_done and paint_tree(piece, tree, language_tree:lang(), is_spent)
-  end)
-  if not is_done then
-    api.nvim_buf_clear_namespace(buf, ns, block.first, block.last)
-    piece.count = 0
-    draw_grounds(piece)
-    return piece.count, false, true
-  end
-  local has_table = next(piece.rows) ~= nil
-  if has_table then
-    tables.align(piece)
-  end
-  return piece.count, has_table
+  return number == #LANGUAGES
 end
 
 return M

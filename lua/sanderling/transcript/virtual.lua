@@ -12,6 +12,7 @@ local words = require('sanderling.ui.words')
 
 local GROUND = 'AgentAnswer'
 local MAX_BLOCK_LINES = 40
+local PAINT_MS = 25 -- of a block; one that takes longer is not highlighted
 local MAX_SPANS = 500 -- per line, because each part of a line checks all of them; a line with more is not highlighted
 
 local ns = api.nvim_create_namespace('sanderling_virtual')
@@ -210,12 +211,15 @@ local function painted(block, is_raw)
   api.nvim_buf_set_lines(buf, 0, -1, false, lines)
   api.nvim_buf_clear_namespace(buf, ns, 0, -1)
   local whole = { first = 0, last = #lines, fence = block.fence, is_raw = is_raw }
-  local _, has_table = paint.paint(buf, ns, whole)
+  local painting = paint.begin(buf, ns, whole)
+  if not painting:go_on(PAINT_MS) then
+    painting:give_up()
+  end
   local shown = {}
   for i, spans in ipairs(spans_of(buf, lines)) do
     shown[i] = chunks_of(lines[i], #spans <= MAX_SPANS and spans or {})
   end
-  return shown, has_table
+  return shown, next(painting.piece.rows) ~= nil
 end
 
 ---@param block sanderling.transcript.virtual.Block

@@ -4,8 +4,9 @@ local M = {}
 local api = vim.api
 local keys = require('sanderling.ui.keys')
 
--- Above a floating chat, below the completion menu and messages.
-M.ZINDEX = { question = 60, page = 70 }
+-- Above a floating chat, below the completion menu and messages. Information never covers a question; `above` is for floats that the
+-- user opens from a question, and for those in which they write.
+M.ZINDEX = { page = 59, question = 60, above = 70 }
 
 --- Open a window on `buf`, a new buffer. It is deleted if that fails: windows can be locked.
 ---@param buf integer

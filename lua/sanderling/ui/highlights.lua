@@ -15,6 +15,7 @@ return {
   { 'AgentQuote', 'Comment', 'the bar of a quote' },
   { 'AgentCommand', 'Statement', "a command's header" },
   { 'AgentOutput', nil, 'its output' },
+  { 'AgentRewound', 'NonText', 'turns taken back' },
   { 'AgentNotice', 'DiagnosticInfo', 'notices' },
   { 'AgentWarning', 'DiagnosticWarn', 'warnings' },
   { 'AgentError', 'DiagnosticError', 'errors' },

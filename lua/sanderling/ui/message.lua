@@ -114,9 +114,14 @@ function M.tell(text, level)
 end
 
 --- Ask for a line with vim.ui.input(), and clear it from the screen afterwards.
+---
+--- Neovim takes the default as typed keys: after a <C-r>= in a name that the model or a server has chosen, the user's <CR>
+--- would evaluate the rest as an expression, outside the sandbox. So control characters become blanks.
 ---@param opts table
 ---@param on_answer fun(answer?: string)
 function M.ask(opts, on_answer)
+  local default = opts.default and opts.default:gsub('[%z\1-\31\127]', ' ')
+  opts = vim.tbl_extend('force', opts, { default = default })
   vim.ui.input(opts, function(answer)
     vim.cmd.redraw() -- otherwise an empty echo leaves the line as it is
     api.nvim_echo({ { '' } }, false, {})
@@ -128,8 +133,9 @@ end
 ---@param command string
 ---@param err any
 function M.tell_error(command, err)
-  local line = tostring(err):gsub('\n.*', ''):gsub('^.-%.lua:%d+: ', ''):gsub('Vim:', '')
-  local known, word = line:match('^[%w_.]+: expected (.+), got (.+)$')
+  local line =
+    tostring(err):gsub('\nstack traceback:.*', ''):gsub('^[^\n]-%.lua:%d+: ', ''):gsub('Vim:', '')
+  local known, word = line:match('^[%w_.]+: expected ([^\n]+), got ([^\n]+)$')
   if known then
     line = ("%s: %s, not '%s'."):format(command, (known:gsub("'", '')), word)
   end

@@ -56,17 +56,24 @@ function M.set_win_options(win, options)
   end)
 end
 
+--- Fire an event for `buf`. Errors in its autocommands are silent.
+---@param buf integer
+---@param event string
+function M.fire(buf, event)
+  run(function()
+    -- With `buf` current: syntax files and filetype plugins set options of the current buffer.
+    api.nvim_buf_call(buf, function()
+      api.nvim_exec_autocmds(event, { buffer = buf, modeline = false })
+    end)
+  end, { emsg_silent = true })
+end
+
 --- Set 'filetype' and fire FileType.
 ---@param buf integer
 ---@param filetype string
 function M.set_filetype(buf, filetype)
   M.set_buf_options(buf, { filetype = filetype })
-  run(function()
-    -- With `buf` current: syntax files and filetype plugins set options of the current buffer.
-    api.nvim_buf_call(buf, function()
-      api.nvim_exec_autocmds('FileType', { buffer = buf, modeline = false })
-    end)
-  end, { emsg_silent = true })
+  M.fire(buf, 'FileType')
 end
 
 --- Name `buf` for statuslines and tabs: `[Sanderling prompt]`, or `[Sanderling prompt 2]` if that is taken.

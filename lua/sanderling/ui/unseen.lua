@@ -165,13 +165,22 @@ end
 --- Count the unseen characters of `text`.
 ---@param text string
 ---@return integer
+---@return string[] numbers of the first kinds of them, each once
 function M.count(text)
-  local count, first, behind = 0, next_run:match(text)
+  local count, numbers, first, behind = 0, {}, next_run:match(text)
   while first do
-    count = count + select(2, text:sub(first, behind - 1):gsub(CHARACTER, ''))
+    local run = text:sub(first, behind - 1)
+    count = count + select(2, run:gsub(CHARACTER, ''))
+    for character in run:gmatch(CHARACTER) do
+      if #numbers == NUMBERED then
+        break
+      elseif not vim.list_contains(numbers, number(character)) then
+        numbers[#numbers + 1] = number(character)
+      end
+    end
     first, behind = next_run:match(text, behind)
   end
-  return count
+  return count, numbers
 end
 
 return M

@@ -7,9 +7,11 @@ local chat = require('sanderling.chat')
 local config = require('sanderling.config')
 local page = require('sanderling.access.page')
 local host = require('sanderling.host')
+local lazy = require('sanderling.ui.lazy')
 local live = require('sanderling.session.live')
 local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
+local picker = lazy('sanderling.picker')
 local refresh = require('sanderling.host.refresh')
 local report = require('sanderling.screens.report')
 local slash = require('sanderling.prompt.slash')
@@ -37,19 +39,23 @@ local function choose_model(session)
   for _, name in ipairs(session.state.models) do
     width = math.max(width, api.nvim_strwidth(name))
   end
-  vim.ui.select(session.state.models, {
-    prompt = session.state.effort == 'default' and 'Model:'
-      or ('Model (effort %s):'):format(session.state.effort),
+  picker.choose(session.state.models, {
+    title = session.state.effort == 'default' and 'Model'
+      or ('Model (effort %s)'):format(session.state.effort),
     kind = 'sanderling_model',
-    format_item = function(name)
+    line_of = function(name)
       local gap = (' '):rep(width - api.nvim_strwidth(name) + 2)
       return words.plain(notes[name] and name .. gap .. notes[name] or name)
     end,
-  }, function(model)
-    if model then
-      session:act({ type = 'set_model', model = model })
-    end
-  end)
+    actions = {
+      {
+        name = 'Use',
+        run = function(model)
+          session:act({ type = 'set_model', model = model })
+        end,
+      },
+    },
+  })
 end
 
 --- List the models, then let the user choose one.
@@ -121,6 +127,16 @@ function M.set_or_choose_effort(call)
   else
     call.session:act({ type = 'set_effort', effort = effort, is_once = once == 'once' })
   end
+end
+
+--- Complete a level, then `once`.
+---@param lead string
+---@param line string
+---@param pos integer
+---@return string[]
+function M.complete_effort(lead, line, pos)
+  local has_level = line:sub(1, pos - #lead):find('%u%a*%s+%S+%s+$') ~= nil
+  return words.beginning_with(has_level and { 'once' } or config.EFFORTS, lead)
 end
 
 ---@type table<string, string[]> by session: models known without asking a provider

@@ -19,6 +19,7 @@ local mcp = lazy('sanderling.screens.mcp')
 local message = require('sanderling.ui.message')
 local approval = lazy('sanderling.approval')
 local rewind = lazy('sanderling.screens.rewind')
+local rules = lazy('sanderling.screens.rules')
 local sandbox = require('sanderling.session.sandbox')
 local sessions = lazy('sanderling.screens.sessions')
 local stored = require('sanderling.session.stored')
@@ -101,6 +102,7 @@ return {
     forms = 'ex slash',
     has_command = true,
     args = '* text',
+    complete = stored.complete_title,
     bang = 'of all projects',
     run = function(call)
       sessions.pick(call.args, call.bang or false)
@@ -117,6 +119,7 @@ return {
     desc = 'give the session a title',
     forms = 'ex slash',
     args = '* title',
+    complete = stored.complete_own_title,
     run = with_args(sessions.rename),
   },
   {
@@ -162,6 +165,7 @@ return {
     has_command = true,
     args = '* level',
     words = always(config.EFFORTS),
+    complete = actions.complete_effort,
     on_session = true,
     run = actions.set_or_choose_effort,
   },
@@ -173,6 +177,12 @@ return {
     complete = agents.complete_option,
     on_session = true,
     run = agents.set_or_choose_option,
+  },
+  {
+    name = 'agents',
+    desc = 'choose an external agent to chat with',
+    forms = 'ex',
+    run = agents.choose,
   },
   {
     name = 'provider_test',
@@ -212,6 +222,12 @@ return {
     run = function(call)
       chat.sandbox(unless_empty(call.args))
     end,
+  },
+  {
+    name = 'times',
+    desc = 'show or hide when each turn began and ended',
+    forms = 'ex',
+    run = chat.times,
   },
   { name = 'todo', desc = "show the model's to-do list", forms = 'ex slash word', run = chat.todo },
   {
@@ -255,6 +271,15 @@ return {
     on_session = true,
     has_own_page = true,
     run = with_session(trust.ask),
+  },
+  {
+    name = 'rules',
+    desc = 'show what is allowed and denied, and by what',
+    forms = 'ex slash',
+    has_command = true,
+    on_session = true,
+    has_own_page = true,
+    run = with_session(rules.show),
   },
   {
     name = 'mcp',
@@ -411,7 +436,7 @@ return {
     has_command = true,
     plug = 'nxit',
     args = '* reason',
-    bang = 'only this one',
+    bang = 'all of the same message',
     run = function(call)
       approval.deny(call.args, call.bang)
     end,

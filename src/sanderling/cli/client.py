@@ -384,9 +384,16 @@ def _answers_to(question: ApprovalRequested) -> list[tuple[str, AnswerApproval]]
             (option.title, AnswerApproval(question.id, option.choice, option=option.id))
             for option in question.options
         ]
-    words = {"once": "allow once", "session": "allow for the session", "always": "allow always"}
+    words = {
+        "once": "allow once",
+        "session": "allow for this session",
+        "always": f"always: {question.rule}" if question.rule else "always",
+    }
     allowed = [
         (words[choice], AnswerApproval(question.id, choice, rule=question.rule))
         for choice in question.choices
     ]
-    return [*allowed, ("deny", AnswerApproval(question.id, "deny"))]
+    denied = [("deny", AnswerApproval(question.id, "deny", is_alone=question.is_of_several))]
+    if question.is_of_several:
+        denied.append(("deny all", AnswerApproval(question.id, "deny")))
+    return [*allowed, *denied]

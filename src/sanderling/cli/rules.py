@@ -7,18 +7,18 @@ from typing import Any
 import msgspec
 
 from sanderling.cli.streams import say, say_untrusted
-from sanderling.config.layers import own_layers, place_of
+from sanderling.config.layers import own_layers
 from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import SanderlingError, UsageError
 from sanderling.json_lines import for_terminal
+from sanderling.permissions.listing import ALWAYS, lasting_rules
 from sanderling.permissions.store import RuleStore, load_rules
 from sanderling.project.project import own_files_in_project, with_project
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import Trust
-from sanderling.text import visible_line
+from sanderling.text import did_you_mean, visible_exactly, visible_line
 
-EXIT_USAGE = 2
-ALWAYS = "always"
+EXIT_UNUSABLE, EXIT_USAGE = 1, 2
 NONE = "No rules: everything asks that the mode does not allow."
 
 
@@ -32,15 +32,28 @@ class ListedRule(msgspec.Struct, frozen=True):
 
 
 def add(commands: Any) -> None:
-    rules = commands.add_parser("rules")
+    rules = commands.add_parser(
+        "rules",
+        description='List what is allowed, asked and denied in a project, or remove a rule that was stored by answering "always".'
+        " Deny overrides ask, and ask overrides allow.",
+        epilog=f"The exit status is 0; {EXIT_UNUSABLE} if stored rules cannot be used; {EXIT_USAGE} for a mistake.",
+    )
     actions = rules.add_subparsers(required=True)
     listing = actions.add_parser(
-        "list", help="list the rules in effect, later ones over earlier ones"
+        "list",
+        help="list the rules in effect",
+        description='List the rules in effect, each with its origin: a place in the settings, or "always" for a stored one.',
     )
     listing.add_argument("--json", action="store_true", help="print one JSON object per line")
     listing.set_defaults(run=list_rules)
-    removing = actions.add_parser("remove", help='remove a rule that "always" has stored')
-    removing.add_argument("rule", help="its number or its text in `sanderling rules list`")
+    removing = actions.add_parser(
+        "remove",
+        help='remove a rule that "always" has stored',
+        description='Remove a rule that "always" has stored. Rules of the settings are removed in their file.',
+    )
+    removing.add_argument(
+        "rule", nargs="+", help="its number or its text in `sanderling rules list`"
+    )
     removing.set_defaults(run=remove_rule)
     for each in (listing, removing):
         each.add_argument("--project", default="", metavar="DIR", help="project directory")
@@ -51,22 +64,27 @@ def list_rules(arguments: argparse.Namespace) -> int:
         listed, store = _listed(arguments.project)
     except SanderlingError as error:
         return _fail(error)
-    if problem := store.load().problem:
+    problem = store.load().problem
+    if problem:
         say(problem)
-    lines = [for_terminal(each) if arguments.json else visible_line(_line(each)) for each in listed]
+    lines = [for_terminal(each) if arguments.json else _line(each) for each in listed]
     if not lines and not arguments.json:
         lines = [NONE]
     sys.stdout.writelines(f"{line}\n" for line in lines)
-    return 0
+    return EXIT_UNUSABLE if problem else 0
 
 
 def remove_rule(arguments: argparse.Namespace) -> int:
-    wanted = arguments.rule
+    wanted = " ".join(arguments.rule)
     try:
         listed, store = _listed(arguments.project)
-        found = next((each for each in listed if wanted in (str(each.number), each.rule)), None)
+        named = [each for each in listed if wanted in (str(each.number), each.rule)]
+        found = max(named, key=lambda each: each.origin == ALWAYS, default=None)
         if found is None:
-            raise UsageError(f"there is no rule '{wanted}': `sanderling rules list` lists them")
+            meant = did_you_mean(wanted, [each.rule for each in listed if each.origin == ALWAYS])
+            raise UsageError(
+                f"there is no rule '{wanted}'{meant or ': `sanderling rules list` lists them'}"
+            )
         if found.origin != ALWAYS:
             raise UsageError(f"'{found.rule}' is from {found.origin}: remove it there")
         for rule in store.load().rules:
@@ -74,7 +92,7 @@ def remove_rule(arguments: argparse.Namespace) -> int:
                 store.remove(rule)
     except SanderlingError as error:
         return _fail(error)
-    sys.stdout.write(f"removed: {visible_line(found.rule)}\n")
+    sys.stdout.write(f"removed: {visible_exactly(found.rule)}\n")
     return 0
 
 
@@ -87,19 +105,17 @@ def _listed(directory: str) -> tuple[list[ListedRule], RuleStore]:
         say_untrusted(untrusted)
     settings = with_project(layers, trust).settings()
     store = RuleStore(str(settings.state_dir), project)
-    stored = store.load()
     own = load_rules(settings.permissions, project)
-    origins = [
-        str(place_of(("permissions", number), settings.layers)) for number in range(len(own))
+    shown = lasting_rules(own, settings.layers, store.load())
+    listed = [
+        ListedRule(n, each.rule, each.origin, each.last_use) for n, each in enumerate(shown, 1)
     ]
-    rows = [(str(rule), origin, "") for rule, origin in zip(own, origins, strict=True)]
-    rows += [(str(rule), ALWAYS, stored.last_uses.get(str(rule), "")) for rule in stored.rules]
-    return [ListedRule(number, *row) for number, row in enumerate(rows, 1)], store
+    return listed, store
 
 
 def _line(each: ListedRule) -> str:
     use = f", last used {each.last_use}" if each.last_use else ""
-    return f"{each.number:3}  {each.rule}  ({each.origin}{use})"
+    return f"{each.number:3}  {visible_exactly(each.rule)}  ({visible_line(each.origin)}{use})"
 
 
 def _fail(error: SanderlingError) -> int:

@@ -1,6 +1,7 @@
 """`sanderling trust`: show the files that would instruct or configure the agent, and trust them, on a machine without a screen."""
 
 import argparse
+import os
 import shlex
 import sys
 from textwrap import indent
@@ -13,7 +14,7 @@ from sanderling.json_lines import for_terminal
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.requests import TrustFile, TrustPage
-from sanderling.text import visible_line, visible_prose
+from sanderling.text import did_you_mean, visible_exactly, visible_line, visible_prose
 
 EXIT_UNTRUSTED, EXIT_USAGE = 1, 2
 NOTHING = "The project has no files that would instruct or configure the agent."
@@ -56,33 +57,34 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _change(trust: Trust, page: TrustPage, accepted: list[str], revoked: list[str]) -> None:
     """Trust and revoke files. The hash makes sure that what the user has read is what is trusted."""
-    files = {file.path: file for file in page.files}
     hashes = {file.path: file.sha256 for file in page.files if file.state == "trusted"}
     for each in accepted:
         path, _, digest = each.rpartition("=")
-        file = _found(files, path or each)
+        file = _found(page, path or each)
         if not file.sha256:
             raise UsageError(file.text.strip("[]"))
         if digest != file.sha256:
             raise UsageError(
-                f"{path or each} has the hash {file.sha256}: read it, then accept it with that"
+                f"{file.path} has the hash {file.sha256}: read it, then accept it with that"
             )
-        hashes[path] = digest
+        hashes[file.path] = digest
     for path in revoked:
-        _found(files, path)
-        hashes.pop(path, None)
+        hashes.pop(_found(page, path).path, None)
     trust.trust(hashes)
 
 
-def _found(files: dict[str, TrustFile], path: str) -> TrustFile:
-    if path not in files:
-        raise UsageError(f"there is no such file to trust: '{path}'; `sanderling trust` lists them")
-    return files[path]
+def _found(page: TrustPage, path: str) -> TrustFile:
+    """Return the file that `path` names, in the project or from the current directory."""
+    files = {file.path: file for file in page.files}
+    from_here = os.path.relpath(os.path.realpath(path), os.path.realpath(page.project))
+    if file := files.get(path) or files.get(from_here):
+        return file
+    meant = did_you_mean(path, files) or "; `sanderling trust` lists them"
+    raise UsageError(f"there is no such file to trust: '{path}'{meant}")
 
 
 def _show(page: TrustPage, arguments: argparse.Namespace) -> int:
-    files = {file.path: file for file in page.files}
-    shown = [_found(files, path) for path in arguments.files] or list(page.files)
+    shown = [_found(page, path) for path in arguments.files] or list(page.files)
     for file in shown:
         if arguments.json:
             print(for_terminal(file))  # noqa: T201 - the output of the command
@@ -90,7 +92,7 @@ def _show(page: TrustPage, arguments: argparse.Namespace) -> int:
         state = file.state if file.sha256 else "cannot be trusted"
         print(visible_line(f"{state:9} {file.sha256 or '-':64} {file.path}"))  # noqa: T201
         for allowed in file.allowed:
-            print(visible_line(f"{'':9} allows {allowed}"))  # noqa: T201
+            print(f"{'':9} allows {visible_exactly(allowed)}")  # noqa: T201
         if arguments.files:
             # Indented, so that it cannot imitate the row with the hash, which is the hash of exactly this text.
             sys.stdout.write(indent(visible_prose(file.text).rstrip("\n"), " " * 4) + "\n")

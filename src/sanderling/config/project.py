@@ -6,6 +6,7 @@ price, no host, path or variable for the sandbox, no environment, and no server 
 providers, and never a script. Limits only become stricter (`layers.py`). An allow rule must name commands, or files of the project.
 """
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -114,7 +115,8 @@ def _is_narrow(rule: Table) -> bool:
                 return True
         case {"tool": "edit" | "write", "path": str(path)}:
             is_inside = not path.startswith(("/", "~")) and ".." not in path.split("/")
-            return is_inside and bool(path.strip("*?./"))
+            # Without the wildcards something must be left: `[!x]*` names no files either.
+            return is_inside and bool(re.sub(r"\[[^/]*?\]|[*?./]", "", path))
         case _:
             return False
 

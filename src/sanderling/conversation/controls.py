@@ -102,6 +102,12 @@ class Controls:
             self._declare_servers()
             self._services.tell_commands()
 
+    def change_rule(self, rule: str, new: str) -> None:
+        try:
+            self._services.gate.change_rule(rule, new)
+        except ConfigError as error:
+            self._services.warn(f"Nothing changed: {error}")
+
     async def stop_job(self, job_id: str) -> None:
         with suppress(ToolError):
             await self._services.workspace.jobs.find_shown(job_id).stop()

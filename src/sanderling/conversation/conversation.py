@@ -130,6 +130,8 @@ class Conversation:
                 controls.trust_files(hashes)
             case actions.ControlToolServer(name, what):
                 services.servers.control(name, what)
+            case actions.ChangeRule(rule, new):
+                controls.change_rule(rule, new)
             case actions.StopJob(job_id):
                 services.tasks.start(controls.stop_job, job_id)
             case actions.CloseSession():

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from sanderling.protocol.events import Event, Notice, TitleChanged
-from sanderling.protocol.messages import Message, Prompt
+from sanderling.protocol.messages import Message, Prompt, TextBlock
 from sanderling.session.records import StateKey
 from sanderling.session.session import Session
+from sanderling.session.titles import title_of_answer
 
 
 def _nothing() -> None:
@@ -65,11 +66,23 @@ class Memory:
     def begin_turn(self, message: Message, prompt: Prompt) -> None:
         """Record the start of a turn: the prompt, and the message that it became."""
         session = self._session
+        title = session.title
         session.append_prompt(message, prompt)
         self.keep()
-        if len(session.prompts) == 1:
+        if session.title != title:
             self._emit(TitleChanged(session.title))
         self.report_problem()
+
+    def name_by_answer(self) -> None:
+        """Title the session by the last answer, unless it has a title: its prompts may say nothing, such as `@file`."""
+        session = self._session
+        last = session.history[-1] if session.history else None
+        if session.title or last is None or last.role != "assistant":
+            return
+        text = "\n".join(block.text for block in last.content if isinstance(block, TextBlock))
+        if title := title_of_answer(text):
+            session.keep_state("title", title)
+            self._emit(TitleChanged(title))
 
     async def sync(self) -> None:
         """Wait until everything so far is on the disk."""

@@ -101,6 +101,8 @@ class Turn:
             services.session.append_message(Message("user", tuple(results)))
         if stop_reason == "error":
             services.waiting.hold()
+        if stop_reason == "end_turn":
+            services.memory.name_by_answer()
         services.session.append(LoggedTurnEnd(stop_reason, error_message))
 
     async def _answer(self, tasks: TaskGroup) -> StopReason:

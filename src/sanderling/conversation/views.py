@@ -52,7 +52,7 @@ class SessionViews:
             case _:
                 pass
 
-    async def answer(self, request: requests.SessionRequest) -> requests.Answer:  # noqa: PLR0911 - one table
+    async def answer(self, request: requests.SessionRequest) -> requests.Answer:  # noqa: C901, PLR0911 - one table
         """
         Answer `request`.
 
@@ -76,6 +76,8 @@ class SessionViews:
                 return requests.ToolServers(self._services.servers.shown())
             case requests.ShowToolServer(_, name):
                 return self._services.servers.details(name)
+            case requests.ListRules():
+                return self._services.gate.shown_rules(self._services.settings.layers)
             case requests.CheckMentions(_, paths):
                 return self._kept(paths)
             case requests.InspectToolUse(_, tool_use_id):

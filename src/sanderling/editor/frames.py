@@ -21,7 +21,7 @@ from sanderling.protocol.events import (
     TurnStarted,
 )
 
-FRAME_S = 0.008
+FRAME_S = 1 / 60  # Neovim draws the screen for each frame
 BEHIND_REQUEST_S = 0.005
 MAX_FRAME_CHARS = 32_768
 MAX_UNDRAWN = 16

@@ -17,6 +17,7 @@ from sanderling.protocol.requests import (
     Login,
     Logout,
     MeasureSession,
+    PreviewSession,
     RenameSession,
     Request,
 )
@@ -26,6 +27,7 @@ from sanderling.session.store import (
     delete,
     export_markdown,
     fork,
+    last_exchange,
     list_sessions,
     rename,
     write_export,
@@ -58,6 +60,8 @@ def _answer(  # noqa: PLR0911 - one table
             if session_id in open_ids:
                 raise SessionError("the session is open: close it first, with :Agent close")
             delete(directory, session_id)
+        case PreviewSession(session_id):
+            return {"text": last_exchange(directory, session_id)}
         case MeasureSession(session_id):
             from sanderling.session.store.export import last_words  # only needed for mentions
 

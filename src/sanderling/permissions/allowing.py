@@ -46,6 +46,13 @@ def covers(rule: Rule, use: Use) -> bool:
     return use.effect.kind in ("fetch", "call") or (use.is_inside() and not use.protected)
 
 
+def covers_part(rule: Rule, use: Use) -> bool:
+    """Return True if an allow rule covers a read, a write, a fetch or a call, or at least one command of a line."""
+    if use.effect.kind == "run":
+        return any(_covers_words(rule, command, use) for command in use.parsed.commands)
+    return covers(rule, use)
+
+
 def uncovered(
     use: Use, rules: Sequence[Rule], *, is_confined: bool = True, only_rules: bool = False
 ) -> tuple[str, Rule | None]:

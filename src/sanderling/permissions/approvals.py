@@ -14,7 +14,7 @@ from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.policy import NO_GRANT, Grant
-from sanderling.text import visible, visible_prose
+from sanderling.text import hidden_note, visible, visible_prose
 from sanderling.tools.base import UseRequest
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Preview
@@ -152,18 +152,21 @@ def about_use(question: Question, preview: Preview, workspace: Workspace) -> App
     from sanderling.permissions.proposing import propose, propose_wider
 
     effect = question.request.effect
-    said = (
-        question.reason,
+    warnings = _sentences(
         exports_note(question.unseen),
         _leaving(question.permit.grant),
+        _protected(effect, workspace),
         _link(effect, workspace) if question.conditions.is_off else "",
         visible_prose(preview.note),
-        question.problem,
+        hidden_note(preview.subject)
+        if not preview.proposal
+        else "",  # the editor counts them in each hunk
     )
     rule, wider = propose(effect, project=workspace.project), propose_wider(effect)
     return msgspec.structs.replace(
         _about(question.request, preview, workspace),
-        reason=" ".join(filter(None, dict.fromkeys(said))),
+        reason=" ".join(_sentences(*warnings, question.reason, question.problem)),
+        warnings=warnings,
         choices=("once", "session", "always") if rule else ("once", "session"),
         kind="write" if preview.proposal else "use",
         proposal=preview.proposal,
@@ -176,9 +179,11 @@ def about_overlap(
     request: UseRequest, preview: Preview, needed: Grant, workspace: Workspace
 ) -> ApprovalRequested:
     """Return the question whether a change may overwrite unsaved text."""
-    reason = f"{OVERLAP} {_leaving(needed)}".rstrip()
+    warnings = _sentences(OVERLAP, _leaving(needed))
     question = _about(request, preview, workspace)
-    return msgspec.structs.replace(question, reason=reason, kind="overlap")
+    return msgspec.structs.replace(
+        question, reason=" ".join(warnings), warnings=warnings, kind="overlap"
+    )
 
 
 def _about(request: UseRequest, preview: Preview, workspace: Workspace) -> ApprovalRequested:
@@ -195,6 +200,27 @@ def _about(request: UseRequest, preview: Preview, workspace: Workspace) -> Appro
         path=effect.path,
         is_of_several=request.is_of_several,
     )
+
+
+def _sentences(*said: str) -> tuple[str, ...]:
+    return tuple(filter(None, dict.fromkeys(said)))
+
+
+def _protected(effect: Effect, workspace: Workspace) -> str:
+    """Return a sentence on a write to a file whose changes always ask."""
+    from sanderling.permissions.use import Use  # it loads the shell's grammar
+
+    if effect.kind != "write":
+        return ""
+    paths = effect.paths or (effect.path,)
+    uses = [
+        Use(msgspec.structs.replace(effect, path=path, paths=()), workspace.project, workspace.disk)
+        for path in paths
+    ]
+    names = sorted({name for use in uses for name in use.protected})
+    if not names:
+        return ""
+    return f"{', '.join(names)} can run code or instruct an agent outside the sandbox."
 
 
 def _leaving(grant: Grant) -> str:

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 import msgspec
 
 from sanderling.hosts import is_loopback, split_authority
-from sanderling.permissions.allowing import covers, uncovered
+from sanderling.permissions.allowing import covers, covers_part, uncovered
 from sanderling.permissions.forbidding import forbids
 from sanderling.permissions.only_reading import is_read_only
-from sanderling.permissions.rules import Action, Rule, concerns
+from sanderling.permissions.rules import KINDS, Action, Examples, Rule, concerns
 from sanderling.permissions.shell.grammar import parse
 from sanderling.permissions.use import Use
 from sanderling.protocol.modes import Mode
 from sanderling.sandbox.execution_environment import LOCAL_DISK, Disk
+from sanderling.text import visible_line
 from sanderling.tools.effects import Effect
 
 
@@ -45,13 +46,18 @@ def decide(
     `project` is the absolute root. `is_confined`: the sandbox will confine what runs. `write_paths` are what it may write outside the
     project. Links and programs on PATH are looked up on `disk`.
     """
-    paths = effect.paths if len(effect.paths) > 1 else (effect.path,)
     decisions = [
         _decide(use, mode, rules, is_confined=is_confined, write_paths=write_paths)
-        for path in paths
-        for use in [Use(msgspec.structs.replace(effect, path=path, paths=()), project, disk)]
+        for use in _uses(effect, project, disk)
     ]
     return min(decisions, key=lambda each: _STRICTNESS.index(each.action))
+
+
+def _uses(effect: Effect, project: str, disk: Disk) -> list[Use]:
+    """Return a use for each file of `effect`."""
+    paths = effect.paths if len(effect.paths) > 1 else (effect.path,)
+    parts = (msgspec.structs.replace(effect, path=path, paths=()) for path in paths)
+    return [Use(part, project, disk) for part in parts]
 
 
 _WITHOUT_QUOTING = str.maketrans("", "", "\\'\"")
@@ -188,6 +194,32 @@ def only_reads(effect: Effect, *, project: str, is_confined: bool, disk: Disk = 
 
 _CHANGING_THE_SHELL = ("cd", "read", "printf")
 """Programs that only read files, but can change the directory or variables of the shell."""
+
+
+def why_not_allowed_by(
+    rule: Rule, effect: Effect, rules: Sequence[Rule], *, project: str, disk: Disk
+) -> str:
+    """Return why `rule`, added to `rules`, would not allow this use without a question in the mode "ask"; "" if it would."""
+    if rule.action != "allow":
+        return "only a rule that begins with `allow` allows something"
+    effect = msgspec.structs.replace(effect, exported=())  # a rule is about the command
+    if not any(covers_part(rule, use) for use in _uses(effect, project, disk)):
+        return f"it does not cover {_named(effect)}"
+    added = decide(effect, "ask", (*rules, rule), project=project, is_confined=True, disk=disk)
+    if added.action == "allow":
+        return ""
+    return f"{_named(effect)} would ask again. {added.reason}"
+
+
+def concerns_part(rule: Rule, effect: Effect, *, project: str, disk: Disk) -> bool:
+    """Return True if the rule may match any part of `effect`."""
+    strict = msgspec.structs.replace(rule, action="deny", examples=Examples())
+    return any(forbids(strict, use) != "no" for use in _uses(effect, project, disk))
+
+
+def _named(effect: Effect) -> str:
+    target = KINDS[effect.kind].target
+    return f"'{visible_line((getattr(effect, target) if target else '') or effect.tool)[:80]}'"
 
 
 def applies(rule: Rule, effect: Effect, *, project: str) -> bool:

@@ -1,6 +1,5 @@
 """The gate in front of every tool use: rules and the mode allow it, deny it, or leave it to the user."""
 
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from sanderling.config import Layer
 from sanderling.errors import ConfigError, ToolError
 from sanderling.permissions.approvals import (
     Approvals,
@@ -27,14 +27,17 @@ from sanderling.permissions.rules import (
     may_allow,
     rule_from_text,
 )
+from sanderling.permissions.session_rules import AllowedUse, SessionRules
 from sanderling.permissions.store import RuleStore, StoredRules
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
 from sanderling.protocol.messages import SEARCH_TOOL
 from sanderling.protocol.modes import Mode, NetworkMode
+from sanderling.protocol.requests import RulesPage, ShownRule
 from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.text import visible_line
 from sanderling.tools.base import UseRequest
-from sanderling.tools.effects import Effect
+from sanderling.tools.effects import OUTSIDE, Effect
 from sanderling.tools.outcome import Preview, UnsavedConflictError
 from sanderling.tools.reviewed import AcceptedPart
 from sanderling.tools.workspace import Workspace
@@ -78,7 +81,7 @@ class NotAskedError(DeniedError):
 
 class _AllowedUse(msgspec.Struct):
     rules: list[tuple[Conditions, list[Rule]]] = []
-    effects: list[tuple[Conditions, Effect, Grant]] = []
+    effects: list[AllowedUse] = []
     granted: Grant = NO_GRANT
     seen_exports: list[str] = []
 
@@ -107,8 +110,7 @@ class Gate:
         self._store = store
         self._own_rules = own_rules
         self._emit = emit
-        self._session_rules: dict[Conditions, list[Rule]] = defaultdict(list)
-        self._session_effects: set[tuple[Conditions, Effect, Grant]] = set()
+        self._session = SessionRules(self._concerns, self._covers)
         self._granted_before = NO_GRANT  # the session was resumed
         self._seen_exports: set[str] = set()
         self._on_allowed = on_allowed
@@ -200,7 +202,8 @@ class Gate:
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
         if is_allowed and not is_asked_by_hook:
             return permit._replace(rule=decision.rule)
-        if (conditions, effect, grant) in self._session_effects and not is_asked_by_hook:
+        is_allowed_before = AllowedUse(conditions, effect, grant) in self._session.uses
+        if is_allowed_before and not is_asked_by_hook:
             return permit
         reason = decision.reason
         if is_asked_by_hook:
@@ -237,7 +240,7 @@ class Gate:
                     preview = await self._preview(request, permit.grant)
             except UnsavedConflictError as overlap:
                 return await self.review(request, overlap, permit)
-            shown = about_use(question, preview, self._workspace)
+            shown = self._offering(about_use(question, preview, self._workspace), question)
             answer = await self._answer(shown, question)
             if answer.answer != "again":
                 break
@@ -272,7 +275,7 @@ class Gate:
         )
 
     def _rules(self, stored: StoredRules, conditions: Conditions) -> tuple[Rule, ...]:
-        return (*self._own_rules, *stored.rules, *self._session_rules.get(conditions, ()))
+        return (*self._own_rules, *stored.rules, *self._session.rules.get(conditions, ()))
 
     def _decide(self, effect: Effect, rules: Sequence[Rule], conditions: Conditions) -> "Decision":
         from sanderling.permissions.decide import decide
@@ -293,7 +296,7 @@ class Gate:
 
     def may_allow(self, beginning: str, server: str) -> bool:
         """Return True if some rule can allow this server's tools without a question."""
-        session = (rule for rules in self._session_rules.values() for rule in rules)
+        session = (rule for rules in self._session.rules.values() for rule in rules)
         rules = (*self._own_rules, *self._store.load().rules, *session)
         return any(may_allow(rule, beginning, server) for rule in rules)
 
@@ -324,15 +327,26 @@ class Gate:
         return msgspec.structs.replace(preview, note=preview.note or removed)
 
     async def _answer(self, shown: ApprovalRequested, question: Question) -> AnswerApproval:
-        """Ask until the answer can be applied: a rule that the user has typed may be invalid."""
+        """Ask until the answer can be applied: a rule that the user has typed may be invalid, or not cover the use."""
+        first = shown
         while True:
             answer = await self.approvals.ask(shown)
             try:
                 self._follow(answer, question)
             except ConfigError as error:
-                shown = msgspec.structs.replace(shown, reason=str(error), rule=answer.rule)
+                reason = f"{error} {first.reason}".rstrip()
+                shown = msgspec.structs.replace(first, reason=reason, rule=answer.rule)
             else:
                 return answer
+
+    def _offering(self, shown: ApprovalRequested, question: Question) -> ApprovalRequested:
+        """Do not offer "always" if the next such use would ask again, as with an ask rule: a client that always answers so would not end."""
+        try:
+            if shown.rule:
+                self._chosen_rule(shown.rule, question)
+        except ConfigError:
+            return msgspec.structs.replace(shown, choices=("once", "session"), rule="", wider="")
+        return shown
 
     def _follow(self, answer: AnswerApproval, question: Question) -> None:
         from sanderling.permissions.proposing import propose
@@ -342,17 +356,101 @@ class Gate:
             case "once" | "again":
                 pass
             case "session":
-                rule = propose(effect, project=self._workspace.project)
                 if answer.rule:
-                    rule = rule_from_text(answer.rule)
+                    rule = self._chosen_rule(answer.rule, question)
+                elif rule := propose(effect, project=self._workspace.project):
+                    rule = _marked(rule, effect)
                 if rule:
-                    self._session_rules[conditions].append(_marked(rule, effect))
-                self._session_effects.add((conditions, effect, question.permit.grant))
+                    self._session.rules[conditions].append(rule)
+                self._session.uses.add(AllowedUse(conditions, effect, question.permit.grant))
                 self._on_allowed()
             case "always":
-                self._store.add(_marked(rule_from_text(answer.rule), effect))
+                self._store.add(self._chosen_rule(answer.rule, question))
             case "deny" | "cancel":
                 raise _denied(answer, DENIED)
+
+    def _chosen_rule(self, text: str, question: Question) -> Rule:
+        """
+        Return the rule that the user has chosen or typed for this question and those like it.
+
+        Raises:
+            ConfigError: it is not a rule, or would not allow this use.
+        """
+        from sanderling.permissions.decide import why_not_allowed_by
+
+        effect, workspace = question.request.effect, self._workspace
+        rule = _marked(rule_from_text(text), effect)
+        rules = self._rules(self._store.load(), question.conditions)
+        why = why_not_allowed_by(
+            rule, effect, rules, project=workspace.project, disk=workspace.disk
+        )
+        if not why and not _is_named(question.permit.grant, rule):
+            why = f"it does not name the host {question.permit.grant.hosts[0]}"
+        if why:
+            raise ConfigError(f"'{visible_line(text)}' was not added: {why.rstrip('.')}.")
+        return rule
+
+    # --- the user's view of the rules ------------------------------------------------------------------------------------
+
+    def shown_rules(self, layers: Sequence[Layer]) -> RulesPage:
+        """Return the rules in effect; `layers` are those of the session's settings."""
+        from sanderling.permissions.listing import lasting_rules
+
+        stored = self._store.load()
+        lasting = lasting_rules(self._own_rules, layers, stored)
+        return RulesPage((*lasting, *self.session_rules()), stored.problem)
+
+    def session_rules(self) -> tuple[ShownRule, ...]:
+        """Return what the user has allowed for the session: rules, and exact uses that these rules do not cover."""
+        is_off = not self._workspace.sandbox.environment.is_confined
+        return self._session.shown(Conditions(self.mode, is_off))
+
+    def change_rule(self, text: str, new: str = "") -> None:
+        """
+        Delete what the user has allowed for the session or always with this text, or replace the rule by `new`.
+
+        A rule for tools of a server stays bound to that server as declared. Uses of the session that the rule concerns ask again.
+
+        Raises:
+            ConfigError: there is no such rule, `new` is not a rule, or the rules cannot be stored.
+        """
+        replacement = rule_from_text(new.strip()) if new.strip() else None
+
+        def changed(rule: Rule) -> Rule | None:
+            return replacement and _in_place_of(rule, replacement)
+
+        stored = [rule for rule in self._store.load().rules if str(rule) == text]
+        session = self._session.find(text)
+        if not stored and not session and (replacement or not self._session.has_use(text)):
+            raise ConfigError(self._why_fixed(text))
+        for rule in session:
+            changed(rule)  # before anything is stored
+        for rule in stored:
+            if after := changed(rule):
+                self._store.replace(rule, after)
+            else:
+                self._store.remove(rule)
+        self._session.change(text, changed)
+        self._on_allowed()
+
+    def _why_fixed(self, text: str) -> str:
+        shown = visible_line(text)
+        if self._session.has_use(text):
+            return f"'{shown}' allows exactly one use: delete it instead."
+        if any(str(rule) == text for rule in self._own_rules):
+            return f"'{shown}' is from the settings: change it there."
+        return f"there is no rule '{shown}' any more."
+
+    def _concerns(self, rule: Rule, effect: Effect) -> bool:
+        from sanderling.permissions.decide import concerns_part
+
+        workspace = self._workspace
+        return concerns_part(rule, effect, project=workspace.project, disk=workspace.disk)
+
+    def _covers(self, rules: Sequence[Rule], use: AllowedUse) -> bool:
+        effect = msgspec.structs.replace(use.effect, exported=())  # a rule is about the command
+        conditions = use.conditions._replace(mode="ask")
+        return self._decide(effect, rules, conditions).action == "allow"
 
     # --- resumed sessions ----------------------------------------------------------------------------------------------
 
@@ -360,8 +458,8 @@ class Gate:
         """Return what was allowed for the session, as plain data, for `restore`."""
         return msgspec.to_builtins(
             {
-                "rules": [(c, rules) for c, rules in self._session_rules.items()],
-                "effects": sorted(self._session_effects, key=repr),
+                "rules": [(c, rules) for c, rules in self._session.rules.items() if rules],
+                "effects": sorted(self._session.uses, key=repr),
                 "granted": self.grant_prompts.granted
                 if self.grant_prompts.granted != NO_GRANT
                 else self._granted_before,
@@ -372,8 +470,8 @@ class Gate:
     def restore(self, state: object) -> None:
         allowed = msgspec.convert(state, _AllowedUse)
         for conditions, rules in allowed.rules:
-            self._session_rules[conditions] += rules
-        self._session_effects |= set(allowed.effects)
+            self._session.rules[conditions] += rules
+        self._session.uses |= set(allowed.effects)
         self._seen_exports |= set(allowed.seen_exports)
         self._granted_before = allowed.granted
 
@@ -396,10 +494,7 @@ class Gate:
             await self._workspace.sandbox.set_network(mode)
 
     def _take_back_hosts(self) -> None:
-        for conditions, rules in self._session_rules.items():
-            self._session_rules[conditions] = [rule for rule in rules if not rule.host]
-        effects = self._session_effects
-        self._session_effects = {allowed for allowed in effects if not allowed[2].hosts}
+        self._session.revoke_hosts()
         self._granted_before = self._granted_before._replace(hosts=())
         self.grant_prompts.revoke_hosts()
 
@@ -407,6 +502,26 @@ class Gate:
 def _marked(rule: Rule, effect: Effect) -> Rule:
     """Bind the rule to the server of `effect` as it is declared now: a later server of the same name inherits nothing."""
     return msgspec.structs.replace(rule, server=effect.server) if is_for_any_server(rule) else rule
+
+
+def _in_place_of(rule: Rule, new: Rule) -> Rule:
+    """
+    Return `new`, bound to the server of `rule` if it allows tools of a server.
+
+    Raises:
+        ConfigError: it allows tools of another server.
+    """
+    if not is_for_any_server(new):
+        return new
+    if not rule.server or _server_of(new) != _server_of(rule):
+        raise ConfigError(
+            f"'{visible_line(str(new))}' is for another server: answer \"always\" when one of its tools asks."
+        )
+    return msgspec.structs.replace(new, server=rule.server)
+
+
+def _server_of(rule: Rule) -> str:
+    return rule.tool.rpartition(OUTSIDE)[0]
 
 
 def _accepted(question: ApprovalRequested, answer: AnswerApproval) -> AcceptedPart | None:

@@ -15,7 +15,7 @@ from sanderling.permissions.shell.grammar import SimpleCommand, Word, Words
 from sanderling.permissions.shell.programs import core_words, runner_length, runs_more
 from sanderling.permissions.store import wrong_example
 from sanderling.permissions.use import Use
-from sanderling.text import name_set
+from sanderling.text import name_set, visible_exactly
 from sanderling.tools.effects import OUTSIDE, Effect
 
 _PREFIXES = frozenset(
@@ -79,10 +79,12 @@ def propose_wider(effect: Effect) -> Rule | None:
 
 
 def _checked(fields: Mapping[str, object], effect: Effect, project: str) -> Rule | None:
-    """Return an allow rule with these fields, if it is valid and covers `effect`."""
+    """Return an allow rule with these fields, if it is valid, can be read, and covers `effect`."""
     try:
         rule = msgspec.convert({"action": "allow", **fields}, Rule)
     except msgspec.ValidationError:
+        return None
+    if visible_exactly(str(rule)) != str(rule):
         return None
     return rule if applies(rule, effect, project=project) else None
 

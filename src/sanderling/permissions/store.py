@@ -150,6 +150,18 @@ class RuleStore:
         """
         self._change(lambda rules: [other for other in rules if other != rule])
 
+    def replace(self, rule: Rule, new: Rule) -> None:
+        """
+        Store `new` instead of a stored rule, if another process has not removed that.
+
+        Raises:
+            ConfigError: `new` is invalid, or the file cannot be read or written.
+        """
+        load_rule(msgspec.to_builtins(new), 1, self._project)
+        self._change(
+            lambda rules: [*dict.fromkeys(new if other == rule else other for other in rules)]
+        )
+
     def note_use(self, rule: Rule) -> None:
         """
         Store that the rule has allowed something today: at most one write a day for each rule.

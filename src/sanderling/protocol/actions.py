@@ -238,6 +238,13 @@ class ControlToolServer(_Action, tag="control_tool_server", frozen=True):
     what: Literal["start", "stop", "login"]
 
 
+class ChangeRule(_Action, tag="change_rule", frozen=True):
+    """Delete the rule with the text `rule` from the session's and the stored rules, or replace it by the rule `new`."""
+
+    rule: str
+    new: str = ""
+
+
 class SetGuestOption(_Action, tag="set_guest_option", frozen=True):
     """Set an option of the session's external agent to `value`; `id` is the option's id or title."""
 
@@ -287,6 +294,7 @@ Action = (
     | WatchJob
     | StopJob
     | ControlToolServer
+    | ChangeRule
     | SetGuestOption
     | CancelTurn
     | CloseSession

@@ -337,7 +337,7 @@ class ApprovalRequested(_Event, tag="approval_requested", frozen=True):
     A question for the user: may this be done? It waits without a time limit.
 
     `subject` is the whole of what would be done, in the syntax `filetype`: the command, the diff, the address. `reason` says why the user
-    is asked, `cwd` where it would be done. `rule` is the text, which the user can edit, that the answer "always" stores. `choices` says
+    is asked, and begins with the sentences of `warnings`, on anything unusual. `cwd` is where it would be done. `rule` is the text, which the user can edit, that the answer "always" stores. `choices` says
     whether "session" and "always" are offered. `wider` is an alternative rule, for all tools of a server. `path` is the file concerned.
     `is_of_several`: denying it also denies other tool calls of the same message. `options` are the answers that an external agent offers.
 
@@ -377,6 +377,7 @@ class ApprovalRequested(_Event, tag="approval_requested", frozen=True):
     fields: tuple[FormField, ...] = ()
     proposal: Proposal | None = None
     options: tuple[AnswerOption, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class ApprovalSettled(_Event, tag="approval_settled", frozen=True):
@@ -531,9 +532,10 @@ class FilesRestored(_Event, tag="files_restored", frozen=True):
 
 
 class ConversationRewound(_Event, tag="conversation_rewound", frozen=True):
-    """The model now sees only what came before the prompt that begins with `text`. The transcript keeps everything."""
+    """The model now sees only what came before the prompt `prompt_id`, which begins with `text`. The transcript keeps everything."""
 
     text: str
+    prompt_id: str = ""
 
 
 class ChangesUnreviewed(_Event, tag="changes_unreviewed", frozen=True):
@@ -568,16 +570,24 @@ HistoryEvent = (
 )
 
 
+class TurnTimes(_Event, frozen=True):
+    """When a prompt was `sent` and its turn `ended`, in seconds since 1970. A prompt within a turn has no end."""
+
+    sent: float
+    ended: float = 0
+
+
 class HistoryShown(_Event, tag="history_shown", frozen=True, omit_defaults=False):
     """
     Earlier events of the session, to be inserted above everything shown so far.
 
-    It may begin in the middle of a turn. `has_earlier`: `ShowEarlier` with `start` returns more.
+    It may begin in the middle of a turn. `has_earlier`: `ShowEarlier` with `start` returns more. `times` are by the id of the prompt.
     """
 
     events: tuple[HistoryEvent, ...]
     has_earlier: bool
     start: int = 0  # byte offset in the log
+    times: dict[str, TurnTimes] = {}
 
 
 Event = (

@@ -55,6 +55,10 @@ class DeleteSession(_OfSession, tag="delete_session", frozen=True):
     """Delete a session's log and outputs. An open session is not deleted."""
 
 
+class PreviewSession(_OfSession, tag="preview_session", frozen=True):
+    """Return, as `text`, a session's last prompt and the answer to it in Markdown, shortened."""
+
+
 class MeasureSession(_OfSession, tag="measure_session", frozen=True):
     """Return, as `size_bytes`, how much text `@session:ID` adds to a prompt."""
 
@@ -245,6 +249,29 @@ class ShowToolServer(_OfSession, tag="show_tool_server", frozen=True):
     name: str
 
 
+class ListRules(_OfSession, tag="list_rules", frozen=True):
+    """List the permission rules in effect in the session. The answer is a `RulesPage`."""
+
+
+class ShownRule(_Answer, frozen=True):
+    """
+    A rule in effect: its text, and the day of its last use in ISO format, if known.
+
+    `origin` is "session", which may be followed by its conditions, "always", or the place in the settings, as `file:line` if it is a file.
+    """
+
+    rule: str
+    origin: str
+    last_use: str = ""
+
+
+class RulesPage(_Answer, frozen=True):
+    """The rules of the settings, of "always" and of the session; `problem` says why stored rules cannot be used."""
+
+    rules: tuple[ShownRule, ...] = ()
+    problem: str = ""
+
+
 class CheckMentions(_OfSession, tag="check_mentions", frozen=True):
     """Return, as `KeptFiles`, the files among `paths` that a rule hides from the model."""
 
@@ -361,6 +388,7 @@ SessionRequest = (
     | ShowTrust
     | ListToolServers
     | ShowToolServer
+    | ListRules
     | CheckMentions
     | InspectToolUse
     | ListChanges
@@ -373,6 +401,7 @@ Answer = (
     | Report
     | TrustPage
     | ToolServers
+    | RulesPage
     | KeptFiles
     | WholeToolUse
     | Changes
@@ -383,6 +412,7 @@ Request = (
     ListSessions
     | RenameSession
     | DeleteSession
+    | PreviewSession
     | MeasureSession
     | ForkSession
     | ExportSession

@@ -37,6 +37,7 @@ def policy_for(settings: Settings, project: str) -> SandboxPolicy:
         hosts=settings.sandbox_hosts,
         env_pass=settings.sandbox_env,
         min_level=settings.sandbox_min_level,
+        state_root=settings.state_dir,
     )
 
 

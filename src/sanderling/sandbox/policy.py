@@ -51,6 +51,7 @@ class SandboxPolicy(NamedTuple):
         min_level: the weakest level at which commands may run.
         level: exactly this level, if given.
         server: the name of a server with its own HOME, /tmp and namespaces; empty for commands.
+        state_root: contains all of Sanderling's state, with rules, trust and sessions: nothing in it is ever writable.
     """
 
     project: str
@@ -71,6 +72,7 @@ class SandboxPolicy(NamedTuple):
     level: Level | None = None
     has_guard: bool = True
     server: str = ""
+    state_root: str = ""
 
 
 def private_home(policy: SandboxPolicy) -> str:
@@ -182,13 +184,16 @@ def resolve_policy(policy: SandboxPolicy) -> SandboxPolicy:
     home = os.path.realpath(policy.home)
     state_dir = os.path.realpath(policy.state_dir)
 
-    def checked(path: str, role: str) -> str:
+    state_root = os.path.realpath(policy.state_root) if policy.state_root else state_dir
+
+    def checked(path: str, role: str, *, is_written: bool = False) -> str:
         real = real_path(os.path.expanduser(path))
         if not os.path.exists(real):
             raise SandboxError(f"The {role} {path} does not exist.")
         if is_too_wide(real, home):
             raise SandboxError(f"The {role} {path} {HOLDS_TOO_MUCH}.")
-        if is_within(state_dir, real) or is_within(real, state_dir):
+        own = state_root if is_written else state_dir
+        if is_within(state_dir, real) or is_within(real, own):
             raise SandboxError(f"The {role} {path} and Sanderling's own state overlap.")
         return real
 
@@ -200,5 +205,5 @@ def resolve_policy(policy: SandboxPolicy) -> SandboxPolicy:
         home=home,
         state_dir=state_dir,
         read_paths=tuple(checked(path, "path") for path in policy.read_paths),
-        write_paths=tuple(checked(path, "path") for path in policy.write_paths),
+        write_paths=tuple(checked(path, "path", is_written=True) for path in policy.write_paths),
     )

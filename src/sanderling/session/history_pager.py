@@ -24,6 +24,7 @@ from sanderling.protocol.events import (
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    TurnTimes,
 )
 from sanderling.protocol.messages import (
     SEARCH_TOOL,
@@ -87,9 +88,10 @@ class HistoryPager:
         start = offsets[first] if first < len(offsets) else self._end
         records = self._session.log.records(start, self._end)
         events = tuple(self._events(without_left_ends(records, goes_on=self._goes_on)))
+        times = _times(records)
         self._earlier, self._end = first, start
         self._goes_on = bool(records) and not _begins_turn(records[0])
-        return HistoryShown(events, has_earlier=first > 0, start=start)
+        return HistoryShown(events, has_earlier=first > 0, start=start, times=times)
 
     def _is_small(self, first: int) -> bool:
         """Return whether the page that begins with part `first` has room for one more."""
@@ -146,6 +148,24 @@ class HistoryPager:
         """Return a new id for a block or command. It is negative, because new output counts up from 0."""
         self._next_id -= 1
         return self._next_id
+
+
+def _times(records: Iterable[Record]) -> dict[str, TurnTimes]:
+    """Return when prompts were sent and their turns ended, by the prompts' ids."""
+    times: dict[str, TurnTimes] = {}
+    last = ""
+    for record in records:
+        match record:
+            case LoggedMessage(prompt=prompt, at=at, steered=steered):
+                for each in (prompt, *steered):
+                    if each:
+                        times[each.id] = TurnTimes(at.timestamp())
+                last = prompt.id if prompt else last
+            case LoggedTurnEnd(at=at) if last in times:
+                times[last] = replace(times[last], ended=at.timestamp())
+            case _:
+                pass
+    return times
 
 
 def _begins_turn(record: Record) -> bool:
@@ -207,7 +227,7 @@ def _memory_changes(record: Record) -> Iterator[HistoryEvent]:
             yield CompactionUndone()
         case LoggedRestored(restored=restored):
             yield restored
-        case LoggedRewind(text=text):
-            yield ConversationRewound(text)
+        case LoggedRewind(prompt_id=prompt_id, text=text):
+            yield ConversationRewound(text, prompt_id)
         case _:
             pass

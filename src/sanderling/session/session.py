@@ -46,10 +46,8 @@ from sanderling.session.records import (
     Record,
     StateKey,
 )
+from sanderling.session.titles import MARKDOWN, MAX_TITLE_CHARS, first_title
 from sanderling.text import shortened
-
-MAX_TITLE_CHARS = 60
-_MARKDOWN = r"^[#>*\-\s`]+|[`*]+"
 
 
 class Session:
@@ -108,11 +106,11 @@ class Session:
 
     @property
     def title(self) -> str:
-        """The title that the user has set, or else one derived from the first prompt."""
+        """The title that the user or the first answer has set, or else that of the first prompts."""
         named = self.state("title")
         if isinstance(named, str) and named:
             return named
-        return derived_title(self.prompts[0]) if self.prompts else ""
+        return first_title(prompt.text for prompt in self.prompts)
 
     @property
     def model(self) -> str:
@@ -266,8 +264,8 @@ class Session:
 
 
 def derived_title(prompt: Prompt) -> str:
-    """Return the first non-empty line of a prompt, shortened and without Markdown."""
-    lines = (re.sub(_MARKDOWN, "", line).strip() for line in prompt.text.splitlines())
+    """Return the name of a prompt: its first non-empty line, shortened and without Markdown."""
+    lines = (re.sub(MARKDOWN, "", line).strip() for line in prompt.text.splitlines())
     line = " ".join(next(filter(None, lines), "").split())
     return shortened(line, MAX_TITLE_CHARS)
 

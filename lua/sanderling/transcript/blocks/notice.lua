@@ -4,6 +4,7 @@ local M = {}
 local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
 local icons = require('sanderling.ui.icons')
+local rewound = require('sanderling.ui.lazy')('sanderling.transcript.rewound')
 local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 local ns = require('sanderling.transcript.writer').NS
@@ -82,6 +83,7 @@ end
 
 function M.draw.conversation_rewound(self, event)
   self:end_block()
+  rewound.dim(self, event.prompt_id)
   local text = event.text ~= '' and ' ' .. icons.quoted(words.plain(event.text)) or ''
   self:append_block(
     ('%s back to before the prompt%s'):format(icons.rule:rep(2), text),
@@ -96,7 +98,7 @@ blocks.register({
   draw = M.draw,
   beside = { 'local_notice', 'local_notice_outdated' },
   new = function()
-    return { notices = {} }
+    return { notices = {}, rewound = {} }
   end,
 })
 

@@ -1,6 +1,7 @@
 --- Turns in the transcript: prompts, answers, restarted answers, the end of a turn, and compactions.
 local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
+local config = require('sanderling.config')
 local icons = require('sanderling.ui.icons')
 local tools = require('sanderling.transcript.blocks.tool')
 local words = require('sanderling.ui.words')
@@ -17,9 +18,28 @@ local ns = require('sanderling.transcript.writer').NS
 ---@field id string of the prompt
 ---@field first integer row
 ---@field answer integer row of the answer's header
+---@field at? number when its prompt was sent, in seconds since 1970; nil: not known
+---@field ended_at? number
+
+---@class (exact) sanderling.transcript.Steered a prompt within a turn
+---@field first integer row
+---@field at? number
 
 ---@type table<string, sanderling.transcript.blocks.Draw> by event type
 local draw = {}
+
+--- Return when a prompt was sent or its turn ended: a page of the history says so, and other events happen now.
+---@param self sanderling.transcript.Transcript
+---@param prompt_id string
+---@param name 'sent'|'ended'
+---@return number?
+local function time_of(self, prompt_id, name)
+  if not self.times then
+    return os.time()
+  end
+  local times = self.times[prompt_id]
+  return times and times[name]
+end
 
 -- prompts -------------------------------------------------------------------------------------------------------------
 
@@ -30,11 +50,12 @@ local draw = {}
 local function decorate_header(self, row, name, hl)
   self.headers[#self.headers + 1] = row
   local rest = (' '):rep(#'## ' - api.nvim_strwidth(icons.header))
+  local is_drawn_here = config.options.chat.markdown == 'own' -- otherwise it is a heading like others
   api.nvim_buf_set_extmark(self.buf, ns, row, 0, {
     end_row = row,
     end_col = #name + 3,
     hl_group = hl,
-    virt_text = { { icons.header .. name .. rest, hl } },
+    virt_text = is_drawn_here and { { icons.header .. name .. rest, hl } } or nil,
     virt_text_pos = 'overlay',
     hl_mode = 'combine',
   })
@@ -186,12 +207,21 @@ function draw.turn_started(self, event)
   self.refused, self.pieces = {}, {}
   if not event.is_continued then
     local row, answer = draw_prompt(self, event.prompt, 'You')
-    table.insert(self.turns, { id = event.prompt.id, first = row, answer = answer })
+    local turn = {
+      id = event.prompt.id,
+      first = row,
+      answer = answer,
+      at = time_of(self, event.prompt.id, 'sent'),
+    }
+    table.insert(self.turns, turn)
   end
+  self:draw_times()
 end
 
 function draw.prompt_steered(self, event)
-  draw_prompt(self, event.prompt, 'You (steering)')
+  local row = draw_prompt(self, event.prompt, 'You (steering)')
+  table.insert(self.steered, { first = row, at = time_of(self, event.prompt.id, 'sent') })
+  self:draw_times()
 end
 
 -- answers -------------------------------------------------------------------------------------------------------------
@@ -222,7 +252,8 @@ local function draw_thinking(self, block_id, text)
   self:end_block()
   local first = self:append_block('Thinking\n' .. text .. '\n')
   self:paint(first, self.last - 1, 'AgentThinking', true)
-  local fold = self:add_fold({ first = first, last = self.last, label = 'Thinking' })
+  local fold =
+    self:add_fold({ first = first, last = self.last, label = 'Thinking', has_excerpt = true })
   self.open = {
     id = block_id,
     kind = 'thinking',
@@ -325,6 +356,11 @@ function draw.turn_ended(self, event)
   self:end_countdown()
   self:end_answer()
   tools.stop_all(self)
+  local turn = self.turns[#self.turns]
+  if turn then
+    turn.ended_at = time_of(self, turn.id, 'ended')
+    self:draw_times()
+  end
   local text = endings[event.stop_reason]
   if text then
     self:close_block()
@@ -377,11 +413,12 @@ end
 blocks.register({
   draw = draw,
   new = function()
-    return { headers = {}, turns = {}, pieces = {} }
+    return { headers = {}, turns = {}, steered = {}, pieces = {} }
   end,
   rows = {
     headers = { is_list = true, of = {}, is_of_page = true },
     turns = { is_list = true, of = { 'first', 'answer' }, is_of_page = true },
+    steered = { is_list = true, of = { 'first' }, is_of_page = true },
     pieces = { is_list = true, of = { 'first', 'last' } },
   },
 })

@@ -19,7 +19,16 @@ from sanderling.acp.wire.base import EMPTY, Implementation, Wire
 from sanderling.acp.wire.connection import AcpConnection, Method
 from sanderling.acp.wire.envelope import decoded
 from sanderling.acp.wire.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError, invalid, not_found
-from sanderling.acp.wire.ours import OfPrompt, meta_of, ours_in
+from sanderling.acp.wire.ours import (
+    CHANGE_RULE,
+    LIST_RULES,
+    OfPrompt,
+    RuleChange,
+    RuleLine,
+    RulesAnswer,
+    meta_of,
+    ours_in,
+)
 from sanderling.acp.wire.sessions import (
     ListSessionsRequest,
     ListSessionsResponse,
@@ -88,13 +97,14 @@ class AgentFrontend:
             "session/delete": self._delete,
             "session/set_mode": self._set_mode,
             "session/set_config_option": self._set_config_option,
+            LIST_RULES: self._list_rules,
         }
         methods = {name: Method(_translated(handle)) for name, handle in answered.items()}
         prompt = Method(_translated(self._prompt), self._reserve, self._cancel)
         return methods | {"session/prompt": prompt}
 
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
-        return {"session/cancel": self._cancel}
+        return {"session/cancel": self._cancel, CHANGE_RULE: self._change_rule}
 
     # --- setting up ----------------------------------------------------------------------------------------------------
 
@@ -242,6 +252,21 @@ class AgentFrontend:
         request = decoded(params, SetConfigOptionRequest)
         options = await self._live(request.session_id).set_option(request.config_id, request.value)
         return SetConfigOptionResponse(config_options=options)
+
+    # --- rules ---------------------------------------------------------------------------------------------------------
+
+    async def _list_rules(self, params: msgspec.Raw) -> Wire:
+        page = await self._live(decoded(params, SessionRequest).session_id).rules()
+        lines = [
+            RuleLine(rule=each.rule, origin=each.origin, last_use=each.last_use)
+            for each in page.rules
+        ]
+        return RulesAnswer(rules=lines, problem=page.problem)
+
+    def _change_rule(self, params: msgspec.Raw) -> None:
+        change = decoded(params, RuleChange)
+        if live := self._sessions.find(change.session_id):
+            live.change_rule(change.rule, change.new)
 
 
 def _place_of(cursor: str | None) -> int:

@@ -29,6 +29,7 @@ from sanderling.acp.wire.updates import (
 from sanderling.errors import ProviderError, SanderlingError
 from sanderling.protocol.actions import (
     CancelTurn,
+    ChangeRule,
     ReleaseWaiting,
     Rest,
     SubmitPrompt,
@@ -50,10 +51,18 @@ from sanderling.protocol.events import (
     WaitingChanged,
 )
 from sanderling.protocol.messages import Prompt
-from sanderling.protocol.requests import Efforts, ListEfforts, ListModels, Models
-from sanderling.session.session import derived_title
+from sanderling.protocol.requests import (
+    Efforts,
+    ListEfforts,
+    ListModels,
+    ListRules,
+    Models,
+    RulesPage,
+)
+from sanderling.session.titles import title_of
 
 ROLL_S = 0.1  # between two updates of growing output
+ENDED = "the session has ended; load it again"
 SETTLE_S = 3.0  # for an option that takes time to change
 
 log = logging.getLogger(__name__)
@@ -142,10 +151,9 @@ class AgentSession:
         """
         tracked = self.prompts.now
         assert tracked
-        if self._agent is None:
-            raise RpcError(INTERNAL_ERROR, "the session has ended; load it again")
+        agent = self._running_agent()
         tracked.is_submitted = True
-        self._tasks.start_soon(self._answer_prompt, self._agent, tracked, prompt)
+        self._tasks.start_soon(self._answer_prompt, agent, tracked, prompt)
 
     def accept(self, tracked: TrackedPrompt) -> None:
         tracked.is_accepted = True
@@ -194,10 +202,11 @@ class AgentSession:
         self._send_all(self._translator.end_compaction(how))
         now = datetime.now(UTC).isoformat(timespec="seconds")
         over = meta_of(TurnOver(tracked.prompt_id, tracked.outcome))
-        if self.options.title:
+        title = "" if self.options.title else title_of(prompt.text)
+        if not title:
             self._audience.tell(SessionInfoUpdate(updated_at=now, meta=over))
         else:
-            self.options.title = derived_title(prompt)
+            self.options.title = title
             self._audience.tell(
                 SessionInfoUpdate(title=self.options.title, updated_at=now, meta=over)
             )
@@ -218,9 +227,7 @@ class AgentSession:
             RpcError: unknown option or invalid value, or the change failed.
         """
         action = self.options.action(option, value)
-        if self._agent is None:
-            raise RpcError(INTERNAL_ERROR, "the session has ended; load it again")
-        self._agent.act(action)
+        self._running_agent().act(action)
         with anyio.move_on_after(SETTLE_S):
             while option in ("network", "sandbox") and self.options.now(option) != value:
                 await self._changed.wait()
@@ -228,6 +235,26 @@ class AgentSession:
         if option == "model":
             await self._list_efforts()
         return self.options.shown()
+
+    async def rules(self) -> RulesPage:
+        """
+        Return the rules in effect.
+
+        Raises:
+            RpcError: the session has ended.
+        """
+        page = await self._running_agent().answer(ListRules(self.id))
+        assert isinstance(page, RulesPage)
+        return page
+
+    def change_rule(self, rule: str, new: str) -> None:
+        if self._agent:
+            self._agent.act(ChangeRule(rule, new))
+
+    def _running_agent(self) -> Agent:
+        if self._agent is None:
+            raise RpcError(INTERNAL_ERROR, ENDED)
+        return self._agent
 
     async def list_models(self) -> None:
         """Fill the list of models from what is known without a request to a provider."""

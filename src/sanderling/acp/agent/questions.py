@@ -28,7 +28,14 @@ from sanderling.tools.ask_user import KEEP, text_name
 PERMISSION, ELICITATION = "session/request_permission", "elicitation/create"
 GRANT = ":grant"
 NOBODY = "The client cannot ask the user: {problem}. Do what you can without it, then say what was left undone."
-ONCE, SESSION, ALWAYS, WIDER, DENY, ALONE = "once", "session", "always", "wider", "deny", "alone"
+ONCE, SESSION, ALWAYS, WIDER, DENY, DENY_ALL = (
+    "once",
+    "session",
+    "always",
+    "wider",
+    "deny",
+    "deny_all",
+)
 CHOICE = "choice:"
 OF_MODEL = ("question", "plan")
 """Kinds of questions that the model asks."""
@@ -221,7 +228,7 @@ def _options(question: ApprovalRequested) -> list[PermissionOption]:
             options.append(_always(WIDER, f"Always: {question.wider}"))
     options.append(PermissionOption(option_id=DENY, name="Deny", kind="reject_once"))
     if question.is_of_several:
-        options.append(PermissionOption(option_id=ALONE, name="Deny only this", kind="reject_once"))
+        options.append(PermissionOption(option_id=DENY_ALL, name="Deny all", kind="reject_once"))
     return options
 
 
@@ -243,7 +250,8 @@ def _answer(question: ApprovalRequested, option: str) -> AnswerApproval:
         case "wider":
             return AnswerApproval(question.id, "always", rule=question.wider)
         case _:
-            return AnswerApproval(question.id, "deny", is_alone=option == ALONE)
+            is_alone = question.is_of_several and option != DENY_ALL
+            return AnswerApproval(question.id, "deny", is_alone=is_alone)
 
 
 # --- questions of the model ---------------------------------------------------------------------------------------------

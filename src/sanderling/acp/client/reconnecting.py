@@ -7,7 +7,7 @@ connection, the session is reopened there from its log, and the turn that was ru
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -44,6 +44,8 @@ from sanderling.acp.wire.sessions import (
 from sanderling.acp.wire.setup import InitializeResponse
 from sanderling.errors import ProviderError, SanderlingError
 from sanderling.protocol.events import ConnectionChanged
+
+T = TypeVar("T")
 
 FIRST_S, AGAIN_S = 0.5, 2.0
 FIRST_CONNECTION_S = 30.0  # retrying: the server may still be starting behind a proxy
@@ -173,6 +175,17 @@ class ReconnectingLink(Link):
     def notify(self, method: str, params: object) -> None:
         if live := self._live:
             live.connection.notify(method, params)
+
+    async def request(self, method: str, params: object, kind: type[T]) -> T:
+        """
+        Send a request outside of the protocol.
+
+        Raises:
+            RpcError: the peer refused, or is not connected.
+        """
+        if self._live is None:
+            raise ClosedError
+        return await self._live.connection.request(method, params, kind)
 
     def connect_now(self) -> None:
         self._again.set()

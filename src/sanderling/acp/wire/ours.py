@@ -14,6 +14,7 @@ from sanderling.acp.wire.errors import invalid
 OURS = "sanderling"
 PROMPT_ACCEPTED = "_sanderling/prompt_accepted"
 RUN_TOOL, TOOL_OUTPUT = "_sanderling/tool", "_sanderling/tool_output"
+LIST_RULES, CHANGE_RULE = "_sanderling/list_rules", "_sanderling/change_rule"
 HTTP, HTTP_DATA = "_sanderling/http", "_sanderling/http_data"
 HTTP_TAKEN, HTTP_END = "_sanderling/http_taken", "_sanderling/http_end"
 MAX_UNTAKEN_BYTES = 1 << 20
@@ -130,6 +131,33 @@ def meta_of(*said: msgspec.Struct, **more: Any) -> dict[str, Any]:
     for each in said:
         found |= msgspec.to_builtins(each)
     return {OURS: found | more}
+
+
+# --- the session's permission rules, for a client that shows and changes them -------------------------------------------------------------
+
+
+class RuleLine(Wire, frozen=True):
+    """A rule in effect; see `protocol.requests.ShownRule`."""
+
+    rule: str
+    origin: str
+    last_use: str = ""
+
+
+class RulesAnswer(Wire, frozen=True):
+    """The rules of a session, and why stored ones cannot be used."""
+
+    rules: list[RuleLine] = msgspec.field(default_factory=list[RuleLine])
+    problem: str = ""
+
+
+class RuleChange(Wire, frozen=True):
+    """Delete a rule of the session or a stored one, or replace it by `new`."""
+
+    exact: ClassVar = ("new",)
+    session_id: str
+    rule: str
+    new: str = ""
 
 
 # --- tools that the client runs: files, commands, sandbox, rules and permission questions are its own -----------------------------------

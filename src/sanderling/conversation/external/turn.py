@@ -63,6 +63,8 @@ class AgentTurn:
     def _log_end(self, stop_reason: StopReason, error: ProviderError | None) -> None:
         if stop_reason == "error":
             self._services.waiting.hold()
+        if stop_reason == "end_turn":
+            self._services.memory.name_by_answer()
         message = error.message if error else ""
         self._services.session.append(LoggedTurnEnd(stop_reason, message))
 

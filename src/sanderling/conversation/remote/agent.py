@@ -24,7 +24,20 @@ from sanderling.acp.remote.pipe import INSTALL
 from sanderling.acp.wire import updates
 from sanderling.acp.wire.base import EMPTY
 from sanderling.acp.wire.connection import Method
-from sanderling.acp.wire.ours import OURS, OfAgent, OfClient, Position, meta_of, ours_in
+from sanderling.acp.wire.errors import METHOD_NOT_FOUND, RpcError
+from sanderling.acp.wire.ours import (
+    CHANGE_RULE,
+    LIST_RULES,
+    OURS,
+    OfAgent,
+    OfClient,
+    Position,
+    RuleChange,
+    RulesAnswer,
+    meta_of,
+    ours_in,
+)
+from sanderling.acp.wire.sessions import SessionRequest
 from sanderling.acp.wire.setup import (
     ClientCapabilities,
     ElicitationCapabilities,
@@ -36,6 +49,7 @@ from sanderling.agents.permits import Verdict
 from sanderling.conversation.external.agent import SESSION_CAPABILITIES, ExternalAgent
 from sanderling.conversation.remote.tools_here import HERE, NO_SERVERS, LocalTools
 from sanderling.conversation.services import SessionServices
+from sanderling.errors import SessionError
 from sanderling.protocol.events import (
     ConnectionChanged,
     ModeChanged,
@@ -45,6 +59,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import Usage
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
+from sanderling.protocol.requests import RulesPage, ShownRule
 from sanderling.providers.endpoint import is_local
 from sanderling.session.session import KeptAgent, KeptPosition, keep_agent, kept_agent
 from sanderling.text import visible
@@ -58,6 +73,7 @@ DONE_HERE = "{name} runs this on your machine without showing it: {what}"
 USES_KEY = "{name} uses your key for {model}. It counts against your limits."
 LIMIT_REACHED = "a limit of the client's settings is reached"
 NO_PLACE = "{name} does not say in which directory it works: name one in the address."
+NO_RULES = "{name} runs an older Sanderling: run `sanderling rules list` there."
 
 
 class _Sandbox(msgspec.Struct, frozen=True):
@@ -133,6 +149,40 @@ class RemoteAgent(ExternalAgent):
     def goes_on_alone(self) -> bool:
         """Whether a turn continues remotely while disconnected."""
         return self._there.resume > 0
+
+    # --- its rules -----------------------------------------------------------------------------------------------------------
+
+    async def rules(self) -> RulesPage:
+        """
+        Return the rules in effect there.
+
+        Raises:
+            SanderlingError: it does not answer.
+        """
+        await self.link.ready()
+        asked = SessionRequest(session_id=self.session_id)
+        try:
+            found = await self.reconnecting.request(LIST_RULES, asked, RulesAnswer)
+        except RpcError as error:
+            if error.code != METHOD_NOT_FOUND:
+                raise
+            raise SessionError(NO_RULES.format(name=self.name)) from error
+        shown = (
+            ShownRule(each.rule, self._origin(each.origin), each.last_use) for each in found.rules
+        )
+        return RulesPage(tuple(shown), found.problem)
+
+    def change_rule(self, rule: str, new: str) -> None:
+        """Delete or replace a rule there. The remote side reports what prevents it."""
+        if self.link.is_ready:
+            change = RuleChange(session_id=self.session_id, rule=rule, new=new)
+            self._notify(CHANGE_RULE, change)
+        else:
+            self.services.warn(f"Nothing changed: {self.name} is not connected.")
+
+    def _origin(self, origin: str) -> str:
+        """Name the machine behind an origin that would look like a local file."""
+        return origin if origin.startswith(("always", "session")) else f"{origin} on {self.name}"
 
     # --- its place, as the link knows it -----------------------------------------------------------------------------------
 

@@ -41,6 +41,7 @@ class ClientConversation(Conversation):
                 | actions.SetNetwork()
                 | actions.SetSandbox()
                 | actions.TrustFiles()
+                | actions.ChangeRule()
                 | actions.UndoTurn()
                 | actions.RedoTurn()
                 | actions.Rewind()

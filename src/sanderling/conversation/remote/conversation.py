@@ -16,6 +16,7 @@ from sanderling.conversation.services import SessionServices
 from sanderling.protocol import actions
 from sanderling.protocol.events import CommandEnded, CommandStarted
 from sanderling.protocol.messages import Prompt
+from sanderling.protocol.requests import Answer, ListRules, SessionRequest
 
 NOT_HERE = "Did not start: this session runs on {name}, but your command would run here. Ask the agent to run it, or use a terminal."
 NOT_FROM_HERE = "{what} is not possible from here: this session runs on {name}."
@@ -75,11 +76,18 @@ class RemoteConversation(ExternalConversation):
                 self.submit(Prompt(uuid4().hex, word))
             case actions.Rewind():
                 warn(NOT_FROM_HERE.format(what="Rewinding", name=name))
+            case actions.ChangeRule(rule, new):
+                self.external.change_rule(rule, new)
             case actions.RejectChanges() | actions.NoteSaved():
                 pass  # local files
             case _:
                 super().act(action)
         self._arrived.set()
+
+    async def answer(self, request: SessionRequest) -> Answer:
+        if isinstance(request, ListRules) and not self.external.tools.are_wanted:
+            return await self.external.rules()
+        return await super().answer(request)
 
     def close(self) -> None:
         """Detach: a running turn continues remotely, if possible."""

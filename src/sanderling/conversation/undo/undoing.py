@@ -207,7 +207,7 @@ class Undoer:
         self._services.memory.keep()  # first: if the process is killed in between, the model must get its notes again
         self._session.append(LoggedRewind(prompt_id, title, estimated_tokens(messages)))
         self._workspace.read_cache.forget_all()
-        self._emit(ConversationRewound(title))
+        self._emit(ConversationRewound(title, prompt_id))
         self._emit(PromptsReturned((prompt,)))
         self._services.calls.show_usage()
 

@@ -2,12 +2,13 @@
 
 from sanderling.session.store.export import export_markdown, write_export
 from sanderling.session.store.keeping import delete, fork, rename
-from sanderling.session.store.listing import list_sessions, newest_session
+from sanderling.session.store.listing import last_exchange, list_sessions, newest_session
 
 __all__ = (
     "delete",
     "export_markdown",
     "fork",
+    "last_exchange",
     "list_sessions",
     "newest_session",
     "rename",

@@ -40,6 +40,7 @@ from sanderling.session.records import (
     without_left_ends,
 )
 from sanderling.session.session import derived_title
+from sanderling.session.titles import title_of
 from sanderling.text import fence_around, printable
 
 MAX_FOLD_CHARS = 8_000
@@ -107,7 +108,7 @@ def _head(header: Header, records: Iterable[Record]) -> str:
             case LoggedState(key="title", value=str(title)):
                 named = title
             case LoggedMessage(prompt=Prompt() as prompt):
-                asked = asked or derived_title(prompt)
+                asked = asked or title_of(prompt.text)
             case LoggedUsage(model=model, usage=used):
                 usage += used
                 models += () if model in models else (model,)

@@ -17,16 +17,18 @@ from sanderling.paths import open_plain
 from sanderling.protocol.messages import TextBlock
 from sanderling.protocol.requests import SessionInfo
 from sanderling.session.codec import Codec
-from sanderling.session.log import SUFFIX, log_path, whole_lines
+from sanderling.session.log import SUFFIX, log_path, opened, whole_lines
 from sanderling.session.records import (
     Header,
     LoggedMessage,
     LoggedState,
     is_session_id,
 )
-from sanderling.session.session import derived_title
+from sanderling.session.titles import first_title
+from sanderling.text import shortened, visible_prose
 
 MAX_EXCERPT_CHARS = 120
+MAX_SHOWN_CHARS = 4000  # of the last prompt, and of the answer to it
 CHUNK_BYTES = 1 << 20
 MAX_HEADER_BYTES = 1 << 16  # a foreign file may be one long line
 SAID = (b'{"type":"message",', b'{"type":"prompt",')  # how the lines with messages begin
@@ -64,6 +66,27 @@ def newest_session(session_dir: Path, project: str) -> str:
     if sessions := list_sessions(session_dir, project, ""):
         return sessions[0].id
     raise UsageError(f"there is no session of {project} to continue")
+
+
+def last_exchange(session_dir: Path, session_id: str) -> str:
+    """
+    Return the last prompt of a session and the answer to it as Markdown, both shortened.
+
+    Raises:
+        SessionError: the session does not exist or its log cannot be read.
+    """
+    prompt, answer = "", list[str]()
+    with opened(log_path(session_dir, session_id)) as file:
+        for said in _said(file):
+            if said.prompt:
+                prompt, answer = said.prompt.text, []
+            elif said.message.role == "assistant":
+                answer += filter(str.strip, _texts(said))
+    parts = (("You", prompt), ("Sanderling", "\n\n".join(answer)))
+    shown = (
+        f"## {who}\n\n{shortened(text, MAX_SHOWN_CHARS)}\n" for who, text in parts if text.strip()
+    )
+    return visible_prose("\n".join(shown))
 
 
 def _locked_inodes() -> set[int]:
@@ -118,7 +141,7 @@ def _info(
 
 def _last_title(file: BinaryIO, size: int) -> str:
     """
-    Return the title that the user has set last, or "".
+    Return the title that was set last, or "".
 
     Reads backwards, in pieces. Mapping the file would be simpler, but another process may open the session and truncate a torn record,
     and access to a mapped page that is gone kills this process.
@@ -140,8 +163,7 @@ def _last_title(file: BinaryIO, size: int) -> str:
 
 
 def _first_title(file: BinaryIO) -> str:
-    prompt = next((said.prompt for said in _said(file) if said.prompt), None)
-    return derived_title(prompt) if prompt else ""
+    return first_title(said.prompt.text for said in _said(file) if said.prompt)
 
 
 def _said(file: BinaryIO) -> Iterator[LoggedMessage]:
