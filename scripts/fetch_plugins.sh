@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# fetch_plugins.sh DIRECTORY: check out the plugins of tests/plugins/versions.txt into DIRECTORY, each at its commit.
+# fetch_plugins.sh DIRECTORY [VERSIONS]: check out the plugins of tests/plugins/versions.txt, or the repositories of another such file, into
+# DIRECTORY, each at its commit.
 #
 # A plugin that is there at that commit is left alone. `PLUGINS=DIRECTORY make test ARGS=tests/plugins` then runs the tests.
 set -euo pipefail
 
-directory=$(realpath -m "${1:?usage: fetch_plugins.sh DIRECTORY}")
-versions=$(dirname "${BASH_SOURCE[0]}")/../tests/plugins/versions.txt
+directory=$(realpath -m "${1:?usage: fetch_plugins.sh DIRECTORY [VERSIONS]}")
+versions=${2:-$(dirname "${BASH_SOURCE[0]}")/../tests/plugins/versions.txt}
 
 while read -r name repository commit; do
   plugin=$directory/$name

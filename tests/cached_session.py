@@ -1,10 +1,11 @@
 """
 A day of work in forty turns, against an API with its cache.
 
-Tools; a change of mode, of the network, of the date, of the branch; lists of what is to be done; instructions; a command of the
-person's; words in between; a restart in the middle.
+Tools; a change of mode, of the network, of the date, of the branch; lists of what is to be done; instructions; a new skill; hooks that
+begin to say something; a command of the person's; words in between; a restart in the middle.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -68,6 +69,13 @@ def _todo(turn: int) -> list[dict[str, str]]:
     ]
 
 
+HOOKS: dict[str, Any] = {
+    "UserPromptSubmit": [{"command": "cat hooked.txt 2>/dev/null; exit 0"}],
+    "PostToolUse": [{"command": "[ -e hooked.txt ] && cat answer.json; exit 0", "matcher": "Bash"}],
+}
+SKILL = "---\nname: late\ndescription: Came at noon.\n---\nDo it well.\n"
+
+
 class CachedSession:
     """`run` lives through the day; `api` has seen it."""
 
@@ -100,7 +108,8 @@ class CachedSession:
                         await self._until(lambda turn=turn: self._count("TurnEnded") > turn)
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        settings = Settings(state_dir=str(self._folder / "state"), **self.api.options)
+        state_dir = str(self._folder / "state")
+        settings = Settings(state_dir=state_dir, hooks=HOOKS, **self.api.options)
         session = Session.open(settings.session_dir, "s1", str(self.project))
         stack.callback(session.close)
         provider = make_provider(settings)
@@ -130,6 +139,14 @@ class CachedSession:
                 self.conversation.controls.set_mode("auto")
             case 9:
                 await self._set_network("proxy")
+            case 11:
+                skill = Path.home() / ".agents/skills/late/SKILL.md"
+                skill.parent.mkdir(parents=True)
+                skill.write_text(SKILL)
+            case 13:
+                said = {"hookSpecificOutput": {"additionalContext": "Seen by a hook."}}
+                (self.project / "answer.json").write_text(json.dumps(said))
+                (self.project / "hooked.txt").write_text("The hook of prompts.")
             case 14:
                 await self._set_network("off")
             case 17:

@@ -10,6 +10,7 @@ from tests.conftest import DEADLINE_S
 
 
 class Home:
+    python = sys.executable
     program: tuple[str, ...] = ("-m", "sanderling")
 
     def __init__(self, folder: Path) -> None:
@@ -38,7 +39,7 @@ class Home:
             "stderr": subprocess.PIPE,
         } | streams
         return subprocess.Popen(
-            [sys.executable, *self.program, *args],
+            [self.python, *self.program, *args],
             cwd=self.project,
             env=self.environment,
             text=True,

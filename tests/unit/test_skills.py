@@ -105,6 +105,12 @@ def test_a_linked_skill_of_the_user_is_found_and_a_circle_of_links_ends(skills, 
         (skill("PDF_Tools"), "its name 'PDF_Tools' should have"),
         (skill("other"), "its name 'other' differs from its directory's, 'pdf'"),
         ("---\ndescription: Does it.\n---\nx", "it has no name"),
+        ("---\nname:\ndescription: Does it.\n---\nx", "it has no name"),
+        (
+            "---\nname: pdf\ndescription: Does it.\ncompatibility: [a]\n---\nx",
+            "its `compatibility` is not a text",
+        ),
+        (skill("pdf--"), "its name 'pdf--' should have"),
         (skill("pdf", "Use when: asked"), "not valid YAML"),
         (skill("pdf", "x" * 1025), "more than 1,024 characters"),
         (skill("pdf", compatibility="x" * 501), "more than 500"),
@@ -117,6 +123,11 @@ def test_a_mistake_that_can_be_repaired_is_a_problem_and_the_skill_is_used(
     write(own, "skills/pdf/SKILL.md", text)
     (found,) = skills.all().values()
     assert any(problem in each for each in found.problems)
+
+
+def test_letters_of_any_script_may_be_in_a_name(skills, own):
+    write(own, "skills/größe/SKILL.md", skill("größe"))
+    assert skills.all()["größe"].problems == ()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ UNNEEDED = {
     "tool servers": r"mcp|sanderling\.mcp\.\w+",
     "other agents": r"sanderling\.(agents|acp\.client)\.\w+",
     "other providers": r"(anthropic|httpx2|pydantic)|sanderling\.providers\.(anthropic|chat|ollama|responses|http)\.\w+",
-    "of Python": r"difflib|html|http|importlib\.resources|zipfile",
+    "of Python": r"difflib|html|http|importlib\.(metadata|resources)|zipfile",
 }
 PATTERNS = """
 import re, sys

@@ -42,8 +42,10 @@ from sanderling.providers.choice import (
 from sanderling.providers.credentials import CredentialsError
 from sanderling.providers.endpoint import is_local, load_endpoint
 from sanderling.providers.local_servers import find_local
+from sanderling.providers.packaged import load_wires
 from sanderling.sandbox.sandbox import Sandbox
-from sanderling.text import counted
+from sanderling.text import counted, printable
+from sanderling.tools.packaged import load_tools
 from sanderling.tools.ripgrep import find_ripgrep
 
 SECTION_S, ASKING_S, PROGRAM_S = 8.0, 25.0, 2.0
@@ -172,6 +174,17 @@ def _packages(_: _Subject) -> Iterator[Line]:
     for name, version in versions.items():
         if not version:
             yield Line("error", f"{name} is missing", (f"Run {remedies().install}",))
+    yield from _extensions()
+
+
+def _extensions() -> Iterator[Line]:
+    """Yield what other packages add. They are loaded, to see whether they work."""
+    for extension, found in (load_tools() | load_wires()).items():
+        if isinstance(found, ConfigError):
+            advice = "Correct the package, or remove it from Sanderling's environment"
+            yield Line("error", printable(str(found)), (advice,))
+        else:
+            yield Line("ok", printable(str(extension)))
 
 
 def version_of(package: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import anyio
 
-from sanderling.hooks.hooks import NOTHING, Hooks, Owner, Verdict, both
+from sanderling.hooks.hooks import NOTHING, Hooks, Owner, Verdict, both, quoted
 from sanderling.hooks.messages import names_of, tool_fields, tool_response
 from sanderling.tools.base import UseRequest
 from sanderling.tools.outcome import Outcome
@@ -56,7 +56,7 @@ class SessionHooks:
 
     def _note(self, context: str) -> None:
         if context:
-            self._notes.append(f"[From a hook:\n{context}]")
+            self._notes.append(f"[From a hook:\n{quoted(context)}]")
 
     def take_notes(self) -> list[str]:
         """Return the notes for the model since the last time, to be sent with the next message of the user's."""
@@ -132,7 +132,7 @@ class SessionHooks:
         if not verdict.is_denied:
             return ""
         self._continuations += 1
-        return verdict.reason
+        return quoted(verdict.reason)
 
     @property
     def continues_too_often(self) -> bool:

@@ -53,6 +53,7 @@ from sanderling.tools.commands.shell import Elsewhere, Shell, ShellState
 from sanderling.tools.commands.user_commands import UserCommand, UserCommands
 from sanderling.tools.editor import Editor
 from sanderling.tools.effects import Effect
+from sanderling.tools.packaged import PackagedTools
 from sanderling.tools.read_cache import ReadCache
 from sanderling.tools.searching import search_sources
 from sanderling.tools.todo_list import TodoList
@@ -127,7 +128,8 @@ class SessionServices:
         self.gate.hooks_before_question = self.hooks.before_question
         has_editor = code is not None or client is not None
         own = sources or (OwnTools(has_editor=has_editor),)
-        own = (client,) if client else (*own, *search_sources(settings))
+        added = PackagedTools(emit)
+        own = (client,) if client else (*own, *search_sources(settings), added)
         disabled = settings.tools_disabled if can_ask else (*settings.tools_disabled, ask_user.name)
         catalog = Catalog(*own, disabled=disabled)
         if catalog.offers(ask_user.name):

@@ -24,7 +24,7 @@ from sanderling.changes.states import FileChange
 from sanderling.conversation.hooked import SessionHooks
 from sanderling.errors import SandboxError, ToolError
 from sanderling.hooks.hooks import NOTHING as NOT_HOOKED
-from sanderling.hooks.hooks import Verdict
+from sanderling.hooks.hooks import Verdict, quoted
 from sanderling.hosts import is_loopback, split_authority
 from sanderling.paths import is_within
 from sanderling.permissions.approvals import Permit
@@ -247,7 +247,7 @@ class ToolUses:
         said = [text for text in (use.hooked.context, reason, verdict.context) if text]
         if not said:
             return outcome
-        text = "[From a hook:\n" + "\n".join(said) + "]"
+        text = "[From a hook:\n" + quoted("\n".join(said)) + "]"
         return msgspec.structs.replace(outcome, content=_with_text(outcome.content, text))
 
     def _find_what_only_reads(self) -> None:

@@ -31,7 +31,11 @@ HookEvent = Literal[
 EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 TIMEOUT_S, MAX_TIMEOUT_S = 10.0, 600.0
 MAX_SHOWN_CHARS = 60
+MAX_WAYS = 1_000_000
+"""About 10 ms."""
+MAX_NAME_CHARS = 64
 _ALL = ("", "*")
+_PIECE = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|(?s:.)"
 
 
 class HookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -172,6 +176,33 @@ def _problem_of(matcher: Any) -> str:
     try:
         if matcher not in _ALL:
             re.compile(matcher)
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         return f"its matcher '{matcher[:40]}' is no regular expression ({error})"
+    if _ways(iter(re.findall(_PIECE, matcher))) > MAX_WAYS:
+        return f"its matcher '{matcher[:40]}' may take too long: it repeats a group, or repeats too often"
     return ""
+
+
+def _ways(tokens: Iterator[str]) -> float:
+    """
+    Return in how many ways, at most, the expression may be tried on the name of a tool.
+
+    Python's `re` tries them all, one after the other, and nothing can interrupt it. A repeated group may be tried in too many ways.
+    """
+    sums, ways, last = 0.0, 1.0, 1.0
+    for token in tokens:
+        match token[0]:
+            case ")":
+                break
+            case "|":
+                sums, ways, last = sums + ways, 1.0, 1.0
+            case "(":
+                last = _ways(tokens) + 1.0  # more than that of a character
+                ways *= last
+            case "?":
+                ways *= 2
+            case "*" | "+" | "{":
+                ways *= MAX_NAME_CHARS if last == 1.0 else MAX_WAYS * 2
+            case _:
+                last = 1.0
+    return sums + ways

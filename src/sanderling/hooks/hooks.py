@@ -1,5 +1,6 @@
 """The hooks of a session: run all that an event concerns at the same time, and make one verdict of their answers."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -142,7 +143,7 @@ class Hooks:
                 # It may have been there to deny the call.
                 decided.append(("ask", f"The hook {hook.shown} failed: {answer.failure}."))
             if answer.context:
-                contexts.append(shortened(answer.context, MAX_CONTEXT_CHARS))
+                contexts.append(answer.context)
             its_input = answer.input if answer.input is not None else its_input
             self._stop = self._stop or _for_reading(answer.stop)
         if not decided:
@@ -161,3 +162,8 @@ class Hooks:
 
 def _for_reading(text: str, most: int = MAX_WORDS_CHARS) -> str:
     return shortened(visible_prose(printable(text)), most)
+
+
+def quoted(text: str) -> str:
+    """Return a hook's text for a note. If it could end the note or begin another one, its lines are marked as a quotation."""
+    return re.sub(r"(?m)^", "> ", text) if re.search(r"(?m)^\s*[\[\]]|\]\s*$", text) else text

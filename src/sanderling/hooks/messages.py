@@ -8,6 +8,7 @@ import msgspec
 
 from sanderling.hooks.declared import Hook, HookEvent
 from sanderling.protocol.modes import Mode
+from sanderling.text import shortened
 
 Decision = Literal["allow", "ask", "deny"]
 
@@ -26,6 +27,9 @@ _TOOLS = {
     "ask_user": "AskUserQuestion",
     "jobs": "BashOutput",
 }
+MAX_TEXT_CHARS = 10_000
+"""For the model: a context, or a reason."""
+MAX_MESSAGE_CHARS = 1_000
 _BLOCKS = 2  # the exit status
 _PLAIN_CONTEXT: tuple[HookEvent, ...] = ("SessionStart", "UserPromptSubmit")
 """Events for which the output is context if it is not JSON."""
@@ -141,20 +145,28 @@ def tool_response(tool: str, text: str, path: str, *, is_error: bool) -> dict[st
 def answer_of(hook: Hook, status: int, output: str, errors: str) -> Answer:
     """Return what a hook said that ended with this exit status."""
     if status == _BLOCKS:
-        return Answer("deny", errors.strip() or _no_reason(hook))
+        reason = errors.strip() or _no_reason(hook)
+        return Answer("deny", shortened(reason, MAX_TEXT_CHARS))
     if status:
         first = errors.strip().partition("\n")[0]
+        first = shortened(first, MAX_MESSAGE_CHARS)
         return Answer(failure=f"exit status {status}{f': {first}' if first else ''}")
     text = output.strip()
     if not text.startswith("{"):
-        return Answer(context=text if hook.event in _PLAIN_CONTEXT else "")
+        return _plain(hook, text)
     try:
-        said = msgspec.json.decode(text, type=_Output)
-    except msgspec.DecodeError as error:
-        if hook.event in _PLAIN_CONTEXT and not isinstance(error, msgspec.ValidationError):
-            return Answer(context=text)
+        return _answer(hook, msgspec.json.decode(text, type=_Output))
+    except (msgspec.DecodeError, RecursionError) as error:
+        is_json = isinstance(error, msgspec.ValidationError | RecursionError)
+        if hook.event in _PLAIN_CONTEXT and not is_json:
+            return _plain(hook, text)
         return Answer(failure=f"its output is not what a hook answers: {error}")
-    return _answer(hook, said)
+
+
+def _plain(hook: Hook, text: str) -> Answer:
+    """Return the answer of a hook whose output is not JSON."""
+    is_context = hook.event in _PLAIN_CONTEXT
+    return Answer(context=shortened(text, MAX_TEXT_CHARS) if is_context else "")
 
 
 def _answer(hook: Hook, said: _Output) -> Answer:
@@ -174,7 +186,12 @@ def _answer(hook: Hook, said: _Output) -> Answer:
         reason = reason or _no_reason(hook)
     stop = "" if said.go_on else said.stop_reason or _no_reason(hook)
     return Answer(
-        decision, reason, specific.additional_context, its_input, said.system_message, stop
+        decision,
+        shortened(reason, MAX_TEXT_CHARS),
+        shortened(specific.additional_context, MAX_TEXT_CHARS),
+        its_input,
+        shortened(said.system_message, MAX_MESSAGE_CHARS),
+        shortened(stop, MAX_MESSAGE_CHARS),
     )
 
 

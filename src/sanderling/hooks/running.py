@@ -37,10 +37,14 @@ async def run_hook(
             )
         else:
             process = await spawn_unconfined(argv, cwd=project, stdin=PIPE, stderr=PIPE)
-    except (OSError, SandboxError) as error:
+    except (
+        OSError,
+        ValueError,
+        SandboxError,
+    ) as error:  # ValueError: a NUL, or half of a character
         return Answer(failure=f"it cannot be started: {error}", is_late=True)
     try:
-        with anyio.move_on_after(hook.timeout_s), suppress(SandboxError):
+        with anyio.move_on_after(hook.timeout_s):
             return await _talk(hook, process, message)
         return Answer(failure=f"it did not end within {hook.timeout_s:g} s", is_late=True)
     finally:
@@ -58,15 +62,20 @@ async def _talk(hook: Hook, process: RunningServer, message: bytes) -> Answer:
     assert process.stdout
     assert process.stderr
     output, errors = bytearray(), bytearray()
-    status = 0
+    status, problem = 0, ""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_send, process.stdin, message)
         async with anyio.create_task_group() as reading:
             reading.start_soon(_read, process.stdout, output, process.kill)
             reading.start_soon(_read, process.stderr, errors, process.kill)
-            status = await process.wait()
+            try:
+                status = await process.wait()
+            except SandboxError as error:
+                problem = str(error)
             reading.cancel_scope.deadline = anyio.current_time() + LAST_WORDS_S
         tasks.cancel_scope.cancel()  # it need not read its message
+    if problem:
+        return Answer(failure=f"it cannot be run: {problem}", is_late=True)
     if max(len(output), len(errors)) > MAX_OUTPUT_BYTES:
         return Answer(failure=f"it wrote more than {MAX_OUTPUT_BYTES:,} bytes", is_late=True)
     if status < 0:

@@ -146,7 +146,7 @@ def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision
         "read": "No rule allows reading outside the project.",
         "write": "No rule allows this change.",
         "fetch": "No rule allows this host.",
-        "call": "No rule allows this MCP tool.",
+        "call": "No rule allows this tool.",
     }
     return Decision("ask", missing[effect.kind])
 

@@ -72,7 +72,7 @@ def propose(effect: Effect, *, project: str) -> Rule | None:
 
 def propose_wider(effect: Effect) -> Rule | None:
     """Return the rule for all tools of the server that is called; None for all other effects."""
-    if effect.kind != "call":
+    if effect.kind != "call" or OUTSIDE not in effect.tool:
         return None
     server = effect.tool.rpartition(OUTSIDE)[0]
     return Rule(action="allow", tool=f"{_literal(server)}{OUTSIDE}*")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 import msgspec
 
 from sanderling.errors import ConfigError
+from sanderling.packages import extension, extensions
 from sanderling.permissions.patterns import pattern_of
 from sanderling.tools.effects import OUTSIDE, Effect
 
@@ -49,7 +50,8 @@ class Rule(
     A permission rule. At most one of `command`, `path` and `host` is set; without any, it holds for everything that the tool does.
 
     Attributes:
-        tool: a tool of `KINDS`, which represents all tools of its kind; or the name of an MCP tool, or a glob for such names.
+        tool: a tool of `KINDS`, which represents all tools of its kind; or the name of an MCP tool, a glob for such names, or
+            the name of a Python package's tool.
         command: the first words of a command. Any arguments may follow (a last word `*` says so), or none if the last word is `$`. A
             command that runs another (`timeout`, `bash -c`) is allowed only by a rule with all its words and that `$`.
         path: a glob as in .gitignore: relative to the project if it contains a slash, absolute, or below `~/`. Without a slash, a name
@@ -71,8 +73,9 @@ class Rule(
     examples: Examples = Examples()
 
     def __post_init__(self) -> None:
-        if self.tool not in KIND_OF_TOOL and self.tool != "*" and OUTSIDE not in self.tool:
-            known = ", ".join((*KIND_OF_TOOL, "*"))
+        if not _is_tool(self.tool):
+            added = (each.name for each in extensions("sanderling.tools"))
+            known = ", ".join((*KIND_OF_TOOL, *added, "*"))
             raise ValueError(
                 f"there is no tool '{self.tool}'; tools: {known}, or mcp{OUTSIDE}server{OUTSIDE}*"
             )
@@ -99,6 +102,12 @@ class Rule(
 
     def __str__(self) -> str:
         return " ".join(filter(None, (self.action, self.tool, self.command, self.path, self.host)))
+
+
+def _is_tool(name: str) -> bool:
+    """Return True if a rule may name this tool. Packages are only looked at for a name that is nothing else."""
+    is_known = name in KIND_OF_TOOL or name == "*" or OUTSIDE in name
+    return is_known or extension("sanderling.tools", name) is not None
 
 
 def _targets(tool: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ file when a task needs it. Files of other clients are read leniently: a skill is
 
 import posixpath
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,7 +25,6 @@ MAX_NAME_CHARS, MAX_DESCRIPTION_CHARS, MAX_COMPATIBILITY_CHARS = 64, 1024, 500
 MAX_LISTED_CHARS = 16 * 1024
 MAX_SHOWN_CHARS = 8_000  # of a text, to the user
 MAX_KEPT_CHARS = 64 * 1024  # of the skills that are sent again after a summary
-_NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 _LISTING = (
     "Skills, instructions for special tasks. When a task matches one, read its file before you begin;"
     " names in it are relative to its directory."
@@ -269,20 +269,32 @@ def _line(value: Any) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
+def _is_name(name: str) -> bool:
+    """Return True for lowercase letters, digits and single hyphens; letters of any script, as in the reference validator."""
+    words = _normal(name).split("-")
+    return name == name.lower() and all(map(str.isalnum, words))
+
+
+def _normal(name: str) -> str:
+    return unicodedata.normalize("NFKC", name)
+
+
 def _violations(
     name: str, description: str, directory: str, header: Mapping[str, Any]
 ) -> Iterable[str]:
     """Yield what the specification does not allow, though it is accepted here."""
-    if "name" not in header:
+    if not _line(header.get("name")):
         yield "it has no name; its directory's is used"
-    elif len(name) > MAX_NAME_CHARS or not re.fullmatch(_NAME, name):
+    elif len(name) > MAX_NAME_CHARS or not _is_name(name):
         yield (
             f"its name '{name[:80]}' should have at most {MAX_NAME_CHARS} lowercase letters, digits and single hyphens"
         )
-    if name != posixpath.basename(directory):
+    if _normal(name) != _normal(posixpath.basename(directory)):
         yield f"its name '{name[:80]}' differs from its directory's, '{posixpath.basename(directory)}'"
     if len(description) > MAX_DESCRIPTION_CHARS:
         yield f"its description has more than {MAX_DESCRIPTION_CHARS:,} characters; the rest is cut"
     compatibility = header.get("compatibility")
-    if isinstance(compatibility, str) and len(compatibility) > MAX_COMPATIBILITY_CHARS:
+    if compatibility is not None and not isinstance(compatibility, str):
+        yield "its `compatibility` is not a text"
+    elif compatibility and len(compatibility) > MAX_COMPATIBILITY_CHARS:
         yield f"its `compatibility` has more than {MAX_COMPATIBILITY_CHARS} characters"

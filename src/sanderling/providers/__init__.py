@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from sanderling.protocol.messages import ContentBlock, Message, StopReason, Usage
 from sanderling.protocol.modes import Effort
@@ -187,6 +188,45 @@ class Provider(Protocol):
             ProviderError: with what happened and what the user can do.
         """
         ...
+
+
+class PlainProvider:
+    """A base for providers that only answer: no limits, nothing to prepare, and no other models, unless a subclass has them."""
+
+    is_local = False
+    is_ready = True
+    takes_documents = False
+    efforts: tuple[Effort, ...] = ()
+    answer_limit = 0
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.limits: ModelLimits | None = ModelLimits()
+
+    async def prepare(self) -> None:
+        await checkpoint()
+
+    async def aclose(self) -> None:
+        await checkpoint()
+
+    async def learn_limits(self) -> None:
+        await checkpoint()
+
+    async def fetch_limits(self) -> ModelLimits:
+        await checkpoint()
+        return self.limits or ModelLimits()
+
+    def set_model(self, model: str) -> None:
+        self.model = model
+
+    async def list_models(self) -> tuple[str, ...]:
+        await checkpoint()
+        return (self.model,)
+
+    async def prewarm(self, request: ModelRequest) -> Usage:
+        del request
+        await checkpoint()
+        return Usage()
 
 
 class Delegate:

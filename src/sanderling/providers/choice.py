@@ -22,10 +22,12 @@ from sanderling.providers.endpoint import (
     ANTHROPIC,
     Endpoint,
     endpoint_names,
+    is_endpoint,
     is_endpoint_name,
     load_endpoint,
 )
 from sanderling.providers.models.known import UNKNOWN, load_models
+from sanderling.providers.packaged import PackagedProvider
 from sanderling.text import did_you_mean, nearest
 
 if TYPE_CHECKING:
@@ -179,7 +181,7 @@ class ProviderChoice(Delegate):
     def set_model(self, model: str) -> None:
         before = self._settings
         name, colon, _ = model.partition(":")
-        if colon and not model.startswith(SCRIPT_PREFIX) and name not in _names(self._settings):
+        if colon and not model.startswith(SCRIPT_PREFIX) and not _is_name(name, self._settings):
             self._learn_provider(name)
         try:
             self._use(*_later_choice(model, self._settings, self._fallback))
@@ -225,12 +227,20 @@ def _make(
     if name in SCRIPTED:
         return _make_scripted(name, model, settings, sample)
     provider = make_at(load_endpoint(name, settings.providers), model, settings)
-    provider.model_proxy = model_proxy
+    if not isinstance(provider, PackagedProvider):  # it has no model proxy: it calls from here
+        provider.model_proxy = model_proxy
     return provider
 
 
-def make_at(endpoint: Endpoint, model: str, settings: Settings) -> "HttpProvider":
-    """Make a provider that calls `model` at `endpoint`."""
+def make_at(
+    endpoint: Endpoint, model: str, settings: Settings
+) -> "HttpProvider | PackagedProvider":
+    """
+    Make a provider that calls `model` at `endpoint`.
+
+    Raises:
+        ConfigError: the package with its wire does not work.
+    """
     match endpoint.wire:
         case "anthropic":
             from sanderling.providers.anthropic.provider import AnthropicProvider
@@ -248,6 +258,8 @@ def make_at(endpoint: Endpoint, model: str, settings: Settings) -> "HttpProvider
             from sanderling.providers.responses.provider import ResponsesProvider
 
             return ResponsesProvider(settings, endpoint, model)
+        case _:
+            return PackagedProvider(endpoint, model)
 
 
 def _make_scripted(name: str, model: str, settings: Settings, sample: str) -> Provider:
@@ -285,16 +297,12 @@ def _later_choice(
     if model.startswith(SCRIPT_PREFIX):
         return "scripted", model
     name, colon, rest = model.partition(":")
-    if colon and name in _names(settings):
+    if colon and _is_name(name, settings):
         return (name, rest) if rest else _with_default_model(name, settings)
     if colon and settings.provider in _PLAIN and is_endpoint_name(name):
         _check_name(name, settings)
     name = settings.provider
-    if (
-        name == "auto"
-        and not model.startswith("claude")
-        and model in endpoint_names(settings.providers)
-    ):
+    if name == "auto" and not model.startswith("claude") and is_endpoint(model, settings.providers):
         return _with_default_model(model, settings)
     if name == "auto":
         name = _auto(model, settings, fallback)
@@ -384,8 +392,12 @@ def _names(settings: Settings) -> tuple[str, ...]:
     return (*SCRIPTED, *endpoint_names(settings.providers))
 
 
+def _is_name(name: str, settings: Settings) -> bool:
+    return name in SCRIPTED or is_endpoint(name, settings.providers)
+
+
 def _check_name(name: str, settings: Settings) -> None:
-    if name not in (DEFAULT, *SCRIPTED) and name not in _names(settings):
+    if name != DEFAULT and not _is_name(name, settings):
         names = ("auto", *_names(settings))
         hint = did_you_mean(name, names)
         raise ConfigError(

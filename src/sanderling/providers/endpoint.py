@@ -19,6 +19,7 @@ from sanderling.config.expansion import is_reference, variables_in
 from sanderling.config.presets import base_of, merged
 from sanderling.errors import ConfigError
 from sanderling.hosts import canonical_host, is_loopback
+from sanderling.packages import extension, extensions
 from sanderling.protocol.modes import Effort
 from sanderling.providers.credentials import Account
 from sanderling.text import did_you_mean
@@ -26,7 +27,9 @@ from sanderling.text import did_you_mean
 if TYPE_CHECKING:
     from sanderling.config import Table
 
-Wire = Literal["anthropic", "chat", "responses", "ollama"]
+WIRES = ("anthropic", "chat", "responses", "ollama")
+"""The wires of Sanderling. Packages can add others (`packages.py`)."""
+Wire = Annotated[str, msgspec.Meta(extra_json_schema={"examples": [*WIRES]})]
 
 PRESETS = Path(__file__).with_name("presets.toml")
 # Reserved as the part before the colon of a model, and as values of the setting `provider`.
@@ -234,6 +237,8 @@ def load_endpoint(name: str, providers: Mapping[str, Mapping[str, Any]]) -> Endp
     if own is None and name == "anthropic":
         return ANTHROPIC
     if own is None and name not in presets():
+        if name not in WIRES and extension("sanderling.providers", name):
+            return Endpoint(name=name, wire=name, variables=(_variable_of(name),), is_keyed=False)
         names = endpoint_names(providers)
         raise ConfigError(
             f"there is no provider '{name}'{did_you_mean(name, names)}; there are {', '.join(names)}"
@@ -265,6 +270,7 @@ def _endpoint(name: str, where: str, table: Mapping[str, Any]) -> Endpoint:
         names = ", ".join(presets())
         raise ConfigError(f"{where} needs {' and '.join(missing)}, or preset = one of: {names}")
     loaded = msgspec.convert(table, ProviderTable)
+    _check_wire(where, name, loaded.wire)
     base_url = loaded.base_url.rstrip("/")
     if base_url and not loaded.base_url.startswith(("http://", "https://")):
         raise ConfigError(
@@ -285,6 +291,21 @@ def _endpoint(name: str, where: str, table: Mapping[str, Any]) -> Endpoint:
             (pattern, _quirks(f"{where}, models.{pattern},", loaded.quirks | changed))
             for pattern, changed in loaded.models.items()
         ),
+    )
+
+
+def is_endpoint(name: str, providers: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return True if there is an endpoint of this name. Packages are only looked at for a name that is nothing else."""
+    return name in endpoint_names(providers) or bool(extension("sanderling.providers", name))
+
+
+def _check_wire(where: str, name: str, wire: str) -> None:
+    if wire in WIRES or extension("sanderling.providers", wire):
+        return
+    wires = (*WIRES, *(each.name for each in extensions("sanderling.providers")))
+    raise ConfigError(
+        f"{where}: wire must be one of {', '.join(wires)}, not '{wire}'{did_you_mean(wire, wires)}",
+        ("providers", name, "wire"),
     )
 
 

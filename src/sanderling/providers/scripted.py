@@ -19,7 +19,6 @@ from typing import Annotated, Any
 
 import anyio
 import msgspec
-from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
 from sanderling.errors import ConfigError, ErrorKind, ProviderError
@@ -32,11 +31,11 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.protocol.modes import Effort
 from sanderling.providers import (
     BlockDone,
     ModelLimits,
     ModelRequest,
+    PlainProvider,
     ReplyDone,
     StreamItem,
     TextPiece,
@@ -181,45 +180,14 @@ def _remove_abandoned() -> None:
                 os.close(lock)
 
 
-class ScriptedProvider:
-    is_local = False
-    is_ready = True
-    takes_documents = False
-    efforts: tuple[Effort, ...] = ()  # a script's answers do not depend on it
-
+class ScriptedProvider(PlainProvider):
     def __init__(self, script: Script, model: str = "scripted") -> None:
-        self.model = model
-        self.limits: ModelLimits | None = LIMITS
-        self.answer_limit = 0
+        super().__init__(model)
+        self.limits = LIMITS
         self._by_prompt = {PONG.when: PONG} | {r.when: r for r in script.reply if r.when}
         self._by_tool_use = {r.after: r for r in script.reply if r.after}
         self._in_order = [reply for reply in script.reply if not reply.when and not reply.after]
         self._tool_use_ids = (f"scripted-{number}" for number in itertools.count(1))
-
-    async def prepare(self) -> None:
-        await checkpoint()
-
-    async def learn_limits(self) -> None:
-        await checkpoint()
-
-    async def fetch_limits(self) -> ModelLimits:
-        await checkpoint()
-        return LIMITS
-
-    async def aclose(self) -> None:
-        await checkpoint()
-
-    def set_model(self, model: str) -> None:
-        self.model = model
-
-    async def list_models(self) -> tuple[str, ...]:
-        await checkpoint()
-        return (self.model,)
-
-    async def prewarm(self, request: ModelRequest) -> Usage:
-        del request
-        await checkpoint()
-        return Usage()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         reply = self._reply_to(request.history)

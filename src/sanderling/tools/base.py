@@ -194,18 +194,29 @@ def path_shown(args: Any, workspace: "Workspace") -> str:
 def tool(
     input_type: type[msgspec.Struct],
     *,
-    effect: "Callable[[Any, Workspace], Effect]",
-    title: "Callable[[Any, Workspace], str]",
+    effect: "Callable[[Any, Workspace], Effect] | None" = None,
+    title: "Callable[[Any, Workspace], str]" = lambda _args, _workspace: "",
     preview: Look | None = None,
     plan: PlanFor | None = None,
     waits_for_user: bool = False,
 ) -> Callable[[Run], Tool]:
-    """Make a function a tool with its name and docstring."""
+    """Make a function a tool with its name and docstring. Without an `effect`, only the tool knows what it does, so its calls are asked about."""
 
     def make(run: Run) -> Tool:
-        name = getattr(run, "__name__")  # noqa: B009 - a Callable need not have one
+        name: str = getattr(run, "__name__")  # noqa: B009 - a Callable need not have one
+
+        def unknown(_args: Any, _workspace: "Workspace") -> Effect:
+            return Effect(name, "call")
+
         return Tool(
-            name, input_type, run, effect, title, preview, plan, waits_for_user=waits_for_user
+            name,
+            input_type,
+            run,
+            effect or unknown,
+            title,
+            preview,
+            plan,
+            waits_for_user=waits_for_user,
         )
 
     return make

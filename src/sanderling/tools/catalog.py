@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import anyio
 
 from sanderling.errors import ConfigError
+from sanderling.packages import extensions
 from sanderling.protocol.messages import SEARCH_TOOL
 from sanderling.providers import ToolSpec
 from sanderling.text import name_set
@@ -125,7 +126,7 @@ class Catalog:
     def _send(self, tools: Iterable[Tool]) -> None:
         """Add the definitions of `tools`, except for those that the model is not offered, now or at all."""
         for tool in tools:
-            is_in_set = not self._is_small or tool.name in SMALL or isinstance(tool, OutsideTool)
+            is_in_set = not self._is_small or tool.name in SMALL or tool.name not in NAMES
             if is_in_set and tool.name not in UNLISTED and not _is_waiting(tool):
                 self._sent[tool.name] = (_small_spec if self._is_small else _spec)(tool)
 
@@ -158,8 +159,11 @@ def check_disabled(names: Sequence[str]) -> None:
         ConfigError: naming the first one.
     """
     for number, name in enumerate(names):
-        if OUTSIDE not in name and not any(fnmatchcase(tool, name) for tool in NAMES):
-            known = ", ".join(NAMES)
+        if OUTSIDE in name or any(fnmatchcase(tool, name) for tool in NAMES):
+            continue
+        added = [each.name for each in extensions("sanderling.tools")]
+        if not any(fnmatchcase(tool, name) for tool in added):
+            known = ", ".join((*NAMES, *added))
             path = ("tools", "disabled", number)
             raise ConfigError(f"there is no tool '{name}'; tools: {known}, or mcp__server__*", path)
 

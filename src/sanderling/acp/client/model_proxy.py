@@ -38,6 +38,7 @@ from sanderling.providers.choice import SCRIPTED, choose, full_name, make_at
 from sanderling.providers.endpoint import load_endpoint
 from sanderling.providers.http.meter import Meter
 from sanderling.providers.http.model_proxy import ProxyRequest, forwarded_headers
+from sanderling.providers.packaged import PackagedProvider
 
 if TYPE_CHECKING:
     from sanderling.providers.http.provider import HttpProvider
@@ -47,6 +48,7 @@ PIECE_BYTES = 48 << 10
 TOLD = ("wire", "preset", "model", "quirks", "models")
 """Keys of a provider's table that the agent gets: how the API is called, but not its address or key."""
 NO_TURN = "keys are lent only during a turn that a prompt of the client started"
+NOT_HTTP = "the provider {name!r} of a Python package cannot be lent"
 NOT_LENT = "the client's settings name no provider {name!r}"
 TOO_MANY = f"at most {MAX_OPEN} requests at a time, each with an id of its own"
 NO_STREAM = "a model is asked for a stream, which ends with the number of tokens"
@@ -208,7 +210,10 @@ class ModelProxyServer:
             except ConfigError as error:
                 raise invalid(str(error)) from error
             model = endpoint.model or self._settings.model
-            self._providers[name] = make_at(endpoint, model, self._settings)
+            made = make_at(endpoint, model, self._settings)
+            if isinstance(made, PackagedProvider):
+                raise invalid(NOT_HTTP.format(name=name))
+            self._providers[name] = made
         return self._providers[name]
 
     def _model(self, asked: ProxyRequest) -> str:

@@ -1,44 +1,18 @@
 """A stand-in provider for sessions with an external agent: it has a name and limits, and does not call a model."""
 
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
 
 from sanderling.errors import ProviderError
-from sanderling.protocol.messages import Usage
-from sanderling.providers import ModelLimits, ModelRequest, StreamItem
-
-if TYPE_CHECKING:
-    from sanderling.protocol.modes import Effort
+from sanderling.providers import ModelRequest, PlainProvider, StreamItem
 
 
-class ExternalProvider:
-    """A provider that represents the external agent `name`. Its conversation starts and ends the agent."""
-
-    def __init__(self, name: str) -> None:
-        self.model = name
-        self.limits: ModelLimits | None = ModelLimits()
-        self.efforts: tuple[Effort, ...] = ()
-        self.is_local = False
-        self.takes_documents = False
-        self.is_ready = True
-        self.answer_limit = 0
-
-    async def prepare(self) -> None: ...
-
-    async def aclose(self) -> None: ...
-
-    async def learn_limits(self) -> None: ...
-
-    async def fetch_limits(self) -> ModelLimits:
-        return self.limits or ModelLimits()
+class ExternalProvider(PlainProvider):
+    """A provider that represents the external agent of its name. Its conversation starts and ends the agent, and selects its model."""
 
     def set_model(self, model: str) -> None: ...
 
     async def list_models(self) -> tuple[str, ...]:
         return ()
-
-    async def prewarm(self, request: ModelRequest) -> Usage:  # noqa: ARG002
-        return Usage()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:  # noqa: ARG002
         raise ProviderError(

@@ -44,6 +44,7 @@ from sanderling.tools.catalog import TOOLS, specs_of
 
 if TYPE_CHECKING:
     from sanderling.providers.http.provider import HttpProvider
+    from sanderling.providers.packaged import PackagedProvider
 
 DEADLINE_S = 300.0  # per column: a slow machine takes a while to read the tools
 PING = "Answer with one word: pong"
@@ -101,7 +102,7 @@ async def try_all(names: Sequence[str], model: str, settings: Settings) -> list[
         ConfigError: there is no such provider.
     """
     models = load_models(settings)
-    trials: list[tuple[Endpoint, HttpProvider]] = []
+    trials: list[tuple[Endpoint, HttpProvider | PackagedProvider]] = []
     for name, _, own in (name.partition(":") for name in names):
         endpoint = load_endpoint(name, settings.providers)
         known = (DEFAULT_MODEL,) if name == DEFAULT else models.names(name)
@@ -112,7 +113,10 @@ async def try_all(names: Sequence[str], model: str, settings: Settings) -> list[
 
 
 async def _try_out(
-    endpoint: Endpoint, provider: "HttpProvider", settings: Settings, models: KnownModels
+    endpoint: Endpoint,
+    provider: "HttpProvider | PackagedProvider",
+    settings: Settings,
+    models: KnownModels,
 ) -> Trial:
     """Run the checks until one fails."""
     talk, trial = _Talk(provider), Trial("")
@@ -155,7 +159,7 @@ async def _attempt(column: Column, attempt: Callable[[], Awaitable[str]]) -> boo
 class _Talk:
     """The test conversation with `provider`."""
 
-    def __init__(self, provider: "HttpProvider") -> None:
+    def __init__(self, provider: "HttpProvider | PackagedProvider") -> None:
         self._provider = provider
         self._history = History()
         self._usage = Usage()

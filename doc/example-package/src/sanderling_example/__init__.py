@@ -1,0 +1,1 @@
+"""A tool and a provider for Sanderling."""
