@@ -41,6 +41,7 @@
 ---@field selections? sanderling.Selection[]
 ---@field sent? string
 ---@field effort? 'default'|'high'|'low'|'max'|'medium'|'xhigh'|nil
+---@field model? string
 
 ---@class (exact) sanderling.TurnStarted
 ---@field type 'turn_started'

@@ -48,8 +48,13 @@ class Conversation:
         resources: closed at the end.
         is_eager: prepare early what is needed soon.
         mode: overrides the session's remembered mode.
-        guest: name of the external agent that answers, if any.
+        external: name of the external agent that answers, if any.
+
+    Attributes:
+        is_project_here: the project's files are on this machine, and commands run here.
     """
+
+    is_project_here = True
 
     def __init__(
         self,
@@ -260,12 +265,30 @@ class Conversation:
         if prompt.sent:  # already expanded before it waited
             return prompt
         try:
-            asked = self.services.project.expand(prompt)
+            asked = await self.with_command(prompt)
         except ConfigError:
             if not servers.begins_with_prompt(prompt.text):
                 raise
             asked = prompt
         return await servers.put_in(asked)
+
+    async def with_command(self, prompt: Prompt) -> Prompt:
+        """
+        Return the prompt with its slash command expanded.
+
+        Raises:
+            ConfigError: the command is unknown, or cannot be used so.
+        """
+        asked = self.services.project.asked(prompt)
+        if asked is None:
+            return prompt
+        if not (asked.needs_work and self.is_project_here):
+            return asked.put_into(prompt, asked.text)
+        from sanderling.conversation.command_files import CommandFiles  # rarely needed
+
+        return await CommandFiles(self.services.workspace, self._check_mentions).expand(
+            prompt, asked
+        )
 
     def _check_mentions(self, prompt: Prompt) -> None:
         if prompt.selections:
@@ -328,14 +351,16 @@ class Conversation:
             self.services.emit(events.PromptsReturned((prompt,)))
             return
         is_seen = self.services.hooks.see_prompts()
-        if is_seen or self.services.servers.are_in(prompt.text) or _mentions_document(prompt):
+        is_command = prompt.text.startswith("/")
+        is_of_server = self.services.servers.are_in(prompt.text)
+        if is_seen or is_command or is_of_server or _mentions_document(prompt):
             self.services.tasks.start(self._steer_expanded, prompt)
         else:
             self.services.waiting.steer(prompt)
             self._arrived.set()
 
     async def _steer_expanded(self, prompt: Prompt) -> None:
-        """Steer with the content of tool servers included, or without it if it is not available."""
+        """Steer with what the prompt stands for and mentions, or as it is if that is not available."""
         try:
             prompt = await self.expanded(prompt)
         except ConfigError as error:

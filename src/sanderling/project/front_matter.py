@@ -14,7 +14,8 @@ from sanderling.errors import ConfigError
 MAX_HEADER_CHARS = 32 * 1024
 
 _HEADER = r"(?s)---[ \t]*\n(.*?)(?:^|(?<=\n))---[ \t]*(?:\n|$)"
-_PLAIN_VALUE = r"(?m)^(\s*(?:- )?[\w.-]+:[ \t]+)(?![\"'|>\[{&*!#])(.*?)[ \t]*$"
+_TWO_FLOWS = r"[\[{][^\[\]{}\n]*[\]}][ \t]*[^\s\]}]"  # as in `[a] [b]`
+_PLAIN_VALUE = rf"(?m)^(\s*(?:- )?[\w.-]+:[ \t]+)(?:(?={_TWO_FLOWS})|(?![\"'|>\[{{#]))(.*?)[ \t]*$"
 
 
 class Document(NamedTuple):

@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from sanderling.config import Layer, Settings, config_dir
@@ -14,7 +13,7 @@ from sanderling.errors import ConfigError
 from sanderling.project.instructions import Instructions
 from sanderling.project.places import Places
 from sanderling.project.skills import Skills
-from sanderling.project.slash_commands import SlashCommands
+from sanderling.project.slash_commands import AskedCommand, SlashCommands
 from sanderling.project.trust.trust import MCP_FILE, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
 from sanderling.protocol.messages import Prompt
@@ -76,16 +75,22 @@ class Project:
 
     def expand(self, prompt: Prompt) -> Prompt:
         """
-        Return the prompt with its slash command expanded.
+        Return the prompt with its slash command expanded to text; nothing is run.
 
         Raises:
             ConfigError: the command is unknown, or cannot be used so.
         """
-        text = self._slash_commands.expand(prompt.text)
-        if text == prompt.text:
-            return prompt
-        effort = self._slash_commands.effort_of(prompt.text)
-        return msgspec.structs.replace(prompt, sent=text, effort=prompt.effort or effort)
+        asked = self.asked(prompt)
+        return asked.put_into(prompt, asked.text) if asked else prompt
+
+    def asked(self, prompt: Prompt) -> AskedCommand | None:
+        """
+        Return what the prompt's slash command asks for; None without one, and for a prompt that is already expanded.
+
+        Raises:
+            ConfigError: as `expand`.
+        """
+        return None if prompt.sent else self._slash_commands.asked(prompt.text)
 
     def expand_or_keep(self, prompt: Prompt) -> Prompt:
         """Expand the prompt if possible, because it can no longer be refused."""

@@ -10,7 +10,7 @@ from sanderling.conversation.external.agent import ExternalAgent
 from sanderling.conversation.external.turn import ExternalTurn
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.usage_report import guest_report
-from sanderling.errors import ProviderError, SanderlingError, SessionError
+from sanderling.errors import ConfigError, ProviderError, SanderlingError, SessionError
 from sanderling.protocol import requests
 from sanderling.protocol.actions import (
     Action,
@@ -112,7 +112,10 @@ class ExternalConversation(Conversation):
             word[1:] == each.name for each in self.services.agent_commands
         ):
             return prompt
-        return self.services.project.expand_or_keep(prompt)
+        try:
+            return await self.with_command(prompt)
+        except ConfigError:  # the agent may know it
+            return prompt
 
     async def _prepare(self) -> None:
         """Start the agent, and report a failure before the first prompt."""

@@ -25,6 +25,7 @@ class RemoteConversation(ExternalConversation):
     """The conversation of a session with the agent at `address`."""
 
     external: RemoteAgent
+    is_project_here = False
 
     def __init__(
         self,
