@@ -312,6 +312,11 @@
 ---@field type 'mode_changed'
 ---@field mode 'ask'|'auto'|'plan'
 
+---@class (exact) sanderling.RoleChanged
+---@field type 'role_changed'
+---@field name? string
+---@field description? string
+
 ---@class (exact) sanderling.TodoItem
 ---@field content string
 ---@field status 'completed'|'in_progress'|'pending'
@@ -383,7 +388,7 @@
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.EffortChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.ConnectionChanged|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.EffortChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.RoleChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.ConnectionChanged|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
@@ -470,6 +475,10 @@
 ---@class (exact) sanderling.SetMode
 ---@field type 'set_mode'
 ---@field mode 'ask'|'auto'|'plan'
+
+---@class (exact) sanderling.SetRole
+---@field type 'set_role'
+---@field name string
 
 ---@class (exact) sanderling.ReviewedHunk
 ---@field first_line integer
@@ -628,6 +637,10 @@
 ---@field type 'list_efforts'
 ---@field session_id string
 
+---@class (exact) sanderling.ListRoles
+---@field type 'list_roles'
+---@field session_id string
+
 ---@class (exact) sanderling.TestProvider
 ---@field type 'test_provider'
 ---@field session_id string
@@ -696,6 +709,17 @@
 
 ---@class (exact) sanderling.Efforts
 ---@field efforts 'default'|'high'|'low'|'max'|'medium'|'xhigh'[]
+
+---@class (exact) sanderling.ShownRole
+---@field name string
+---@field description? string
+---@field source? 'agent'|'mcp'|'plugin'|'project'|'sanderling'|'user'
+---@field tools? string
+---@field problems? string[]
+
+---@class (exact) sanderling.Roles
+---@field roles? sanderling.ShownRole[]
+---@field problems? string[]
 
 ---@class (exact) sanderling.Report
 ---@field title string
@@ -816,6 +840,7 @@
 ---| sanderling.ApprovalRequested
 ---| sanderling.ApprovalSettled
 ---| sanderling.ModeChanged
+---| sanderling.RoleChanged
 ---| sanderling.TodoChanged
 ---| sanderling.JobsChanged
 ---| sanderling.JobOutput
@@ -866,6 +891,7 @@
 ---| sanderling.SetNetwork
 ---| sanderling.SetSandbox
 ---| sanderling.SetMode
+---| sanderling.SetRole
 ---| sanderling.AnswerApproval
 ---| sanderling.RejectChanges
 ---| sanderling.NoteReviewed
@@ -891,6 +917,7 @@
 ---| sanderling.Rewrite
 ---| sanderling.ListModels
 ---| sanderling.ListEfforts
+---| sanderling.ListRoles
 ---| sanderling.TestProvider
 ---| sanderling.ShowUsage
 ---| sanderling.ShowSettings

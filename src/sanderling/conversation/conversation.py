@@ -29,6 +29,7 @@ from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import Answer, SessionRequest
 
 BUSY = "Stop the turn first: the model is working."
+ROLE_WAITS = "The role changes at the end of this turn."
 LAST_WORDS_S = 1.0  # to release resources at the end
 
 
@@ -48,6 +49,7 @@ class Conversation:
         resources: closed at the end.
         is_eager: prepare early what is needed soon.
         mode: overrides the session's remembered mode.
+        role: the role of a new session, if not that of the settings.
         external: name of the external agent that answers, if any.
 
     Attributes:
@@ -63,6 +65,7 @@ class Conversation:
         *,
         is_eager: bool = True,
         mode: Mode | None = None,
+        role: str = "",
         external: str = "",
     ) -> None:
         self.services = services
@@ -73,9 +76,10 @@ class Conversation:
         self._resources = resources or AsyncExitStack()
         # A scope while only a summary is written.
         self._turn: OneTurn | anyio.CancelScope | None = None
+        self._next_role: str | None = None
         self._arrived = anyio.Event()
         self._is_closed = False
-        services.restore(mode)
+        services.restore(mode, role)
         self._first_mode: Mode = services.gate.mode
         self.begin_sandbox()
 
@@ -125,6 +129,8 @@ class Conversation:
                 services.sandbox.switch(is_on=is_on)
             case actions.SetMode(mode):
                 controls.set_mode(mode)
+            case actions.SetRole(name):
+                self._set_role(name)
             case actions.SetModel(model):
                 controls.set_model(model)
             case actions.SetEffort(effort, is_once):
@@ -327,11 +333,23 @@ class Conversation:
         finally:
             self._turn, self.services.waiting.is_in_turn = None, False
 
+    def _set_role(self, name: str) -> None:
+        """Change the role, or note the change for the end of the turn, because a turn has one role."""
+        self._next_role = None
+        if not self._turn:
+            self.controls.set_role(name)
+        elif name != self.services.role.shown().name:
+            self._next_role = name
+            self.services.emit(events.Notice("info", ROLE_WAITS))
+
     async def _show_end(self, stop_reason: StopReason) -> None:
         services = self.services
         services.memory.report_problem()
         services.tell_untrusted()  # a short turn has not reported it
         services.tell_new_commands()
+        if self._next_role is not None:
+            self.controls.set_role(self._next_role)
+            self._next_role = None
         services.emit(events.TurnEnded(stop_reason))
         services.memory.keep()
         services.commands.show_held()

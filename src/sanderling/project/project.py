@@ -12,6 +12,7 @@ from sanderling.config.project import PROJECT_FILE, ignored_servers, read_projec
 from sanderling.errors import ConfigError
 from sanderling.project.instructions import Instructions
 from sanderling.project.places import Places
+from sanderling.project.roles import Roles
 from sanderling.project.skills import Skills
 from sanderling.project.slash_commands import AskedCommand, SlashCommands
 from sanderling.project.trust.trust import MCP_FILE, OwnFiles, Trust
@@ -33,6 +34,7 @@ class Project:
     def __init__(self, settings: Settings, project: str) -> None:
         self._state_dir = settings.state_dir
         self._disabled_skills = settings.skills_disabled
+        self._role_tables = settings.roles
         self._news: list[str] = []
         self._read_in(project)
 
@@ -44,6 +46,7 @@ class Project:
         self.instructions = Instructions(self.trust, own)
         self.skills = Skills(places, self.trust.project, self._disabled_skills)
         self._slash_commands = SlashCommands(places, self.skills)
+        self.roles = Roles(places, self._role_tables)
         self._reported_untrusted: tuple[str, ...] = ()
 
     def move(self, project: str) -> None:
@@ -62,6 +65,8 @@ class Project:
         """
         layers = with_project(layers, self.trust)
         settings = layers.settings()
+        self._role_tables = settings.roles
+        self.roles = Roles(self.places, settings.roles)
         if os.path.exists(f"{self.trust.project}/{OLD_PROJECT_FILE}"):  # noqa: PTH110 - Path's raises without permission to look
             self._news.append(OLD_NAME.format(old=OLD_PROJECT_FILE, new=PROJECT_FILE))
         for name in ignored_servers(layers.project, settings):
@@ -111,6 +116,7 @@ class Project:
             *self.trust.untrusted(settings),
             *self._slash_commands.ignored(),
             *self.skills.ignored(),
+            *self.roles.ignored(),
         )
         ignored = tuple(dict.fromkeys(files))
         is_news, self._reported_untrusted = ignored != self._reported_untrusted, ignored

@@ -125,11 +125,10 @@ class Roles:
         roles = self.all()
         if name in roles:
             return roles[name]
-        hint = did_you_mean(name, roles) or (
-            f"; there are {', '.join(sorted(roles))}" if roles else "; there are none"
-        )
+        known = f"; there are {', '.join(sorted(roles))}." if roles else "; there are none."
+        hint = did_you_mean(name, roles) or known
         untrusted = f" Not trusted: {', '.join(self._ignored)}." if self._ignored else ""
-        raise ConfigError(f"There is no role '{name}'{hint.rstrip('.')}.{untrusted}", ("role",))
+        raise ConfigError(f"There is no role '{name}'{hint}{untrusted}", ("role",))
 
     def found(self) -> list[Role | SkippedRole]:
         """Return all roles, and the files that cannot be used, with the reason."""

@@ -20,6 +20,7 @@ from sanderling.protocol.actions import (
     SetEffort,
     SetGuestOption,
     SetModel,
+    SetRole,
     UndoCompaction,
 )
 from sanderling.protocol.events import ErrorOccurred, TurnEnded
@@ -58,6 +59,10 @@ class ExternalConversation(Conversation):
                 self.services.tasks.start(self._set_option, "effort", effort)
             case SetEffort():
                 self.services.warn(f"{self.external.name} cannot change its effort for one turn.")
+            case SetRole():
+                self.services.warn(
+                    f"Roles are for Sanderling's own agent, not for {self.external.name}."
+                )
             case SetGuestOption(name, value):
                 self.services.tasks.start(self._set_option, name, value)
             case Compact(focus):
@@ -81,6 +86,8 @@ class ExternalConversation(Conversation):
                 return await self._models()
             case requests.ListEfforts():
                 return requests.Efforts(("default",))
+            case requests.ListRoles():
+                return requests.Roles()
             case requests.ShowUsage():
                 usage = self.external.usage
                 text = guest_report(

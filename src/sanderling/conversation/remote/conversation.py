@@ -60,6 +60,8 @@ class RemoteConversation(ExternalConversation):
                 super().act(action)
             case actions.SetMode(mode):
                 self.services.tasks.start(self._set_option, "mode", mode)
+            case actions.SetRole(name):
+                self.services.tasks.start(self._set_option, "role", name)
             case actions.SetNetwork(mode):
                 self.services.tasks.start(self._set_option, "network", mode)
             case actions.SetSandbox():
