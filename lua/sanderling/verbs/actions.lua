@@ -123,11 +123,76 @@ function M.set_or_choose_effort(call)
   end
 end
 
+M.NO_ROLE = 'none'
+
+---@type table<string, string[]> by session: names of its roles
+local known_roles = {}
+
+--- Let the user choose one of the session's roles, or none.
+---@param session sanderling.chat.session.Session
+local function choose_role(session)
+  session:ask({ type = 'list_roles' }, function(result, is_here)
+    for _, problem in ipairs(result.problems or {}) do
+      session:say('warning', problem)
+    end
+    if #(result.roles or {}) == 0 then
+      message.tell('There are no roles: see :help sanderling-roles.')
+    elseif is_here then
+      local rows = { { name = M.NO_ROLE, description = '' } }
+      vim.list_extend(rows, result.roles)
+      local width = 0
+      for _, row in ipairs(rows) do
+        width = math.max(width, api.nvim_strwidth(row.name))
+      end
+      vim.ui.select(rows, {
+        prompt = 'Role:',
+        kind = 'sanderling_role',
+        format_item = function(row)
+          local is_current = row.name == (session.state.role or M.NO_ROLE)
+          local gap = (' '):rep(width - api.nvim_strwidth(row.name) + 2)
+          local help = is_current and '(current) ' or ''
+          return words.plain(words.trimmed(row.name .. gap .. help .. (row.description or '')))
+        end,
+      }, function(row)
+        if row then
+          session:act({ type = 'set_role', name = row.name ~= M.NO_ROLE and row.name or '' })
+        end
+      end)
+    end
+  end)
+end
+
+--- Give the session a role, end it, or let the user choose one.
+---@param call sanderling.verbs.Call
+function M.set_or_choose_role(call)
+  if call.args == '' then
+    choose_role(call.session)
+  else
+    call.session:act({ type = 'set_role', name = call.args ~= M.NO_ROLE and call.args or '' })
+  end
+end
+
+---@param lead string
+---@return string[]
+function M.complete_role(lead)
+  local session = live.current()
+  if not session then
+    return {}
+  end
+  refresh({ type = 'list_roles', session_id = session.id }, function(result)
+    known_roles[session.id] = vim.tbl_map(function(role)
+      return role.name
+    end, result.roles or {})
+  end)
+  local names = vim.list_extend({ M.NO_ROLE }, known_roles[session.id] or {})
+  return words.beginning_with(names, lead)
+end
+
 ---@type table<string, string[]> by session: models known without asking a provider
 local known_models = {}
 
 bus.subscribe('local_closed', function(session_id)
-  known_models[session_id] = nil
+  known_models[session_id], known_roles[session_id] = nil, nil
 end)
 
 --- Return the models that :AgentModel completes: the listed ones, else those known without asking a provider.

@@ -30,7 +30,7 @@ from sanderling.text import name_set
 
 BUILT_IN = name_set(
     """
-    help new clear resume sessions fork rename export compact undo redo rewind config model effort option mode net sandbox
+    help new clear resume sessions fork rename export compact undo redo rewind config model effort role option mode net sandbox
     todo usage cost settings trust mcp login logout close exit
     """
 )

@@ -50,7 +50,7 @@ from sanderling.protocol.events import (
     WaitingChanged,
 )
 from sanderling.protocol.messages import Prompt
-from sanderling.protocol.requests import Efforts, ListEfforts, ListModels, Models
+from sanderling.protocol.requests import Efforts, ListEfforts, ListModels, ListRoles, Models, Roles
 from sanderling.session.session import derived_title
 
 ROLL_S = 0.1  # between two updates of growing output
@@ -237,6 +237,14 @@ class AgentSession:
                 if isinstance(answer, Models):
                     self.options.models = [name for name in answer.models if not name.endswith(":")]
         await self._list_efforts()
+        await self._list_roles()
+
+    async def _list_roles(self) -> None:
+        with suppress(SanderlingError):
+            if self._agent:
+                answer = await self._agent.answer(ListRoles(self.id))
+                if isinstance(answer, Roles):
+                    self.options.roles = {each.name: each.description for each in answer.roles}
 
     async def _list_efforts(self) -> None:
         with suppress(SanderlingError):
