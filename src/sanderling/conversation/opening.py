@@ -9,7 +9,7 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.config import Settings, Table
-from sanderling.config.layers import Layers
+from sanderling.config.layers import Layers, place_of
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import ConfigError
@@ -249,7 +249,7 @@ class _AgentBuilder(NamedTuple):
             services,
             self.resources,
             mode=options.mode,
-            role=options.role or settings.role,
+            role=self._first_role(settings, project),
             is_eager=options.is_eager,
         )
 
@@ -272,7 +272,7 @@ class _AgentBuilder(NamedTuple):
             client=tools,
         )
         self.resources.callback(services.workspace.journal.close)
-        role = self.options.role or settings.role
+        role = self._first_role(settings, services.project)
         is_eager = self.options.is_eager
         return ClientConversation(services, self.resources, role=role, is_eager=is_eager)
 
@@ -312,6 +312,21 @@ class _AgentBuilder(NamedTuple):
     def _policy(self, settings: Settings) -> SandboxPolicy:
         network = self.options.network or settings.network
         return policy_for(settings, self.session.project)._replace(network=network)
+
+    def _first_role(self, settings: Settings, project: Project) -> str:
+        """
+        Return the role of a new session.
+
+        Raises:
+            ConfigError: the settings name one that does not exist. Without it the session could lack the role's limits.
+        """
+        if self.session.is_resumed or self.options.role:
+            return self.options.role
+        try:
+            return project.roles.find(settings.role).name if settings.role else ""
+        except ConfigError as error:
+            place = place_of(("role",), settings.layers)
+            raise ConfigError(f"{place}: {error}", error.path) from error
 
     def _elsewhere(self) -> Project:
         """Return a stand-in for the project of a session whose files are not on this machine."""
