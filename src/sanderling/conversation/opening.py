@@ -273,8 +273,9 @@ class _AgentBuilder(NamedTuple):
         )
         self.resources.callback(services.workspace.journal.close)
         role = self._first_role(settings, services.project)
+        mode = None if self.session.is_resumed else "ask"  # the client decides about its tools
         is_eager = self.options.is_eager
-        return ClientConversation(services, self.resources, role=role, is_eager=is_eager)
+        return ClientConversation(services, self.resources, mode=mode, role=role, is_eager=is_eager)
 
     def _external(
         self, project: Project, settings: Settings, agent: "DeclaredAgent"

@@ -45,6 +45,7 @@ from sanderling.protocol.events import (
     PromptsReturned,
     SandboxChanged,
     SessionOpened,
+    SlashCommandsChanged,
     TurnEnded,
     TurnStarted,
     WaitingChanged,
@@ -239,6 +240,13 @@ class AgentSession:
         await self._list_efforts()
         await self._list_roles()
 
+    async def _show_new_roles(self) -> None:
+        before = self.options.roles
+        await self._list_roles()
+        if self.options.roles != before:
+            update = ConfigOptionUpdate(config_options=self.options.shown())
+            self._audience.tell(update)
+
     async def _list_roles(self) -> None:
         with suppress(SanderlingError):
             if self._agent:
@@ -286,6 +294,8 @@ class AgentSession:
                 if scope := self._open_questions.get(question_id):
                     scope.cancel()
             case _:
+                if isinstance(event, SlashCommandsChanged) and self._agent:  # files were trusted
+                    self._tasks.start_soon(self._show_new_roles)
                 self._send_all(self._translator.updates(event))
                 self._roll_later()
         self._changed.notify()

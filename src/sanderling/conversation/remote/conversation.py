@@ -39,7 +39,8 @@ class RemoteConversation(ExternalConversation):
         self._address = address
         self._resumed: list[Prompt] = []
         declared = DeclaredAgent(address.text, address.title, ())
-        super().__init__(services, declared, provider, resources, is_eager=is_eager)
+        mode = None if services.session.is_resumed else "ask"  # until the other side says its own
+        super().__init__(services, declared, provider, resources, is_eager=is_eager, mode=mode)
         resources.push_async_callback(self.external.aclose)
 
     def make_external(
