@@ -114,7 +114,7 @@ class SessionRole:
             )
 
     def _end(self) -> None:
-        """Restore the settings from before the role, except those that the user has changed since."""
+        """Restore the settings from before the role, unless the user has changed them since."""
         if not (role := self.role):
             return
         now = self._now

@@ -34,8 +34,8 @@ class RoleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         prompt: what the model reads when the role begins; of a file, its text.
-        tools: names of the tools that the model may use, ours or Claude's; `*` matches any text. None: all.
-        disallowed_tools: those that it may not use.
+        tools: names of the tools that the model may use, Sanderling's or Claude's; `*` matches any text. None: all.
+        disallowed_tools: names of tools that it may not use.
         skills: names of skills whose texts are sent with the role.
         system_prompt_append: text after the prompt.
         output_style: how to answer.
@@ -100,7 +100,7 @@ class SkippedRole(msgspec.Struct, frozen=True):
 
 
 class Roles:
-    """The roles of a session: those of `tables`, the user's settings, then of files. Every call looks at the files again."""
+    """The roles of a session, first from `tables`, the user's settings, then from files. Every call looks at the files again."""
 
     def __init__(self, places: Places, tables: Mapping[str, Any]) -> None:
         self._places = places
@@ -270,7 +270,7 @@ def _whole(value: Any) -> str:
 
 
 def _names(value: Any) -> Iterator[str]:
-    """Yield the names of a list, or of a text with commas or blanks; what is in parentheses stays together."""
+    """Yield the names of a list, or of a text with commas or blanks; a text in parentheses stays together."""
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     for item in items:
         if isinstance(item, str):
