@@ -111,6 +111,7 @@ command('Effort', {
   nargs = '*',
   complete = true,
 })
+command('Role', { desc = 'give the agent a role, or end it', nargs = '?', complete = true })
 command('Mode', {
   desc = 'show or set the permission mode',
   nargs = '?',

@@ -41,6 +41,7 @@
 ---@field selections? sanderling.Selection[]
 ---@field sent? string
 ---@field effort? 'default'|'high'|'low'|'max'|'medium'|'xhigh'|nil
+---@field model? string
 
 ---@class (exact) sanderling.TurnStarted
 ---@field type 'turn_started'
@@ -314,6 +315,11 @@
 ---@field type 'mode_changed'
 ---@field mode 'ask'|'auto'|'plan'
 
+---@class (exact) sanderling.RoleChanged
+---@field type 'role_changed'
+---@field name? string
+---@field description? string
+
 ---@class (exact) sanderling.TodoItem
 ---@field content string
 ---@field status 'completed'|'in_progress'|'pending'
@@ -385,7 +391,7 @@
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.EffortChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.ConnectionChanged|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.EffortChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.RoleChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.ConnectionChanged|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
@@ -472,6 +478,10 @@
 ---@class (exact) sanderling.SetMode
 ---@field type 'set_mode'
 ---@field mode 'ask'|'auto'|'plan'
+
+---@class (exact) sanderling.SetRole
+---@field type 'set_role'
+---@field name string
 
 ---@class (exact) sanderling.ReviewedHunk
 ---@field first_line integer
@@ -648,6 +658,10 @@
 ---@field type 'list_efforts'
 ---@field session_id string
 
+---@class (exact) sanderling.ListRoles
+---@field type 'list_roles'
+---@field session_id string
+
 ---@class (exact) sanderling.TestProvider
 ---@field type 'test_provider'
 ---@field session_id string
@@ -735,6 +749,17 @@
 
 ---@class (exact) sanderling.Efforts
 ---@field efforts 'default'|'high'|'low'|'max'|'medium'|'xhigh'[]
+
+---@class (exact) sanderling.ShownRole
+---@field name string
+---@field description? string
+---@field source? 'agent'|'mcp'|'plugin'|'project'|'sanderling'|'user'
+---@field tools? string
+---@field problems? string[]
+
+---@class (exact) sanderling.Roles
+---@field roles? sanderling.ShownRole[]
+---@field problems? string[]
 
 ---@class (exact) sanderling.Report
 ---@field title string
@@ -876,6 +901,7 @@
 ---| sanderling.ApprovalRequested
 ---| sanderling.ApprovalSettled
 ---| sanderling.ModeChanged
+---| sanderling.RoleChanged
 ---| sanderling.TodoChanged
 ---| sanderling.JobsChanged
 ---| sanderling.JobOutput
@@ -926,6 +952,7 @@
 ---| sanderling.SetNetwork
 ---| sanderling.SetSandbox
 ---| sanderling.SetMode
+---| sanderling.SetRole
 ---| sanderling.AnswerApproval
 ---| sanderling.RejectChanges
 ---| sanderling.NoteReviewed
@@ -955,6 +982,7 @@
 ---| sanderling.Rewrite
 ---| sanderling.ListModels
 ---| sanderling.ListEfforts
+---| sanderling.ListRoles
 ---| sanderling.TestProvider
 ---| sanderling.ShowUsage
 ---| sanderling.ShowSettings

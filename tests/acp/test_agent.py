@@ -226,6 +226,52 @@ def test_modes_and_options_are_set_and_told(begin):
         agent.request("session/set_mode", sessionId=session, modeId="wild")
 
 
+def test_roles_are_an_option_if_there_are_any(begin):
+    agent = begin("demo")
+    agents = agent.home.config.parent / "agents"
+    agents.mkdir()
+    (agents / "reviewer.md").write_text("---\ndescription: Reviews.\nmode: plan\n---\nReview.")
+    said = agent.request("session/new", cwd=str(agent.home.project), mcpServers=[])
+    [role] = [each for each in said["configOptions"] if each["id"] == "role"]
+    assert role["currentValue"] == "none"
+    assert [each["value"] for each in role["options"]] == ["none", "reviewer"]
+    for value, mode in (("reviewer", "plan"), ("none", "ask")):
+        options = agent.request(
+            "session/set_config_option",
+            sessionId=said["sessionId"],
+            configId="role",
+            value=value,
+        )["configOptions"]
+        now = {each["id"]: each["currentValue"] for each in options}
+        assert (now["role"], now["mode"]) == (value, mode)
+    with pytest.raises(AgentError) as refused:
+        agent.request(
+            "session/set_config_option",
+            sessionId=said["sessionId"],
+            configId="role",
+            value="nobody",
+        )
+    assert refused.value.code == -32602
+
+
+def test_a_projects_role_is_an_option_once_it_is_trusted(begin):
+    agent = begin("demo", **FULL)
+    agents = agent.home.project / ".claude/agents"
+    agents.mkdir(parents=True)
+    (agents / "reviewer.md").write_text("Review.")
+    said = agent.request("session/new", cwd=str(agent.home.project), mcpServers=[])
+    assert "role" not in [each["id"] for each in said["configOptions"]]
+    agent.answers["session/request_permission"] = chosen("once")
+    assert agent.prompt(said["sessionId"], "/trust") == "end_turn"
+    wait_until(
+        lambda: any(
+            option["id"] == "role"
+            for update in agent.of("config_option_update")
+            for option in update["configOptions"]
+        )
+    )
+
+
 def test_the_sandbox_is_a_switch_where_the_client_has_switches(begin):
     agent = begin("demo", **FULL)
     said = agent.request("session/new", cwd=str(agent.home.project), mcpServers=[])

@@ -19,7 +19,7 @@ CATCH_ACTIONS = """
   _G.answers = {}
   local request = host.request
   host.request = function(asked, on_answer)
-    if not vim.list_contains({ 'list_models', 'test_provider', 'show_usage', 'show_settings', 'show_trust', 'inspect_tool_use', 'list_tool_servers', 'show_tool_server', 'list_rules' }, asked.type) then
+    if not vim.list_contains({ 'list_models', 'list_roles', 'test_provider', 'show_usage', 'show_settings', 'show_trust', 'inspect_tool_use', 'list_tool_servers', 'show_tool_server', 'list_rules' }, asked.type) then
       return request(asked, on_answer)
     end
     _G.answers[asked.type] = on_answer

@@ -179,6 +179,41 @@ def test_with_an_option_that_is_wrong_otherwise_nothing_is_sent_until_it_is_corr
     wait_until(lambda: child.transcript()[-1] == "pong", child.transcript_text())
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"modle": "x"}, {"efort": "high"}, {"thinkng": False}, {"idle_timeout": 5}, {"foo": 1}),
+        *({"prewram": True}, {"chat": {"sise": 1}}, {"auto_compat": False}, {"colour": "red"}),
+    ],
+)
+def test_an_unknown_option_that_guards_nothing_stops_no_session(child, options):
+    child.setup(**options)
+    assert "unknown option" in child.messages()
+    assert child.lua("return require('sanderling.config').problem") is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"sandbx": {}}, {"sandbox": {"hots": []}}, {"permisions": []}, {"tool": {}}),
+        *(
+            {"tools": {"disable": []}},
+            {"hook": {}},
+            {"budget": 5},
+            {"max_call": 5},
+            {"mod": "plan"},
+        ),
+        *({"netwrok": "off"}, {"rol": "x"}, {"provder": "x"}, {"disabled_tools": []}),
+        *({"skills": {"disable": []}}, {"prices": {"m": {"inptu": 1}}}, {"readonly": True}),
+    ],
+)
+def test_an_unknown_option_that_may_guard_something_stops_sessions(child, options):
+    child.setup(**options)
+    problem = child.lua("return require('sanderling.config').problem")
+    assert "unknown option" in problem
+    assert "nothing was sent" in problem
+
+
 @prove
 @pytest.mark.parametrize("options", [{"provider": ""}, {"chat": {"pos": "left"}}])
 def test_an_environment_that_is_built_is_not_offered_because_an_option_is_wrong(child, options):
@@ -543,8 +578,8 @@ WEAKENING = [
     {"budget": 5},
     {"max_cals": 3},
     {"model": ""},
-    {"network": "off"},
-    {"mode": "plan"},
+    {"networks": "off"},
+    {"modes": "plan"},
     {"python": 3},
     {"prices": {"m": {"inputt": 1}}},
 ]

@@ -228,6 +228,35 @@ def test_the_effort_that_was_chosen_is_in_the_winbar_the_statusline_and_the_stat
     assert prompt_winbar(screen).rstrip().endswith("claude-opus-5-6")
 
 
+def test_the_role_is_in_the_winbar_the_statusline_and_the_status(screen):
+    screen.command("AgentRole reviewer")
+    assert screen.actions()[-1] == {"type": "set_role", "name": "reviewer"}
+    screen.send({"type": "role_changed", "name": "reviewer", "description": "Reviews."})
+    assert "role reviewer" in prompt_winbar(screen)
+    assert "role reviewer" in screen.lua("return require('sanderling').statusline()")
+    assert screen.lua("return require('sanderling').status().role") == "reviewer"
+    screen.command("AgentRole none")
+    assert screen.actions()[-1] == {"type": "set_role", "name": ""}
+    screen.send({"type": "role_changed"})
+    assert "role" not in prompt_winbar(screen)
+    assert screen.lua("return require('sanderling').status().role") is None
+
+
+def test_a_role_is_chosen_from_a_list_with_its_description(screen):
+    screen.lua("""
+      vim.ui.select = function(items, options, on_choice)
+        _G.rows = vim.tbl_map(options.format_item, items)
+        on_choice(items[2])
+      end
+    """)
+    screen.command("AgentRole")
+    screen.answer(
+        "list_roles", roles=[{"name": "reviewer", "description": "Reviews code."}], problems=[]
+    )
+    assert screen.lua("return _G.rows") == ["none      (current)", "reviewer  Reviews code."]
+    assert screen.actions()[-1] == {"type": "set_role", "name": "reviewer"}
+
+
 def test_a_level_that_does_not_exist_is_refused_with_the_levels(screen):
     before = screen.actions()
     screen.command("AgentEffort enormous")

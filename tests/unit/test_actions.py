@@ -35,7 +35,7 @@ PASSED_ON = {
     },
     # The model is asked here. Jobs, tool servers and changes of here there are none.
     ClientConversation: {
-        *("RetryNow", "SetModel", "SetEffort", "Compact", "UndoCompaction", "NoteUsage"),
+        *("RetryNow", "SetModel", "SetRole", "SetEffort", "Compact", "UndoCompaction", "NoteUsage"),
         *("WatchJob", "StopJob", "ControlToolServer", "Rest"),
         *("RejectChanges", "NoteReviewed", "NoteSaved", "SetGuestOption"),
     },

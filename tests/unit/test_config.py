@@ -93,6 +93,9 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         max_calls = 2
         budget_usd = 3
         prewarm = true
+        mode = "plan"
+        network = "proxy"
+        role = "reviewer"
         auto_compact = false
         acp_terminals = "editor"
         script = "s.json"
@@ -111,6 +114,8 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         disabled = ["tools"]
         [skills]
         disabled = ["pdf"]
+        [roles.reviewer]
+        tools = ["read"]
         [web_search]
         provider = "kagi"
         url = "https://k"
@@ -623,7 +628,7 @@ def test_the_table_of_what_a_project_may_set_is_what_is_known_to_be_safe():
     """A key that is new must not become a project's by itself."""
     assert {*KINDS} == {
         *("model", "thinking", "effort", "max_tokens", "max_calls", "budget_usd", "permissions"),
-        *("tools_disabled", "mcp_servers", "sandbox_min_level"),
+        *("tools_disabled", "mcp_servers", "sandbox_min_level", "mode", "network"),
     }
 
 

@@ -78,3 +78,30 @@ def test_aliases_of_aliases_are_read_in_no_time():
     lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))]
     document = read_document("---\n" + "\n".join(lines) + "\n---\n")
     assert len(document.header) == 40
+
+
+def test_a_value_that_goes_on_in_lines_of_its_own_is_read():
+    text = """---
+name: helper
+description: Use this for "a: b". Examples:
+
+<example>
+Context: the user: asks
+user: "help"
+name: not this
+</example>
+
+model: sonnet
+tools: ["Read", "Grep"]
+---
+Help."""
+    document = read_document(text)
+    assert document.header["name"] == "helper"
+    assert document.header["model"] == "sonnet"
+    assert document.header["tools"] == ["Read", "Grep"]
+    assert document.header["description"].startswith('Use this for "a: b". Examples: <example>')
+    assert "read as if its values went on in the next lines" in document.problems[0]
+
+
+def test_lists_without_quotes_are_read_as_text():
+    assert read_document("---\nhint: [a] [b]\n---\n").header == {"hint": "[a] [b]"}

@@ -162,6 +162,74 @@ def test_model_demo_is_the_demo_model(shell):
     assert (done.returncode, done.stdout, done.stderr) == (0, "pong\n", "")
 
 
+ROLE = "[roles.reviewer]\nprompt = 'Review.'\ntools = ['read']\n"
+
+
+def sent_in(session: Session) -> str:
+    return "\n".join(each.text for each in session.history[0].content)
+
+
+@pytest.mark.parametrize("flag", ["--role", "--agent"])
+def test_a_run_in_a_role(shell, flag):
+    shell.config.write_text(ROLE)
+    done = shell.play(
+        [{"tool_use": MAKE}], [{"text": "Done."}], args=(flag, "reviewer", "--mode", "auto")
+    )
+    assert done.stdout == "Done.\n"
+    [session] = shell.sessions()
+    assert "Review." in sent_in(session)
+    assert "The role reviewer does not have the tool bash" in session.history[2].content[0].content
+
+
+def test_a_role_of_a_project_must_be_trusted(shell):
+    agents = shell.project / ".claude/agents"
+    agents.mkdir(parents=True)
+    (agents / "reviewer.md").write_text("Review.")
+    done = shell.play([{"text": "Done."}], args=("--role", "reviewer"))
+    assert done.returncode == 2
+    assert "There is no role 'reviewer'" in done.stderr
+    assert "Not trusted: .claude/agents/reviewer.md" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "settings, args, mode",
+    [
+        ("mode = 'plan'", (), "plan"),
+        ("mode = 'plan'", ("--mode", "ask"), "ask"),
+        (f"role = 'reviewer'\n{ROLE}mode = 'plan'", (), "plan"),
+        (f"role = 'reviewer'\n{ROLE}mode = 'plan'", ("--mode", "ask"), "ask"),
+        (f"mode = 'plan'\nrole = 'reviewer'\n{ROLE}", (), "plan"),
+    ],
+)
+def test_a_run_begins_in_the_mode_of_the_settings(shell, settings, args, mode):
+    shell.config.write_text(settings)
+    assert shell.play([{"text": "Done."}], args=args).returncode == 0
+    [session] = shell.sessions()
+    assert ("[Plan mode" in sent_in(session)) == (mode == "plan")
+
+
+def test_a_default_role_that_does_not_exist_stops_the_run(shell):
+    shell.config.write_text("role = 'reviewr'\n" + ROLE)
+    done = shell.play([{"text": "Done."}])
+    assert done.returncode == 2
+    assert "config.toml:1: There is no role 'reviewr'; did you mean 'reviewer'?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "settings, args, network",
+    [
+        ("network = 'on'", (), "on"),
+        ("network = 'on'", ("--net", "off"), "off"),
+        ("", (), "off"),
+    ],
+)
+def test_the_network_of_the_settings_is_that_of_commands(shell, settings, args, network):
+    shell.config.write_text(settings)
+    shell.play([{"text": "Done."}], args=args)
+    [session] = shell.sessions()
+    assert f"network: {network}" in sent_in(session).replace("network is", "network:")
+
+
 @prove
 def test_empty_home_is_that_of_the_account(shell):
     shell.environment["HOME"] = ""

@@ -27,6 +27,14 @@ local function edit_distance(a, b)
   return row[#b]
 end
 
+---@param name string
+---@return string its letters in order
+local function sorted(name)
+  local found = vim.split(name, '')
+  table.sort(found)
+  return table.concat(found)
+end
+
 --- Return the key of `known` that needs the fewest changes.
 ---@param name string
 ---@param known table<string, any>
@@ -36,6 +44,9 @@ function M.nearest(name, known)
   local best, best_distance = '', math.huge
   for candidate in vim.spairs(known) do
     local distance = edit_distance(name, candidate)
+    if sorted(name) == sorted(candidate) then -- "modle" is not "mode"
+      distance = 0.5
+    end
     if distance < best_distance then
       best, best_distance = candidate, distance
     end

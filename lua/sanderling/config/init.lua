@@ -143,22 +143,38 @@ end
 
 -- Parts of names of unknown options that may have been meant to forbid or limit something.
 local SAFETY = vim.split(
-  'allow ask approv budget cost den[yi] disabl env host key limit max mode net permi polic read rule safe sandbox secur tool trust write',
+  'allow ask approv budget cost den[yi] disabl env hook host key limit max mode$ net permi polic read role rule safe sandbox secur tool trust write',
   ' '
 )
 
---- Does the mistake affect only the screen, so that no more is sent or run because of it?
+-- Tables and options that forbid, limit or redirect something: the user must not believe that one of them holds when it does not.
+local GUARDS = vim.split(
+  'permissions sandbox tools hooks roles role mode network budget_usd max_calls mcp web_search skills agents acp_terminals'
+    .. ' provider providers base_url prices',
+  ' '
+)
+
+--- Can the option forbid, limit or redirect something?
+---@param name string
+---@return boolean
+local function is_guard(name)
+  return vim.list_contains(GUARDS, name:match('^[%a_]+') or name)
+end
+
+--- Can the agent do without the option, so that no more is allowed, sent elsewhere or paid because of the mistake?
 ---@param mistake sanderling.config.Mistake
 ---@return boolean
 local function is_harmless(mistake)
   local group = mistake.name:match('^[%a_]+') or mistake.name
-  if M.defaults[group] ~= nil or not mistake.guesses then
+  if not mistake.guesses then
     return is_of_screen(group)
+  elseif M.defaults[group] ~= nil then
+    return not is_guard(group)
   end
   local is_about_safety = vim.iter(SAFETY):any(function(part)
     return mistake.name:lower():find(part) ~= nil
   end)
-  return not is_about_safety and vim.iter(mistake.guesses):all(is_of_screen)
+  return not is_about_safety and not vim.iter(mistake.guesses):any(is_guard)
 end
 
 ---@param mistakes sanderling.config.Mistake[]

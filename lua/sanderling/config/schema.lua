@@ -96,6 +96,26 @@ M.rows = {
     host = true,
   },
   {
+    name = 'mode',
+    default = 'ask',
+    choices = { 'ask', 'auto', 'plan' },
+    doc = 'how far the agent may go in a new session: ask, auto or plan',
+    host = true,
+  },
+  {
+    name = 'network',
+    default = 'off',
+    choices = { 'off', 'proxy', 'on' },
+    doc = 'the network of commands when a session opens: off, proxy or on',
+    host = true,
+  },
+  {
+    name = 'role',
+    default = '',
+    doc = 'the role of a new session; empty: none',
+    host = true,
+  },
+  {
     name = 'prewarm',
     default = false,
     doc = "fill the API's cache when a chat opens, before the first prompt",
@@ -235,6 +255,21 @@ M.rows = {
     doc = 'names of skills that are not used',
     check = checks.is_list_of_strings,
     host = true,
+  },
+  {
+    name = 'roles',
+    default = {},
+    class = 'table<string, table>',
+    doc = 'roles: instructions, tools, model, effort and mode together, by name',
+    check = checks.tables_by_name("{ reviewer = { tools = { 'read', 'grep' } } }"),
+    host = true,
+    to_host = function(roles) -- an empty list of tools means none
+      return next(roles)
+          and vim.tbl_map(function(role)
+            return next(role) and role or vim.empty_dict()
+          end, roles)
+        or nil
+    end,
   },
   {
     name = 'web_search.provider',

@@ -158,6 +158,9 @@
 ---@field base_url string of Claude's API; empty: $ANTHROPIC_BASE_URL or the default
 ---@field thinking boolean request thinking, and summaries of it
 ---@field effort 'default'|'low'|'medium'|'high'|'xhigh'|'max' how much the model thinks and writes, of the levels that it takes
+---@field mode 'ask'|'auto'|'plan' how far the agent may go in a new session: ask, auto or plan
+---@field network 'off'|'proxy'|'on' the network of commands when a session opens: off, proxy or on
+---@field role string the role of a new session; empty: none
 ---@field prewarm boolean fill the API's cache when a chat opens, before the first prompt
 ---@field idle_timeout_s number seconds without a byte before a request fails
 ---@field max_calls integer model calls per turn before you are asked; 0: no limit
@@ -173,6 +176,7 @@
 ---@field tools sanderling.config.Tools
 ---@field hooks table<string, table[]> commands that run when something happens, by event
 ---@field skills sanderling.config.Skills
+---@field roles table<string, table> roles: instructions, tools, model, effort and mode together, by name
 ---@field web_search sanderling.config.Web_search
 ---@field mcp sanderling.config.Mcp
 ---@field agents table<string, table> external agents (Agent Client Protocol), by name

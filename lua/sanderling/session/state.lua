@@ -37,6 +37,7 @@ local tallies = require('sanderling.session.tally')
 ---@field title string empty if it has none
 ---@field model string
 ---@field effort string of the next request, 'default' unless chosen
+---@field role? string nil without one
 ---@field agent string the external agent, else empty
 ---@field connection? sanderling.session.state.Connection of a remote session
 ---@field guest_options sanderling.GuestOption[] options of the external agent
@@ -248,6 +249,10 @@ end
 
 function changes.effort_changed(state, event)
   state.effort = event.next or event.effort
+end
+
+function changes.role_changed(state, event)
+  state.role = event.name
 end
 
 function changes.mode_changed(state, event)

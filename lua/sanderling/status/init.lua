@@ -238,7 +238,13 @@ local function describe_failed(state)
   return count > 0 and words.counted(count, 'server') .. ' failed' or nil
 end
 
---- Return the numbers of queued prompts, running jobs, unreviewed changes and failed MCP servers.
+---@param state sanderling.session.state.State
+---@return string? nil without a role
+local function describe_role(state)
+  return state.role and 'role ' .. words.plain(state.role) or nil
+end
+
+--- Return the role, and the numbers of queued prompts, running jobs, unreviewed changes and failed MCP servers.
 ---@param state sanderling.session.state.State
 ---@return string
 local function describe_counts(state)
@@ -249,6 +255,7 @@ local function describe_counts(state)
       parts[#parts + 1] = ('%d %s'):format(prompts[what], what)
     end
   end
+  parts[#parts + 1] = describe_role(state)
   parts[#parts + 1] = jobs > 0 and words.counted(jobs, 'job') or nil
   parts[#parts + 1] = describe_unreviewed(state.id)
   parts[#parts + 1] = describe_failed(state)
@@ -320,6 +327,7 @@ end
 ---@field name string the title, or the start time
 ---@field model string empty while unknown
 ---@field effort? string nil unless chosen
+---@field role? string nil without one
 ---@field mode 'ask'|'auto'|'plan'
 ---@field activity string
 ---@field is_busy boolean
@@ -345,6 +353,7 @@ function M.of(session)
     name = session:name(),
     model = state.model,
     effort = state.effort ~= 'default' and state.effort or nil,
+    role = state.role,
     mode = state.mode,
     activity = state.activity,
     is_busy = states.is_busy(state),
@@ -385,6 +394,7 @@ function M.summary()
   if state.mode ~= 'ask' then
     parts[#parts + 1] = 'mode ' .. state.mode
   end
+  parts[#parts + 1] = describe_role(state)
   if state.effort ~= 'default' then
     parts[#parts + 1] = 'effort ' .. state.effort
   end

@@ -139,11 +139,73 @@ function M.complete_effort(lead, line, pos)
   return words.beginning_with(has_level and { 'once' } or config.EFFORTS, lead)
 end
 
+M.NO_ROLE = 'none'
+
+---@type table<string, string[]> by session: names of its roles
+local known_roles = {}
+
+--- Let the user choose one of the session's roles, or none.
+---@param session sanderling.chat.session.Session
+local function choose_role(session)
+  session:ask({ type = 'list_roles' }, function(result, is_here)
+    for _, problem in ipairs(result.problems or {}) do
+      session:say('warning', problem)
+    end
+    if #(result.roles or {}) == 0 then
+      message.tell('There are no roles: see :help sanderling-roles.')
+    elseif is_here then
+      picker.choose(vim.list_extend({ { name = M.NO_ROLE, description = '' } }, result.roles), {
+        title = 'Roles',
+        kind = 'sanderling_role',
+        line_of = function(role)
+          local mark = role.name == (session.state.role or M.NO_ROLE) and ' (current)' or ''
+          local help = (role.description or '') ~= '' and ': ' .. role.description or ''
+          return words.plain(role.name .. mark .. help)
+        end,
+        actions = {
+          {
+            name = 'Use',
+            run = function(role)
+              session:act({ type = 'set_role', name = role.name ~= M.NO_ROLE and role.name or '' })
+            end,
+          },
+        },
+      })
+    end
+  end)
+end
+
+--- Give the session a role, end it, or let the user choose one.
+---@param call sanderling.verbs.Call
+function M.set_or_choose_role(call)
+  if call.args == '' then
+    choose_role(call.session)
+  else
+    call.session:act({ type = 'set_role', name = call.args ~= M.NO_ROLE and call.args or '' })
+  end
+end
+
+---@param lead string
+---@return string[]
+function M.complete_role(lead)
+  local session = live.current()
+  if not session then
+    return {}
+  end
+  refresh({ type = 'list_roles', session_id = session.id }, function(result)
+    known_roles[session.id] = vim.tbl_map(function(role)
+      return role.name
+    end, result.roles or {})
+  end)
+  local names = vim.list_extend({ M.NO_ROLE }, known_roles[session.id] or {})
+  return words.beginning_with(names, lead)
+end
+
 ---@type table<string, string[]> by session: models known without asking a provider
 local known_models = {}
 
 bus.subscribe('local_closed', function(session_id)
-  known_models[session_id] = nil
+  known_models[session_id], known_roles[session_id] = nil, nil
 end)
 
 --- Return the models that :AgentModel completes: the listed ones, else those known without asking a provider.

@@ -172,6 +172,16 @@ return {
     run = actions.set_or_choose_effort,
   },
   {
+    name = 'role',
+    desc = 'give the agent a role, or end it',
+    forms = 'ex slash',
+    has_command = true,
+    args = '? name',
+    complete = actions.complete_role,
+    on_session = true,
+    run = actions.set_or_choose_role,
+  },
+  {
     name = 'option',
     desc = "set an external agent's option",
     forms = 'ex slash',

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from sanderling.errors import ConfigError
-from sanderling.protocol.modes import ConfiningLevel, Effort
+from sanderling.protocol.modes import ConfiningLevel, Effort, Mode, NetworkMode
 from sanderling.text import name_set
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
@@ -83,6 +83,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Effort,
         Meta(description="how much the model thinks and writes, of the levels that it takes"),
     ] = "default"
+    mode: Annotated[
+        Mode, Meta(description="how far the agent may go in a new session: ask, auto or plan")
+    ] = "ask"
+    network: Annotated[
+        NetworkMode,
+        Meta(description="the network of commands when a session opens: off, proxy or on"),
+    ] = "off"
+    role: Annotated[str, Meta(description="the role of a new session; empty: none")] = ""
     prewarm: Annotated[
         bool,
         Meta(description="fill the API's cache when a chat opens, before the first prompt"),
@@ -151,6 +159,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plugins_disabled: Annotated[
         tuple[str, ...], Meta(description="names of plugins that are not used")
     ] = ()
+    roles: Annotated[
+        dict[str, Table],
+        Meta(description="roles: instructions, tools, model, effort and mode together, by name"),
+    ] = {}
     acp_terminals: Annotated[
         Literal["sandbox", "editor"],
         Meta(

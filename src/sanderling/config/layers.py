@@ -14,6 +14,7 @@ from sanderling.config.expansion import variables_in
 from sanderling.config.file import SettingLocation, fields_of, read_user_file, user_servers_file
 from sanderling.config.server_names import fitted_server
 from sanderling.errors import ConfigError
+from sanderling.protocol.modes import MODES_BY_STRICTNESS, NETWORKS_BY_STRICTNESS
 
 
 def _lower(own: float, wanted: float) -> float:
@@ -29,10 +30,20 @@ def _more(own: Iterable[str], wanted: Iterable[str]) -> list[str]:
     return list(dict.fromkeys((*own, *wanted)))
 
 
+def _stricter_mode(own: Any, wanted: Any) -> Any:
+    return min(own, wanted, key=MODES_BY_STRICTNESS.index)
+
+
+def _stricter_network(own: Any, wanted: Any) -> Any:
+    return min(own, wanted, key=NETWORKS_BY_STRICTNESS.index)
+
+
 TIGHTER: Mapping[tuple[str, ...], Callable[[Any, Any], Any]] = {
     ("max_calls",): _lower,
     ("budget_usd",): _lower,
     ("sandbox", "min_level"): _stronger,
+    ("mode",): _stricter_mode,
+    ("network",): _stricter_network,
     ("tools", "disabled"): _more,
 }
 """The keys that restrict the agent, and how to choose the stricter of two values."""

@@ -88,6 +88,8 @@ def _fields(struct: Any) -> dict[str, Any]:
 
 def _expected(kind: Any, value: object, error: msgspec.ValidationError) -> str:
     plain = _fitting(kind, None)
+    if get_origin(plain) in (Union, UnionType):
+        plain = next((each for each in get_args(plain) if get_origin(each) is Literal), plain)
     if get_origin(plain) is Literal:
         words = [str(each) for each in get_args(plain)]
         hint = did_you_mean(value, words) if isinstance(value, str) else ""
@@ -122,7 +124,8 @@ def _unknown(
     if not path and key in _OF_OTHERS:
         words = f"unknown key '{key}'; did you mean '{_OF_OTHERS[key]}'?"
         return ConfigError(words, location)
-    near = difflib.get_close_matches(key, known, n=1)
+    swapped = [each for each in known if sorted(each) == sorted(key)]  # "modle" is not "mode"
+    near = swapped or difflib.get_close_matches(key, known, n=1)
     name = elsewhere(dotted(location))
     if near and not (name and difflib.SequenceMatcher(None, key, near[0]).ratio() < LIKE):
         name = dotted((*path, near[0]))

@@ -17,7 +17,7 @@ import msgspec
 from sanderling.config import FIELDS, Layer, Settings, Table, dotted, key_of
 from sanderling.config.file import Mistake, file_type, parse, placed, refusal
 from sanderling.errors import ConfigError
-from sanderling.protocol.modes import ConfiningLevel, Effort
+from sanderling.protocol.modes import ConfiningLevel, Effort, Mode, NetworkMode
 
 PROJECT_FILE = ".sanderling.toml"
 _SCRIPT = "script:"
@@ -36,6 +36,8 @@ KINDS: Mapping[str, Any] = {
     "model": Annotated[str, msgspec.Meta(min_length=1)],
     "thinking": bool,
     "effort": Effort,
+    "mode": Mode,
+    "network": NetworkMode,
     "max_tokens": Annotated[int, msgspec.Meta(gt=0)],
     "max_calls": Annotated[int, msgspec.Meta(gt=0)],
     "budget_usd": Annotated[float, msgspec.Meta(gt=0)],

@@ -60,6 +60,13 @@ class Controls:
             text = f"Jobs started earlier can still write to the project: {', '.join(jobs)}."
             self._services.warn(text)
 
+    def set_role(self, name: str) -> None:
+        try:
+            self._services.role.choose(name)
+        except ConfigError as error:
+            self._services.warn(str(error))
+        self._services.memory.keep()
+
     def answer(self, answer: AnswerApproval) -> None:
         """Settle a question. Accepting a plan switches the mode."""
         approvals = self._services.approvals

@@ -29,6 +29,7 @@ from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import Answer, SessionRequest
 
 BUSY = "Stop the turn first: the model is working."
+ROLE_WAITS = "The role changes at the end of this turn."
 LAST_WORDS_S = 1.0  # to release resources at the end
 
 
@@ -48,8 +49,14 @@ class Conversation:
         resources: closed at the end.
         is_eager: prepare early what is needed soon.
         mode: overrides the session's remembered mode.
-        guest: name of the external agent that answers, if any.
+        role: the role of a new session, if not that of the settings.
+        external: name of the external agent that answers, if any.
+
+    Attributes:
+        is_project_here: the project's files are on this machine, and commands run here.
     """
+
+    is_project_here = True
 
     def __init__(
         self,
@@ -58,6 +65,7 @@ class Conversation:
         *,
         is_eager: bool = True,
         mode: Mode | None = None,
+        role: str = "",
         external: str = "",
     ) -> None:
         self.services = services
@@ -68,9 +76,10 @@ class Conversation:
         self._resources = resources or AsyncExitStack()
         # A scope while only a summary is written.
         self._turn: OneTurn | anyio.CancelScope | None = None
+        self._next_role: str | None = None
         self._arrived = anyio.Event()
         self._is_closed = False
-        services.restore(mode)
+        services.restore(mode, role)
         self._first_mode: Mode = services.gate.mode
         self.begin_sandbox()
 
@@ -120,6 +129,8 @@ class Conversation:
                 services.sandbox.switch(is_on=is_on)
             case actions.SetMode(mode):
                 controls.set_mode(mode)
+            case actions.SetRole(name):
+                self._set_role(name)
             case actions.SetModel(model):
                 controls.set_model(model)
             case actions.SetEffort(effort, is_once):
@@ -262,12 +273,30 @@ class Conversation:
         if prompt.sent:  # already expanded before it waited
             return prompt
         try:
-            asked = self.services.project.expand(prompt)
+            asked = await self.with_command(prompt)
         except ConfigError:
             if not servers.begins_with_prompt(prompt.text):
                 raise
             asked = prompt
         return await servers.put_in(asked)
+
+    async def with_command(self, prompt: Prompt) -> Prompt:
+        """
+        Return the prompt with its slash command expanded.
+
+        Raises:
+            ConfigError: the command is unknown, or cannot be used so.
+        """
+        asked = self.services.project.asked(prompt)
+        if asked is None:
+            return prompt
+        if not (asked.needs_work and self.is_project_here):
+            return asked.put_into(prompt, asked.text)
+        from sanderling.conversation.command_files import CommandFiles  # rarely needed
+
+        return await CommandFiles(self.services.workspace, self._check_mentions).expand(
+            prompt, asked
+        )
 
     def _check_mentions(self, prompt: Prompt) -> None:
         if prompt.selections:
@@ -306,11 +335,23 @@ class Conversation:
         finally:
             self._turn, self.services.waiting.is_in_turn = None, False
 
+    def _set_role(self, name: str) -> None:
+        """Change the role, or note the change for the end of the turn, because a turn has one role."""
+        self._next_role = None
+        if not self._turn:
+            self.controls.set_role(name)
+        elif name != self.services.role.shown().name:
+            self._next_role = name
+            self.services.emit(events.Notice("info", ROLE_WAITS))
+
     async def _show_end(self, stop_reason: StopReason) -> None:
         services = self.services
         services.memory.report_problem()
         services.tell_untrusted()  # a short turn has not reported it
         services.tell_new_commands()
+        if self._next_role is not None:
+            self.controls.set_role(self._next_role)
+            self._next_role = None
         services.emit(events.TurnEnded(stop_reason))
         services.memory.keep()
         services.commands.show_held()
@@ -330,14 +371,16 @@ class Conversation:
             self.services.emit(events.PromptsReturned((prompt,)))
             return
         is_seen = self.services.hooks.see_prompts()
-        if is_seen or self.services.servers.are_in(prompt.text) or _mentions_document(prompt):
+        is_command = prompt.text.startswith("/")
+        is_of_server = self.services.servers.are_in(prompt.text)
+        if is_seen or is_command or is_of_server or _mentions_document(prompt):
             self.services.tasks.start(self._steer_expanded, prompt)
         else:
             self.services.waiting.steer(prompt)
             self._arrived.set()
 
     async def _steer_expanded(self, prompt: Prompt) -> None:
-        """Steer with the content of tool servers included, or without it if it is not available."""
+        """Steer with what the prompt stands for and mentions, or as it is if that is not available."""
         try:
             prompt = await self.expanded(prompt)
         except ConfigError as error:

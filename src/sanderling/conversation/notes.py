@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from sanderling.conversation.role import SessionRole
 from sanderling.permissions.gate import Gate
 from sanderling.project.facts import SessionFacts
 from sanderling.project.project import Project
@@ -92,6 +93,7 @@ class _SentNotes(msgspec.Struct):
     skills: dict[str, Any] = {}
     changed_files: list[str] = []
     mode: Mode | None = "ask"
+    role: str | None = ""  # its mark; None if the model may have been sent another
     rejected: list[str] = []  # not yet sent
 
 
@@ -104,6 +106,8 @@ class Notes:
         workspace: Workspace,
         gate: Gate,
         project: Project,
+        *,
+        role: SessionRole,
         client: ClientTools | None = None,
     ) -> None:
         self._has_todo = True
@@ -111,9 +115,11 @@ class Notes:
         self._workspace = workspace
         self._gate = gate
         self._project = project
+        self._session_role = role
         self._client = client
         self._facts = SessionFacts(session.project)
         self._mode: Mode | None = "ask"
+        self._role: str | None = ""
         self._changed_files: set[str] = set()  # before the last summary
         self._rejected: list[str] = []
 
@@ -125,7 +131,9 @@ class Notes:
         facts, instructions = self._facts.state(), self._project.instructions.state()
         files = sorted(self._changed_files)
         skills = self._project.skills.state()
-        sent = _SentNotes(facts, instructions, skills, files, self._mode, list(self._rejected))
+        sent = _SentNotes(
+            facts, instructions, skills, files, self._mode, self._role, list(self._rejected)
+        )
         return msgspec.to_builtins(sent)
 
     def restore(self, state: object) -> None:
@@ -134,6 +142,7 @@ class Notes:
         self._project.instructions.restore(sent.instructions)
         self._project.skills.restore(sent.skills)
         self._mode = sent.mode
+        self._role = sent.role
         self._changed_files = set(sent.changed_files)
         self._rejected = sent.rejected
 
@@ -167,6 +176,7 @@ class Notes:
         skills = self._project.skills.read_before()
         self._forget(keeps_read_skills=True)
         self._mode = "ask"  # the mode that needs no note, as in a new session
+        self._role = ""
         notes = [*self._news([], is_prompt=True), skills, self._changes(), self._jobs()]
         return [note for note in notes if note]
 
@@ -185,18 +195,20 @@ class Notes:
         self._facts.forget()
         self._project.instructions.forget()
         self._project.skills.forget(keeps_read=keeps_read_skills)
-        self._mode = None
+        self._mode = self._role = None
         if self._client:
             self._client.tell_again()
 
     def _news(self, paths: Sequence[str], *, is_prompt: bool) -> list[str]:
         reminder = self._workspace.todo.reminder(is_prompt=is_prompt) if self._has_todo else ""
         if self._client:
-            return [note for note in (*self._client.take_notes(), reminder) if note]
+            notes = (*self._client.take_notes(), self._news_of_role(), reminder)
+            return [note for note in notes if note]
         notes = [
             PROJECT_REPLACED if self._workspace.sandbox.location.take_replaced() else "",
             self._news_of_surroundings(paths),
             self._project.skills.news() if is_prompt else "",
+            self._news_of_role(),
             self._news_of_mode(),
             *self._rejected,
             *map(ending_line, self._workspace.jobs.take_ended()),
@@ -211,6 +223,11 @@ class Notes:
         if news and self._mode == "plan" and self._workspace.user:
             news = f"{news.removesuffix(']')} {_PLAN_ENDS}"
         return news
+
+    def _news_of_role(self) -> str:
+        before, self._role = self._role, self._session_role.mark
+        is_known = self._role == before or not (self._role or self._session_role.was_used)
+        return "" if is_known else self._session_role.text()
 
     def _news_of_surroundings(self, paths: Sequence[str]) -> str:
         environment = self._workspace.sandbox.facts

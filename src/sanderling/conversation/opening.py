@@ -9,7 +9,7 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.config import Settings, Table
-from sanderling.config.layers import Layers
+from sanderling.config.layers import Layers, place_of
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import ConfigError
@@ -17,6 +17,7 @@ from sanderling.mcp import GRACE_S
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import load_rules
 from sanderling.project.project import Project, with_project
+from sanderling.project.roles import load_roles
 from sanderling.protocol.agent import OpenedAgent
 from sanderling.protocol.events import Event, Notice
 from sanderling.protocol.messages import Prompt
@@ -49,8 +50,11 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A frontend's options for a conversation."""
 
     mode: Mode | None = None
-    """Overrides the mode that the session remembers."""
-    network: NetworkMode = "off"
+    """Overrides the mode that the session remembers, and that of the settings."""
+    role: str = ""
+    """The role of a new session, if not that of the settings."""
+    network: NetworkMode | None = None
+    """The network at the beginning, if not that of the settings."""
     rules: tuple[Rule, ...] = ()
     """Temporary rules, applied after the settings' rules."""
     editor: Editor | None = None
@@ -213,6 +217,7 @@ class _AgentBuilder(NamedTuple):
 
         options = self.options
         check_disabled(settings.tools_disabled)
+        load_roles(settings.roles)
         policy = self._policy(settings)
         skills = (path for path in project.places.skills_outside() if path not in TOO_WIDE)
         policy = policy._replace(read_paths=(*policy.read_paths, *skills))
@@ -240,7 +245,13 @@ class _AgentBuilder(NamedTuple):
         )
         if options.elsewhere:
             services.sandbox.switch(is_on=False)
-        return Conversation(services, self.resources, mode=options.mode, is_eager=options.is_eager)
+        return Conversation(
+            services,
+            self.resources,
+            mode=options.mode,
+            role=self._first_role(settings, project),
+            is_eager=options.is_eager,
+        )
 
     def _for_client(self, tools: "ClientTools") -> Conversation:
         """Start a session whose files and commands are the client's: nothing is read, run or changed here."""
@@ -261,7 +272,10 @@ class _AgentBuilder(NamedTuple):
             client=tools,
         )
         self.resources.callback(services.workspace.journal.close)
-        return ClientConversation(services, self.resources, is_eager=self.options.is_eager)
+        role = self._first_role(settings, services.project)
+        mode = None if self.session.is_resumed else "ask"  # the client decides about its tools
+        is_eager = self.options.is_eager
+        return ClientConversation(services, self.resources, mode=mode, role=role, is_eager=is_eager)
 
     def _external(
         self, project: Project, settings: Settings, agent: "DeclaredAgent"
@@ -297,7 +311,23 @@ class _AgentBuilder(NamedTuple):
     # --- their parts ---------------------------------------------------------------------------------------------------
 
     def _policy(self, settings: Settings) -> SandboxPolicy:
-        return policy_for(settings, self.session.project)._replace(network=self.options.network)
+        network = self.options.network or settings.network
+        return policy_for(settings, self.session.project)._replace(network=network)
+
+    def _first_role(self, settings: Settings, project: Project) -> str:
+        """
+        Return the role of a new session.
+
+        Raises:
+            ConfigError: the settings name one that does not exist. Without it the session could lack the role's limits.
+        """
+        if self.session.is_resumed or self.options.role:
+            return self.options.role
+        try:
+            return project.roles.find(settings.role).name if settings.role else ""
+        except ConfigError as error:
+            place = place_of(("role",), settings.layers)
+            raise ConfigError(f"{place}: {error}", error.path) from error
 
     def _elsewhere(self) -> Project:
         """Return a stand-in for the project of a session whose files are not on this machine."""

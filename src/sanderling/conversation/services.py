@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,7 @@ from sanderling.conversation.memory import Memory, Remembered
 from sanderling.conversation.model_calls import ModelCalls
 from sanderling.conversation.notes import Notes
 from sanderling.conversation.prompt import prompt_message, system_prompt
+from sanderling.conversation.role import SessionRole
 from sanderling.conversation.servers import NoServers, ServerLoader
 from sanderling.conversation.tasks import BackgroundTasks
 from sanderling.conversation.waiting import Waiting
@@ -42,7 +43,7 @@ from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.policy import Grant, SandboxPolicy
 from sanderling.sandbox.report import GuardEvent, ProjectReplaced
 from sanderling.session.log import changes_dir
-from sanderling.session.records import is_session_id
+from sanderling.session.records import StateKey, is_session_id
 from sanderling.session.session import Session
 from sanderling.text import printable
 from sanderling.tools.ask_user import ask_user
@@ -149,7 +150,19 @@ class SessionServices:
             small_system=system_prompt(has_editor=has_editor, has_user=has_user, is_small=True),
             may_search=self._may_search,
         )
-        self.notes = Notes(session, self.workspace, self.gate, self.project, client)
+        self.role = SessionRole(
+            session,
+            provider,
+            self.calls.models,
+            self.calls.effort,
+            gate=self.gate,
+            project=self.project,
+            emit=emit,
+        )
+        self.gate.forbids = self.role.forbids
+        self.notes = Notes(
+            session, self.workspace, self.gate, self.project, role=self.role, client=client
+        )
         self.compactor = Compactor(
             session,
             provider,
@@ -176,13 +189,24 @@ class SessionServices:
     def warn(self, text: str) -> None:
         self.emit(events.Notice("warning", text))
 
-    def restore(self, mode: Mode | None) -> None:
-        """Restore the session's state; `mode` overrides the remembered one."""
+    def restore(self, mode: Mode | None, role: str = "") -> None:
+        """
+        Restore the session's state; `mode` overrides the remembered one. A new session begins in `role`.
+
+        Raises:
+            ConfigError: there is no such role.
+        """
         session, provider = self.session, self.provider
         is_own = isinstance(model := session.state("model"), str) and self._can_ask(model)
         if not is_own and session.history and session.model != provider.model:
             session.switch_model(provider.model)
-        self.memory.restore(self._remembered(), {"mode": mode})
+        first: dict[StateKey, Any] = {"mode": mode}
+        if not session.is_resumed:
+            first["mode"] = mode or self.settings.mode
+        self.memory.restore(self._remembered(), first)
+        if role and not session.is_resumed:
+            self.role.begin(role, keeps_mode=mode is not None)
+            self.memory.keep()
 
     def _can_ask(self, model: str) -> bool:
         """Continue with the session's own model, if its provider is still available."""
@@ -220,6 +244,7 @@ class SessionServices:
             ),
             Remembered("told", self.notes.state, self.notes.restore),
             Remembered("mode", lambda: self.gate.mode, self.gate.restore_mode),
+            Remembered("role", self.role.state, self.role.restore, self.role.shown),
             Remembered("effort", self.calls.effort.state, self.calls.effort.restore),
             Remembered("grants", self.gate.state, self.gate.restore),
         )
@@ -269,7 +294,8 @@ class SessionServices:
         has read.
         """
         is_chosen = self.settings.web_search_provider == "api"
-        if not (is_chosen and self.calls.catalog.offers(SEARCH_TOOL)):
+        is_offered = self.calls.catalog.offers(SEARCH_TOOL) and not self.role.forbids(SEARCH_TOOL)
+        if not (is_chosen and is_offered):
             return False
         return self.sandbox.environment.network != "off" and not self.gate.restricts(
             Effect(SEARCH_TOOL, "fetch")

@@ -8,6 +8,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from sanderling.conversation.hooked import MAX_CONTINUATIONS, STILL_STOPPING
+from sanderling.conversation.named_model import NamedModel
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.reply import Reply
 from sanderling.conversation.services import SessionServices
@@ -48,6 +49,9 @@ class Turn:
         self._is_eager = is_eager
         self._reply = Reply(services.session)
         self._scope = anyio.CancelScope()
+        self._model = NamedModel(
+            services.session, services.provider, services.calls.models, services.emit
+        )
 
     def cancel(self) -> None:
         self._scope.cancel()
@@ -85,6 +89,7 @@ class Turn:
     def _begin(self, prompt: Prompt) -> None:
         services = self._services
         services.emit(TurnStarted(prompt))
+        self._model.begin(prompt.model, origin="This command")
         services.calls.begin_turn(prompt.effort)
         services.workspace.journal.begin_turn(prompt.id)
         notes = [*services.notes.with_prompt(prompt), *services.hooks.take_notes()]
@@ -104,6 +109,7 @@ class Turn:
         if stop_reason == "end_turn":
             services.memory.name_by_answer()
         services.session.append(LoggedTurnEnd(stop_reason, error_message))
+        self._model.end()
 
     async def _answer(self, tasks: TaskGroup) -> StopReason:
         """Call the model and run its tool calls until it asks for no more."""

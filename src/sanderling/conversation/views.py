@@ -12,6 +12,7 @@ from sanderling.conversation.undo.reviewing import Reviews
 from sanderling.conversation.undo.undoing import Undoer
 from sanderling.errors import SanderlingError, SessionError, ToolError
 from sanderling.permissions.guarding import absolute
+from sanderling.project.roles import Role, SkippedRole
 from sanderling.protocol import requests
 from sanderling.protocol.actions import FROM_END, Action, ShowEarlier, WatchJob
 from sanderling.protocol.events import JobOutput, SessionOpened, TodoChanged
@@ -66,6 +67,8 @@ class SessionViews:
                 return await choosing.models(self._services, scope)
             case requests.ListEfforts():
                 return requests.Efforts(("default", *self._services.provider.efforts))
+            case requests.ListRoles():
+                return await to_thread.run_sync(self._roles)
             case requests.TestProvider() | requests.ShowUsage() | requests.ShowSettings():
                 from sanderling.conversation import reports  # has imports that only reports need
 
@@ -121,6 +124,8 @@ class SessionViews:
             services.emit(services.waiting.shown())
         if items := services.workspace.todo.items:
             services.emit(TodoChanged(items))
+        if services.role.role:
+            services.emit(services.role.shown())
         if services.calls.effort.state() != "default":
             services.emit(services.calls.effort.shown())
         if services.session.ledger.total != Usage():
@@ -145,6 +150,26 @@ class SessionViews:
             return await self._reviews.before(request.path)
         found = await self._undoer.before(request.what, request.path)
         return await self._reviews.with_reviewed(found)
+
+    def _roles(self) -> requests.Roles:
+        found = self._services.project.roles.found()
+        names = {
+            each.name: each for each in reversed(found) if isinstance(each, Role)
+        }  # the first of a name is used
+        shown = (
+            requests.ShownRole(
+                each.name,
+                each.description,
+                each.source,
+                each.tools_in_words() if each.is_restricting else "",
+                each.problems,
+            )
+            for _, each in sorted(names.items())
+        )
+        skipped = (each for each in found if isinstance(each, SkippedRole))
+        return requests.Roles(
+            tuple(shown), tuple(f"{each.origin}: {each.problem}" for each in skipped)
+        )
 
     def _kept(self, paths: tuple[str, ...]) -> requests.KeptFiles:
         may_read, project = self._services.gate.may_read(), self._services.session.project

@@ -8,25 +8,12 @@ import msgspec
 
 from sanderling.hooks.declared import Hook, HookEvent
 from sanderling.protocol.modes import Mode
+from sanderling.protocol.tool_names import CLAUDES
 from sanderling.text import shortened
 
 Decision = Literal["allow", "ask", "deny"]
 
 _MODES: dict[Mode, str] = {"ask": "default", "auto": "auto", "plan": "plan"}
-_TOOLS = {
-    "bash": "Bash",
-    "read": "Read",
-    "write": "Write",
-    "edit": "Edit",
-    "grep": "Grep",
-    "glob": "Glob",
-    "ls": "LS",
-    "todo": "TodoWrite",
-    "web_fetch": "WebFetch",
-    "web_search": "WebSearch",
-    "ask_user": "AskUserQuestion",
-    "jobs": "BashOutput",
-}
 MAX_TEXT_CHARS = 10_000
 """For the model: a context, or a reason."""
 MAX_MESSAGE_CHARS = 1_000
@@ -109,12 +96,12 @@ def names_of(tool: str) -> tuple[str, ...]:
     """Return the names by which a matcher can mean a tool: Claude's and Sanderling's."""
     if tool == "edit":
         return ("Edit", "MultiEdit", "edit")
-    return tuple(dict.fromkeys((_TOOLS.get(tool, tool), tool)))
+    return tuple(dict.fromkeys((CLAUDES.get(tool, tool), tool)))
 
 
 def tool_fields(tool: str, use_id: str, values: dict[str, Any], project: str) -> dict[str, Any]:
     """Return the fields of a message about a tool call: Claude's name and input, and the call's id."""
-    name, its_input = _TOOLS.get(tool, tool), dict(values)
+    name, its_input = CLAUDES.get(tool, tool), dict(values)
     if "path" in its_input and tool in ("read", "write", "edit"):
         its_input["file_path"] = posixpath.join(project, str(its_input.pop("path")))
     if tool == "bash" and its_input.pop("background", False):

@@ -114,6 +114,8 @@ class Gate:
         self._seen_exports: set[str] = set()
         self._on_allowed = on_allowed
         self.hooks_before_question: Callable[[UseRequest], Awaitable[Verdict]] | None = None
+        self.forbids: Callable[[str], str] = lambda _tool: ""
+        """Returns why the session's role does not allow a tool, if so."""
         self._in_order = anyio.Lock()
         self._changing_network = anyio.Lock()
 
@@ -182,10 +184,12 @@ class Gate:
         Return the terms on which the use may run, or the question that the rules and the mode leave to the user. Changes nothing.
 
         Raises:
-            ForbiddenError: a rule or the mode denies it.
+            ForbiddenError: a rule, the mode or the role denies it.
             SandboxError: the sandbox cannot give it the access that it needs.
         """
         workspace, effect = self._workspace, request.effect
+        if reason := self.forbids(request.tool.name):
+            raise ForbiddenError(reason)
         conditions = Conditions(self.mode, not request.environment.is_confined)
         stored = self._store.load()
         rules = self._rules(stored, conditions)

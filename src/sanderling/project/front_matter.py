@@ -14,7 +14,11 @@ from sanderling.errors import ConfigError
 MAX_HEADER_CHARS = 32 * 1024
 
 _HEADER = r"(?s)---[ \t]*\n(.*?)(?:^|(?<=\n))---[ \t]*(?:\n|$)"
-_PLAIN_VALUE = r"(?m)^(\s*(?:- )?[\w.-]+:[ \t]+)(?![\"'|>\[{&*!#])(.*?)[ \t]*$"
+_TWO_FLOWS = r"[\[{][^\[\]{}\n]*[\]}][ \t]*[^\s\]}]"  # as in `[a] [b]`
+_PLAIN_VALUE = rf"(?m)^(\s*(?:- )?[\w.-]+:[ \t]+)(?:(?={_TWO_FLOWS})|(?![\"'|>\[{{#]))(.*?)[ \t]*$"
+
+_KEY = r"([a-z][\w-]*):(?=\s|$)"
+_IN_YAML = r"[\[{].*|\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'"
 
 
 class Document(NamedTuple):
@@ -44,12 +48,13 @@ def read_document(text: str) -> Document:
     try:
         return Document(_mapping(header), body)
     except ConfigError as error:
-        repaired = re.sub(_PLAIN_VALUE, _quoted, header)
-        try:
-            fields = _mapping(repaired)
-        except ConfigError:
-            raise error from None
-        return Document(fields, body, (f"{error}; read as if its values were quoted",))
+        for how, repair in _REPAIRS.items():
+            try:
+                fields = _mapping(repair(header))
+            except ConfigError:
+                continue
+            return Document(fields, body, (f"{error}; read as if {how}",))
+        raise
 
 
 def _mapping(header: str) -> Mapping[str, Any]:
@@ -73,5 +78,37 @@ def _mapping(header: str) -> Mapping[str, Any]:
 
 
 def _quoted(found: re.Match[str]) -> str:
-    value = found[2].replace("\\", "\\\\").replace('"', '\\"')
-    return f'{found[1]}"{value}"'
+    return f"{found[1]}{_in_quotes(found[2])}"
+
+
+def _in_quotes(value: str) -> str:
+    value = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{value}"'
+
+
+def _with_quotes(header: str) -> str:
+    return re.sub(_PLAIN_VALUE, _quoted, header)
+
+
+def _with_longer_values(header: str) -> str:
+    """Join lines that begin no value to the value before them. Of two with one key, the first is used."""
+    values = dict[str, str]()
+    key = ""
+    for line in header.splitlines():
+        if found := re.match(_KEY, line):
+            key = found[1] if found[1] not in values else ""
+            line = line[found.end() :]  # noqa: PLW2901
+        if key:
+            values[key] = f"{values.get(key, '')} {line.strip()}".strip()
+    if not values:
+        raise ConfigError("it has no value")
+    return "\n".join(
+        f"{key}: {value if re.fullmatch(_IN_YAML, value) else _in_quotes(value)}"
+        for key, value in values.items()
+    )
+
+
+_REPAIRS = {
+    "its values were quoted": _with_quotes,
+    "its values went on in the next lines": _with_longer_values,
+}

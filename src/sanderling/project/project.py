@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from sanderling.config import Layer, Settings, config_dir
@@ -15,8 +14,9 @@ from sanderling.errors import ConfigError
 from sanderling.project import plugins
 from sanderling.project.instructions import Instructions
 from sanderling.project.places import Places
+from sanderling.project.roles import Roles
 from sanderling.project.skills import Skills
-from sanderling.project.slash_commands import SlashCommands
+from sanderling.project.slash_commands import AskedCommand, SlashCommands
 from sanderling.project.trust.trust import MCP_FILE, InstructionFiles, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
 from sanderling.protocol.messages import Prompt
@@ -45,6 +45,7 @@ class Project:
         self._state_dir = settings.state_dir
         self._disabled_skills = settings.skills_disabled
         self._disabled_plugins = settings.plugins_disabled
+        self._role_tables = settings.roles
         self._news: list[str] = []
         self._read_in(project)
 
@@ -56,6 +57,7 @@ class Project:
         self.instructions = Instructions(self.trust, own)
         self.skills = Skills(places, self.trust.project, self._disabled_skills)
         self._slash_commands = SlashCommands(places, self.skills)
+        self.roles = Roles(places, self._role_tables)
         self._reported_untrusted: tuple[str, ...] = ()
 
     def _plugins(self) -> Sequence[InstructionFiles]:
@@ -88,6 +90,8 @@ class Project:
         """
         layers = with_project(layers, self.trust)
         settings = layers.settings()
+        self._role_tables = settings.roles
+        self.roles = Roles(self.places, settings.roles)
         if os.path.exists(f"{self.trust.project}/{OLD_PROJECT_FILE}"):  # noqa: PTH110 - Path's raises without permission to look
             self._news.append(OLD_NAME.format(old=OLD_PROJECT_FILE, new=PROJECT_FILE))
         for name in left_out_of_plugins(layers, settings):
@@ -105,16 +109,22 @@ class Project:
 
     def expand(self, prompt: Prompt) -> Prompt:
         """
-        Return the prompt with its slash command expanded.
+        Return the prompt with its slash command expanded to text; nothing is run.
 
         Raises:
             ConfigError: the command is unknown, or cannot be used so.
         """
-        text = self._slash_commands.expand(prompt.text)
-        if text == prompt.text:
-            return prompt
-        effort = self._slash_commands.effort_of(prompt.text)
-        return msgspec.structs.replace(prompt, sent=text, effort=prompt.effort or effort)
+        asked = self.asked(prompt)
+        return asked.put_into(prompt, asked.text) if asked else prompt
+
+    def asked(self, prompt: Prompt) -> AskedCommand | None:
+        """
+        Return what the prompt's slash command asks for; None without one, and for a prompt that is already expanded.
+
+        Raises:
+            ConfigError: as `expand`.
+        """
+        return None if prompt.sent else self._slash_commands.asked(prompt.text)
 
     def expand_or_keep(self, prompt: Prompt) -> Prompt:
         """Expand the prompt if possible, because it can no longer be refused."""
@@ -135,6 +145,7 @@ class Project:
             *self.trust.untrusted(settings),
             *self._slash_commands.ignored(),
             *self.skills.ignored(),
+            *self.roles.ignored(),
         )
         ignored = tuple(dict.fromkeys(files))
         is_news, self._reported_untrusted = ignored != self._reported_untrusted, ignored

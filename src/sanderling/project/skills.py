@@ -165,6 +165,17 @@ class Skills:
         first = f"Use the skill {skill.name}; names in it are relative to {skill.directory}."
         return "\n\n".join(filter(None, (first, body, "" if takes else arguments)))
 
+    def texts(self, names: Iterable[str]) -> str:
+        """Return the texts of these skills, which count as read; names without a skill are left out."""
+        skills = self.all()
+        found = [skills[name] for name in names if name in skills]
+        for skill in found:
+            self._note(skill)
+        return "\n\n".join(
+            f"[The skill {each.name}, from {each.path}; names in it are relative to its directory:]\n{each.body}"
+            for each in found
+        )
+
     def read_before(self) -> str:
         """Return the texts of the skills that the model has read, which it needs again after a summary; "" without any."""
         skills = self.all()

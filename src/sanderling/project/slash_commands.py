@@ -3,26 +3,34 @@ Slash commands from Markdown files: the user's, the project's if it is trusted, 
 
 A file `fix.md` is `/fix`, `git/pr.md` is `/git:pr`. Names consist of lowercase letters, digits, `-` and `_`; other files are ignored. The
 text of the file is the prompt. `$ARGUMENTS` is replaced by everything typed after the name, `$1` to `$9` by single words, split as in a
-shell, and `$$` by a dollar sign. Without the first two, the arguments are appended to the text. Nothing in the file is ever run: it is only text for the model.
+shell, and `$$` by a dollar sign. Without the first two, the arguments are appended to the text.
+
+A line in backquotes after `!` is for the shell, whose output takes its place. It is found before the arguments are put in, and gets them
+as the shell's own variables, so nothing that the user types is ever run. Here nothing is run at all (`conversation/command_files.py`).
+Other agents' headers are read leniently; their `allowed-tools` grants nothing.
 """
 
 import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, cast, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from sanderling.errors import ConfigError
+from sanderling.project.front_matter import read_document
 from sanderling.project.places import Place, Places
 from sanderling.project.skills import Skills
 from sanderling.protocol.events import CommandSource, SlashCommand
+from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Effort
 from sanderling.text import name_set
 
 BUILT_IN = name_set(
     """
-    help new clear resume sessions fork rename export compact undo redo rewind config model effort option mode net sandbox
+    help new clear resume sessions fork rename export compact undo redo rewind config model effort role option mode net sandbox
     todo usage cost settings trust rules skills plugins mcp login logout close exit
     """
 )
@@ -32,18 +40,53 @@ MAX_DESCRIPTION_CHARS = 100
 
 _TYPED = r"/([a-z0-9][a-z0-9_:-]*)(?:\s+|$)"
 _FILE_NAME = r"((?:[a-z][a-z0-9_-]*/)*[a-z][a-z0-9_-]*)\.md"
-_FRONT_MATTER = r"(?s)---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|$)"
-_FIELD = r"([a-z-]+):(?:[ \t]+(.*))?"
-_BLOCK = r"[|>][-+]?"
 _ASIDE = r"[ \t]*[A-Z][^.:?!\n]*: \$ARGUMENTS(?!\w)"
 """In a bundled command, a sentence only for the arguments, such as "Also: $ARGUMENTS"; it is left out without them."""
 _PLACEHOLDER = r"\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d)|(\$))"
+_SHELL_LINE = r"(?m)(?<!\S)!`([^`\n]+)`|^```![ \t]*\n((?:.*\n)*?)```[ \t]*$"
+_IN_SINGLE_QUOTES = r"'[^']*'"  # the shell leaves it as it is, which programs of awk rely on
+_MENTION = r"(?<![\w@`])@([^\s`]+)"
 
 
-class _Front(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
-    description: str = ""
-    argument_hint: str = ""
+class ShellLine(msgspec.Struct, frozen=True):
+    """A command in the text of a command file. `written` is what stands there if it is not run."""
+
+    command: str
+    written: str
+
+
+class AskedCommand(msgspec.Struct, frozen=True):
+    """
+    A command file with its arguments put in.
+
+    Attributes:
+        parts: the prompt, with lines for the shell between its texts.
+        arguments, words: for these lines, whole and as single words.
+        mentions: the names after `@` in the file.
+        model, effort: for its turn, if not the session's.
+    """
+
+    parts: tuple[str | ShellLine, ...]
+    arguments: str = ""
+    words: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
+    model: str = ""
     effort: Effort | None = None
+
+    @property
+    def text(self) -> str:
+        """The prompt without running anything."""
+        return "".join(part if isinstance(part, str) else part.written for part in self.parts)
+
+    def put_into(self, prompt: Prompt, text: str) -> Prompt:
+        """Return the prompt as it is sent: `text` is this one's, perhaps with outputs."""
+        effort, model = prompt.effort or self.effort, prompt.model or self.model
+        return replace(prompt, sent=text, effort=effort, model=model)
+
+    @property
+    def needs_work(self) -> bool:
+        """Whether the prompt is more than text: commands would run, or files be read."""
+        return bool(self.mentions) or any(isinstance(part, ShellLine) for part in self.parts)
 
 
 class _Template(msgspec.Struct, frozen=True):
@@ -52,6 +95,7 @@ class _Template(msgspec.Struct, frozen=True):
     shown: SlashCommand
     text: str = ""
     problem: str = ""
+    model: str = ""
     effort: Effort | None = None
 
 
@@ -79,31 +123,35 @@ class SlashCommands:
 
     def expand(self, text: str) -> str:
         """
-        Return the prompt for a text that begins with `/name`; return any other text, and a path, unchanged.
+        Return the prompt for a text that begins with `/name`, without running anything; return any other text, and a path, unchanged.
 
         Raises:
             ConfigError: the command is unknown, its file is invalid, or the arguments do not fit.
         """
+        asked = self.asked(text)
+        return asked.text if asked else text
+
+    def asked(self, text: str) -> AskedCommand | None:
+        """
+        Return what a text that begins with `/name` asks for; None for any other text, and for a path.
+
+        Raises:
+            ConfigError: as `expand`.
+        """
         if not (typed := re.match(_TYPED, text)):
-            return text
+            return None
         name, arguments = typed[1], text[typed.end() :].strip()
         templates = self._templates()
         if name in templates:
-            return _expanded(templates[name], arguments)
+            return _asked(templates[name], arguments)
         if name in BUILT_IN:
             raise ConfigError(f"/{name} is a command of the chat window, not a prompt")
         skills = self._skills.all()
         if name in skills and skills[name].is_command:
-            return self._skills.prompt(skills[name], arguments)
+            return AskedCommand((self._skills.prompt(skills[name], arguments),))
         if Path(f"/{name}").exists() or name[0].isdigit():
-            return text
+            return None
         raise ConfigError(_unknown(name, BUILT_IN | templates.keys() | skills.keys()))
-
-    def effort_of(self, text: str) -> Effort | None:
-        """Return the effort that the command at the beginning of `text` sets for its turn."""
-        typed = re.match(_TYPED, text)
-        template = self._templates().get(typed[1]) if typed else None
-        return template.effort if template else None
 
     def _templates(self) -> Mapping[str, _Template]:
         """Return the bundled commands, overridden by the user's, and these by the project's trusted ones."""
@@ -140,65 +188,56 @@ def _bundled() -> Iterator[_Template]:
 
 def _template(name: str, source: CommandSource, path: str, text: str) -> _Template:
     try:
-        front, text = _parse(text)
+        header, text, _ = read_document(text)
     except ConfigError as error:
         return _broken(name, source, f"{path} cannot be used: {error}")
-    description = front.description or text.lstrip("# \n").partition("\n")[0]
-    texts = (description[:MAX_DESCRIPTION_CHARS], front.argument_hint[:MAX_DESCRIPTION_CHARS])
-    shown = SlashCommand(name, *texts, source)
-    return _Template(shown, text, effort=front.effort)
+    if not text:
+        return _broken(name, source, f"{path} cannot be used: it has no text for the model")
+    fields = {key: _line(value) for key, value in header.items()}
+    first = text.lstrip("# \n").partition("\n")[0]
+    description = (fields.get("description") or first)[:MAX_DESCRIPTION_CHARS]
+    hint = fields.get("argument-hint", "")[:MAX_DESCRIPTION_CHARS]
+    effort = fields.get("effort", "") or None
+    if effort not in (None, *get_args(Effort)):
+        known = ", ".join(get_args(Effort))
+        return _broken(
+            name, source, f"{path} cannot be used: its effort '{effort[:40]}' is none of {known}"
+        )
+    return _Template(
+        SlashCommand(name, description, hint, source),
+        text,
+        model=fields.get("model", ""),
+        effort=msgspec.convert(effort, Effort | None),
+    )
+
+
+def _line(value: Any) -> str:
+    """Return a value of the header in one line. A hint `[what]` without quotes is a list to the parser."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(str, cast("list[Any]", value))) + "]"
+    return " ".join(value.split()) if isinstance(value, str) else ""
 
 
 def _broken(name: str, source: CommandSource, problem: str) -> _Template:
     return _Template(SlashCommand(name, problem, source=source), problem=problem)
 
 
-def _parse(text: str) -> tuple[_Front, str]:
-    """Split a file into its header, between two lines `---` at the top, and its text."""
-    front = _Front()
-    if text.startswith("---"):
-        found = re.match(_FRONT_MATTER, text)
-        if not found:
-            raise ConfigError("its header is not closed by a line `---`")
-        front, text = _front(found[1] or ""), text[found.end() :]
-    if not text.strip():
-        raise ConfigError("it has no text for the model")
-    return front, text.strip()
-
-
-def _front(header: str) -> _Front:
-    fields = dict[str, str]()
-    for line in filter(None, map(str.strip, header.splitlines())):
-        found = re.fullmatch(_FIELD, line)
-        if not found or found[1] in fields:
-            raise ConfigError(f"in its header, '{line[:80]}' is not `key: value`, or repeats a key")
-        fields[found[1]] = _unquoted(found[2] or "")
-    try:
-        return msgspec.convert(fields, _Front)
-    except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"its header may only have `description`, `argument-hint` and `effort`: {error}"
-        ) from error
-
-
-def _unquoted(value: str) -> str:
-    value = value.strip()
-    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-    if re.fullmatch(_BLOCK, value):
-        raise ConfigError("in its header, a value spans several lines")
-    return value[1:-1] if is_quoted else value
-
-
-def _expanded(template: _Template, arguments: str) -> str:
+def _asked(template: _Template, arguments: str) -> AskedCommand:
     if template.problem:
         raise ConfigError(template.problem)
-    placeholders = [(found[1], found[2]) for found in re.finditer(_PLACEHOLDER, template.text)]
+    name, text = template.shown.name, template.text
+    pieces = list(_pieces(text))
+    seen = "".join(
+        re.sub(_IN_SINGLE_QUOTES, "", each.command) if isinstance(each, ShellLine) else each
+        for each in pieces
+    )
+    placeholders = [(found[1], found[2]) for found in re.finditer(_PLACEHOLDER, seen)]
     numbers = [int(number) for _, number in placeholders if number]
     takes_all = any(everything for everything, _ in placeholders)
-    words = words_of(template.shown.name, arguments) if numbers else []
+    words = words_of(name, arguments) if numbers else []
     if numbers and not takes_all and len(words) > max(numbers):
         raise ConfigError(
-            f"/{template.shown.name} takes {max(numbers)} arguments, not {len(words)}; quote words that belong together"
+            f"/{name} takes {max(numbers)} arguments, not {len(words)}; quote words that belong together"
         )
 
     def value(found: re.Match[str]) -> str:
@@ -207,9 +246,53 @@ def _expanded(template: _Template, arguments: str) -> str:
         return arguments if found[1] else "$"
 
     is_without = not arguments and template.shown.source == "sanderling"
-    text = re.sub(_ASIDE, "", template.text) if is_without else template.text
-    text = re.sub(_PLACEHOLDER, value, text)
-    return text if takes_all or numbers or not arguments else f"{text}\n\n{arguments}"
+
+    def put_in(text: str) -> str:
+        text = re.sub(_ASIDE, "", text) if is_without else text
+        return re.sub(_PLACEHOLDER, value, text)
+
+    parts = [each if isinstance(each, ShellLine) else put_in(each) for each in pieces]
+    if arguments and not (takes_all or numbers):
+        parts.append(f"\n\n{arguments}")
+    mentions = (
+        put_in(each)
+        for piece in pieces
+        if isinstance(piece, str)
+        for each in re.findall(_MENTION, piece)
+    )
+    return AskedCommand(
+        tuple(_joined(parts)),
+        arguments,
+        tuple(words),
+        tuple(dict.fromkeys(mentions)),
+        template.model,
+        template.effort,
+    )
+
+
+def _pieces(text: str) -> Iterator[str | ShellLine]:
+    """Yield the text of a command file, with the lines for the shell apart."""
+    end = 0
+    for found in re.finditer(_SHELL_LINE, text):
+        yield text[end : found.start()]
+        yield ShellLine((found[1] or found[2] or "").strip(), found[0])
+        end = found.end()
+    yield text[end:]
+
+
+def _joined(parts: list[str | ShellLine]) -> Iterator[str | ShellLine]:
+    """Join texts that follow each other, and leave out empty ones."""
+    text = ""
+    for part in parts:
+        if isinstance(part, str):
+            text += part
+            continue
+        if text:
+            yield text
+        text = ""
+        yield part
+    if text:
+        yield text
 
 
 def words_of(name: str, arguments: str) -> list[str]:

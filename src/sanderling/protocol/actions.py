@@ -154,6 +154,12 @@ class SetMode(_Action, tag="set_mode", frozen=True):
     mode: Mode
 
 
+class SetRole(_Action, tag="set_role", frozen=True):
+    """Give the session the role `name`; "" ends the role. During a turn this waits for the turn's end. Only a user may do this."""
+
+    name: str
+
+
 class AnswerApproval(_Action, tag="answer_approval", frozen=True):
     """
     `reason` is for the model, with "deny". `rule` is the rule that "always" stores, as it was shown or as the user edited it.
@@ -286,6 +292,7 @@ Action = (
     | SetNetwork
     | SetSandbox
     | SetMode
+    | SetRole
     | AnswerApproval
     | RejectChanges
     | NoteReviewed

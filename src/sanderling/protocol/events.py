@@ -390,6 +390,13 @@ class ModeChanged(_Event, tag="mode_changed", frozen=True):
     mode: Mode
 
 
+class RoleChanged(_Event, tag="role_changed", frozen=True):
+    """The session's role has changed. Without a `name` it has none."""
+
+    name: str = ""
+    description: str = ""
+
+
 class TodoItem(_Event, frozen=True):
     content: str
     status: Literal["pending", "in_progress", "completed"]
@@ -632,6 +639,7 @@ Event = (
     | ApprovalRequested
     | ApprovalSettled
     | ModeChanged
+    | RoleChanged
     | TodoChanged
     | JobsChanged
     | JobOutput

@@ -242,7 +242,8 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     A user's prompt, with an id that the frontend chose and the attached lines.
 
-    `sent` is what the model gets instead of `text`, if that was a slash command. `effort` is that of its turn, if not the session's.
+    `sent` is what the model gets instead of `text`, if that was a slash command. `effort` and `model` are those of its turn, if not the
+    session's.
     """
 
     id: str
@@ -250,3 +251,4 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     selections: tuple[Selection, ...] = ()
     sent: str = ""
     effort: Effort | None = None
+    model: str = ""

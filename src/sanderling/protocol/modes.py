@@ -4,10 +4,12 @@ from typing import Literal
 
 Mode = Literal["ask", "auto", "plan"]
 """Changes and commands ask first; run if the sandbox confines them; or are not allowed at all."""
+MODES_BY_STRICTNESS: tuple[Mode, ...] = ("plan", "ask", "auto")
 Effort = Literal["default", "low", "medium", "high", "xhigh", "max"]
 """How much the model thinks and writes; "default" leaves that to the API."""
 NetworkMode = Literal["off", "proxy", "on"]
 """Loopback inside the session only; loopback and the listed hosts; the host's network."""
+NETWORKS_BY_STRICTNESS: tuple[NetworkMode, ...] = ("off", "proxy", "on")
 ConfiningLevel = Literal["full", "full-bwrap", "namespaces", "landlock"]
 Level = Literal[ConfiningLevel, "none"]
 """How much of the sandbox's policy the kernel enforces, strongest first. `sandbox/gaps.py` lists what each level lacks."""

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from sanderling.protocol.events import RestoredFile, ToolServer
+from sanderling.protocol.events import CommandSource, RestoredFile, ToolServer
 from sanderling.protocol.messages import Selection, StopReason, Usage
 from sanderling.protocol.modes import Effort
 
@@ -190,6 +190,27 @@ class Models(_Answer, frozen=True):
 
     models: tuple[str, ...]
     notes: dict[str, str] = {}
+    problems: tuple[str, ...] = ()
+
+
+class ListRoles(_OfSession, tag="list_roles", frozen=True):
+    """List the roles that the user can choose, as `Roles`."""
+
+
+class ShownRole(_Answer, frozen=True):
+    """`tools` says in words which tools it has, if not all; `problems` are sentences for its author."""
+
+    name: str
+    description: str = ""
+    source: CommandSource = "user"
+    tools: str = ""
+    problems: tuple[str, ...] = ()
+
+
+class Roles(_Answer, frozen=True):
+    """`problems` has a sentence for each file that cannot be used."""
+
+    roles: tuple[ShownRole, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -440,6 +461,7 @@ class RewindPreview(_Answer, frozen=True):
 SessionRequest = (
     ListModels
     | ListEfforts
+    | ListRoles
     | TestProvider
     | ShowUsage
     | ShowSettings
@@ -457,6 +479,7 @@ SessionRequest = (
 Answer = (
     Models
     | Efforts
+    | Roles
     | Report
     | TrustPage
     | ToolServers

@@ -43,7 +43,17 @@ def now() -> datetime:
 
 
 StateKey = Literal[
-    "shell", "todo", "title", "model", "effort", "mode", "waiting", "told", "grants", "agent"
+    "shell",
+    "todo",
+    "title",
+    "model",
+    "effort",
+    "mode",
+    "role",
+    "waiting",
+    "told",
+    "grants",
+    "agent",
 ]
 
 

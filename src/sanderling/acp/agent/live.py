@@ -46,6 +46,7 @@ from sanderling.protocol.events import (
     PromptsReturned,
     SandboxChanged,
     SessionOpened,
+    SlashCommandsChanged,
     TurnEnded,
     TurnStarted,
     WaitingChanged,
@@ -55,8 +56,10 @@ from sanderling.protocol.requests import (
     Efforts,
     ListEfforts,
     ListModels,
+    ListRoles,
     ListRules,
     Models,
+    Roles,
     RulesPage,
 )
 from sanderling.session.titles import title_of
@@ -264,6 +267,21 @@ class AgentSession:
                 if isinstance(answer, Models):
                     self.options.models = [name for name in answer.models if not name.endswith(":")]
         await self._list_efforts()
+        await self._list_roles()
+
+    async def _show_new_roles(self) -> None:
+        before = self.options.roles
+        await self._list_roles()
+        if self.options.roles != before:
+            update = ConfigOptionUpdate(config_options=self.options.shown())
+            self._audience.tell(update)
+
+    async def _list_roles(self) -> None:
+        with suppress(SanderlingError):
+            if self._agent:
+                answer = await self._agent.answer(ListRoles(self.id))
+                if isinstance(answer, Roles):
+                    self.options.roles = {each.name: each.description for each in answer.roles}
 
     async def _list_efforts(self) -> None:
         with suppress(SanderlingError):
@@ -305,6 +323,8 @@ class AgentSession:
                 if scope := self._open_questions.get(question_id):
                     scope.cancel()
             case _:
+                if isinstance(event, SlashCommandsChanged) and self._agent:  # files were trusted
+                    self._tasks.start_soon(self._show_new_roles)
                 self._send_all(self._translator.updates(event))
                 self._roll_later()
         self._changed.notify()

@@ -7,12 +7,21 @@ import msgspec
 
 from sanderling.acp.wire.errors import RpcError, invalid
 from sanderling.acp.wire.sessions import ConfigChoice, ConfigOption, SessionMode, SessionModes
-from sanderling.protocol.actions import Action, SetEffort, SetMode, SetModel, SetNetwork, SetSandbox
+from sanderling.protocol.actions import (
+    Action,
+    SetEffort,
+    SetMode,
+    SetModel,
+    SetNetwork,
+    SetRole,
+    SetSandbox,
+)
 from sanderling.protocol.events import (
     EffortChanged,
     Event,
     ModeChanged,
     ModelChanged,
+    RoleChanged,
     SandboxChanged,
 )
 from sanderling.protocol.modes import Effort, Mode, NetworkMode, SandboxLevel
@@ -35,6 +44,8 @@ EFFORTS: dict[Effort, tuple[str, str]] = {
     "xhigh": ("Extra high", "For long and hard tasks"),
     "max": ("Max", "No limit on tokens"),
 }
+NO_ROLE = "none"
+"""The value of the option without a role; a role of that name cannot be chosen here."""
 LEVELS: dict[SandboxLevel, str] = {
     "": "Sandbox: not started yet",
     "full": "Sandbox: full",
@@ -57,6 +68,8 @@ class ConfigOptions:
         self.models: Sequence[str] = (model,)
         self.effort: Effort = "default"
         self.efforts: Sequence[Effort] = ()  # that the model takes
+        self.role = ""
+        self.roles: Mapping[str, str] = {}  # their descriptions, by name
         self.title = ""
         self.has_jobs = False  # whether commands run in the background
 
@@ -69,6 +82,8 @@ class ConfigOptions:
                 self.model = model
             case EffortChanged(effort):
                 self.effort = effort
+            case RoleChanged(name):
+                self.role = name
             case SandboxChanged():
                 self.sandbox = event
             case _:
@@ -91,9 +106,11 @@ class ConfigOptions:
                 return SetModel(value)
             case "effort", _ if value in EFFORTS:
                 return SetEffort(msgspec.convert(value, Effort))
+            case "role", str() if value in ("", NO_ROLE, *self.roles):
+                return SetRole("" if value == NO_ROLE else value)
             case "sandbox", bool() if self._has_switch:
                 return SetSandbox(value)
-            case (("mode" | "network" | "model" | "effort" | "sandbox"), _):
+            case (("mode" | "network" | "model" | "effort" | "role" | "sandbox"), _):
                 raise invalid(f"the option {option!r} has no value {value!r}")
             case _:
                 raise invalid(f"there is no option {option!r}")
@@ -137,6 +154,8 @@ class ConfigOptions:
         ]
         if len(self.efforts) > 1 or self.effort != "default":
             options.insert(2, self._effort())
+        if self.roles or self.role:
+            options.append(self._role())
         return [*options, self._switch()] if self._has_switch else options
 
     def _effort(self) -> ConfigOption:
@@ -149,6 +168,22 @@ class ConfigOptions:
             type="select",
             current_value=self.effort,
             options=_choices(shown),
+        )
+
+    def _role(self) -> ConfigOption:
+        known = {**self.roles, **({} if self.role in self.roles else {self.role: ""})}
+        choices = [
+            ConfigChoice(value=name, name=name, description=description or None)
+            for name, description in known.items()
+            if name
+        ]
+        return ConfigOption(
+            id="role",
+            name="Role",
+            description="Instructions, tools, model and mode together",
+            type="select",
+            current_value=self.role or NO_ROLE,
+            options=[ConfigChoice(value=NO_ROLE, name="None"), *choices],
         )
 
     def _switch(self) -> ConfigOption:
@@ -167,6 +202,7 @@ class ConfigOptions:
             "model": self.model,
             "effort": self.effort,
             "network": self.sandbox.network,
+            "role": self.role or NO_ROLE,
             "sandbox": self.sandbox.level != "off",
         }[option]
 
@@ -182,6 +218,7 @@ class ConfigOptions:
             RpcError: it has another one. A notice has explained why.
         """
         now = self.now(option)
+        value = value or NO_ROLE if option == "role" else value
         # The current model may be a longer name for `value`.
         if now != value and not (option == "model" and str(value) in str(now)):
             raise RpcError(-32602, f"the {option} is still {now}")

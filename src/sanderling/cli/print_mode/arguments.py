@@ -49,6 +49,13 @@ def print_parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
         choices=get_args(Effort),
         help="how much the model thinks and writes, if it takes the level",
     )
+    add(
+        "--role",
+        "--agent",
+        default="",
+        metavar="NAME",
+        help="the role: a table of `roles` in the settings, or a file agents/NAME.md",
+    )
     add("--max-turns", type=_count, metavar="N", help="limit on model calls; 0: no limit")
     _add_limits(parser)
     _add_session_flags(parser)
@@ -82,8 +89,7 @@ def _add_permission_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mode",
         choices=("ask", "auto", "plan"),
-        default="ask",
-        help="ask: only what needs no approval; auto: also what the sandbox confines; plan: read-only (default: ask)",
+        help="ask: only what needs no approval; auto: also what the sandbox confines; plan: read-only (default: that of the settings, ask)",
     )
     parser.add_argument(
         "--allow",
@@ -95,8 +101,7 @@ def _add_permission_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--net",
         choices=("off", "proxy", "on"),
-        default="off",
-        help="network of commands: off, proxy (listed hosts only) or on (default: off)",
+        help="network of commands: off, proxy (listed hosts only) or on (default: that of the settings, off)",
     )
 
 

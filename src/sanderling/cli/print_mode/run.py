@@ -29,7 +29,7 @@ from sanderling.config import make_private
 from sanderling.config.layers import own_layers
 from sanderling.errors import ConfigError, ProviderError, SanderlingError, UsageError
 from sanderling.project.root import project_root
-from sanderling.protocol.actions import Action, SetEffort, SetModel, SubmitPrompt
+from sanderling.protocol.actions import Action, SetEffort, SetModel, SetRole, SubmitPrompt
 from sanderling.protocol.remedies import SHELL, UNKEPT, use
 from sanderling.providers import Provider, not_taken
 from sanderling.providers.choice import load_ahead
@@ -119,8 +119,11 @@ class _PrintRun:
 
         self._project = project_root(arguments.project)
         self._session_id = self._find_session(own.session_dir)
+        is_new = not (arguments.is_continued or arguments.resume)
         options = SessionOptions(
-            mode=arguments.mode,
+            # The mode of an editor's session is for a user who watches.
+            mode=arguments.mode if is_new else arguments.mode or own.mode,
+            role=arguments.role,
             network=arguments.net,
             rules=rules_of(arguments.allow),
             is_eager=False,  # many runs send one request and end
@@ -137,7 +140,7 @@ class _PrintRun:
         self._face = PrintFrontend(
             self._stdout,
             arguments.output_format,
-            arguments.mode,
+            arguments.mode or own.mode,
             is_quiet=arguments.quiet,
             act=self._act,
             schema=schema,
@@ -212,6 +215,8 @@ class _PrintRun:
         self._face.begin(self._session_id, model or self._opened.model)
         if model and self._opened.is_resumed:
             self._agent.act(SetModel(model))
+        if arguments.role and self._opened.is_resumed:
+            self._agent.act(SetRole(arguments.role))
         if arguments.effort and self._opened.is_resumed:
             self._agent.act(SetEffort(arguments.effort))
         self._agent.act(SubmitPrompt(prompt))

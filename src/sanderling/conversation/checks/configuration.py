@@ -18,6 +18,7 @@ from sanderling.mcp.servers import McpServer, load_server, load_servers
 from sanderling.paths import real_path
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import load_rule
+from sanderling.project.roles import RoleTable, load_roles
 from sanderling.providers.choice import choose
 from sanderling.providers.endpoint import ProviderTable, Quirks, key_variables, load_endpoint
 from sanderling.providers.models.known import KnownModels, Price, mistakes_in_own
@@ -42,6 +43,7 @@ KINDS: dict[str, Any] = {
     "mcp_servers": dict[str, McpServer],
     "agents": dict[str, AgentTable],
     "hooks": dict[HookEvent, tuple[HookTable, ...]],
+    "roles": dict[str, RoleTable],
 }
 """The types of the tables that `Settings` holds unparsed."""
 
@@ -148,6 +150,7 @@ def _checks(settings: Settings, project: str) -> Iterator[tuple[KeyPath, Callabl
     for name, price in settings.prices.items():
         yield ("prices", name), partial(KnownModels, prices={name: price})
     yield ("hooks",), partial(load_hooks, settings.hooks)
+    yield ("roles",), partial(load_roles, settings.roles)
     yield ("web_search",), partial(load_search, settings)
     yield ("tools", "disabled"), partial(check_disabled, settings.tools_disabled)
     yield ("provider",), partial(check_script, settings)

@@ -10,7 +10,7 @@ from sanderling.conversation.external.agent import ExternalAgent
 from sanderling.conversation.external.turn import ExternalTurn
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.usage_report import guest_report
-from sanderling.errors import ProviderError, SanderlingError, SessionError
+from sanderling.errors import ConfigError, ProviderError, SanderlingError, SessionError
 from sanderling.protocol import requests
 from sanderling.protocol.actions import (
     Action,
@@ -20,6 +20,7 @@ from sanderling.protocol.actions import (
     SetEffort,
     SetGuestOption,
     SetModel,
+    SetRole,
     UndoCompaction,
 )
 from sanderling.protocol.events import ErrorOccurred, TurnEnded
@@ -58,6 +59,10 @@ class ExternalConversation(Conversation):
                 self.services.tasks.start(self._set_option, "effort", effort)
             case SetEffort():
                 self.services.warn(f"{self.external.name} cannot change its effort for one turn.")
+            case SetRole():
+                self.services.warn(
+                    f"Roles are for Sanderling's own agent, not for {self.external.name}."
+                )
             case SetGuestOption(name, value):
                 self.services.tasks.start(self._set_option, name, value)
             case Compact(focus):
@@ -81,6 +86,8 @@ class ExternalConversation(Conversation):
                 return await self._models()
             case requests.ListEfforts():
                 return requests.Efforts(("default",))
+            case requests.ListRoles():
+                return requests.Roles()
             case requests.ShowUsage():
                 usage = self.external.usage
                 text = guest_report(
@@ -112,7 +119,10 @@ class ExternalConversation(Conversation):
             word[1:] == each.name for each in self.services.agent_commands
         ):
             return prompt
-        return self.services.project.expand_or_keep(prompt)
+        try:
+            return await self.with_command(prompt)
+        except ConfigError:  # the agent may know it
+            return prompt
 
     async def _prepare(self) -> None:
         """Start the agent, and report a failure before the first prompt."""

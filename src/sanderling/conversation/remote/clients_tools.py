@@ -25,6 +25,8 @@ class ClientTurn(Turn):
 class ClientConversation(Conversation):
     """The conversation of a session whose tools run at its client."""
 
+    is_project_here = False
+
     def begin_sandbox(self) -> None:
         """Start nothing: no commands run here."""
 

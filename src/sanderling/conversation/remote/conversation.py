@@ -26,6 +26,7 @@ class RemoteConversation(ExternalConversation):
     """The conversation of a session with the agent at `address`."""
 
     external: RemoteAgent
+    is_project_here = False
 
     def __init__(
         self,
@@ -39,7 +40,8 @@ class RemoteConversation(ExternalConversation):
         self._address = address
         self._resumed: list[Prompt] = []
         declared = DeclaredAgent(address.text, address.title, ())
-        super().__init__(services, declared, provider, resources, is_eager=is_eager)
+        mode = None if services.session.is_resumed else "ask"  # until the other side says its own
+        super().__init__(services, declared, provider, resources, is_eager=is_eager, mode=mode)
         resources.push_async_callback(self.external.aclose)
 
     def make_external(
@@ -60,6 +62,8 @@ class RemoteConversation(ExternalConversation):
                 super().act(action)
             case actions.SetMode(mode):
                 self.services.tasks.start(self._set_option, "mode", mode)
+            case actions.SetRole(name):
+                self.services.tasks.start(self._set_option, "role", name)
             case actions.SetNetwork(mode):
                 self.services.tasks.start(self._set_option, "network", mode)
             case actions.SetSandbox():

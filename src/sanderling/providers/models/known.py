@@ -93,6 +93,8 @@ UNKNOWN = Model()
 _NOTHING = {"input": 0, "output": 0}
 FREE = Model(price=Price(**_NOTHING))
 
+_FAMILIES = ("opus", "sonnet", "haiku")
+
 
 class KnownModels:
     """
@@ -140,6 +142,20 @@ class KnownModels:
     def names(self, provider: str) -> tuple[str, ...]:
         """Return the known models of `provider`: the user's own first, then the newest first."""
         return tuple(dict.fromkeys((*self._own.get(provider, ()), *self._shipped(provider))))
+
+    def meant(self, name: str, provider: str) -> str:
+        """
+        Return the model of `provider` that `name` means in the files of Claude Code: the newest `sonnet`. Other names are returned as they are.
+
+        Raises:
+            ConfigError: the provider has no such model.
+        """
+        if name not in _FAMILIES:
+            return name
+        found = next((each for each in self.names(provider) if name in each.split("-")), "")
+        if not found:
+            raise ConfigError(f"no model of {provider} has that name")
+        return found if provider == DEFAULT_PROVIDER else f"{provider}:{found}"
 
     def _look_up(self, name: str) -> Model:
         provider, model = split(name)

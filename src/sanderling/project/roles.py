@@ -1,0 +1,295 @@
+"""
+Roles: instructions, tools, model, effort and mode that the user gives the agent together, under a name.
+
+A role is a Markdown file with a header in `.claude/agents`, `.agents/agents` or `agents` of our own directories, or a table `[roles.NAME]`
+of the user's settings. Files of other agents are read leniently. A role only restricts tools, and a project's role never makes the mode
+less strict, so trusting one gives the project nothing.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Literal, cast, get_args
+
+import msgspec
+
+from sanderling.errors import ConfigError
+from sanderling.project.front_matter import read_document
+from sanderling.project.places import Place, Places
+from sanderling.protocol.events import CommandSource
+from sanderling.protocol.modes import Effort, Mode
+from sanderling.protocol.tool_names import own_name
+from sanderling.text import did_you_mean
+
+MAX_DESCRIPTION_CHARS = 1024
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
+_CLAUDES_MODES: Mapping[str, Mode] = {"default": "ask", "plan": "plan"}
+_EVERYTHING = ("*", "all")
+_SERVER = "mcp__"
+
+
+class RoleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """
+    The keys of a role, in a table `[roles.NAME]` and in the header of a file.
+
+    Attributes:
+        prompt: what the model reads when the role begins; of a file, its text.
+        tools: names of the tools that the model may use, Sanderling's or Claude's; `*` matches any text. None: all.
+        disallowed_tools: names of tools that it may not use.
+        skills: names of skills whose texts are sent with the role.
+        system_prompt_append: text after the prompt.
+        output_style: how to answer.
+    """
+
+    description: str = ""
+    prompt: str = ""
+    tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] = ()
+    model: str = ""
+    effort: Effort | None = None
+    mode: Mode | None = None
+    skills: tuple[str, ...] = ()
+    system_prompt_append: str = ""
+    output_style: str = ""
+
+
+class Role(RoleTable, frozen=True, forbid_unknown_fields=False):
+    """A role. `tools` and `disallowed_tools` are our names; `problems` are sentences for its author."""
+
+    name: str = ""
+    origin: str = ""
+    source: CommandSource = "user"
+    problems: tuple[str, ...] = ()
+
+    def allows(self, tool: str) -> bool:
+        """Return whether the model may use the tool, by our name."""
+        is_among = self.tools is None or _is_among(tool, self.tools)
+        return is_among and not _is_among(tool, self.disallowed_tools)
+
+    @property
+    def is_restricting(self) -> bool:
+        return self.tools is not None or bool(self.disallowed_tools)
+
+    def tools_in_words(self) -> str:
+        """Return which tools the role has: "read, grep", "all but bash"."""
+        but = ", ".join(self.disallowed_tools)
+        if self.tools is None:
+            return f"all but {but}"
+        return (", ".join(self.tools) or "none") + (f", but not {but}" if but else "")
+
+    def text(self, skills: str = "") -> str:
+        """Return what the model reads when the role begins; `skills` are their texts."""
+        style = f"Output style: {self.output_style}" if self.output_style else ""
+        tools = f"[In this role you may use these tools: {self.tools_in_words()}.]"
+        parts = (
+            f"[The user has given you the role {self.name}. It holds until a note ends it.]",
+            self.prompt,
+            self.system_prompt_append,
+            style,
+            skills,
+            tools if self.is_restricting else "",
+        )
+        return "\n\n".join(filter(None, parts))
+
+
+class SkippedRole(msgspec.Struct, frozen=True):
+    """A role that is not used, and why: a sentence."""
+
+    origin: str
+    problem: str
+
+
+class Roles:
+    """The roles of a session, first from `tables`, the user's settings, then from files. Every call looks at the files again."""
+
+    def __init__(self, places: Places, tables: Mapping[str, Any]) -> None:
+        self._places = places
+        self._tables = tables
+        self._ignored: tuple[str, ...] = ()
+
+    def all(self) -> dict[str, Role]:
+        """Return the roles by name. Of two with one name, the first is used."""
+        found = dict[str, Role]()
+        for each in self.found():
+            if isinstance(each, Role):
+                found.setdefault(each.name, each)
+        return found
+
+    def find(self, name: str) -> Role:
+        """
+        Return the role with this name.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        roles = self.all()
+        if name in roles:
+            return roles[name]
+        known = f"; there are {', '.join(sorted(roles))}." if roles else "; there are none."
+        hint = did_you_mean(name, roles) or known
+        untrusted = f" Not trusted: {', '.join(self._ignored)}." if self._ignored else ""
+        raise ConfigError(f"There is no role '{name}'{hint}{untrusted}", ("role",))
+
+    def found(self) -> list[Role | SkippedRole]:
+        """Return all roles, and the files that cannot be used, with the reason."""
+        found = list[Role | SkippedRole](load_roles(self._tables).values())
+        ignored = list[str]()
+        for place in self._places.of("agents"):
+            for name, file in place.found():
+                if file.state != "trusted":
+                    ignored.append(file.path)
+                elif not file.sha256:
+                    found.append(SkippedRole(file.path, file.text))
+                else:
+                    found.append(_read_in(place, name, file.text))
+        self._ignored = tuple(ignored)
+        return found
+
+    def ignored(self) -> tuple[str, ...]:
+        """Return the files that the last search skipped because the user has not trusted them."""
+        return self._ignored
+
+
+def load_roles(tables: Mapping[str, Any]) -> dict[str, Role]:
+    """
+    Return the roles of the user's settings.
+
+    Raises:
+        ConfigError: names what is wrong.
+    """
+    roles = dict[str, Role]()
+    for name, table in tables.items():
+        if not re.fullmatch(NAME, name):
+            words = f"'{name[:80]}' cannot be a role's name: use letters, digits, - and _"
+            raise ConfigError(words, ("roles", name))
+        try:
+            declared = msgspec.convert(table, RoleTable)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"'roles.{name}': {error}", ("roles", name)) from error
+        roles[name] = _role(declared, name, f"[roles.{name}]", "user", [])
+    return roles
+
+
+def _read_in(place: Place, name: str, text: str) -> Role | SkippedRole:
+    origin = place.absolute(name)
+    if place.source == "project":
+        origin = f"{place.directory}/{name}"
+    return read_role(origin, text, place.source)
+
+
+def read_role(origin: str, text: str, source: CommandSource = "user") -> Role | SkippedRole:
+    """Return the role in the file `origin`, which has this text."""
+    try:
+        header, body, repaired = read_document(text)
+    except ConfigError as error:
+        return SkippedRole(origin, str(error))
+    problems = [*repaired]
+    fields = {_snake(key): value for key, value in header.items()}
+    name = _text(fields.get("name")) or origin.rpartition("/")[2].removesuffix(".md")
+    if not re.fullmatch(NAME, name):
+        return SkippedRole(origin, f"'{name[:80]}' cannot be a role's name")
+    effort = _one_of(fields, "effort", get_args(Effort), problems)
+    mode = _one_of(fields, "mode", get_args(Mode), problems)
+    table = RoleTable(
+        description=_text(fields.get("description"))[:MAX_DESCRIPTION_CHARS],
+        prompt=body,
+        tools=tuple(_names(fields["tools"])) if "tools" in fields else None,
+        disallowed_tools=tuple(_names(fields.get("disallowed_tools"))),
+        model=_text(fields.get("model")),
+        effort=msgspec.convert(effort, Effort | None),
+        mode=msgspec.convert(mode or _claudes_mode(fields, problems), Mode | None),
+        skills=tuple(_names(fields.get("skills"))),
+        system_prompt_append=_whole(fields.get("system_prompt_append")),
+        output_style=_whole(fields.get("output_style")),
+    )
+    if not (table.prompt or table.system_prompt_append or table.output_style):
+        problems.append("it has no text for the model")
+    return _role(table, name, origin, source, problems)
+
+
+def _role(
+    table: RoleTable, name: str, origin: str, source: CommandSource, problems: list[str]
+) -> Role:
+    fields = {each: getattr(table, each) for each in RoleTable.__struct_fields__}
+    if table.tools is not None:
+        everything = any(each in _EVERYTHING for each in table.tools)
+        fields["tools"] = None if everything else _once(_own(table.tools, "allow", problems))
+    fields["disallowed_tools"] = _once(_own(table.disallowed_tools, "deny", problems))
+    fields["model"] = table.model if table.model != "inherit" else ""
+    return Role(**fields, name=name, origin=origin, source=source, problems=tuple(problems))
+
+
+def _own(
+    names: Iterable[str], effect: Literal["allow", "deny"], problems: list[str]
+) -> Iterator[str]:
+    """Yield our names. A part of a tool, as in `Bash(git:*)`, is not supported: the stricter of all and nothing is meant."""
+    for name in map(str.strip, names):
+        tool, bracket, _ = name.partition("(")
+        if bracket:
+            outcome = "it is left out" if effect == "allow" else "all of the tool is left out"
+            problems.append(f"'{name[:80]}' names a part of a tool: {outcome}")
+        if tool and not (bracket and effect == "allow"):
+            yield own_name(tool)
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _is_among(tool: str, names: tuple[str, ...]) -> bool:
+    return any(_means(name, tool) for name in names)
+
+
+def _means(name: str, tool: str) -> bool:
+    """Return whether `name` in a list means the tool: a tool that needs another comes with it, and a server with all of its tools."""
+    if fnmatchcase(tool, name):
+        return True
+    if tool == "jobs":
+        return name == "bash"
+    if tool == "ls":
+        return name in ("read", "glob")
+    if tool == "mcp_search":
+        return name.startswith(_SERVER)
+    return name.startswith(_SERVER) and name.count("__") == 1 and tool.startswith(f"{name}__")
+
+
+# --- values of a header ------------------------------------------------------------------------------------------------
+
+
+def _snake(key: str) -> str:
+    return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", key).replace("-", "_").lower()
+
+
+def _text(value: Any) -> str:
+    """Return a value in one line."""
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def _whole(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Yield the names of a list, or of a text with commas or blanks; a text in parentheses stays together."""
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    for item in items:
+        if isinstance(item, str):
+            yield from re.findall(r"[^\s,(]+(?:\([^)]*\))?", item)
+
+
+def _one_of(
+    fields: Mapping[str, Any], key: str, known: tuple[str, ...], problems: list[str]
+) -> str | None:
+    value = _text(fields.get(key))
+    if value and value not in known:
+        problems.append(f"its {key} '{value[:40]}' is none of {', '.join(known)}")
+        return None
+    return value or None
+
+
+def _claudes_mode(fields: Mapping[str, Any], problems: list[str]) -> Mode | None:
+    """Return what Claude's `permissionMode` means. Modes that ask less have no counterpart."""
+    value = _text(fields.get("permission_mode"))
+    if value and value not in _CLAUDES_MODES:
+        problems.append(f"its permissionMode '{value[:40]}' has no effect here")
+    return _CLAUDES_MODES.get(value)

@@ -1,0 +1,465 @@
+"""Roles: where they are found, what they restrict, what the model is sent of them, and what they change in a session."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.conftest import settings_of
+from tests.talk import BaseTalk, scripted
+from tests.unit.test_skills import skill
+from tests.unit.test_tool_uses import Talk, bash
+from tests.unit.test_trust import trust_all, write
+
+from sanderling.config import Layer, Settings
+from sanderling.config.layers import Layers
+from sanderling.conversation.checks.configuration import mistakes_in
+from sanderling.errors import ConfigError
+from sanderling.project.places import Places
+from sanderling.project.roles import Role, Roles, SkippedRole, load_roles, read_role
+from sanderling.protocol.actions import SetEffort, SetMode, SetModel, SetRole
+from sanderling.protocol.events import (
+    EffortChanged,
+    ModeChanged,
+    ModelChanged,
+    Notice,
+    RoleChanged,
+    ToolEnded,
+    ToolStarted,
+)
+from sanderling.protocol.messages import Prompt, TextBlock
+from sanderling.protocol.requests import ListRoles, ShownRole
+from sanderling.session.session import Session
+
+REVIEWER = "---\nname: reviewer\ndescription: Reviews code.\ntools: Read, Grep\n---\nYou review."
+
+
+@pytest.fixture
+def roles(places: Places) -> Roles:
+    return Roles(places, {})
+
+
+def role(text: str) -> Role:
+    found = read_role("agents/x.md", text)
+    assert isinstance(found, Role), found
+    return found
+
+
+# --- files ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("directory", [".sanderling", ".agents", ".claude"])
+def test_a_projects_role_is_offered_once_its_bytes_are_trusted(roles, trust, project, directory):
+    path = f"{directory}/agents/reviewer.md"
+    write(project, path, REVIEWER)
+    assert roles.all() == {}
+    assert roles.ignored() == (path,)
+    with pytest.raises(ConfigError, match=rf"There is no role 'reviewer'.*Not trusted: {path}"):
+        roles.find("reviewer")
+    trust_all(trust)
+    found = roles.find("reviewer")
+    assert (found.source, found.origin, found.prompt) == ("project", path, "You review.")
+    write(project, path, REVIEWER + " And more.")
+    assert roles.all() == {}
+
+
+def test_settings_come_before_the_project_and_the_project_before_the_user(
+    places, trust, own, project
+):
+    write(own, "agents/a.md", "user")
+    write(own, "agents/b.md", "user")
+    write(own, "agents/c.md", "user")
+    write(project, ".claude/agents/a.md", "project")
+    write(project, ".claude/agents/b.md", "project")
+    trust_all(trust)
+    roles = Roles(places, {"a": {"prompt": "settings"}}).all()
+    assert {name: each.prompt for name, each in roles.items()} == {
+        "a": "settings",
+        "b": "project",
+        "c": "user",
+    }
+
+
+def test_a_file_has_all_keys_of_a_table():
+    found = role(
+        "---\nname: x\ndescription: d\ntools: [bash]\ndisallowed-tools: edit\nmodel: m\neffort: high\n"
+        "mode: plan\nskills: a, b\nsystem_prompt_append: more\noutput_style: short\n---\nprompt"
+    )
+    table = {
+        "description": "d",
+        "prompt": "prompt",
+        "tools": ["bash"],
+        "disallowed_tools": ["edit"],
+        "model": "m",
+        "effort": "high",
+        "mode": "plan",
+        "skills": ["a", "b"],
+        "system_prompt_append": "more",
+        "output_style": "short",
+    }
+    (declared,) = load_roles({"x": table}).values()
+    assert msgspec.structs.replace(declared, origin=found.origin) == found
+
+
+@pytest.mark.parametrize(
+    "header, field, value",
+    [
+        ("permissionMode: plan", "mode", "plan"),
+        ("permissionMode: default", "mode", "ask"),
+        ("permissionMode: bypassPermissions", "mode", None),
+        ("mode: wild", "mode", None),
+        ("effort: huge", "effort", None),
+        ("model: inherit", "model", ""),
+        ("disallowedTools: Bash, Edit", "disallowed_tools", ("bash", "edit")),
+        ("tools: '*'", "tools", None),
+        ("tools: *", "tools", None),
+        ("tools: []", "tools", ()),
+        ("tools: Bash(git:*), Read", "tools", ("read",)),
+        ("disallowedTools: Bash(git:*)", "disallowed_tools", ("bash",)),
+        ("tools:\n  - Read\n  - mcp__db__*", "tools", ("read", "mcp__db__*")),
+        ("color: red", "tools", None),
+    ],
+)
+def test_headers_of_other_agents_are_read_leniently_and_strictly_meant(header, field, value):
+    assert getattr(role(f"---\n{header}\n---\nDo."), field) == value
+
+
+@pytest.mark.parametrize(
+    "header, problem",
+    [
+        ("mode: wild", "its mode 'wild' is none of ask, auto, plan"),
+        ("effort: huge", "its effort 'huge' is none of default"),
+        ("permissionMode: bypassPermissions", "'bypassPermissions' has no effect here"),
+        ("tools: Bash(git:*)", "names a part of a tool: it is left out"),
+    ],
+)
+def test_what_has_no_effect_is_a_problem_for_the_author(header, problem):
+    assert problem in " ".join(role(f"---\n{header}\n---\nDo.").problems)
+
+
+@pytest.mark.parametrize(
+    "text", ["---\nname: x", "---\nname: ../x\n---\nDo.", "---\n- a\n---\nDo."]
+)
+def test_a_file_that_cannot_be_used_says_why(text):
+    assert isinstance(read_role("agents/x.md", text), SkippedRole)
+
+
+@pytest.mark.parametrize(
+    "tools, allowed, refused",
+    [
+        ("Read", "read ls", "bash jobs edit todo mcp_search"),
+        ("Bash", "bash jobs", "read ls"),
+        ("mcp__db__*", "mcp__db__query mcp_search", "mcp__other__x read"),
+        ("mcp__db", "mcp__db__query", "mcp__dbx__query"),
+        ("mcp__*", "mcp__db__query mcp__other__x", "read"),
+        ("LS, TodoWrite, MultiEdit", "ls todo edit", "read write"),
+        ("*", "read bash mcp__x__y", ""),
+        ("[]", "", "read bash todo mcp__x__y"),
+    ],
+)
+def test_names_of_tools_are_ours_or_claudes(tools, allowed, refused):
+    found = role(f"---\ntools: {tools if tools != '*' else chr(39) + '*' + chr(39)}\n---\nDo.")
+    assert [each for each in allowed.split() if not found.allows(each)] == []
+    assert [each for each in refused.split() if found.allows(each)] == []
+
+
+# --- a session -----------------------------------------------------------------------------------------------------------
+
+
+class RoleTalk(Talk):
+    """A session whose settings have roles, and whose project has these trusted ones."""
+
+    def __init__(
+        self,
+        base: Path,
+        *replies: Any,
+        own: dict[str, dict[str, Any]] | None = None,
+        project: dict[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        session = Session.open(base / "state/sessions", "s1", str(base / "home/project"))
+        settings = msgspec.structs.replace(settings_of(session), roles=own or {})
+        session.close()
+        super().__init__(base, *replies, settings=settings, **options)
+        for name, text in (project or {}).items():
+            write(self.project, f".claude/agents/{name}.md", text)
+        trust_all(self.services.project.trust)
+
+    def choose(self, name: str) -> None:
+        self.conversation.act(SetRole(name))
+
+    @property
+    def mode(self) -> str:
+        return self.services.gate.mode
+
+    @property
+    def warnings(self) -> list[str]:
+        return [each.text for each in self.of(Notice) if each.level == "warning"]
+
+    def notes(self) -> str:
+        """All text that the model has been sent."""
+        return "\n".join(each.text for each in self.blocks if isinstance(each, TextBlock))
+
+
+async def test_a_role_is_sent_as_a_note_and_the_system_prompt_stays(tmp_path):
+    talk = RoleTalk(
+        tmp_path,
+        own={
+            "r": {
+                "prompt": "Be a pirate.",
+                "system_prompt_append": "Ahoy.",
+                "output_style": "Rhymes.",
+            }
+        },
+    )
+    before = await talk.services.calls._request()
+    talk.choose("r")
+    await talk.run()
+    after = await talk.services.calls._request()
+    assert (after.system, after.tools) == (before.system, before.tools)
+    sent = talk.notes()
+    for part in ("the role r.", "Be a pirate.", "Ahoy.", "Output style: Rhymes."):
+        assert sent.count(part) == 1
+    assert talk.of(RoleChanged) == [RoleChanged("r")]
+
+
+async def test_a_role_is_sent_once_and_its_end_once(tmp_path):
+    talk = RoleTalk(tmp_path, [{"text": "a"}], [{"text": "b"}], own={"r": {"prompt": "Pirate."}})
+    talk.choose("r")
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "a"), Prompt("p2", "b"))
+        assert talk.notes().count("Pirate.") == 1
+        talk.choose("")
+        await talk.run_turns(Prompt("p3", "c"))
+    assert talk.notes().count("The role ends here") == 1
+    assert talk.of(RoleChanged)[-1] == RoleChanged()
+
+
+async def test_without_a_role_nothing_is_sent(tmp_path):
+    talk = await RoleTalk(tmp_path, own={"r": {"prompt": "Pirate."}}).run()
+    assert " role " not in talk.notes()
+
+
+async def test_a_call_of_another_tool_is_refused_in_words(tmp_path):
+    talk = RoleTalk(
+        tmp_path, bash("touch made"), mode="auto", own={"r": {"tools": ["Read", "grep"]}}
+    )
+    talk.choose("r")
+    await talk.run()
+    assert talk.told() == (
+        "The role r does not have the tool bash. Its tools: read, grep. Only the user can change the role."
+    )
+    assert talk.of(ToolEnded)[0].is_denied
+    assert not (talk.project / "made").exists()
+    assert "you may use these tools: read, grep" in talk.notes()
+
+
+async def test_a_tool_of_the_role_works_as_before(tmp_path):
+    talk = RoleTalk(tmp_path, ("read", {"path": "app.py"}), own={"r": {"tools": ["Read"]}})
+    talk.choose("r")
+    await talk.run()
+    assert "return 1" in talk.told()
+
+
+async def test_an_allow_rule_gives_no_tool_back(tmp_path):
+    from sanderling.permissions.rules import rule_from_text
+
+    rules = (rule_from_text("allow bash touch made"),)
+    talk = RoleTalk(tmp_path, bash("touch made"), own={"r": {"tools": []}}, rules=rules)
+    talk.choose("r")
+    await talk.run()
+    assert "does not have the tool bash. Its tools: none." in talk.told()
+
+
+async def test_model_effort_and_mode_apply_until_the_role_ends(tmp_path):
+    talk = RoleTalk(tmp_path, own={"r": {"model": "other", "effort": "high", "mode": "plan"}})
+    before = talk.services.provider.model
+    talk.choose("r")
+    assert (talk.services.provider.model, talk.mode) == ("other", "plan")
+    assert talk.services.calls.effort.state() == "high"
+    talk.choose("")
+    assert (talk.services.provider.model, talk.mode) == (before, "ask")
+    assert talk.services.calls.effort.state() == "default"
+    assert [each.model for each in talk.of(ModelChanged)] == ["other", before]
+    assert [each.mode for each in talk.of(ModeChanged)] == ["plan", "ask"]
+    assert [each.effort for each in talk.of(EffortChanged)] == ["high", "default"]
+
+
+async def test_another_role_begins_from_the_settings_before_both(tmp_path):
+    own = {"a": {"mode": "plan", "model": "m"}, "b": {"effort": "low"}}
+    talk = RoleTalk(tmp_path, own=own)
+    before = talk.services.provider.model
+    talk.choose("a")
+    talk.choose("b")
+    assert (talk.mode, talk.services.provider.model) == ("ask", before)
+    talk.choose("")
+    assert talk.services.calls.effort.state() == "default"
+
+
+async def test_what_the_user_chooses_in_a_role_stays(tmp_path):
+    talk = RoleTalk(tmp_path, own={"r": {"model": "other", "effort": "high", "mode": "plan"}})
+    talk.choose("r")
+    for action in (SetMode("auto"), SetModel("third"), SetEffort("default")):
+        talk.conversation.act(action)
+    talk.choose("")
+    assert (talk.mode, talk.services.provider.model) == ("auto", "third")
+
+
+@pytest.mark.parametrize(
+    "mode, roles_mode, then",
+    [
+        ("ask", "auto", "ask"),
+        ("plan", "ask", "plan"),
+        ("plan", "auto", "plan"),
+        ("auto", "ask", "ask"),
+        ("ask", "plan", "plan"),
+    ],
+)
+async def test_a_projects_role_never_makes_the_mode_less_strict(tmp_path, mode, roles_mode, then):
+    talk = RoleTalk(tmp_path, mode=mode, project={"r": f"---\nmode: {roles_mode}\n---\nDo."})
+    talk.choose("r")
+    assert talk.mode == then
+    assert bool(talk.warnings) == (then != roles_mode)
+
+
+async def test_the_users_own_role_may_set_any_mode(tmp_path):
+    talk = RoleTalk(tmp_path, own={"r": {"mode": "auto"}})
+    talk.choose("r")
+    assert talk.mode == "auto"
+
+
+async def test_an_unknown_role_changes_nothing(tmp_path):
+    talk = RoleTalk(tmp_path, own={"reviewer": {"mode": "plan"}})
+    talk.choose("reviewer")
+    talk.choose("reviwer")
+    assert talk.warnings == ["There is no role 'reviwer'; did you mean 'reviewer'?"]
+    assert talk.services.role.shown().name == "reviewer"
+
+
+async def test_a_role_chosen_during_a_turn_waits_for_its_end(tmp_path):
+    wait = bash("until [ -e go ]; do sleep 0.05; done")
+    talk = RoleTalk(tmp_path, wait, mode="auto", own={"r": {"tools": []}})
+    async with talk.asked():
+        await talk.until(ToolStarted)
+        talk.choose("r")
+        assert talk.of(RoleChanged) == []
+        (talk.project / "go").touch()
+    assert talk.of(RoleChanged) == [RoleChanged("r")]
+    assert "does not have" not in talk.told()
+
+
+async def test_a_role_outlives_the_process_and_the_change_of_its_file(tmp_path):
+    text = "---\ntools: Read\nmode: plan\n---\nReview."
+    talk = RoleTalk(tmp_path, project={"r": text})
+    talk.choose("r")
+    await talk.run()
+    write(talk.project, ".claude/agents/r.md", "No limits.")
+    again = RoleTalk(tmp_path, bash("true"))
+    assert again.services.role.shown().name == "r"
+    async with again.served():
+        await again.run_turns(Prompt("p2", "again"))
+    assert "does not have the tool bash" in again.results[-1].content
+    assert again.notes().count("Review.") == 1
+    again.choose("")
+    assert again.mode == "ask"
+
+
+async def test_the_texts_of_its_skills_are_sent_with_a_role(tmp_path):
+    talk = RoleTalk(tmp_path, own={"r": {"skills": ["pdf", "nothing"]}})
+    write(talk.project, ".agents/skills/pdf/SKILL.md", skill("pdf"))
+    trust_all(talk.services.project.trust)
+    talk.choose("r")
+    await talk.run()
+    assert "[The skill pdf, from .agents/skills/pdf/SKILL.md" in talk.notes()
+    assert talk.warnings == ["The role r names skills that do not exist: nothing."]
+
+
+async def test_a_summary_is_followed_by_the_role(tmp_path):
+    talk = RoleTalk(tmp_path, own={"r": {"prompt": "Pirate."}})
+    talk.choose("r")
+    await talk.run()
+    assert "Pirate." in "\n".join(talk.services.notes.after_summary())
+
+
+async def test_roles_are_listed_with_their_problems(tmp_path):
+    talk = RoleTalk(
+        tmp_path,
+        own={"a": {"description": "d", "tools": ["Read"]}},
+        project={"b": "---\nmode: wild\n---\nDo.", "c": "---\nname: c"},
+    )
+    listed = await talk.conversation.answer(ListRoles("s1"))
+    assert listed.roles == (
+        ShownRole("a", "d", "user", "read"),
+        ShownRole("b", source="project", problems=("its mode 'wild' is none of ask, auto, plan",)),
+    )
+    assert listed.problems == (".claude/agents/c.md: its header is not closed by a line `---`",)
+
+
+# --- settings ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "table, message",
+    [
+        ({"tool": ["Read"]}, "unknown key 'roles.r.tool'; did you mean 'roles.r.tools'?"),
+        ({"mode": "wild"}, "'roles.r.mode': must be one of ask, auto, plan"),
+        ({"prompt": 3}, "'roles.r.prompt': must be a string, not a whole number"),
+    ],
+)
+def test_a_mistake_in_a_role_is_named(tmp_path, table, message):
+    layers = Layers(state_dir=str(tmp_path), file=Layer("config.toml", {"roles": {"r": table}}))
+    found = [str(each) for each in mistakes_in(layers.settings(), str(tmp_path))]
+    assert any(message in each for each in found), found
+
+
+def merged(own: dict[str, Any], project: dict[str, Any]) -> Settings:
+    file, theirs = Layer("config.toml", own), Layer(".sanderling.toml", project)
+    return Layers(state_dir="/nowhere", file=file, project=theirs).settings()
+
+
+@pytest.mark.parametrize(
+    "own, project, mode",
+    [
+        ("", "auto", "ask"),
+        ("auto", "plan", "plan"),
+        ("auto", "ask", "ask"),
+        ("plan", "ask", "plan"),
+        ("auto", "", "auto"),
+    ],
+)
+def test_a_project_only_makes_the_mode_stricter(own, project, mode):
+    assert merged({"mode": own} if own else {}, {"mode": project} if project else {}).mode == mode
+
+
+@pytest.mark.parametrize(
+    "own, project, network",
+    [
+        ("", "on", "off"),
+        ("on", "off", "off"),
+        ("on", "proxy", "proxy"),
+        ("proxy", "on", "proxy"),
+        ("on", "", "on"),
+    ],
+)
+def test_a_project_only_makes_the_network_stricter(own, project, network):
+    found = merged({"network": own} if own else {}, {"network": project} if project else {})
+    assert found.network == network
+
+
+class DefaultTalk(BaseTalk):
+    def __init__(self, base: Path, session_id: str = "s1", **fields: Any) -> None:
+        project = base / "home/project"
+        project.mkdir(parents=True, exist_ok=True)
+        session = Session.open(base / "state/sessions", session_id, str(project))
+
+        settings = msgspec.structs.replace(settings_of(session), **fields)
+        super().__init__(session, scripted([{"text": "Done."}]), settings=settings)
+
+
+async def test_the_mode_of_the_settings_is_for_new_sessions(tmp_path):
+    talk = DefaultTalk(tmp_path, mode="plan")
+    assert talk.services.gate.mode == "plan"
+    async with talk.served():
+        talk.conversation.act(SetMode("ask"))
+        await talk.run_turns(Prompt("p1", "Hello."))
+    assert DefaultTalk(tmp_path, mode="plan").services.gate.mode == "ask"
