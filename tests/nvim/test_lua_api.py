@@ -393,6 +393,24 @@ def test_an_answer_after_the_deadline_or_a_second_one_is_ignored(screen, plugin)
     assert "internal error" not in screen.messages()
 
 
+def test_mentions_of_plugins_are_resolved_at_the_same_time(screen, plugin):
+    plugin(
+        screen,
+        """
+        local waiting = {}
+        agent.mention('pair', { desc = 'x', resolve = function(name, done)
+          waiting[name] = done
+          if vim.tbl_count(waiting) == 2 then
+            for each, fn in pairs(waiting) do fn({ text = 'text of ' .. each }) end
+          end
+        end })
+        """,
+    )
+    screen.feed("i@pair:1 @pair:2 @pair:1<C-s>")
+    wait_for_prompt(screen)
+    assert [each["text"] for each in selections(screen)] == ["text of 1", "text of 2"]
+
+
 def test_a_removed_mention_is_plain_text(screen, plugin):
     plugin(screen, JIRA)
     screen.lua("H.mention:remove()")

@@ -93,40 +93,45 @@ local function checked(found)
   return found, nil
 end
 
---- Resolve a mention in the background.
+--- Begin to resolve a mention.
 ---@param mention sanderling.extend.mention.Mention
 ---@param name string
 ---@param session_id string
----@return sanderling.Mentioned? found
----@return string? error
-function M.resolve(mention, name, session_id)
-  local _, answer = processes.await(function(settle)
-    local is_over, timer = false, assert(vim.uv.new_timer())
-    local function finish(found, err)
-      if not is_over then
-        is_over = true
-        timer:close()
-        settle({ found = found, error = err })
-      end
+---@return fun(): sanderling.Mentioned?, string? wait for the result or an error, in the background
+function M.begin(mention, name, session_id)
+  local answer ---@type { found: any, error: any }?
+  local on_answer = function(_) end
+  local timer = assert(vim.uv.new_timer())
+  local function finish(found, err)
+    if not answer then
+      answer = { found = found, error = err }
+      timer:close()
+      on_answer(true)
     end
-    timer:start(math.ceil(mention.timeout_s * 1000), 0, function()
-      finish(nil, ('no answer within %g s'):format(mention.timeout_s))
-    end)
-    local ok, result =
-      xpcall(mention.resolve, debug.traceback, name, finish, sessions.of(session_id))
-    if not ok then
-      finish(nil, result)
-    elseif result ~= nil then
-      finish(result)
-    end
-    return true
-  end)
-  if not answer then
-    return nil, 'it can be resolved only when a prompt is sent'
-  elseif answer.error ~= nil then
-    return nil, tostring(answer.error)
   end
-  return checked(answer.found)
+  timer:start(math.ceil(mention.timeout_s * 1000), 0, function()
+    finish(nil, ('no answer within %g s'):format(mention.timeout_s))
+  end)
+  local session = sessions.of(session_id)
+  local ok, result = xpcall(mention.resolve, debug.traceback, name, finish, session)
+  if not ok then
+    finish(nil, result)
+  elseif result ~= nil then
+    finish(result)
+  end
+  return function()
+    if not answer then
+      processes.await(function(settle)
+        on_answer = settle
+        return true
+      end)
+    end
+    local taken = answer or { error = 'it can be resolved only when a prompt is sent' }
+    if taken.error ~= nil then
+      return nil, tostring(taken.error)
+    end
+    return checked(taken.found)
+  end
 end
 
 return M

@@ -47,6 +47,7 @@ local IMAGES = { png = true, jpg = true, jpeg = true, gif = true, webp = true }
 ---@field last? integer
 ---@field row integer from 0
 ---@field col integer
+---@field wait? fun(): sanderling.Mentioned?, string? of a plugin's mention that is being resolved
 
 -- parsing -------------------------------------------------------------------------------------------------------------
 
@@ -369,6 +370,14 @@ function M.selection(found)
   }
 end
 
+---@param plugins sanderling.extend.mention.Mention
+---@param name string
+---@param session_id string
+---@return fun(): sanderling.Mentioned?, string?
+local function begin(plugins, name, session_id)
+  return require('sanderling.extend.mention').begin(plugins, name, session_id)
+end
+
 --- Resolve a plugin's mention. If that fails, the user and the model are informed, and the prompt is sent.
 ---@param plugins sanderling.extend.mention.Mention
 ---@param name string
@@ -376,7 +385,8 @@ end
 ---@param session { id: string, project: string }
 ---@return sanderling.prompt.sources.Found
 function of_plugin(plugins, name, mention, session)
-  local answer, problem = require('sanderling.extend.mention').resolve(plugins, name, session.id)
+  local wait = mention.wait or begin(plugins, name, session.id)
+  local answer, problem = wait()
   local found ---@type sanderling.prompt.sources.Found?
   if answer and answer.text then
     found = {
@@ -444,8 +454,15 @@ end
 ---@param session { id: string, project: string }
 ---@return sanderling.Selection[]
 function M.selections(lines, session)
-  local found, seen = {}, {}
-  for _, mention in ipairs(M.parse(lines)) do
+  local found, seen, parsed, begun = {}, {}, M.parse(lines), {}
+  for _, mention in ipairs(parsed) do -- those of plugins can take long, so all begin at once
+    local plugins, name = M.plugins(mention, session.id)
+    if plugins and name ~= '' and not begun[mention.text] then
+      begun[mention.text] = true
+      mention.wait = begin(plugins, assert(name), session.id)
+    end
+  end
+  for _, mention in ipairs(parsed) do
     if not seen[mention.text] then
       local selection, _, rest = M.resolve(mention, session)
       found[#found + 1] = selection
