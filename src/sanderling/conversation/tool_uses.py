@@ -303,7 +303,7 @@ class ToolUses:
         if more != NO_GRANT:
             permit = permit._replace(grant=permit.grant.and_also(more))
             outcome, _ = await self._run_reviewed(request, permit, screen)
-            if request.effect.kind in ("run", "call"):
+            if request.effect.may_change_anything:
                 outcome = _run_again(outcome, more)
         return _with_reasons(outcome, reasons)
 
@@ -437,7 +437,7 @@ class ToolUses:
                         made = await running.enter_async_context(self._journaled(request))
                     request.check_ground(workspace)  # both may have taken a while
                     outcome = await request.tool.run(request.args, context)
-            if request.effect.kind in ("run", "call") and workspace.editor:
+            if request.effect.may_change_anything and workspace.editor:
                 await workspace.editor.files_changed(())
         except AccessRefusedError as refused:
             return msgspec.structs.replace(_failure(str(refused)), denials=(refused.denial,))
@@ -460,7 +460,7 @@ class ToolUses:
     def _journaled(self, request: UseRequest) -> AbstractAsyncContextManager[Sequence[FileChange]]:
         """Return the context to run the call in. It records which files a command changes, and their previous content."""
         workspace = self._workspace
-        is_command = request.effect.kind in ("run", "call") and not request.tool.is_elsewhere
+        is_command = request.effect.may_change_anything and not request.tool.is_elsewhere
         if not is_command or not workspace.sandbox.can_write:
             return nullcontext(())
         return workspace.changes.during(workspace.environment, request.tool_use_id)
@@ -525,11 +525,12 @@ def _kind(use: _Use) -> str:
     """Return the kind of effect. A third-party tool may read and write anything; a command may "look" only."""
     if use.requested.name == "jobs":
         return "stop" if getattr(use.args, "action", "") == "stop" else "jobs"
-    return "look" if use.only_reads else use.effect.kind
+    reads = use.only_reads or use.effect.does == "read"
+    return "look" if reads else use.effect.kind
 
 
 def _is_command(use: _Use) -> bool:
-    return use.effect.kind in ("run", "call")
+    return use.effect.may_change_anything
 
 
 def _may_turn_the_shell(use: _Use) -> bool:
