@@ -180,4 +180,21 @@ function M.transcript()
   return chat and chat.transcript() or nil
 end
 
+--- Add a tool that the model can call, as `lua__NAME`. See |sanderling-lua-tools|.
+---@param name string
+---@param tool sanderling.extend.Tool
+---@return sanderling.extend.Handle
+function M.tool(name, tool)
+  return require('sanderling.extend.tool')(name, tool)
+end
+
+--- Check, change or refuse prompts, tool calls or compactions before they happen. See |sanderling-lua-before|.
+---@param point sanderling.extend.Point
+---@param fn sanderling.extend.Callback
+---@param opts? sanderling.extend.BeforeOpts
+---@return sanderling.extend.Handle
+function M.before(point, fn, opts)
+  return require('sanderling.extend.before')(point, fn, opts)
+end
+
 return M

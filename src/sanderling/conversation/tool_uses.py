@@ -212,21 +212,29 @@ class ToolUses:
             return
 
         async def run(index: int, use: _Use) -> None:
-            requested = use.requested
-            verdict = await hooks.before_use(requested.name, requested.id, requested.input)
-            if verdict.input is not None:
-                changed = msgspec.structs.replace(requested, input=verdict.input)
-                use = self._prepare(changed, "")
-                text = msgspec.json.encode(use.requested.input).decode()
-                note = f"[A hook changed the input of this call to {text}]"
-                use.note = "\n".join(filter(None, (use.note, note)))
-            use.hooked = verdict
+            called = use.requested
+            use = self._hooked(use, await hooks.call_before_use(called.name, called.input))
+            if use.tool and not use.hooked.is_denied:
+                called = use.requested
+                verdict = await hooks.before_use(called.name, called.id, called.input)
+                use = self._hooked(use, verdict)
             self._uses[index] = use
 
         async with anyio.create_task_group() as tasks:
             for index, use in enumerate(self._uses):
                 if use.tool and not use.tool.is_elsewhere:
                     tasks.start_soon(run, index, use)
+
+    def _hooked(self, use: _Use, verdict: Verdict) -> _Use:
+        """Return the call with the verdict, and with the input that it gives."""
+        both = use.hooked.and_also(verdict)
+        if verdict.input is not None:
+            use = self._prepare(msgspec.structs.replace(use.requested, input=verdict.input), "")
+            text = msgspec.json.encode(use.requested.input).decode()
+            note = f"[A hook changed the input of this call to {text}]"
+            use.note = "\n".join(filter(None, (use.note, note)))
+        use.hooked = both
+        return use
 
     async def _run_hooks_after(self, use: _Use, outcome: Outcome) -> Outcome:
         """Return the outcome with what the hooks say to the model."""
