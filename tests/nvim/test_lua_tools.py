@@ -233,7 +233,10 @@ def test_a_resumed_session_has_the_tools_of_this_neovim(start_agent):
     agent.command("Agent close")
     agent.lua(TOOL, ECHO)
     agent.command(f"AgentResume {session}")
-    wait_until(lambda: agent.session_id() == session, "the session is shown again")
+    wait_until(
+        lambda: any(each["is_resumed"] for each in agent.events("AgentSessionOpened")),
+        "the session is open again",
+    )
     agent.ask_and_wait("the script of the model begins again")
     agent.ask_and_wait("again")
     assert agent.results() == ["Opened Fix it"]
