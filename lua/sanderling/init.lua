@@ -1,6 +1,9 @@
 --- The public API. Only this module and `:help sanderling-api` are stable; everything else may change.
 local M = {}
 
+--- Increased when a function of the API changes so that code which uses it must change.
+M.api_version = 1
+
 local function verbs()
   return require('sanderling.verbs')
 end
@@ -115,7 +118,7 @@ end
 --- Let the user choose one of the project's conversations and what to do with it.
 ---@param text? string list only conversations that contain it
 ---@param opts? sanderling.SessionsOpts
-function M.sessions(text, opts)
+function M.choose_session(text, opts)
   vim.validate('text', text, 'string', true)
   verbs().sessions.pick(text or '', opts ~= nil and opts.all or false)
 end
@@ -159,9 +162,16 @@ function M.list()
   return chat and chat.list() or {}
 end
 
---- Return a short text for a statusline, empty without a chat.
----@return string
-function M.statusline()
+--- Return a short text for a statusline, empty without a chat. With `parts`, add or replace parts of it and of the chat's
+--- bars.
+---@param parts? table<string, sanderling.StatusPart|false>
+---@return string|sanderling.Handle
+---@overload fun(): string
+---@overload fun(parts: table<string, sanderling.StatusPart|false>): sanderling.Handle
+function M.statusline(parts)
+  if parts ~= nil then
+    return require('sanderling.extend.status').add(parts)
+  end
   local status = package.loaded['sanderling.status']
   return status and status.statusline() or ''
 end
@@ -180,21 +190,73 @@ function M.transcript()
   return chat and chat.transcript() or nil
 end
 
+-- for plugins ---------------------------------------------------------------------------------------------------------
+
+--- Return the current session, nil without a chat.
+---@return sanderling.Session?
+function M.session()
+  local sessions = package.loaded['sanderling.extend.session']
+  return sessions and sessions.current()
+end
+
+--- Return the open sessions in the order of the keys that switch between them.
+---@return sanderling.Session[]
+function M.sessions()
+  local sessions = package.loaded['sanderling.extend.session']
+  return sessions and sessions.all() or {}
+end
+
+--- Add the slash command `/name`.
+---@param name string
+---@param opts sanderling.CommandOpts
+---@return sanderling.Handle
+function M.command(name, opts)
+  return require('sanderling.extend.command').add(name, opts)
+end
+
+--- Add the mention `@name:…`.
+---@param name string
+---@param opts sanderling.MentionOpts
+---@return sanderling.Handle
+function M.mention(name, opts)
+  return require('sanderling.extend.mention').add(name, opts)
+end
+
+--- Call `fn` at each event of a type, in any session, after it was drawn.
+---@type sanderling.On
+function M.on(type, fn)
+  return require('sanderling.extend.events').add(type, fn)
+end
+
+--- Show all lists to choose from with `open`.
+---@param open fun(list: sanderling.picker.List)
+---@return sanderling.Handle
+function M.picker(open)
+  return require('sanderling.extend.picker').add(open)
+end
+
+--- Load `lua/sanderling/extensions/NAME.lua` of any plugin, and call its `setup` with the options that the user has set.
+---@param name string
+---@return table module
+function M.extension(name)
+  return require('sanderling.extend.extensions').load(name)
+end
+
 --- Add a tool that the model can call, as `lua__NAME`. See |sanderling-lua-tools|.
 ---@param name string
----@param tool sanderling.extend.Tool
----@return sanderling.extend.Handle
+---@param tool sanderling.ToolOpts
+---@return sanderling.Handle
 function M.tool(name, tool)
-  return require('sanderling.extend.tool')(name, tool)
+  return require('sanderling.extend.tool').add(name, tool)
 end
 
 --- Check, change or refuse prompts, tool calls or compactions before they happen. See |sanderling-lua-before|.
----@param point sanderling.extend.Point
----@param fn sanderling.extend.Callback
----@param opts? sanderling.extend.BeforeOpts
----@return sanderling.extend.Handle
+---@param point sanderling.BeforePoint
+---@param fn sanderling.BeforeCallback
+---@param opts? sanderling.BeforeOpts
+---@return sanderling.Handle
 function M.before(point, fn, opts)
-  return require('sanderling.extend.before')(point, fn, opts)
+  return require('sanderling.extend.before').add(point, fn, opts)
 end
 
 return M

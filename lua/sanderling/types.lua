@@ -908,3 +908,54 @@
 ---| sanderling.ListChanges
 ---| sanderling.ShowDifference
 ---| sanderling.PreviewRewind
+
+---@class sanderling.On
+---@overload fun(type: 'session_opened', fn: fun(event: sanderling.SessionOpened, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'session_in_use', fn: fun(event: sanderling.SessionInUse, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'title_changed', fn: fun(event: sanderling.TitleChanged, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'model_changed', fn: fun(event: sanderling.ModelChanged, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'effort_changed', fn: fun(event: sanderling.EffortChanged, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'turn_started', fn: fun(event: sanderling.TurnStarted, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'prompt_steered', fn: fun(event: sanderling.PromptSteered, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'waiting_changed', fn: fun(event: sanderling.WaitingChanged, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'prompts_returned', fn: fun(event: sanderling.PromptsReturned, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'retry_scheduled', fn: fun(event: sanderling.RetryScheduled, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'retry_started', fn: fun(event: sanderling.RetryStarted, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'answer_restarted', fn: fun(event: sanderling.AnswerRestarted, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'provider_starting', fn: fun(event: sanderling.ProviderStarting, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'thinking_delta', fn: fun(event: sanderling.ThinkingDelta, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'text_delta', fn: fun(event: sanderling.TextDelta, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'block_ended', fn: fun(event: sanderling.BlockEnded, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'usage_updated', fn: fun(event: sanderling.UsageUpdated, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'compaction_started', fn: fun(event: sanderling.CompactionStarted, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'compacted', fn: fun(event: sanderling.Compacted, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'compaction_undone', fn: fun(event: sanderling.CompactionUndone, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'files_restored', fn: fun(event: sanderling.FilesRestored, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'changes_unreviewed', fn: fun(event: sanderling.ChangesUnreviewed, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'conversation_rewound', fn: fun(event: sanderling.ConversationRewound, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'trust_needed', fn: fun(event: sanderling.TrustNeeded, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'slash_commands_changed', fn: fun(event: sanderling.SlashCommandsChanged, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'history_shown', fn: fun(event: sanderling.HistoryShown, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'notice', fn: fun(event: sanderling.Notice, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'error_occurred', fn: fun(event: sanderling.ErrorOccurred, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'sandbox_changed', fn: fun(event: sanderling.SandboxChanged, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'access_denied', fn: fun(event: sanderling.AccessDenied, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'guard_acted', fn: fun(event: sanderling.GuardActed, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'command_started', fn: fun(event: sanderling.CommandStarted, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'command_output', fn: fun(event: sanderling.CommandOutput, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'command_ended', fn: fun(event: sanderling.CommandEnded, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'commands_running', fn: fun(event: sanderling.CommandsRunning, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'tool_started', fn: fun(event: sanderling.ToolStarted, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'tool_output', fn: fun(event: sanderling.ToolOutput, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'tool_ended', fn: fun(event: sanderling.ToolEnded, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'approval_requested', fn: fun(event: sanderling.ApprovalRequested, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'approval_settled', fn: fun(event: sanderling.ApprovalSettled, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'mode_changed', fn: fun(event: sanderling.ModeChanged, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'todo_changed', fn: fun(event: sanderling.TodoChanged, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'jobs_changed', fn: fun(event: sanderling.JobsChanged, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'job_output', fn: fun(event: sanderling.JobOutput, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'tool_servers_changed', fn: fun(event: sanderling.ToolServersChanged, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'link_offered', fn: fun(event: sanderling.LinkOffered, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'guest_options_changed', fn: fun(event: sanderling.GuestOptionsChanged, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'connection_changed', fn: fun(event: sanderling.ConnectionChanged, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'turn_ended', fn: fun(event: sanderling.TurnEnded, session: sanderling.Session)): sanderling.Handle

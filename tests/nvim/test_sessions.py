@@ -566,7 +566,7 @@ def test_sessions_of_other_projects_are_offered_with_a_bang(again, tmp_path):
 def test_who_has_gone_on_to_something_else_is_not_interrupted_by_the_list(again):
     child = again("alpha")
     child.lua("""
-      require('sanderling').sessions()
+      require('sanderling').choose_session()
       vim.cmd.wincmd('h')
     """)
     child.wait_for_message("Sessions loaded")

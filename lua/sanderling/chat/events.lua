@@ -1,6 +1,7 @@
 --- Handling of events for open sessions: state, transcript, user events and messages. host/bus.lua defines the order.
 local bus = require('sanderling.host.bus')
 local clock = require('sanderling.status.clock')
+local handles = require('sanderling.extend.session')
 local host = require('sanderling.host')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
@@ -60,8 +61,12 @@ bus.register(function(session_id, events, seq)
   local befores, drawn = take_in(self, events)
   self:clear_hint()
   self.transcript:apply(drawn, function()
+    local plugins = package.loaded['sanderling.extend.events']
     for i, event in ipairs(events) do
       bus.tell(session_id, event, befores[i])
+      if plugins then
+        plugins.tell(handles.of(session_id), event)
+      end
     end
     -- More text of an answer does not change the status.
     local is_text = #events == 1 and events[1].type == 'text_delta'
@@ -250,6 +255,8 @@ end
 
 bus.load_at('tool_started', 'sanderling.editing.saves')
 bus.load_at('turn_started', 'sanderling.editing.kinds')
+bus.load_at('turn_started', 'sanderling.extend.messages')
+bus.load_at('history_shown', 'sanderling.extend.messages')
 bus.load_at('approval_requested', 'sanderling.approval')
 bus.load_at('tool_started', 'sanderling.review.follow')
 bus.load_at('local_changing', 'sanderling.proposals')

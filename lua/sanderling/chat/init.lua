@@ -409,6 +409,7 @@ api.nvim_create_autocmd({ 'BufWinEnter', 'WinEnter' }, {
 })
 
 install.register(M.reopen)
+require('sanderling.extend.session').register(open.open)
 -- The winbars use this module, which subscribes to events itself.
 require('sanderling.status')
 

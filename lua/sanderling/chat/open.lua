@@ -1,8 +1,10 @@
 --- Sessions in the chat's windows: start, show, switch and close them.
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
 local bars = require('sanderling.ui.bars')
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
+local extensions = lazy('sanderling.extend.extensions')
 local files = require('sanderling.access.files')
 local log = require('sanderling.host.log')
 local keys = require('sanderling.chat.keys')
@@ -180,6 +182,9 @@ end
 ---@param agent? string the external agent, if any
 ---@return sanderling.chat.session.Session
 local function begin(session, id, project, agent)
+  if next(config.options.extensions) then
+    extensions.load_configured()
+  end
   session:begin(id or stored.new_id(), project or stored.root_here(), agent)
   set_up(session)
   live.add(session)

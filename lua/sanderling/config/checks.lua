@@ -70,6 +70,18 @@ function M.tables_by_name(example)
   end
 end
 
+--- Check the options of extensions, which only these know. They can have functions.
+---@param value any
+---@return boolean ok
+---@return string expected
+function M.are_extensions(value)
+  local ok = type(value) == 'table'
+  for name, options in pairs(ok and value or {}) do
+    ok = ok and type(name) == 'string' and type(options) == 'table'
+  end
+  return ok, 'tables of options by name, like { jira = { project = "ABC" } }'
+end
+
 function M.normalized(paths)
   return vim.tbl_map(vim.fs.normalize, paths)
 end

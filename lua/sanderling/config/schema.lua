@@ -330,6 +330,13 @@ M.rows = {
     host = true,
   },
   {
+    name = 'extensions',
+    default = {},
+    class = 'table<string, table>',
+    doc = 'options of extensions, by name; they are loaded when a chat first opens',
+    check = checks.are_extensions,
+  },
+  {
     name = 'icons',
     default = 'unicode',
     choices = { 'unicode', 'ascii' },

@@ -170,6 +170,7 @@
 ---@field agents table<string, table> external agents (Agent Client Protocol), by name
 ---@field acp_terminals 'sandbox'|'editor' where commands of another editor's session run; 'editor' is outside any sandbox
 ---@field sandbox sanderling.config.Sandbox
+---@field extensions table<string, table> options of extensions, by name; they are loaded when a chat first opens
 ---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' if the font lacks them
 ---@field picker 'auto'|'snacks'|'mini.pick'|'telescope'|'fzf-lua'|'select' where you choose sessions, models, prompts and servers; 'auto': in the picker plugin that is set up, else with vim.ui.select()
 ---@field follow 'off'|'show'|'jump' show the file that the agent reads or changes; 'jump': also where you are

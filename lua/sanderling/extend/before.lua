@@ -1,77 +1,82 @@
---- agent.before(): callbacks in Lua that check, change or refuse what is about to happen.
+--- Callbacks of plugins that check, change or refuse what is about to happen.
+local M = {}
+
 local declared = require('sanderling.host.declared')
-local owner_of = require('sanderling.extend.owner')
-local registered = require('sanderling.extend.registered')
+local registry = require('sanderling.extend.registry')
 
----@alias sanderling.extend.Point 'prompt'|'tool'|'compact'
+---@alias sanderling.BeforePoint 'prompt'|'tool'|'compact'
 
----@class (exact) sanderling.extend.ToolCall
+---@class (exact) sanderling.BeforeTool
 ---@field name string
 ---@field input table
 
---- Gets a prompt's text, a tool call, or the focus of a compaction ("" without one). See |sanderling-lua-before| for what
---- it may return.
----@alias sanderling.extend.Callback fun(subject: any, ctx: sanderling.extend.Context, done?: fun(...: any)): ...: any
+--- Gets a prompt's text, a `sanderling.BeforeTool`, or the focus of a compaction ("" without one). What it may return is
+--- described at |sanderling-lua-before|. Only with `async` it has `done`, which takes the same instead.
+---@alias sanderling.BeforeCallback fun(subject: any, ctx: sanderling.CallContext, done?: fun(...: any)): ...: any
 
----@class (exact) sanderling.extend.BeforeOpts
+---@class (exact) sanderling.BeforeOpts
 ---@field timeout? number seconds, default 1
 ---@field async? boolean it answers by calling its third argument, at once or later
 
-local TIMEOUT_S, MAX_TIMEOUT_S = 1, 60
+---@class (exact) sanderling.extend.before.Callback
+---@field fn sanderling.BeforeCallback
+---@field origin string
+---@field timeout_ms number
+---@field is_async boolean
+
+---@type sanderling.extend.registry.Fields
+local FIELDS = { timeout = { 'number' }, async = { 'boolean' } }
 local POINTS = { 'prompt', 'tool', 'compact' }
+local TIMEOUT_S, MAX_TIMEOUT_S = 1, 60
+
+---@type table<sanderling.BeforePoint, sanderling.extend.before.Callback[]>
+local callbacks = { prompt = {}, tool = {}, compact = {} }
 
 ---@param point any
 ---@param fn any
 ---@param opts any
----@return string? problem
-local function problem_of(point, fn, opts)
+local function check(point, fn, opts)
   if not vim.list_contains(POINTS, point) then
-    return 'it must be one of ' .. table.concat(POINTS, ', ')
+    local known = table.concat(POINTS, ', ')
+    registry.refuse('before', "'%s' is unknown. Use one of %s.", tostring(point), known)
   elseif type(fn) ~= 'function' then
-    return 'the second argument must be a function'
-  elseif type(opts) ~= 'table' then
-    return 'the third argument must be a table'
+    registry.refuse('before', 'the second argument must be a function, not a %s.', type(fn))
   end
-  for key in pairs(opts) do
-    if key ~= 'timeout' and key ~= 'async' then
-      return ("unknown option '%s'; options are timeout, async"):format(key)
-    end
-  end
-  local timeout = opts.timeout or TIMEOUT_S
-  if type(timeout) ~= 'number' or timeout <= 0 or timeout > MAX_TIMEOUT_S then
-    return ('timeout must be a number of seconds, at most %d'):format(MAX_TIMEOUT_S)
+  registry.check_fields('before', opts, FIELDS)
+  if opts.timeout and not (opts.timeout > 0 and opts.timeout <= MAX_TIMEOUT_S) then
+    registry.refuse('before', 'timeout must be a number of seconds, at most %d.', MAX_TIMEOUT_S)
   end
 end
 
----@param point sanderling.extend.Point
----@param fn sanderling.extend.Callback
----@param opts? sanderling.extend.BeforeOpts
----@return sanderling.extend.Handle
-return function(point, fn, opts)
+---@param point sanderling.BeforePoint
+---@param fn sanderling.BeforeCallback
+---@param opts? sanderling.BeforeOpts
+---@return sanderling.Handle
+function M.add(point, fn, opts)
   opts = opts == nil and {} or opts
-  local problem = problem_of(point, fn, opts)
-  if problem then
-    error(("agent.before('%s'): %s"):format(tostring(point), problem), 3)
-  end
+  check(point, fn, opts)
   local timeout_s = opts.timeout or TIMEOUT_S
-  ---@type sanderling.extend.registered.Callback
+  ---@type sanderling.extend.before.Callback
   local own = {
     fn = fn,
-    owner = owner_of(fn),
+    origin = registry.origin(),
     timeout_ms = timeout_s * 1000,
     is_async = opts.async or false,
   }
-  local callbacks = registered.callbacks[point]
-  table.insert(callbacks, own)
+  table.insert(callbacks[point], own)
   local undeclare = declared.add_callback({ point = point, timeout_s = timeout_s })
-  return {
-    remove = function()
-      for index, each in ipairs(callbacks) do
-        if each == own then
-          table.remove(callbacks, index)
-          return undeclare()
-        end
-      end
-    end,
-  }
+  return registry.handle(function()
+    callbacks[point] = vim.tbl_filter(function(each)
+      return each ~= own
+    end, callbacks[point])
+    undeclare()
+  end)
 end
+
+---@param point sanderling.BeforePoint
+---@return sanderling.extend.before.Callback[] in the order of registration; it is not changed
+function M.list(point)
+  return vim.list_slice(callbacks[point])
+end
+
+return M

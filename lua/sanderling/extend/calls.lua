@@ -1,29 +1,32 @@
 --- Calls of tools and callbacks in Lua, for the host. An error in one fails only that call.
 local M = {}
 
+local before = require('sanderling.extend.before')
 local door = require('sanderling.host.door')
 local log = require('sanderling.host.log')
-local registered = require('sanderling.extend.registered')
+local registry = require('sanderling.extend.registry')
+local sessions = require('sanderling.extend.session')
 local time = require('sanderling.ui.time')
+local tools = require('sanderling.extend.tool')
 
 local MAX_RESULT_BYTES = 10 * 1024 * 1024
 
----@class (exact) sanderling.extend.Call
+---@class (exact) sanderling.extend.calls.Call
 ---@field number integer the host's
 ---@field channel integer the host's
 ---@field on_cancel fun()[]
 
----@type table<integer, sanderling.extend.Call> calls without an answer, by number
+---@type table<integer, sanderling.extend.calls.Call> calls without an answer, by number
 local running = {}
 
----@param call sanderling.extend.Call
+---@param call sanderling.extend.calls.Call
 ---@return boolean
 local function is_running(call)
   return running[call.number] == call
 end
 
 --- Answer a call, unless it was answered or cancelled.
----@param call sanderling.extend.Call
+---@param call sanderling.extend.calls.Call
 ---@param answer table
 local function finish(call, answer)
   if is_running(call) then
@@ -49,14 +52,14 @@ end
 local function guarded(fn, ...)
   return xpcall(fn, function(err)
     log.keep(debug.traceback(tostring(err), 2))
-    return (tostring(err):gsub('\n.*', ''))
+    return registry.first_line(err)
   end, ...)
 end
 
 ---@param facts { session: string, project: string }
----@return sanderling.extend.Context
+---@return sanderling.CallContext
 local function context(facts)
-  return { session = { id = facts.session }, project = facts.project }
+  return { session = sessions.of(facts.session), project = facts.project }
 end
 
 -- tools -----------------------------------------------------------------------------------------------------------------
@@ -83,16 +86,16 @@ local function answer_of(result)
   return { value = text }
 end
 
----@param call sanderling.extend.Call
+---@param call sanderling.extend.calls.Call
 ---@param name string
 ---@param input table
 ---@param facts { session: string, project: string }
 local function run_tool(call, name, input, facts)
-  local tool = registered.tools[name]
+  local tool = tools.find(name)
   if not tool then
     return finish(call, { error = 'it was removed' })
   end
-  local ctx = context(facts) --[[@as sanderling.extend.ToolContext]]
+  local ctx = context(facts) --[[@as sanderling.ToolContext]]
   function ctx.on_cancel(fn)
     table.insert(call.on_cancel, fn)
   end
@@ -125,7 +128,7 @@ local function decision(value, more)
 end
 
 --- What callbacks may answer, by the point. Each returns nil for anything else.
----@type table<sanderling.extend.Point, fun(value: any, more: any, subject: any): table?>
+---@type table<sanderling.BeforePoint, fun(value: any, more: any, subject: any): table?>
 local meanings = {
   prompt = function(value)
     return type(value) == 'string' and vim.trim(value) ~= '' and { text = value } or nil
@@ -154,7 +157,7 @@ local EXPECTED = {
   tool = "the input, 'ask', 'allow', or false and a reason",
 }
 
----@param point sanderling.extend.Point
+---@param point sanderling.BeforePoint
 ---@param subject any
 ---@param value any
 ---@param more any
@@ -175,8 +178,8 @@ local function meaning(point, subject, value, more)
 end
 
 --- Run one callback.
----@param callback sanderling.extend.registered.Callback
----@param point sanderling.extend.Point
+---@param callback sanderling.extend.before.Callback
+---@param point sanderling.BeforePoint
 ---@param subject any
 ---@param facts { session: string, project: string }
 ---@param on_answer fun(answer: table) called once
@@ -187,7 +190,7 @@ local function run_callback(callback, point, subject, facts, on_answer)
   local function answer(said)
     if not has_answered then
       has_answered = true
-      said.owner = callback.owner
+      said.owner = callback.origin
       on_answer(said)
     end
   end
@@ -218,12 +221,12 @@ local function run_callback(callback, point, subject, facts, on_answer)
 end
 
 --- Run the callbacks one after the other, each with what the one before it has made of `subject`.
----@param call sanderling.extend.Call
----@param point sanderling.extend.Point
+---@param call sanderling.extend.calls.Call
+---@param point sanderling.BeforePoint
 ---@param subject any
 ---@param facts { session: string, project: string }
 local function run_callbacks(call, point, subject, facts)
-  local callbacks = vim.list_slice(registered.callbacks[point])
+  local callbacks = before.list(point)
   local answers = {}
   local function step(index, current)
     local callback = callbacks[index]
@@ -249,12 +252,12 @@ end
 -- the host ------------------------------------------------------------------------------------------------------------
 
 --- Return a request that begins a call, whose answer comes under a number of its own.
----@param run fun(call: sanderling.extend.Call, ...)
+---@param run fun(call: sanderling.extend.calls.Call, ...)
 ---@return sanderling.host.door.Question
 local function beginning(run)
   return {
     begin = function(reply, asked, number, ...)
-      ---@type sanderling.extend.Call
+      ---@type sanderling.extend.calls.Call
       local call = { number = number, channel = asked.channel, on_cancel = {} }
       running[number] = call
       local args = { n = select('#', ...), ... }

@@ -1,126 +1,109 @@
---- agent.tool(): tools in Lua.
+--- Tools of plugins, for the model.
+local M = {}
+
 local declared = require('sanderling.host.declared')
-local owner_of = require('sanderling.extend.owner')
-local registered = require('sanderling.extend.registered')
+local registry = require('sanderling.extend.registry')
 
----@class sanderling.extend.Handle
----@field remove fun(self: sanderling.extend.Handle) takes back what was added; a second time it does nothing
-
----@class sanderling.extend.Context
----@field session { id: string } of the call
+---@class (exact) sanderling.CallContext
+---@field session sanderling.Session
 ---@field project string the absolute path of its root
 
----@class sanderling.extend.ToolContext : sanderling.extend.Context
----@field on_cancel fun(fn: fun()) call `fn` when the user stops the call, or its time is over
+---@class (exact) sanderling.ToolContext : sanderling.CallContext
+---@field on_cancel fun(fn: fun()) call `fn` when the user stops the call, or when its time is over
 ---@field progress fun(text: string) show a line of progress
 
----@alias sanderling.extend.Effect
+---@alias sanderling.ToolEffect
 ---| 'read' it only reads: it runs without a question
 ---| 'write' it changes files
 ---| 'run' it runs programs
 ---| 'network' it uses the network
 
----@class (exact) sanderling.extend.Tool
+---@class (exact) sanderling.ToolOpts
 ---@field desc string what the tool does, for the model
----@field schema? table the JSON schema of its input, an object's
----@field effect? sanderling.extend.Effect without it, each call asks
+---@field schema? table the JSON schema of its input, which is an object
+---@field effect? sanderling.ToolEffect without it, each call asks
 ---@field timeout? number seconds, default 60
----@field run fun(input: table, ctx: sanderling.extend.ToolContext, done: fun(result?: any, err?: string)) calls `done` once, at once or later
+---@field run fun(input: table, ctx: sanderling.ToolContext, done: fun(result?: any, err?: string)) calls `done` once, at once or later
 
-local TIMEOUT_S, MAX_TIMEOUT_S = 60, 3600
-local MAX_NAME_CHARS = 64 - #'lua__' -- of the APIs
+---@class (exact) sanderling.extend.tool.Tool: sanderling.extend.registry.Named
+---@field run fun(input: table, ctx: sanderling.ToolContext, done: fun(result?: any, err?: string))
+
+---@type sanderling.extend.registry.Fields
+local FIELDS = {
+  desc = { 'string', required = true },
+  schema = { 'table' },
+  effect = { 'string' },
+  timeout = { 'number' },
+  run = { 'function', required = true },
+}
 local EFFECTS = { 'read', 'write', 'run', 'network' }
-local KEYS = { 'desc', 'schema', 'effect', 'timeout', 'run' }
+local TIMEOUT_S, MAX_TIMEOUT_S = 60, 3600
+local MAX_NAME_BYTES = 64 - #'lua__' -- models' APIs take 64
+local MAX_PROPERTY_BYTES = 64
 
----@param name any
----@return string? problem
-local function problem_of_name(name)
-  if
-    type(name) ~= 'string'
-    or not name:find('^%w[%w_-]*$')
-    or name:find('__')
-    or name:find('_$')
-  then
-    return "a tool's name has letters, digits, '-' and single '_' between them, such as 'open_pr'"
-  elseif #name > MAX_NAME_CHARS then
-    return ("a tool's name has at most %d characters"):format(MAX_NAME_CHARS)
-  elseif registered.tools[name] then
-    return ('%s has a tool of this name already; remove() it first'):format(
-      registered.tools[name].owner
-    )
-  end
-end
+local tools = registry.names('tool')
 
----@param schema any
----@return string? problem
-local function problem_of_schema(schema)
-  if schema == nil then
-    return
-  elseif type(schema) ~= 'table' then
-    return 'schema must be a table, the JSON schema of an object'
-  elseif next(schema) ~= nil and schema.type ~= 'object' then
-    return "schema must have type = 'object': it is the JSON schema of the whole input"
+---@param schema table
+local function check_schema(schema)
+  if next(schema) ~= nil and schema.type ~= 'object' then
+    registry.refuse('tool', "schema must have type = 'object': it describes the whole input.")
+  elseif not pcall(vim.json.encode, schema) then
+    registry.refuse('tool', 'schema has a value that JSON does not have, such as a function.')
   end
-  for name in pairs(schema.properties or {}) do
-    if type(name) ~= 'string' or not name:find('^[%w_.-]+$') or #name > 64 then
-      return ("the input '%s' has a name that models' APIs reject"):format(name)
+  for name in pairs(type(schema.properties) == 'table' and schema.properties or {}) do
+    if type(name) ~= 'string' or not name:find('^[%w_.-]+$') or #name > MAX_PROPERTY_BYTES then
+      local text = "'%s' is not a name of an input: models' APIs take letters, digits, _, . and -."
+      registry.refuse('tool', text, tostring(name))
     end
   end
-  if not pcall(vim.json.encode, schema) then
-    return 'schema has a value that JSON does not have'
-  end
-end
-
----@param tool any
----@return string? problem
-local function problem_of(tool)
-  if type(tool) ~= 'table' then
-    return 'a tool is a table with desc and run'
-  end
-  for key in pairs(tool) do
-    if not vim.list_contains(KEYS, key) then
-      return ("unknown key '%s'; a tool has %s"):format(key, table.concat(KEYS, ', '))
-    end
-  end
-  if type(tool.desc) ~= 'string' or vim.trim(tool.desc) == '' then
-    return 'desc must say what the tool does: the model reads it'
-  elseif type(tool.run) ~= 'function' then
-    return 'run must be a function'
-  elseif tool.effect ~= nil and not vim.list_contains(EFFECTS, tool.effect) then
-    return ('effect must be one of %s'):format(table.concat(EFFECTS, ', '))
-  elseif
-    tool.timeout ~= nil
-    and not (type(tool.timeout) == 'number' and tool.timeout > 0 and tool.timeout <= MAX_TIMEOUT_S)
-  then
-    return ('timeout must be a number of seconds, at most %d'):format(MAX_TIMEOUT_S)
-  end
-  return problem_of_schema(tool.schema)
 end
 
 ---@param name string
----@param tool sanderling.extend.Tool
----@return sanderling.extend.Handle
-return function(name, tool)
-  local problem = problem_of_name(name) or problem_of(tool)
-  if problem then
-    error(("agent.tool('%s'): %s"):format(tostring(name), problem), 3)
+---@param opts sanderling.ToolOpts
+local function check(name, opts)
+  registry.check_name('tool', name, {})
+  -- `__` separates the parts of the names that the model and rules use.
+  if name:find('__') or name:find('_$') or #name > MAX_NAME_BYTES then
+    local text = "'%s' is not a name of a tool: at most %d characters, no __, and no _ at its end."
+    registry.refuse('tool', text, name, MAX_NAME_BYTES)
   end
-  local own = { run = tool.run, owner = owner_of(tool.run) }
-  registered.tools[name] = own
+  registry.check_fields('tool', opts, FIELDS)
+  if vim.trim(opts.desc) == '' then
+    registry.refuse('tool', 'desc is empty. It says what the tool does: the model reads it.')
+  elseif opts.effect and not vim.list_contains(EFFECTS, opts.effect) then
+    local known = table.concat(EFFECTS, ', ')
+    registry.refuse('tool', "effect '%s' is unknown. Use one of %s.", opts.effect, known)
+  elseif opts.timeout and not (opts.timeout > 0 and opts.timeout <= MAX_TIMEOUT_S) then
+    registry.refuse('tool', 'timeout must be a number of seconds, at most %d.', MAX_TIMEOUT_S)
+  end
+  check_schema(opts.schema or {})
+end
+
+---@param name string
+---@param opts sanderling.ToolOpts
+---@return sanderling.Handle
+function M.add(name, opts)
+  check(name, opts)
+  local origin = registry.origin()
+  local added = tools:add({ name = name, origin = origin, run = opts.run })
   local undeclare = declared.add_tool({
     name = name,
-    desc = vim.trim(tool.desc),
-    owner = own.owner,
-    timeout_s = tool.timeout or TIMEOUT_S,
-    schema = tool.schema and vim.deepcopy(tool.schema),
-    effect = tool.effect or '',
+    desc = vim.trim(opts.desc),
+    owner = origin,
+    timeout_s = opts.timeout or TIMEOUT_S,
+    schema = opts.schema and vim.deepcopy(opts.schema),
+    effect = opts.effect or '',
   })
-  return {
-    remove = function()
-      if registered.tools[name] == own then
-        registered.tools[name] = nil
-        undeclare()
-      end
-    end,
-  }
+  return registry.handle(function()
+    added:remove()
+    undeclare()
+  end)
 end
+
+---@param name string
+---@return sanderling.extend.tool.Tool?
+function M.find(name)
+  return tools:find(name)
+end
+
+return M

@@ -6,6 +6,7 @@
 --- 2. The transcript draws the events. While text is locked they wait, and so do all later events.
 --- 3. Subscribers are called, one event after the other, in the order of subscription. They get the state before the
 ---    event; the session's current state may be newer.
+---    Callbacks of plugins for the event (extend/events.lua) come last.
 --- 4. The host is informed that its frame is on the screen.
 ---
 --- The end of a session is reported at once, because nothing more is drawn.

@@ -37,8 +37,8 @@ local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.picker.Plugin
 ---@field name string as in the option `picker`
----@field module string that plugins of ours name it by
----@field is_used fun(plugin: any): boolean the user has set it up
+---@field module? string that plugins of ours name it by
+---@field is_used? fun(plugin: any): boolean the user has set it up
 ---@field open fun(list: sanderling.picker.List)
 
 ---@type sanderling.picker.Plugin[] in the order of preference
@@ -129,7 +129,7 @@ end
 
 -- plugins -------------------------------------------------------------------------------------------------------------
 
----@type table<string, true> plugins that have failed
+---@type table<function, true> functions `open` of plugins that have failed
 local failed = {}
 
 ---@param plugin sanderling.picker.Plugin
@@ -146,9 +146,22 @@ local function can_be_loaded(plugin)
   return ok and type(module) == 'table' and plugin.is_used(module)
 end
 
---- Return the plugin to use: the chosen one, else the first that is loaded, else the first that can be loaded.
+--- Return the picker that a plugin has registered.
+---@return sanderling.picker.Plugin?
+local function registered()
+  local module = package.loaded['sanderling.extend.picker']
+  local own = module and module.current()
+  return own and { name = own.origin, open = own.open }
+end
+
+--- Return the plugin to use: the registered one, else the chosen one, else the first that is loaded, else the first that
+--- can be loaded.
 ---@return sanderling.picker.Plugin?
 local function chosen()
+  local own = registered()
+  if own then
+    return own
+  end
   local name = config.options.picker
   if name ~= 'auto' then
     return vim.iter(PLUGINS):find(function(plugin)
@@ -171,7 +184,7 @@ end
 local function open(plugin, list)
   local ok, err = pcall(plugin.open, list)
   if not ok then
-    failed[plugin.name] = true
+    failed[plugin.open] = true
     log.keep(tostring(err))
     local why = words.first_line(message.without_place(err))
     message.tell(
@@ -275,7 +288,7 @@ function M.choose(items, choice)
     select(items, choice)
   end
   local plugin = chosen()
-  if not plugin or failed[plugin.name] then
+  if not plugin or failed[plugin.open] then
     return otherwise()
   end
   vim.schedule(function() -- mini.pick returns only when it is closed

@@ -37,13 +37,53 @@ local function names(session_id)
   end, slash.all(session_id))
 end
 
----@param name string of a command
+--- Return a function that offers the completions again if the user has not typed on, or was offered nothing.
+---@return fun(count: integer) with the number of items that were offered
+local function offering_again()
+  local buf, line = api.nvim_get_current_buf(), api.nvim_get_current_line()
+  return function(count)
+    local is_here = api.nvim_get_current_buf() == buf and api.nvim_get_current_line() == line
+    if is_here and (count == 0 or vim.fn.pumvisible() == 1) then
+      M.offer(buf, true)
+    end
+  end
+end
+
+--- Return the items of a plugin. Others that arrive later are offered if the user has not typed on.
+---@param offers sanderling.extend.offers.Offers
+---@param lead string
+---@param before string that precedes each name
 ---@param session_id string
 ---@return sanderling.prompt.completion.Item[]
-local function arguments(name, session_id)
-  return vim.tbl_map(function(word)
+local function of_plugin(offers, lead, before, session_id)
+  local items = {} ---@type sanderling.prompt.completion.Item[]
+  local offer_again = offering_again()
+  local session = require('sanderling.extend.session').of(session_id)
+  local found = offers:search(lead, session, function()
+    offer_again(#items)
+  end)
+  for _, item in ipairs(found) do
+    if item.name ~= lead then
+      local name = before ~= '' and item.name:gsub(' ', '\\ ') or item.name
+      items[#items + 1] = { word = before .. name, menu = item.desc ~= '' and item.desc or nil }
+    end
+  end
+  return items
+end
+
+---@param name string of a command
+---@param base string typed so far
+---@param session_id string
+---@return sanderling.prompt.completion.Item[]
+local function arguments(name, base, session_id)
+  local plugins = slash.find_plugins(name)
+  if plugins then
+    return plugins.offers and of_plugin(plugins.offers, base, '', session_id) or {}
+  end
+  local items = vim.tbl_map(function(word)
     return { word = word }
   end, slash.words(name, session_id))
+  return beginning_with(items, base)
 end
 
 --- Return the resources of ready MCP servers, `@server:uri`.
@@ -73,9 +113,27 @@ end
 
 ---@return sanderling.prompt.completion.Item[]
 local function mentioned_words()
-  return vim.tbl_map(function(word)
+  local items = vim.tbl_map(function(word)
     return { word = '@' .. word[1], menu = word[2] }
   end, require('sanderling.prompt.mentions').WORDS)
+  local plugins = package.loaded['sanderling.extend.mention']
+  for _, mention in ipairs(plugins and plugins.list() or {}) do
+    items[#items + 1] = { word = ('@%s:'):format(mention.name), menu = words.plain(mention.desc) }
+  end
+  return items
+end
+
+--- Return the names that match the mention of a plugin.
+---@param text string
+---@param session_id string
+---@return sanderling.prompt.completion.Item[]
+local function plugins_names(text, session_id)
+  local plugins = package.loaded['sanderling.extend.mention']
+  local mention, name = (plugins and plugins.find or function() end)(text)
+  if not mention or not mention.offers then
+    return {}
+  end
+  return of_plugin(mention.offers, name, ('@%s:'):format(mention.name), session_id)
 end
 
 --- Return the sessions that match `@session:…`, from the last list of sessions.
@@ -107,15 +165,12 @@ local function named_symbols(mention)
   if not query then
     return {}
   end
-  local buf, line = api.nvim_get_current_buf(), api.nvim_get_current_line()
   local items = {} ---@type sanderling.prompt.completion.Item[]
-  local function offer_again()
-    local is_here = api.nvim_get_current_buf() == buf and api.nvim_get_current_line() == line
-    if is_here and (#items == 0 or vim.fn.pumvisible() == 1) then
-      M.offer(buf, true)
-    end
-  end
-  for _, symbol in ipairs(symbols.search(query, MAX_ITEMS, offer_again)) do
+  local offer_again = offering_again()
+  local found = symbols.search(query, MAX_ITEMS, function()
+    offer_again(#items)
+  end)
+  for _, symbol in ipairs(found) do
     items[#items + 1] = { word = '@symbol:' .. symbol.name, menu = words.plain(symbol.menu) }
   end
   return items
@@ -130,6 +185,7 @@ local function mentionable(mention, session_id)
   local items = beginning_with(mentioned_words(), mention)
   vim.list_extend(items, session and sessions(mention, session) or {})
   vim.list_extend(items, named_symbols(mention))
+  vim.list_extend(items, plugins_names(mention, session_id))
   for _, item in ipairs(session and files(mention, session.project) or {}) do
     if item.word ~= mention and #items < MAX_ITEMS then
       items[#items + 1] = item
@@ -165,7 +221,7 @@ function M.candidates(line, is_first, session_id)
   end
   local before, base = line:match('^(/%S+%s+)(%S*)$')
   if before then
-    return #before, beginning_with(arguments(vim.trim(before):sub(2), session_id), base)
+    return #before, arguments(vim.trim(before):sub(2), base, session_id)
   end
   return 0, {}
 end

@@ -1,5 +1,6 @@
 --- Mentions in a prompt: `@path`, `@path:10-40`, `@directory/`, `@buffer`, `@selection`, `@diagnostics`, `@quickfix`,
---- `@diff`, `@staged`, `@clipboard`, `@symbol:name`, `@https://page`, and `@session:id`, which the host resolves.
+--- `@diff`, `@staged`, `@clipboard`, `@symbol:name`, `@https://page`, `@session:id`, which the host resolves, and those of
+--- plugins (extend/mention.lua).
 ---
 --- They are resolved when the prompt is sent, and what they refer to at that moment is attached. A word that matches
 --- nothing is sent as plain text, because people write `@property` and addresses.
@@ -251,12 +252,30 @@ local function of_page(mention, session_id)
   return { path = mention.text, lines = { line }, first = 1, origin = 'a web page' }
 end
 
+--- Return the plugin's mention that `mention` is. An MCP server of the same name has precedence, as in the host.
+---@param mention sanderling.prompt.mentions.Mention
+---@param session_id string
+---@return sanderling.extend.mention.Mention?
+---@return string? name
+function M.plugins(mention, session_id)
+  local plugins = package.loaded['sanderling.extend.mention']
+  if plugins and not is_resource(mention, session_id) then
+    return plugins.find(mention.text)
+  end
+end
+
+local of_plugin ---@type fun(plugins: sanderling.extend.mention.Mention, name: string, mention: sanderling.prompt.mentions.Mention, session: { id: string, project: string }): sanderling.prompt.sources.Found
+
 --- Resolve a mention.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param session { id: string, project: string }
 ---@return sanderling.prompt.sources.Found? found
 ---@return string? problem why it cannot be resolved; nil for both: it is not a mention
 function M.look_up(mention, session)
+  local plugins, name = M.plugins(mention, session.id)
+  if plugins and name ~= '' then
+    return of_plugin(plugins, assert(name), mention, session)
+  end
   local by_word = sources.BY_WORD[mention.name]
   local is_page = mention.name:find('^https?://[%w%[]') ~= nil
   if is_page and not is_resource(mention, session.id) then
@@ -320,7 +339,11 @@ end
 local function is_whole_file(mention, found)
   local is_file = not found.media_type and not vim.startswith(found.path, '@')
   local is_named = mention.name == 'buffer' or sources.BY_WORD[mention.name] == nil
-  return is_file and is_named and not mention.first and not mention.name:find('^symbol:')
+  return is_file
+    and is_named
+    and not found.is_excerpt
+    and not mention.first
+    and not mention.name:find('^symbol:')
 end
 
 --- Return the selection to attach for a resolved mention.
@@ -343,6 +366,54 @@ function M.selection(found)
     text = text,
     origin = found.origin,
     media_type = found.media_type,
+  }
+end
+
+--- Resolve a plugin's mention. If that fails, the user and the model are informed, and the prompt is sent.
+---@param plugins sanderling.extend.mention.Mention
+---@param name string
+---@param mention sanderling.prompt.mentions.Mention
+---@param session { id: string, project: string }
+---@return sanderling.prompt.sources.Found
+function of_plugin(plugins, name, mention, session)
+  local answer, problem = require('sanderling.extend.mention').resolve(plugins, name, session.id)
+  local found ---@type sanderling.prompt.sources.Found?
+  if answer and answer.text then
+    found = {
+      path = (answer.path or '') ~= '' and answer.path or mention.text,
+      lines = vim.split((answer.text:gsub('\r\n', '\n'):gsub('\n$', '')), '\n', { plain = true }),
+      first = 1,
+      origin = plugins.desc,
+      filetype = answer.filetype,
+      is_excerpt = true,
+    }
+  elseif answer then
+    local file =
+      { text = '@' .. answer.path, name = answer.path, row = mention.row, col = mention.col }
+    local real = files.find(answer.path, session.project)
+    problem = ('%s was not found'):format(answer.path)
+    if real then
+      found, problem = of_file(file, session.project, real)
+      problem = problem or 'only text and images can be attached'
+    end
+  end
+  if found then
+    local selection, err = M.selection(found)
+    found, problem = selection and found, err
+  end
+  if found then
+    return found
+  end
+  local registry = require('sanderling.extend.registry')
+  registry.report(plugins, mention.text, problem)
+  local line = '(Not attached: the plugin that resolves it failed: %s)'
+  line = line:format(registry.first_line(problem))
+  return {
+    path = mention.text,
+    lines = { line },
+    first = 1,
+    origin = plugins.desc,
+    is_excerpt = true,
   }
 end
 

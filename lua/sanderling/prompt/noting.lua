@@ -129,6 +129,10 @@ end
 ---@param draw fun()
 ---@return [string, string]? chunk
 local function note_of(mention, session, unknown, draw)
+  local plugins, name = mentions.plugins(mention, session.id)
+  if plugins and name ~= '' then -- resolved only when the prompt is sent
+    return { words.plain(plugins.desc), 'AgentPlaceholder' }
+  end
   local late = mentions.is_looked_up_late(mention)
   local selection, problem, size_bytes ---@type sanderling.Selection?, string?, integer?
   if late then

@@ -1,5 +1,5 @@
 --- Slash commands: `/name arguments` in the first line of a prompt. Built-in ones (`verbs/table.lua`) run here. Those
---- of Markdown files are sent as typed, and the host expands them.
+--- of Markdown files are sent as typed, and the host expands them. Plugins add others (extend/command.lua).
 local M = {}
 
 local lazy = require('sanderling.ui.lazy')
@@ -35,12 +35,26 @@ function M.register(list)
   end
 end
 
---- Return the session's Markdown commands, except those with a built-in name.
+--- Return the commands that plugins have registered.
+---@return sanderling.extend.command.Command[]
+local function plugins_commands()
+  local module = package.loaded['sanderling.extend.command']
+  return module and module.list() or {}
+end
+
+---@param name string
+---@return sanderling.extend.command.Command?
+function M.find_plugins(name)
+  local module = package.loaded['sanderling.extend.command']
+  return module and module.find(name)
+end
+
+--- Return the session's Markdown commands, except those with a built-in name or that of a plugin's command.
 ---@param session_id? string
 ---@return sanderling.SlashCommand[]
 local function markdown_of(session_id)
   return vim.tbl_filter(function(command)
-    return not by_name[command.name]
+    return not M.find(command.name)
   end, live.state_of(session_id).slash_commands or {})
 end
 
@@ -48,9 +62,14 @@ end
 ---@return { name: string, help: string, arguments: string }[]
 function M.all(session_id)
   local rows = {}
-  for _, command in ipairs(commands) do
-    rows[#rows + 1] =
-      { name = command.name, help = command.help, arguments = command.arguments or '' }
+  for _, list in ipairs({ commands, plugins_commands() }) do
+    for _, command in ipairs(list) do
+      rows[#rows + 1] = {
+        name = command.name,
+        help = words.plain(command.help),
+        arguments = words.plain(command.arguments or ''),
+      }
+    end
   end
   for _, command in ipairs(markdown_of(session_id)) do
     rows[#rows + 1] = {
@@ -63,9 +82,9 @@ function M.all(session_id)
 end
 
 ---@param name string
----@return sanderling.prompt.slash.Command?
+---@return sanderling.prompt.slash.Command|sanderling.extend.command.Command|nil
 function M.find(name)
-  return by_name[name]
+  return by_name[name] or M.find_plugins(name)
 end
 
 ---@param name string
@@ -94,7 +113,7 @@ end
 ---@return boolean
 function M.is_command(lines)
   local name = parse(lines[1])
-  return name ~= nil and (by_name[name] ~= nil or not vim.uv.fs_stat('/' .. name))
+  return name ~= nil and (M.find(name) ~= nil or not vim.uv.fs_stat('/' .. name))
 end
 
 ---@param text string
@@ -170,7 +189,7 @@ end
 ---@return boolean is_done the prompt can be cleared
 function M.run(lines, session, is_steering)
   local name, rest = parse(lines[1])
-  local command = by_name[name]
+  local command = name and M.find(name)
   if command then
     local all = vim.list_extend({ rest }, lines, 2)
     local arguments = words.trimmed(table.concat(all, '\n'))

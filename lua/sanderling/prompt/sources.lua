@@ -22,6 +22,7 @@ local SYMBOL_LINES = 30 -- if a server does not report the end of a symbol
 ---@field origin string description for the model
 ---@field filetype? string
 ---@field media_type? string of an image, whose base64 text is the only line
+---@field is_excerpt? boolean it is not a whole file, whose rest can be read
 
 ---@return integer? buf
 local function code_buffer()

@@ -90,18 +90,10 @@ end
 ---@param at? { prompt_id: string, is_prompt: boolean } is_prompt: exclude the prompt itself and put its text into the new session's prompt
 ---@param show? fun(new_id: string): sanderling.chat.session.Session
 local function fork(info, at, show)
-  local request = {
-    type = 'fork_session',
-    session_id = info.id,
-    new_id = stored.new_id(),
-    prompt_id = at and at.prompt_id or '',
-    is_before = at ~= nil and at.is_prompt,
-  }
-  stored.ask(request, function(result, is_here)
-    local new = { id = request.new_id, project = info.project }
-    local session = show and show(new.id) or resume(new, is_here)
-    if (result.prompt or '') ~= '' then
-      session.prompt:put_back({ result.prompt })
+  stored.fork(info, at, function(copy, prompt, is_here)
+    local session = show and show(copy.id) or resume(copy, is_here)
+    if prompt ~= '' then
+      session.prompt:put_back({ prompt })
     end
   end)
 end

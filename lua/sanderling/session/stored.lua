@@ -73,6 +73,24 @@ function M.ask(request, on_answer)
   ask(request, on_answer, fail)
 end
 
+--- Copy a session, optionally only up to a prompt.
+---@param info { id: string, project: string }
+---@param at? { prompt_id: string, is_prompt: boolean } is_prompt: exclude the prompt itself
+---@param on_copied fun(copy: { id: string, project: string }, prompt: string, is_here: boolean) prompt: the excluded one, else empty
+function M.fork(info, at, on_copied)
+  local request = {
+    type = 'fork_session',
+    session_id = info.id,
+    new_id = M.new_id(),
+    prompt_id = at and at.prompt_id or '',
+    is_before = at ~= nil and at.is_prompt,
+  }
+  M.ask(request, function(result, is_here)
+    local copy = { id = request.new_id, project = info.project }
+    on_copied(copy, result.prompt or '', is_here)
+  end)
+end
+
 ---@param infos sanderling.SessionInfo[] newest first
 ---@return sanderling.SessionInfo?
 function M.newest_closed(infos)

@@ -89,6 +89,15 @@ local function mode_of(session_id)
   return mode_names[mode:sub(1, 1)] or mode:upper()
 end
 
+--- Return the text of a plugin that replaces a part, nil if none does.
+---@param name string
+---@param session? sanderling.chat.session.Session
+---@return string?
+local function plugins_text(name, session)
+  local plugins = package.loaded['sanderling.extend.status']
+  return plugins and session and plugins.text(name, session, M.of)
+end
+
 ---@param text string
 local function escape(text)
   return (text:gsub('%%', '%%%%'))
@@ -135,9 +144,26 @@ end
 ---@return string
 local function fitting_title(session_id, width)
   local session = live.find(session_id)
-  local text = session and words.plain(session:name()) or ''
+  local text = plugins_text('title', session) or session and words.plain(session:name()) or ''
   local is_there = width >= MIN_TITLE_CELLS or api.nvim_strwidth(text) <= width
   return is_there and words.fitting(text, width) or ''
+end
+
+---@param session? sanderling.chat.session.Session
+---@return string[] the texts that plugins add
+local function plugins_parts(session)
+  local plugins = package.loaded['sanderling.extend.status']
+  return plugins and session and plugins.added(session, M.of) or {}
+end
+
+--- Add a part to `parts`, or the one of a plugin that replaces it, unless it is empty.
+---@param parts string[]
+---@param session? sanderling.chat.session.Session
+---@param name string
+---@param text? string
+local function add_part(parts, session, name, text)
+  text = plugins_text(name, session) or text
+  parts[#parts + 1] = text ~= '' and text or nil
 end
 
 --- Return the winbar of a transcript: title, tokens and cost, sandbox. The sandbox is never shortened, and the title gives
@@ -149,7 +175,9 @@ end
 local function make_transcript_winbar(session_id, place, width)
   local sandbox_text, sandbox_width = sandbox_part(session_id, width)
   local room = width - sandbox_width - #place - #'   '
-  local usage = usage_words.fitting(live.state_of(session_id).usage, room)
+  local own = plugins_text('usage', live.find(session_id))
+  local usage = own and words.fitting(own, room)
+    or usage_words.fitting(live.state_of(session_id).usage, room)
   local rest = room - api.nvim_strwidth(usage) - (usage ~= '' and 1 or 0)
   local title = place .. fitting_title(session_id, rest)
   return ('%%#AgentStatus#%%< %s%%=%s  %s'):format(escape(title), escape(usage), sandbox_text)
@@ -175,6 +203,8 @@ function M.transcript_winbar()
     place,
     width,
     icons.sent,
+    plugins_text('title', session) or false,
+    plugins_text('usage', session) or false,
   }
   for i, value in ipairs(of) do
     if not last or last.of[i] ~= value then
@@ -210,6 +240,13 @@ local function count_jobs(state)
   end, state.jobs)
 end
 
+---@param state sanderling.session.state.State
+---@return string? number of running jobs, nil if there are none
+local function describe_jobs(state)
+  local count = count_jobs(state)
+  return count > 0 and words.counted(count, 'job') or nil
+end
+
 --- Return the number of unreviewed changes of a session. Proposals do not count, their question does.
 ---@param session_id string
 ---@return integer
@@ -242,22 +279,28 @@ end
 ---@param state sanderling.session.state.State
 ---@return string
 local function describe_counts(state)
-  local prompts, jobs = states.count_prompts(state), count_jobs(state)
-  local parts = { '' }
+  local session, prompts, parts, queue = live.find(state.id), states.count_prompts(state), {}, {}
   for _, what in ipairs({ 'steering', 'queued', 'held' }) do
     if prompts[what] > 0 and (state.is_in_turn or what == 'held') then
-      parts[#parts + 1] = ('%d %s'):format(prompts[what], what)
+      queue[#queue + 1] = ('%d %s'):format(prompts[what], what)
     end
   end
-  parts[#parts + 1] = jobs > 0 and words.counted(jobs, 'job') or nil
-  parts[#parts + 1] = describe_unreviewed(state.id)
-  parts[#parts + 1] = describe_failed(state)
+  add_part(parts, session, 'queue', table.concat(queue, icons.separator))
+  add_part(parts, session, 'jobs', describe_jobs(state))
+  add_part(parts, session, 'unreviewed', describe_unreviewed(state.id))
+  add_part(parts, session, 'servers', describe_failed(state))
+  vim.list_extend(parts, plugins_parts(session))
+  table.insert(parts, 1, '')
   return table.concat(parts, icons.separator)
 end
 
 ---@param state sanderling.session.state.State
 ---@return string the model, and its effort if that was chosen
 local function describe_model(state)
+  local own = plugins_text('model', live.find(state.id))
+  if own then
+    return own
+  end
   local effort = state.effort ~= 'default' and state.model ~= '' and ' ' .. state.effort or ''
   return words.plain(state.model) .. effort
 end
@@ -270,10 +313,10 @@ local function make_state_bar(session_id, width)
   local state = live.state_of(session_id)
   local mode = mode_of(session_id)
   mode = mode ~= '' and mode .. ' ' or ''
-  local passed = clock.describe(state)
-  local name, counts = describe(state) .. passed, describe_counts(state)
+  local passed, own = clock.describe(state), plugins_text('activity', live.find(session_id))
+  local name, counts = own or describe(state) .. passed, describe_counts(state)
   local room = width - api.nvim_strwidth(mode .. state.mode) - #'  '
-  if api.nvim_strwidth(name .. counts) > room then
+  if not own and api.nvim_strwidth(name .. counts) > room then
     name = describe(state, true) .. passed
   end
   name = words.fitting(name, room)
@@ -377,23 +420,22 @@ function M.summary()
   if not session then
     return nil, 'AgentStatus'
   end
-  local state, jobs = session.state, count_jobs(session.state)
+  local state, parts = session.state, {}
+  local function add(name, text)
+    add_part(parts, session, name, text)
+  end
   local confinement = vim.tbl_map(function(word)
     return word.text
   end, sandbox.words(session.id))
-  local parts = { describe(state) }
-  if state.mode ~= 'ask' then
-    parts[#parts + 1] = 'mode ' .. state.mode
-  end
-  if state.effort ~= 'default' then
-    parts[#parts + 1] = 'effort ' .. state.effort
-  end
-  if jobs > 0 then
-    parts[#parts + 1] = words.counted(jobs, 'job')
-  end
-  parts[#parts + 1] = describe_unreviewed(state.id)
-  parts[#parts + 1] = describe_failed(state)
-  vim.list_extend(parts, { usage_words.describe(state.usage), table.concat(confinement, ' ') })
+  add('activity', describe(state))
+  add('mode', state.mode ~= 'ask' and 'mode ' .. state.mode or nil)
+  add('effort', state.effort ~= 'default' and 'effort ' .. state.effort or nil)
+  add('jobs', describe_jobs(state))
+  add('unreviewed', describe_unreviewed(state.id))
+  add('servers', describe_failed(state))
+  add('usage', usage_words.describe(state.usage))
+  add('sandbox', table.concat(confinement, ' '))
+  vim.list_extend(parts, plugins_parts(session))
   return table.concat(parts, icons.separator), state_hl(state)
 end
 

@@ -154,6 +154,10 @@ function Transcript:ask_if_near(win, is_wanted)
   end
 end
 
+function Transcript:ask_for_earlier()
+  pages.ask(self)
+end
+
 --- Prepare a window that shows the transcript (again): its folds, highlighting and earlier history.
 ---@param win integer
 function Transcript:show_in(win)

@@ -146,18 +146,26 @@ function M.put_above(transcript, page)
   end
 end
 
+--- Request earlier history, unless that is under way.
+---@param transcript sanderling.transcript.Transcript
+function M.ask(transcript)
+  if not transcript.has_earlier or transcript.is_asking then
+    return
+  end
+  local action = { type = 'show_earlier', before = transcript.start }
+  transcript.is_asking = true -- set first, because a host that cannot start reports that in the transcript
+  if not live.act(vim.b[transcript.buf].sanderling_session, action) then
+    transcript.is_asking = false
+  end
+end
+
 --- Request earlier history if the top of `win` is near.
 ---@param transcript sanderling.transcript.Transcript
 ---@param win integer
 ---@param is_wanted? boolean the user has scrolled up
 function M.ask_if_near(transcript, win, is_wanted)
-  local is_due = transcript.has_earlier and not transcript.is_asking
-  if is_due and (is_wanted or not transcript.is_lost) and vim.fn.line('w0', win) <= NEAR_LINES then
-    local action = { type = 'show_earlier', before = transcript.start }
-    transcript.is_asking = true -- set first, because a host that cannot start reports that in the transcript
-    if not live.act(vim.b[transcript.buf].sanderling_session, action) then
-      transcript.is_asking = false
-    end
+  if (is_wanted or not transcript.is_lost) and vim.fn.line('w0', win) <= NEAR_LINES then
+    M.ask(transcript)
   end
 end
 
