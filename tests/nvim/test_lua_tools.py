@@ -1,7 +1,15 @@
 """Tools and callbacks in Lua, of the user and of plugins: `agent.tool` and `agent.before`."""
 
+import json
+import re
+import subprocess
+import textwrap
+from itertools import pairwise
+
 import pytest
-from tests.conftest import prove_unless_quick, quick, wait_until
+from tests.cached_api import CachedApi, text
+from tests.cached_api import use as api_use
+from tests.conftest import ROOT, prove_unless_quick, quick, wait_until
 from tests.nvim.replies import DONE, reply, say, use
 
 pytestmark = prove_unless_quick
@@ -549,3 +557,133 @@ def test_a_wrong_callback_is_an_error_that_says_what_to_do(start_screen, argumen
     ok, message = screen.lua(f"return {{ pcall(require('sanderling').before, {arguments}) }}")
     assert not ok
     assert problem in message
+
+
+# --- the help --------------------------------------------------------------------------------------------------------------
+
+
+def examples():
+    """The Lua code of the chapter, in its order."""
+    text = (ROOT / "doc/sanderling-extending.txt").read_text()
+    chapter = text.partition("*sanderling-lua-tools*\n")[2].partition("\n=====")[0]
+    return [textwrap.dedent(each) for each in re.findall(r">lua\n(.*?)\n<\n", chapter, re.DOTALL)]
+
+
+OPEN_BUFFERS, OPEN_PR, RULES, BEFORE = range(4)
+
+
+def run_example(agent, number):
+    agent.lua("local agent = require('sanderling')\n" + examples()[number])
+
+
+def test_the_example_of_a_tool_that_reads_runs(start_agent, project):
+    agent = start_agent(reply(use("lua__open_buffers")), DONE)
+    (project / "notes.txt").write_text("x\n")
+    agent.command("edit notes.txt")
+    run_example(agent, OPEN_BUFFERS)
+    agent.ask_and_wait()
+    assert agent.results() == ["notes.txt"]
+
+
+@pytest.mark.parametrize("status, result", [(0, "-t Fix it"), (1, "no token")])
+def test_the_example_of_a_tool_with_input_runs(start_agent, tmp_path, status, result):
+    program = tmp_path / "bin/gh"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@"\necho no token >&2\nexit {status}\n')
+    program.chmod(0o755)
+    agent = start_agent(reply(open_pr()), DONE)
+    agent.lua("vim.env.PATH = ... .. ':' .. vim.env.PATH", str(program.parent))
+    run_example(agent, OPEN_PR)
+    agent.ask()
+    agent.wait_for_question()
+    agent.answer_question("a")
+    assert result in agent.results()[0]
+
+
+def test_the_example_of_a_rule_allows_that_tool(start_with_tool):
+    agent = start_with_tool(open_pr(), tool={"effect": "network"})
+    options = examples()[RULES].replace("setup({", "setup({ provider = p, script = s,")
+    config = "local o = require('sanderling.config').options local p, s = o.provider, o.script\n"
+    agent.lua(config + options)
+    agent.ask_and_wait()
+    assert agent.results() == ["Opened Fix it"]
+
+
+def test_the_examples_of_callbacks_run(start_agent, project):
+    subprocess.run(["git", "init", "-q", "-b", "topic"], cwd=project, check=True)
+    agent = start_agent(reply(use("bash", command="terraform apply")), DONE)
+    agent.command("AgentMode auto")
+    run_example(agent, BEFORE)
+    agent.ask_and_wait("this is a BEGIN PRIVATE KEY")
+    assert "it contains a private key" in agent.transcript_text()
+    agent.ask("does acme-internal work?")
+    assert "terraform changes" in agent.wait_for_question()
+    agent.enter_question()
+    agent.feed("d")
+    agent.wait_for_turns(2)
+    assert (
+        "does the product work?\nBranch: topic" in agent.logged_messages()[0]["content"][-1]["text"]
+    )
+
+
+def test_changes_of_a_tool_are_undone_with_the_turn(start_with_tool, project):
+    run = """function(_, ctx, done)
+      vim.fn.writefile({ 'x' }, ctx.project .. '/made.txt')
+      done('made')
+    end"""
+    rules = [{"action": "allow", "tool": "lua__*"}]
+    agent = start_with_tool(
+        open_pr(), run=run, tool={"effect": "write"}, setup={"permissions": rules}
+    )
+    agent.ask_and_wait()
+    assert (project / "made.txt").exists()
+    agent.command("AgentUndo")
+    wait_until(lambda: not (project / "made.txt").exists(), "the file is gone")
+
+
+# --- the cache of the API --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cached(start_nvim, monkeypatch):
+    """An API with its cache, and a Neovim whose model it is, and calls the tool whenever it has it as a new one."""
+    monkeypatch.setenv("NO_PROXY", "*")
+
+    def answer(body):
+        roles = {message["role"]: message for message in body["messages"]}
+        is_result = roles["user"]["content"][-1]["type"] == "tool_result"
+        if "system" in roles and not is_result:
+            return [api_use(f"t{len(body['messages'])}", "lua__open_pr", title="Fix it")]
+        return [text("I see.")]
+
+    with CachedApi(answer) as api:
+        child = start_nvim({"NO_PROXY": "*", "OWN_KEY": "sk-test"})
+        own = {"preset": "anthropic", "base_url": api.url, "api_key": "$OWN_KEY"}
+        child.setup(provider="own", model="claude-opus-5-5", providers={"own": own})
+        yield api, child
+
+
+def test_a_tool_that_is_added_or_removed_in_mid_session_costs_nothing_of_the_cache(cached):
+    api, child = cached
+    child.open_chat()
+    child.submit_and_wait("first")
+    child.lua(TOOL, ECHO)
+    child.submit_and_wait("second")
+    child.lua("_G.handle:remove()")
+    child.submit_and_wait("third")
+    assert api.refused == []
+    assert child.lua("return #_G.calls") == 1
+    assert "no longer available" in json.dumps(api.asked[-1].request["messages"])
+    assert len(api.asked) == 5
+    for before, after in pairwise(api.asked):
+        assert after.usage["cache_read_input_tokens"] == before.input_tokens
+    assert {json.dumps(each.request["tools"]) for each in api.asked} == {
+        json.dumps(api.asked[0].request["tools"])
+    }
+
+
+def test_without_tools_of_lua_the_first_request_has_none(cached):
+    api, child = cached
+    child.open_chat()
+    child.submit_and_wait("first")
+    assert "lua__" not in json.dumps(api.asked[0].request)
