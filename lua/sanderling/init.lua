@@ -164,8 +164,6 @@ end
 
 --- Return a short text for a statusline, empty without a chat. With `parts`, add or replace parts of it and of the chat's
 --- bars.
----@param parts? table<string, sanderling.StatusPart|false>
----@return string|sanderling.Handle
 ---@overload fun(): string
 ---@overload fun(parts: table<string, sanderling.StatusPart|false>): sanderling.Handle
 function M.statusline(parts)

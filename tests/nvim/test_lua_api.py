@@ -225,6 +225,42 @@ def test_a_registration_loads_neither_the_chat_nor_the_bus(start_screen, plugin)
     }
 
 
+def test_a_completion_that_never_answers_is_reported_and_asked_again(screen, plugin):
+    plugin(
+        screen,
+        """
+        H.count = 0
+        agent.command('slow', { desc = 'x', run = print, complete = function(_, done)
+          H.count = H.count + 1
+          if H.count > 1 then done({ 'second' }) end
+        end })
+        """,
+    )
+    screen.feed("i/slow ")
+    screen.wait_for_message("jira.nvim: completion of /slow failed: no answer within 5 s")
+    assert screen.lua("return H.count") == 1
+    screen.feed("s")
+    wait_until(lambda: menu(screen) == ["second"])
+
+
+@pytest.mark.parametrize("answer", ["'x'", "{ 1 }", "{ 'a\\nb' }", "{ {} }"])
+def test_a_wrong_completion_is_reported_and_the_others_are_offered(screen, plugin, answer):
+    plugin(
+        screen,
+        f"""
+        agent.mention('odd', {{ desc = 'x', resolve = print, complete = function()
+          local answer = {answer}
+          if type(answer) == 'table' then table.insert(answer, 'good') end
+          return answer
+        end }})
+        """,
+    )
+    screen.feed("i@odd:")
+    screen.wait_for_message("jira.nvim: completion of @odd: failed: ")
+    if answer != "'x'":
+        wait_until(lambda: menu(screen) == ["@odd:good"])
+
+
 # --- mentions ----------------------------------------------------------------------------------------------------------
 
 JIRA = """
@@ -581,6 +617,19 @@ def test_an_earlier_page_can_be_loaded_and_comes_before(screen, plugin):
     assert [each["text"] for each in screen.lua(MESSAGES)] == ["prompt 4", "d", "prompt 5", "e"]
     plugin(screen, "agent.session():load_earlier(function(is_loaded) H.loaded = is_loaded end)")
     wait_until(lambda: screen.lua("return H.loaded") is False)
+
+
+def test_a_session_that_closes_while_it_loads_reports_that_nothing_was_loaded(screen, plugin):
+    screen.send(
+        {"type": "history_shown", "events": turn(5, "e"), "has_earlier": True, "start": 50, "times": {}}
+    )  # fmt: skip
+    plugin(
+        screen,
+        "agent.session():load_earlier(function(is_loaded) H.loaded = is_loaded error('x') end)",
+    )
+    screen.command("Agent close")
+    wait_until(lambda: screen.lua("return H.loaded") is False)
+    screen.wait_for_message("jira.nvim: load_earlier() failed: jira.lua:3: x")
 
 
 def test_what_was_taken_back_on_an_earlier_page_is_not_shown_when_it_is_loaded(screen):

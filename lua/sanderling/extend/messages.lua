@@ -40,7 +40,7 @@ local bus = require('sanderling.host.bus')
 
 ---@type table<string, sanderling.extend.messages.Log> by session id
 local logs = {}
----@type table<string, fun()[]> called when a page of the history is loaded, by session id
+---@type table<string, fun(is_loaded: boolean)[]> called when a page of the history is loaded, by session id
 local waiting = {}
 
 ---@return sanderling.extend.messages.Log
@@ -180,22 +180,29 @@ function take.history_shown(log, event)
   log.entries, log.rewound = vim.list_extend(page.entries, log.entries), page.rewound
 end
 
+---@param session_id string
+---@param is_loaded boolean
+local function stop_waiting(session_id, is_loaded)
+  local fns = waiting[session_id] or {}
+  waiting[session_id] = nil
+  for _, fn in ipairs(fns) do
+    fn(is_loaded)
+  end
+end
+
 for type, fn in pairs(take) do
   bus.subscribe(type, function(session_id, event)
     logs[session_id] = logs[session_id] or new_log()
     fn(logs[session_id], event)
     if type == 'history_shown' then
-      local fns = waiting[session_id] or {}
-      waiting[session_id] = nil
-      for _, each in ipairs(fns) do
-        each()
-      end
+      stop_waiting(session_id, true)
     end
   end)
 end
 
 bus.subscribe('local_closed', function(session_id)
-  logs[session_id], waiting[session_id] = nil, nil
+  logs[session_id] = nil
+  stop_waiting(session_id, false)
 end)
 
 ---@param entry sanderling.extend.messages.Entry
@@ -231,9 +238,9 @@ function M.of(session_id, count)
   return vim.tbl_map(message_of, vim.list_slice(entries, first))
 end
 
---- Call `fn` when the next page of the session's history is loaded.
+--- Call `fn` when the next page of the session's history is loaded, or with `false` when the session is closed.
 ---@param session_id string
----@param fn fun()
+---@param fn fun(is_loaded: boolean)
 function M.when_page(session_id, fn)
   waiting[session_id] = vim.list_extend(waiting[session_id] or {}, { fn })
 end

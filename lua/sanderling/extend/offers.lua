@@ -22,7 +22,7 @@ local MAX_ITEMS = 50
 ---@field private subject string
 ---@field private complete sanderling.Complete
 ---@field private lead? string last asked about, or to be asked about next
----@field private asked_ms number
+---@field private asked_ms number when the last answer came
 ---@field private is_asking boolean
 ---@field private items sanderling.extend.offers.Item[]
 ---@field private session? sanderling.Session
@@ -50,11 +50,15 @@ end
 
 --- Return the valid items of an answer. Others are reported.
 ---@private
----@param answer any
+---@param answer any nil: none
 ---@return sanderling.extend.offers.Item[]
 function Offers:checked(answer)
   local items = {}
-  for _, each in ipairs(type(answer) == 'table' and answer or {}) do
+  if answer ~= nil and type(answer) ~= 'table' then
+    registry.report(self.owner, self.subject, 'expected a list, got a ' .. type(answer))
+    return items
+  end
+  for _, each in ipairs(answer or {}) do
     local item = type(each) == 'table' and each or { name = each }
     local is_valid = type(item.name) == 'string' and item.name ~= '' and not item.name:find('%c')
     if is_valid then
@@ -74,7 +78,6 @@ end
 ---@private
 function Offers:ask()
   local lead, is_over, timer = self.lead, false, assert(vim.uv.new_timer())
-  self.asked_ms = vim.uv.now()
   local function finish(answer)
     if is_over then
       return
@@ -82,7 +85,7 @@ function Offers:ask()
     is_over = true
     timer:close()
     vim.schedule(function() -- it may be called where most functions are forbidden
-      self.items, self.is_asking = self:checked(answer), false
+      self.items, self.is_asking, self.asked_ms = self:checked(answer), false, vim.uv.now()
       if self.lead ~= lead then
         self:ask_soon()
       end

@@ -138,21 +138,25 @@ function Session:messages(opts)
 end
 
 --- Load an earlier page of the history into the transcript, then call `done`.
----@param done fun(is_loaded: boolean) false: there was none
+---@param done fun(is_loaded: boolean) false: there was none, or it could not be loaded
 function Session:load_earlier(done)
   vim.validate('done', done, 'function')
-  local owner = { origin = registry.origin() }
+  local owner, is_done = { origin = registry.origin() }, false
   local function finish(is_loaded)
-    registry.call(owner, 'load_earlier()', done, is_loaded)
+    if not is_done then
+      is_done = true
+      registry.call(owner, 'load_earlier()', done, is_loaded)
+    end
   end
   local transcript = open_one(self).transcript
   if not transcript.has_earlier then
     return vim.schedule_wrap(finish)(false)
   end
-  messages.when_page(self.id, function()
-    finish(true)
-  end)
+  messages.when_page(self.id, finish)
   transcript:ask_for_earlier()
+  if not transcript.is_asking then -- the transcript says why
+    vim.schedule_wrap(finish)(false)
+  end
 end
 
 --- Call `fn` at each event of a type in this session, after it was drawn, until the session is closed.
