@@ -687,3 +687,67 @@ def test_without_tools_of_lua_the_first_request_has_none(cached):
     child.open_chat()
     child.submit_and_wait("first")
     assert "lua__" not in json.dumps(api.asked[0].request)
+
+
+# --- during a turn ---------------------------------------------------------------------------------------------------------
+
+WAITING = "function(_, _, done) _G.done = done end"
+
+
+@pytest.mark.parametrize(
+    "fn, sent",
+    [
+        ("function(prompt) return prompt .. ' Be brief.' end", "and this Be brief."),
+        ("function(prompt) if prompt == 'and this' then return false, 'no' end end", None),
+    ],
+)
+def test_a_callback_gets_a_prompt_that_is_sent_during_the_turn(start_with_tool, fn, sent):
+    agent = start_with_tool(open_pr(), run=WAITING)
+    before(agent, "prompt", fn)
+    agent.ask()
+    wait_until(lambda: agent.lua("return _G.done ~= nil"), "the tool runs")
+    agent.lua("require('sanderling').steer('and this')")
+    if sent:
+        wait_until(lambda: agent.lua("return require('sanderling').status().waiting == 1"))
+    else:
+        agent.wait_for_transcript("A hook refused the prompt: no")
+    agent.lua("_G.done('made')")
+    agent.wait_for_turns()
+    assert agent.results()[0] == "made"
+    said = str(agent.logged_messages())
+    assert sent in said if sent else "and this" not in said
+
+
+def test_stopping_the_turn_does_not_wait_for_a_callback_before_a_tool_call(start_agent):
+    agent = start_agent(reply(write_file()), DONE)
+    before(agent, "tool", "function() _G.is_called = true end", **{"async": True, "timeout": 60})
+    agent.ask()
+    wait_until(lambda: agent.lua("return _G.is_called"), "the callback is called")
+    agent.lua("require('sanderling').stop()")
+    agent.wait_for_turns()
+    assert agent.events("AgentTurnEnded")[-1]["stop_reason"] == "cancelled"
+
+
+def test_an_answer_that_comes_after_its_call_was_stopped_is_ignored(start_with_tool):
+    agent = start_with_tool(open_pr(), run=WAITING)
+    agent.ask()
+    wait_until(lambda: agent.lua("return _G.done ~= nil"), "the tool runs")
+    agent.lua("require('sanderling').stop()")
+    agent.wait_for_turns()
+    agent.lua("_G.done('late')")
+    agent.ask_and_wait("again")
+    assert "late" not in str(agent.logged_messages())
+
+
+def test_a_hook_that_is_a_command_gets_what_a_callback_made_of_the_input(
+    start_agent, project, tmp_path
+):
+    seen = tmp_path / "seen.json"
+    config = tmp_path / "home/config/sanderling/config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(f'[[hooks.PreToolUse]]\ncommand = "cat >{seen}"\nsandbox = false\n')
+    agent = start_agent(reply(write_file()), DONE)
+    agent.command("AgentMode auto")
+    before(agent, "tool", "function(call) call.input.path = 'other.txt' return call end")
+    agent.ask_and_wait()
+    assert json.loads(seen.read_text())["tool_input"]["file_path"] == f"{project}/other.txt"

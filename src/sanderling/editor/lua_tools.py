@@ -98,7 +98,7 @@ class _Call:
             ToolError: it does not fit, or the tool is gone.
         """
         tool = self._declared()
-        problems = await to_thread.run_sync(_problems, tool, args.values)
+        problems = await to_thread.run_sync(_problems, tool, args.values, abandon_on_cancel=True)
         if problems:
             lines = "\n".join(problems)
             raise ToolError(f"Invalid input for '{LUA}{self._name}':\n{lines}")
