@@ -751,3 +751,25 @@ def test_a_hook_that_is_a_command_gets_what_a_callback_made_of_the_input(
     before(agent, "tool", "function(call) call.input.path = 'other.txt' return call end")
     agent.ask_and_wait()
     assert json.loads(seen.read_text())["tool_input"]["file_path"] == f"{project}/other.txt"
+
+
+# --- the host --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_host_has_the_tools_and_callbacks_of_the_one_before(start_agent):
+    agent = start_agent(FIRST, reply(open_pr()), DONE)
+    agent.lua(TOOL, ECHO)
+    before(agent, "prompt", "function(prompt) return prompt .. ' Be brief.' end")
+    agent.ask_and_wait()
+    agent.lua("require('sanderling.host').stop('Stopped by the test.')")
+    agent.wait_for_transcript("Stopped by the test.")
+    agent.ask_and_wait("the script of the model begins again")
+    agent.ask_and_wait("again")
+    assert agent.results() == ["Opened Fix it"]
+    assert "again Be brief." in str(agent.logged_messages())
+
+
+def test_the_option_that_disables_tools_disables_tools_of_lua(start_with_tool):
+    agent = start_with_tool(open_pr(), setup={"tools": {"disabled": ["lua__*"]}})
+    agent.ask_and_wait()
+    assert "There is no tool 'lua__open_pr'" in agent.results()[0]
