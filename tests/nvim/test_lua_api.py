@@ -467,6 +467,40 @@ def test_a_callback_of_a_session_sees_no_other_session(screen, plugin):
     assert screen.lua("return H.seen") == ["mine"]
 
 
+def test_a_callback_of_a_session_is_removed_by_its_handle_and_its_error_is_shown(screen, plugin):
+    plugin(
+        screen,
+        """
+        H.seen = 0
+        H.handle = agent.session():on('title_changed', function() H.seen = H.seen + 1 error('x') end)
+        """,
+    )
+    screen.send({"type": "title_changed", "title": "one"})
+    screen.wait_for_message("jira.nvim: on('title_changed') failed: jira.lua:5: x")
+    screen.lua("H.handle:remove()")
+    screen.send({"type": "title_changed", "title": "two"})
+    assert screen.lua("return H.seen") == 1
+
+
+def test_a_callback_can_close_its_session_and_remove_itself(screen, plugin):
+    plugin(
+        screen,
+        """
+        H.on = agent.on('title_changed', function(event)
+          H.title = event.title
+          H.on:remove()
+          vim.cmd('Agent close')
+        end)
+        """,
+    )
+    screen.command("AgentNew")
+    screen.send(
+        {"type": "title_changed", "title": "one"}, {"type": "title_changed", "title": "two"}
+    )
+    assert screen.lua("return { H.title, #require('sanderling').sessions() }") == ["one", 1]
+    assert "internal error" not in screen.messages()
+
+
 # --- sessions ----------------------------------------------------------------------------------------------------------
 
 
@@ -800,6 +834,15 @@ def test_an_extension_is_loaded_once_with_its_options(screen, extension):
     assert screen.lua("return { _G.setups, _G.opts.project }") == [1, "ABC"]
     screen.feed("i/jira<C-s>")
     screen.wait_for_message("jira.nvim: /jira failed: jira.lua:6: x")
+
+
+def test_an_extension_that_fails_can_be_loaded_again(screen, extension):
+    extension(screen, "return { setup = function() error('no token') end }")
+    assert "jira.lua:1: no token" in refusal(screen, "agent.extension('jira')")
+    screen.lua("package.loaded['sanderling.extensions.jira'] = nil")
+    extension(screen, JIRA_EXTENSION)
+    screen.lua("require('sanderling').extension('jira')")
+    assert screen.lua("return _G.setups") == 1
 
 
 def test_configured_extensions_are_loaded_when_a_chat_first_opens(start_screen, extension):

@@ -183,11 +183,13 @@ end
 ---@param err any
 function M.report(owner, subject, err)
   local text = ('%s: %s failed: %s'):format(owner.origin, subject, M.first_line(err))
-  owner.reported = owner.reported or {}
-  if owner.is_frequent and owner.reported[text] then
-    return
+  if owner.is_frequent then
+    owner.reported = owner.reported or {}
+    if owner.reported[text] then
+      return
+    end
+    owner.reported[text] = true
   end
-  owner.reported[text] = true
   vim.schedule(function()
     log.keep(('%s: %s failed: %s'):format(owner.origin, subject, tostring(err)))
     message.tell(text, vim.log.levels.ERROR)

@@ -2,11 +2,12 @@
 local M = {}
 
 local bus = require('sanderling.host.bus')
-local events = require('sanderling.extend.events')
 local lazy = require('sanderling.ui.lazy')
+
+local events = lazy('sanderling.extend.events')
 local live = require('sanderling.session.live')
 local messages = lazy('sanderling.extend.messages')
-local registry = require('sanderling.extend.registry')
+local registry = lazy('sanderling.extend.registry')
 local states = require('sanderling.session.state')
 local stored = lazy('sanderling.session.stored')
 
@@ -181,7 +182,9 @@ function Session:fork(done)
 end
 
 bus.subscribe('local_closed', function(session_id)
-  events.forget(session_id)
+  if package.loaded['sanderling.extend.events'] then
+    events.forget(session_id)
+  end
 end)
 
 return M
