@@ -39,7 +39,7 @@ CORNERS = {
     "pynvim": {"editor/bridge.py"},
     "anthropic": {"providers/anthropic/"},
     "httpx2": {"providers/", "mcp/"},
-    "jsonschema": {"cli/print_mode/schema.py"},
+    "jsonschema": {"tools/json_schema.py"},
     "mcp": {"mcp/"},
     "mcp_types": {"mcp/"},
     "landlock": {"sandbox/kernel/landlock.py"},

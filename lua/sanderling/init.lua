@@ -240,4 +240,21 @@ function M.extension(name)
   return require('sanderling.extend.extensions').load(name)
 end
 
+--- Add a tool that the model can call, as `lua__NAME`. See |sanderling-lua-tools|.
+---@param name string
+---@param tool sanderling.ToolOpts
+---@return sanderling.Handle
+function M.tool(name, tool)
+  return require('sanderling.extend.tool').add(name, tool)
+end
+
+--- Check, change or refuse prompts, tool calls or compactions before they happen. See |sanderling-lua-before|.
+---@param point sanderling.BeforePoint
+---@param fn sanderling.BeforeCallback
+---@param opts? sanderling.BeforeOpts
+---@return sanderling.Handle
+function M.before(point, fn, opts)
+  return require('sanderling.extend.before').add(point, fn, opts)
+end
+
 return M

@@ -41,6 +41,11 @@ class SanderlingHost:
     def configure(self, options: dict[str, Any]) -> None:
         self.host.configure(options)
 
+    @pynvim.rpc_export("sanderling_declare")
+    @_logged
+    def declare(self, declared: dict[str, Any]) -> None:
+        self.host.declare(declared)
+
     @pynvim.rpc_export("sanderling_act")
     @_logged
     def act(self, session_id: str, action: dict[str, Any]) -> None:
@@ -65,6 +70,11 @@ class SanderlingHost:
     @_logged
     def answer(self, number: int, answer: dict[str, Any]) -> None:
         self.host.bridge.settle(number, answer)
+
+    @pynvim.rpc_export("sanderling_show")
+    @_logged
+    def show(self, number: int, text: str) -> None:
+        self.host.bridge.show(number, text)
 
     @pynvim.rpc_export("sanderling_ping", sync=True)
     @_logged

@@ -28,6 +28,7 @@ BLOCK_FIELDS = {
     "tool_result": {"type", "tool_use_id", "content", "is_error", "cache_control"},
     "thinking": {"type", "thinking", "signature"},
     "redacted_thinking": {"type", "data"},
+    "tool_addition": {"type", "tool", "cache_control"},
     "server_tool_use": {"type", "id", "name", "input", "caller", "cache_control"},
     "web_search_tool_result": {"type", "tool_use_id", "content", "caller", "cache_control"},
 }
@@ -44,6 +45,7 @@ IN_ROLE = {
         *("text", "tool_use", "thinking", "redacted_thinking"),
         *("server_tool_use", "web_search_tool_result"),
     },
+    "system": {"tool_addition"},  # of models that take tools in mid-conversation
 }
 
 
@@ -363,5 +365,6 @@ def _of_thinking_turn(messages: Sequence[Mapping[str, Any]], turn: range) -> Ite
 
 
 def _of_the_end(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if messages and messages[-1]["role"] != "user":
+    said = [message["role"] for message in messages if message["role"] != "system"]
+    if said and said[-1] != "user":
         yield "This model does not support assistant message prefill. The conversation must end with a user message."

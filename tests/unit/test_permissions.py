@@ -14,13 +14,13 @@ from tests.conftest import examples, little_work, prove, prove_rest
 
 from sanderling.mcp.servers import MAX_NUMBER, tool_name
 from sanderling.permissions.decide import Mode, applies, decide, why_not_allowed_by
-from sanderling.permissions.proposing import propose
+from sanderling.permissions.proposing import propose, propose_wider
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.rules import rule_from_text as rule
 from sanderling.sandbox.execution_environment import LOCAL_DISK, Disk
 from sanderling.sandbox.kernel import programs
 from sanderling.text import name_set
-from sanderling.tools.effects import Effect
+from sanderling.tools.effects import Effect, is_outside_name
 
 pytestmark = pytest.mark.guard
 
@@ -1167,3 +1167,76 @@ def test_no_rule_is_proposed_that_cannot_be_read(project, name):
     assert propose(Effect("web_fetch", "fetch", host="a\x12b"), project=project) is None
     readable = propose(Effect("write", "write", path=f"{project}/ä b/x"), project=project)
     assert str(readable) == "allow write ./ä b/**"
+
+
+# --- tools in Lua --------------------------------------------------------------------------------------------------------
+
+
+def lua(does="", server="mark"):
+    """The effect of a call of a tool in Lua that declares this."""
+    return Effect("lua__open_pr", "call", server=server, does=does, leaves_sandbox=not does)
+
+
+@pytest.mark.parametrize(
+    "does, mode, without, with_rule",
+    [
+        ("read", "ask", "allow", "allow"),
+        ("read", "plan", "allow", "allow"),
+        ("write", "auto", "ask", "allow"),
+        ("write", "plan", "deny", "deny"),
+        ("run", "auto", "ask", "allow"),
+        ("run", "plan", "ask", "ask"),
+        ("network", "auto", "ask", "allow"),
+        ("network", "plan", "ask", "allow"),
+        ("", "ask", "ask", "ask"),
+        ("", "auto", "ask", "ask"),
+        ("", "plan", "ask", "ask"),
+    ],
+)
+def test_a_declared_effect_decides_about_a_tool_in_lua(project, does, mode, without, with_rule):
+    rule = Rule(action="allow", tool="lua__open_pr")
+    for rules, expected in (((), without), ((rule,), with_rule)):
+        decision = decide(lua(does), mode, rules, project=project, is_confined=True)
+        assert decision.action == expected
+
+
+@pytest.mark.parametrize("tool", ["lua__open_pr", "lua__*", "*"])
+@pytest.mark.parametrize("forbidden", ["ask", "deny"])
+def test_a_rule_forbids_a_tool_in_lua_whatever_it_declares(project, tool, forbidden):
+    rule = Rule(action=forbidden, tool=tool)
+    for does in ("read", "network", ""):
+        decision = decide(lua(does), "auto", (rule,), project=project, is_confined=True)
+        assert decision.action == forbidden
+
+
+def test_always_holds_for_the_declaration_that_was_seen(project):
+    rule = propose(lua("network"), project=project)
+    assert rule == Rule(action="allow", tool="lua__open_pr")
+    kept = msgspec.structs.replace(rule, server="mark")
+    for server, expected in (("mark", "allow"), ("another", "ask")):
+        effect = lua("network", server)
+        decision = decide(effect, "ask", (kept,), project=project, is_confined=True)
+        assert decision.action == expected
+
+
+def test_no_rule_is_offered_for_a_tool_that_declares_nothing(project):
+    assert propose(lua(), project=project) is None
+    assert propose_wider(lua()) is None
+
+
+@pytest.mark.parametrize(
+    "name, may",
+    [
+        ("lua__open_pr", True),
+        ("lua__a-1", True),
+        ("lua__", False),
+        ("lua__a__b__c", False),
+        ("lua__a_", False),
+        ("lua___a", False),
+        ("other__open_pr", False),
+        (f"lua__{'x' * 60}", False),
+        ("mcp__db__query", True),
+    ],
+)
+def test_a_tool_of_a_third_party_has_a_name_that_no_other_source_can_have(name, may):
+    assert is_outside_name(name) is may

@@ -73,7 +73,7 @@ CHANGES: dict[str, Change] = {
         text("", cache_control=EPHEMERAL)
     ),
     "first message must use the user role": lambda r: r["messages"].pop(0),
-    "Input should be 'user' or 'assistant'": lambda r: r["messages"][0].update(role="system"),
+    "Input should be 'user' or 'assistant'": lambda r: r["messages"][0].update(role="tool"),
     "messages.0: must have non-empty content": lambda r: content(r, 0).clear(),
     "`thinking` blocks are not permitted in user": lambda r: content(r, 0).append(THOUGHT),
     "`image` blocks are not permitted in assistant": lambda r: content(r, 3).append(IMAGE),

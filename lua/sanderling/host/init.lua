@@ -3,6 +3,7 @@
 --- Python.
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
+local declared = require('sanderling.host.declared')
 local log = require('sanderling.host.log')
 
 local M = {}
@@ -291,6 +292,9 @@ local function start()
   end
   channel, host_python = id, python
   vim.rpcnotify(channel, 'sanderling_configure', config.host_settings())
+  if declared.has_any() then
+    vim.rpcnotify(channel, 'sanderling_declare', declared.all())
+  end
 end
 
 --- Register a session without starting anything.
@@ -361,6 +365,12 @@ end
 config.subscribe(function()
   if channel and not config.problem then
     pcall(vim.rpcnotify, channel, 'sanderling_configure', config.host_settings())
+  end
+end)
+
+declared.subscribe(function()
+  if channel then
+    pcall(vim.rpcnotify, channel, 'sanderling_declare', declared.all())
   end
 end)
 

@@ -156,6 +156,7 @@ class Compactor:
         if verdict.is_denied:
             self._fail(f"A hook refused to compact the conversation: {verdict.reason}")
             return False
+        focus = focus if verdict.text is None else verdict.text
         focus = "\n".join(filter(None, (focus, verdict.context)))
         before = self._session.last_usage.context_tokens
         try:

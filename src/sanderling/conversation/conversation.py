@@ -9,6 +9,7 @@ import anyio
 from anyio import to_thread
 
 from sanderling.conversation.controls import Controls
+from sanderling.conversation.hooked import PromptRefusedError
 from sanderling.conversation.prompt import (
     check_images,
     mentions_session,
@@ -228,7 +229,7 @@ class Conversation:
         if not prompt_message(asked).content:
             self._refuse(prompt, "The prompt is empty: nothing was sent.")
             return
-        if await self._is_held_by_hooks(prompt, asked):
+        if not (asked := await self._checked_by_hooks(prompt, asked)):
             return
         turn = self.make_turn()
         with self._active(turn):
@@ -237,19 +238,19 @@ class Conversation:
             self.services.servers.begin()  # a short turn has not started them
         await self._show_end(stop_reason)
 
-    async def _is_held_by_hooks(self, prompt: Prompt, asked: Prompt) -> bool:
-        """Run the hooks before a turn. Return whether the prompt is not sent: a hook refused it, or the user stopped it meanwhile."""
-        services, is_done, refusal = self.services, False, ""
+    async def _checked_by_hooks(self, prompt: Prompt, asked: Prompt) -> Prompt | None:
+        """Run the hooks before a turn. Return the prompt to send; None if a hook refused it, or the user stopped it meanwhile."""
+        services = self.services
         with anyio.CancelScope() as scope, self._active(scope):
             await services.hooks.begin_turn(is_resumed=services.session.is_resumed)
-            refusal = await services.hooks.before_prompt(asked.sent or asked.text)
-            is_done = True
-        if not is_done:
-            services.emit(events.PromptsReturned((prompt,)))
-            services.emit(events.TurnEnded("cancelled"))
-        elif refusal:
-            self._refuse(prompt, refusal)
-        return bool(refusal) or not is_done
+            try:
+                return await services.hooks.before_prompt(asked)
+            except PromptRefusedError as refused:
+                self._refuse(prompt, str(refused))
+                return None
+        services.emit(events.PromptsReturned((prompt,)))
+        services.emit(events.TurnEnded("cancelled"))
+        return None
 
     def make_turn(self) -> OneTurn:
         return Turn(self.services, is_eager=self._is_eager)
@@ -385,11 +386,13 @@ class Conversation:
             prompt = await self.expanded(prompt)
         except ConfigError as error:
             self.services.warn(str(error))
-        if refusal := await self.services.hooks.before_prompt(prompt.sent or prompt.text):
-            self.services.warn(refusal)
+        try:
+            checked = await self.services.hooks.before_prompt(prompt)
+        except PromptRefusedError as refused:
+            self.services.warn(str(refused))
             self.services.emit(events.PromptsReturned((prompt,)))
             return
-        self.services.waiting.steer(prompt)
+        self.services.waiting.steer(checked)
         self._arrived.set()
 
     def cancel(self) -> None:

@@ -5,9 +5,12 @@ from contextlib import AsyncExitStack
 from typing import Any, Literal
 
 import anyio
+import msgspec
 
-from sanderling.hooks.hooks import NOTHING, Hooks, Owner, Verdict, both, quoted
+from sanderling.hooks.callbacks import Callbacks, Point
+from sanderling.hooks.hooks import NOTHING, Hooks, Owner, Verdict, quoted
 from sanderling.hooks.messages import names_of, tool_fields, tool_response
+from sanderling.protocol.messages import Prompt
 from sanderling.tools.base import UseRequest
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.workspace import Workspace
@@ -19,11 +22,16 @@ STILL_STOPPING = "A Stop hook has continued this turn {count} times; it ends now
 Trigger = Literal["manual", "auto"]
 
 
+class PromptRefusedError(Exception):
+    """A hook refused the prompt; `str(error)` is a sentence for the user."""
+
+
 class SessionHooks:
     """The hooks of one session."""
 
-    def __init__(self, hooks: Hooks, workspace: Workspace) -> None:
+    def __init__(self, hooks: Hooks, callbacks: Callbacks, workspace: Workspace) -> None:
         self._hooks = hooks
+        self._callbacks = callbacks
         self._workspace = workspace
         self._has_begun = False
         self._continuations = 0
@@ -43,16 +51,31 @@ class SessionHooks:
         self._note(verdict.context)
 
     def see_prompts(self) -> bool:
-        return self._hooks.are_for("UserPromptSubmit")
+        return self._hooks.are_for("UserPromptSubmit") or self._callbacks.are_for("prompt")
 
-    async def before_prompt(self, text: str) -> str:
-        """Return why the prompt must not be sent; "" if it may be."""
-        verdict = await self._hooks.run("UserPromptSubmit", {"prompt": text})
+    async def before_prompt(self, prompt: Prompt) -> Prompt:
+        """
+        Return the prompt to send.
+
+        Raises:
+            PromptRefusedError: it must not be sent.
+        """
+        verdict = await self._call("prompt", prompt.sent or prompt.text)
+        if verdict.text is not None:
+            prompt = msgspec.structs.replace(prompt, sent=verdict.text)
+        if not verdict.is_denied:
+            fields = {"prompt": prompt.sent or prompt.text}
+            verdict = await self._hooks.run("UserPromptSubmit", fields)
         stop = self._hooks.take_stop()
         if verdict.is_denied or stop:
-            return f"A hook refused the prompt: {verdict.reason or stop}"
+            raise PromptRefusedError(f"A hook refused the prompt: {verdict.reason or stop}")
         self._note(verdict.context)
-        return ""
+        return prompt
+
+    async def _call(self, point: Point, subject: Any) -> Verdict:
+        return (
+            await self._callbacks.run(point, subject) if self._callbacks.are_for(point) else NOTHING
+        )
 
     def _note(self, context: str) -> None:
         if context:
@@ -62,6 +85,10 @@ class SessionHooks:
         """Return the notes for the model since the last time, to be sent with the next message of the user's."""
         notes, self._notes = self._notes, []
         return notes
+
+    async def call_before_use(self, tool: str, values: dict[str, Any]) -> Verdict:
+        """Run the editor's callbacks before a tool call. They run before the hooks, which see what was made of the call."""
+        return await self._call("tool", {"name": tool, "input": values})
 
     async def before_use(
         self,
@@ -82,7 +109,7 @@ class SessionHooks:
         verdict = await self._before_use("project", tool, use_id, values)
         if verdict.input is not None:
             values = repaired(verdict.input)
-        return both(verdict, await self._before_use("user", tool, use_id, values))
+        return verdict.and_also(await self._before_use("user", tool, use_id, values))
 
     async def _before_use(
         self, owner: Owner, tool: str, use_id: str, values: dict[str, Any]
@@ -139,8 +166,13 @@ class SessionHooks:
         return self._continuations > MAX_CONTINUATIONS
 
     async def before_summary(self, trigger: Trigger, focus: str) -> Verdict:
+        """Return whether the conversation may be summarized, and with which focus, if not with this one."""
+        verdict = await self._call("compact", focus)
+        if verdict.is_denied:
+            return verdict
+        focus = focus if verdict.text is None else verdict.text
         fields = {"trigger": trigger, "custom_instructions": focus}
-        return await self._hooks.run("PreCompact", fields, (trigger,))
+        return verdict.and_also(await self._hooks.run("PreCompact", fields, (trigger,)))
 
     async def end(self) -> None:
         with anyio.move_on_after(END_S):

@@ -33,8 +33,10 @@ from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
+    from sanderling.hooks.callbacks import Callbacks
     from sanderling.mcp.servers import McpServer
     from sanderling.providers.http.model_proxy import ModelProxy
+    from sanderling.tools.catalog import ToolSource
     from sanderling.tools.client_tools import ClientTools
     from sanderling.tools.code.servers import LanguageServers
     from sanderling.tools.commands.shell import Elsewhere
@@ -93,6 +95,10 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The frontend can show the user the model's questions, so the model is offered `ask_user`."""
     tools: "ClientTools | None" = None
     """The client's tools, which replace Sanderling's; then nothing runs here."""
+    callbacks: "Callbacks | None" = None
+    """Callbacks of the user's editor, which run before prompts, tool calls and summaries."""
+    more_tools: "ToolSource | None" = None
+    """Tools that the frontend provides, in addition to Sanderling's. They act on this machine."""
 
 
 async def open_conversation(
@@ -241,7 +247,13 @@ class _AgentBuilder(NamedTuple):
         )
         self.resources.push_async_callback(provider.aclose)
         services = self._services(
-            provider, policy, settings, project, code=options.code, servers=_servers(settings)
+            provider,
+            policy,
+            settings,
+            project,
+            code=options.code,
+            servers=_servers(settings),
+            more_tools=options.more_tools,
         )
         if options.elsewhere:
             services.sandbox.switch(is_on=False)
@@ -342,6 +354,7 @@ class _AgentBuilder(NamedTuple):
         *,
         code: "LanguageServers | None" = None,
         servers: "Mapping[str, McpServer] | None" = None,
+        more_tools: "ToolSource | None" = None,
     ) -> SessionServices:
         session, options = self.session, self.options
         services = SessionServices(
@@ -357,6 +370,8 @@ class _AgentBuilder(NamedTuple):
             servers=servers,
             patience_s=options.patience_s,
             elsewhere=options.elsewhere,
+            callbacks=options.callbacks,
+            more_tools=more_tools,
             can_ask=options.can_ask,
             has_user=options.has_user,
         )

@@ -22,6 +22,7 @@ from sanderling.conversation.servers import NoServers, ServerLoader
 from sanderling.conversation.tasks import BackgroundTasks
 from sanderling.conversation.waiting import Waiting
 from sanderling.errors import ConfigError
+from sanderling.hooks.callbacks import Callbacks, NoCallbacks
 from sanderling.hooks.declared import own_hooks
 from sanderling.hooks.hooks import Hooks
 from sanderling.hooks.messages import Surroundings
@@ -80,6 +81,7 @@ class SessionServices:
         elsewhere: where unconfined commands run, if not on this machine.
         client: runs the session's tools, if they are not those of this machine.
         sources: replace the built-in tools.
+        callbacks, more_tools: see `SessionOptions`.
         has_user, can_ask: see `SessionOptions`.
     """
 
@@ -100,6 +102,8 @@ class SessionServices:
         patience_s: float = GRACE_S,
         elsewhere: Elsewhere | None = None,
         client: ClientTools | None = None,
+        callbacks: Callbacks | None = None,
+        more_tools: ToolSource | None = None,
         can_ask: bool = False,
         has_user: bool = True,
     ) -> None:
@@ -125,13 +129,14 @@ class SessionServices:
             running=self.workspace.changes.of_person,
         )
         self.gate = self._make_gate(rules)
-        self.hooks = self._make_hooks(client)
+        self.hooks = self._make_hooks(client, callbacks or NoCallbacks())
         self.gate.hooks_before_question = self.hooks.before_question
         has_editor = code is not None or client is not None
         own = sources or (OwnTools(has_editor=has_editor),)
         added = PackagedTools(emit)
         own = (client,) if client else (*own, *search_sources(settings), added)
         disabled = settings.tools_disabled if can_ask else (*settings.tools_disabled, ask_user.name)
+        own = (*own, more_tools) if more_tools else own
         catalog = Catalog(*own, disabled=disabled)
         if catalog.offers(ask_user.name):
             self.workspace.user = self.gate
@@ -331,7 +336,7 @@ class SessionServices:
             on_allowed=self.memory.keep,
         )
 
-    def _make_hooks(self, client: ClientTools | None) -> SessionHooks:
+    def _make_hooks(self, client: ClientTools | None, callbacks: Callbacks) -> SessionHooks:
         """Return the session's hooks; none if its files and commands are a client's."""
         surroundings = Surroundings(
             self.session.log.path.stem,
@@ -346,7 +351,7 @@ class SessionServices:
             surroundings,
             self.emit,
         )
-        return SessionHooks(hooks, self.workspace)
+        return SessionHooks(hooks, callbacks, self.workspace)
 
     def _server_context(self) -> "ServerContext":
         from sanderling.mcp.tool_servers import ServerContext

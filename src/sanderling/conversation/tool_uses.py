@@ -213,27 +213,33 @@ class ToolUses:
             return
 
         async def run(index: int, use: _Use) -> None:
-            requested = use.requested
+            called = use.requested
+            use = self._hooked(use, await hooks.call_before_use(called.name, called.input))
+            if use.tool and not use.hooked.is_denied:
+                called = use.requested
 
-            def repaired(values: dict[str, Any]) -> dict[str, Any]:
-                return self.repaired(msgspec.structs.replace(requested, input=values)).input
+                def repaired(values: dict[str, Any]) -> dict[str, Any]:
+                    return self.repaired(msgspec.structs.replace(called, input=values)).input
 
-            verdict = await hooks.before_use(
-                requested.name, requested.id, requested.input, repaired
-            )
-            if verdict.input is not None:
-                changed = msgspec.structs.replace(requested, input=verdict.input)
-                use = self._prepare(changed, "")
-                text = msgspec.json.encode(use.requested.input).decode()
-                note = f"[A hook changed the input of this call to {text}]"
-                use.note = "\n".join(filter(None, (use.note, note)))
-            use.hooked = verdict
+                verdict = await hooks.before_use(called.name, called.id, called.input, repaired)
+                use = self._hooked(use, verdict)
             self._uses[index] = use
 
         async with anyio.create_task_group() as tasks:
             for index, use in enumerate(self._uses):
                 if use.tool and not use.tool.is_elsewhere:
                     tasks.start_soon(run, index, use)
+
+    def _hooked(self, use: _Use, verdict: Verdict) -> _Use:
+        """Return the call with the verdict, and with the input that it gives."""
+        both = use.hooked.and_also(verdict)
+        if verdict.input is not None:
+            use = self._prepare(msgspec.structs.replace(use.requested, input=verdict.input), "")
+            text = msgspec.json.encode(use.requested.input).decode()
+            note = f"[A hook changed the input of this call to {text}]"
+            use.note = "\n".join(filter(None, (use.note, note)))
+        use.hooked = both
+        return use
 
     async def _run_hooks_after(self, use: _Use, outcome: Outcome) -> Outcome:
         """Return the outcome with what the hooks say to the model."""
@@ -309,7 +315,7 @@ class ToolUses:
         if more != NO_GRANT:
             permit = permit._replace(grant=permit.grant.and_also(more))
             outcome, _ = await self._run_reviewed(request, permit, screen)
-            if request.effect.kind in ("run", "call"):
+            if request.effect.may_change_anything:
                 outcome = _run_again(outcome, more)
         return _with_reasons(outcome, reasons)
 
@@ -443,7 +449,7 @@ class ToolUses:
                         made = await running.enter_async_context(self._journaled(request))
                     request.check_ground(workspace)  # both may have taken a while
                     outcome = await request.tool.run(request.args, context)
-            if request.effect.kind in ("run", "call") and workspace.editor:
+            if request.effect.may_change_anything and workspace.editor:
                 await workspace.editor.files_changed(())
         except AccessRefusedError as refused:
             return msgspec.structs.replace(_failure(str(refused)), denials=(refused.denial,))
@@ -466,7 +472,7 @@ class ToolUses:
     def _journaled(self, request: UseRequest) -> AbstractAsyncContextManager[Sequence[FileChange]]:
         """Return the context to run the call in. It records which files a command changes, and their previous content."""
         workspace = self._workspace
-        is_command = request.effect.kind in ("run", "call") and not request.tool.is_elsewhere
+        is_command = request.effect.may_change_anything and not request.tool.is_elsewhere
         if not is_command or not workspace.sandbox.can_write:
             return nullcontext(())
         return workspace.changes.during(workspace.environment, request.tool_use_id)
@@ -531,11 +537,12 @@ def _kind(use: _Use) -> str:
     """Return the kind of effect. A third-party tool may read and write anything; a command may "look" only."""
     if use.requested.name == "jobs":
         return "stop" if getattr(use.args, "action", "") == "stop" else "jobs"
-    return "look" if use.only_reads else use.effect.kind
+    reads = use.only_reads or use.effect.does == "read"
+    return "look" if reads else use.effect.kind
 
 
 def _is_command(use: _Use) -> bool:
-    return use.effect.kind in ("run", "call")
+    return use.effect.may_change_anything
 
 
 def _may_turn_the_shell(use: _Use) -> bool:

@@ -6,10 +6,10 @@ Neovim may wait in a prompt for minutes, so only `request` waits for it, and its
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import pynvim
 
@@ -18,11 +18,18 @@ class NeovimError(Exception):
     """A request failed, for the reason that Neovim gives."""
 
 
+class _Later(NamedTuple):
+    """An answer that comes later. `show` takes the pieces of text that come before it."""
+
+    answer: asyncio.Future[Any]
+    show: Callable[[str], None]
+
+
 class Bridge:
     def __init__(self, nvim: pynvim.Nvim) -> None:
         self._nvim = nvim
         self._numbers = count(1)
-        self._later: dict[int, asyncio.Future[Any]] = {}  # by the question's number
+        self._later: dict[int, _Later] = {}  # by the question's number
 
     def notify(self, lua: str, *args: Any) -> None:
         """Run `lua` in Neovim with `args`, without waiting. Call it only from the loop's thread."""
@@ -59,25 +66,39 @@ class Bridge:
         Raises:
             NeovimError: it failed.
         """
-        number = next(self._numbers)
-        later = self._later[number] = asyncio.get_running_loop().create_future()
-        call = {
-            "deadline_ms": deadline_s * 1000,
-            "channel": self._nvim.channel_id,
-            "number": number,
-        }
-        try:
+        with self.later() as (number, later):
+            call = {
+                "deadline_ms": deadline_s * 1000,
+                "channel": self._nvim.channel_id,
+                "number": number,
+            }
             lua = f"return require('{module}').answer(...)"
             answer = await self.request("nvim_exec_lua", lua, (call, question, *args))
             return await later if answer.get("comes_later") else answer
+
+    @contextmanager
+    def later(
+        self, show: Callable[[str], None] = lambda _: None
+    ) -> Generator[tuple[int, Awaitable[Any]]]:
+        """Take an answer that Neovim sends later, under a number of its own. `show` gets what Neovim shows before."""
+        number = next(self._numbers)
+        answer = asyncio.get_running_loop().create_future()
+        self._later[number] = _Later(answer, show)
+        try:
+            yield number, answer
         finally:
             del self._later[number]
 
     def settle(self, number: int, answer: Any) -> None:
         """Take a late answer to a question. Does nothing if its caller was cancelled."""
         later = self._later.get(number)
-        if later and not later.done():
-            later.set_result(answer)
+        if later and not later.answer.done():
+            later.answer.set_result(answer)
+
+    def show(self, number: int, text: str) -> None:
+        """Take a text that comes before the answer to a question. Does nothing if its caller was cancelled."""
+        if later := self._later.get(number):
+            later.show(text)
 
     def start(
         self,

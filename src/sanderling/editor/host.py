@@ -22,6 +22,7 @@ from sanderling.config.layers import Layers
 from sanderling.editor.background_requests import BackgroundRequests
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
+from sanderling.editor.extensions import Extensions
 from sanderling.editor.live import EditorSession
 from sanderling.editor.requests import answer
 from sanderling.errors import ConfigError
@@ -59,6 +60,7 @@ class EditorHost:
         self.bridge = bridge
         self._layers: Layers | None = None
         self._buffers = NeovimBuffers(bridge)
+        self._extensions = Extensions(bridge)
         self._background = BackgroundRequests(bridge, self._note_usage)
         self._sessions: dict[str, EditorSession] = {}
         self._ending: dict[str, EditorSession] = {}
@@ -86,6 +88,10 @@ class EditorHost:
             start_log(layers.log_file)
             log.info("host %d started", os.getpid())
             self.bridge.start(self.serve, self._end)
+
+    def declare(self, declared: Mapping[str, Any]) -> None:
+        """Take the tools and callbacks that Neovim has in Lua."""
+        self._extensions.declare(with_printable(declared))
 
     def act(self, session_id: str, action: Mapping[str, Any]) -> None:
         self._inbox.send_nowait((session_id, msgspec.convert(with_printable(action), Action)))
@@ -154,7 +160,13 @@ class EditorHost:
     ) -> EditorSession:
         assert self._layers is not None
         live = EditorSession(
-            session_id, opening, self._layers, self.bridge, self._buffers, is_again=is_again
+            session_id,
+            opening,
+            self._layers,
+            self.bridge,
+            buffers=self._buffers,
+            extensions=self._extensions,
+            is_again=is_again,
         )
         self._sessions[session_id] = live
         before = self._ending.get(session_id)

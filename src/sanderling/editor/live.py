@@ -13,7 +13,10 @@ from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
 from sanderling.editor.code import NeovimCode
+from sanderling.editor.extensions import Extensions
 from sanderling.editor.frames import FrameQueue
+from sanderling.editor.lua_callbacks import LuaCallbacks
+from sanderling.editor.lua_tools import LuaTools
 from sanderling.errors import SanderlingError
 from sanderling.protocol.actions import (
     Action,
@@ -59,8 +62,9 @@ class EditorSession:
         opening: OpenSession,
         layers: Layers,
         bridge: Bridge,
-        buffers: NeovimBuffers,
         *,
+        buffers: NeovimBuffers,
+        extensions: Extensions,
         is_again: bool = False,
     ) -> None:
         self.id = session_id
@@ -69,6 +73,7 @@ class EditorSession:
         self._layers = layers
         self._bridge = bridge
         self._buffers = buffers
+        self._extensions = extensions
         self._frames = FrameQueue(session_id)
         self._changed = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -157,6 +162,8 @@ class EditorSession:
             has_history=self.opening.wants_history,
             can_ask=True,
             agent=self.opening.agent,
+            callbacks=LuaCallbacks(self._extensions, self.id, self.opening.project, self.emit),
+            more_tools=LuaTools(self._extensions, self.id, self.emit),
         )
         try:
             layers = await to_thread.run_sync(self._layers.read_again)

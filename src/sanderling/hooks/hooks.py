@@ -1,7 +1,7 @@
 """The hooks of a session: run all that an event concerns at the same time, and make one verdict of their answers."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -23,37 +23,44 @@ _STRICTNESS: tuple[Decision, ...] = ("deny", "ask", "allow")
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What all hooks of an event said together: the strictest decision with its reason, and all of their contexts."""
+    """
+    What all hooks of an event said together: the strictest decision with its reason, and all of their contexts.
+
+    `input` replaces a tool call's input, `text` a prompt or the focus of a summary.
+    """
 
     decision: Decision | None = None
     reason: str = ""
     context: str = ""
     input: dict[str, Any] | None = None
+    text: str | None = None
 
     @property
     def is_denied(self) -> bool:
         return self.decision == "deny"
 
+    def and_also(self, later: "Verdict") -> "Verdict":
+        """Return what both say. Of two decisions the stricter one counts, of two replacements the later one."""
+        decision, reason = strictest(
+            (each.decision, each.reason) for each in (self, later) if each.decision
+        )
+        return Verdict(
+            decision,
+            reason,
+            "\n".join(filter(None, (self.context, later.context))),
+            self.input if later.input is None else later.input,
+            self.text if later.text is None else later.text,
+        )
+
+
+def strictest(decided: Iterable[tuple[Decision, str]]) -> tuple[Decision | None, str]:
+    """Return the first of the strictest decisions, with its reason; None without any."""
+    by_strictness = sorted(decided, key=lambda each: _STRICTNESS.index(each[0]))
+    return by_strictness[0] if by_strictness else (None, "")
+
 
 NOTHING = Verdict()
 Owner = Literal["project", "user"]
-
-
-def both(first: Verdict, second: Verdict) -> Verdict:
-    """Return the stricter decision of two verdicts, and what both say. The second one has seen the input of the first one."""
-    decided = [each for each in (first, second) if each.decision]
-    strictest = min(decided, key=_strictness, default=NOTHING)
-    return Verdict(
-        strictest.decision,
-        strictest.reason,
-        "\n".join(filter(None, (first.context, second.context))),
-        first.input if second.input is None else second.input,
-    )
-
-
-def _strictness(verdict: Verdict) -> int:
-    assert verdict.decision
-    return _STRICTNESS.index(verdict.decision)
 
 
 class Hooks:
@@ -146,9 +153,7 @@ class Hooks:
                 contexts.append(answer.context)
             its_input = answer.input if answer.input is not None else its_input
             self._stop = self._stop or _for_reading(answer.stop)
-        if not decided:
-            return Verdict(context="\n".join(contexts), input=its_input)
-        decision, reason = min(decided, key=lambda each: _STRICTNESS.index(each[0]))
+        decision, reason = strictest(decided)
         return Verdict(decision, reason, "\n".join(contexts), its_input)
 
     def _show(self, hook: Hook, answer: Answer) -> None:

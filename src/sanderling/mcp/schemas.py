@@ -61,6 +61,29 @@ def sound(schema: object) -> tuple[dict[str, Any], list[str]]:
     return fitted, problems
 
 
+def with_tables(schema: Any) -> Any:
+    """Return the schema with `{}` for each empty list where only a table can be: Lua does not distinguish them."""
+    if schema == []:
+        return {}
+    if not _is_table(schema):
+        return schema
+    return {key: _with_tables(key, value) for key, value in schema.items()}
+
+
+def _with_tables(key: str, value: Any) -> Any:
+    if key in _NAMED:
+        named_parts: dict[str, Any] = value if _is_table(value) else {}
+        is_sound = _is_table(value) or value == []
+        return (
+            {name: with_tables(part) for name, part in named_parts.items()} if is_sound else value
+        )
+    if key in _ONE:
+        return with_tables(value)
+    if key in _MANY and isinstance(value, list):
+        return [with_tables(part) for part in cast("list[Any]", value)]
+    return value
+
+
 def _lost(whole: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str]:
     """Return the unsound keywords that define the properties."""
     lost = [key for key in ("required", "$defs", "definitions") if key in whole and key not in kept]

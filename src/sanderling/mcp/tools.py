@@ -1,11 +1,8 @@
 """Tools of servers for the model: the server's description, a call for each use, and results as short as our own tools' results."""
 
 import json
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -20,7 +17,8 @@ from sanderling.mcp.server import Server
 from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
 from sanderling.text import counted, printable
 from sanderling.tools.base import Arguments, Context, OutsideTool
-from sanderling.tools.commands.output import MAX_TOLD_BYTES, OutputLog
+from sanderling.tools.bounded import bounded
+from sanderling.tools.commands.output import MAX_TOLD_BYTES
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Content, Outcome, Preview
 from sanderling.tools.workspace import Workspace
@@ -93,7 +91,7 @@ class _Progress:
 async def outcome_of(result: "CallToolResult", context: Context) -> Outcome:
     """Return the outcome of an answered call, which may be an error of the tool."""
     texts, images = await to_thread.run_sync(_parts, result)
-    text = await _bounded("\n".join(texts), context)
+    text = await bounded("\n".join(texts), context)
     shown = text if text.strip() else "(nothing)"  # some APIs reject a blank text
     content: Content = (TextBlock(shown), *images) if images else shown
     return Outcome(
@@ -193,23 +191,6 @@ def _resource(resource: Any) -> str:
 
 def _bytes_in(data: str) -> int:
     return len(data) * 3 // 4 - data[-2:].count("=")
-
-
-async def _bounded(text: str, context: Context) -> str:
-    """Return the text, or its beginning and end with the path of the whole text."""
-    data = text.encode(errors="replace")
-    if len(data) <= MAX_TOLD_BYTES:
-        return text
-    directory, shown_directory = await context.workspace.sandbox.environment.scratch()
-    name = f"result-{secrets.token_hex(4)}.txt"
-    path = os.path.join(directory, name)  # noqa: PTH118
-    log = OutputLog(Path(path), shown_as=f"{shown_directory}/{name}", is_new=True)
-    try:
-        await to_thread.run_sync(log.add, data)
-        note = log.note().replace("of output", "of the result")
-        return f"{log.text()}\n[{note}]"
-    finally:
-        log.close()
 
 
 def _summary(result: "CallToolResult", text: str, images: int) -> str:

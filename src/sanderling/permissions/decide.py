@@ -5,7 +5,7 @@ Deny rules override ask rules, and ask rules override allow rules. A deny or ask
 where a match cannot be ruled out, the user is asked. An allow rule must cover the whole use.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -79,7 +79,7 @@ def _decide(
             "ask",
             "Plan mode relies on the sandbox to keep commands from writing, and the sandbox is off.",
         )
-    if mode == "plan" and kind == "call":
+    if mode == "plan" and kind == "call" and use.effect.does != "network":
         return Decision("ask", "Plan mode is read-only, and this tool may change things.")
     return _by_rules(use, rules, is_confined=is_confined)
 
@@ -93,7 +93,7 @@ def _against(use: Use, mode: Mode, rules: Sequence[Rule]) -> Decision | None:
     for rule, verdict in verdicts:
         if rule.action == "deny" and verdict == "yes":
             return Decision("deny", f"A rule forbids this: {rule}.", rule)
-    if mode == "plan" and use.effect.kind == "write":
+    if mode == "plan" and "write" in (use.effect.kind, use.effect.does):
         return Decision("deny", PLAN)
     for rule, verdict in verdicts:
         if verdict == "yes":
@@ -109,6 +109,8 @@ def _at_once(use: Use, mode: Mode, *, is_confined: bool, write_paths: Sequence[s
     match use.effect.kind:
         case "read" if is_confined or use.is_inside():
             return "It only reads."
+        case "call" if use.effect.does == "read":
+            return "It declares that it only reads."
         case "write" if mode == "auto" and is_confined and use.is_inside(write_paths):
             return "" if use.protected else "The sandbox confines it."
         case "run" if mode != "ask" and is_confined and not use.effect.leaves_sandbox:
@@ -131,6 +133,10 @@ def _is_own_loopback(host: str) -> bool:
 def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision:
     """Decide by the allow rules. Leaving the sandbox always asks, whatever they allow."""
     effect = use.effect
+    if effect.kind == "call" and effect.leaves_sandbox:
+        return Decision(
+            "ask", "It does not declare what it does, and the sandbox does not confine it."
+        )
     if effect.leaves_sandbox:
         return Decision("ask", "It needs more access than the sandbox gives.")
     if effect.exported:
@@ -146,9 +152,18 @@ def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision
         "read": "No rule allows reading outside the project.",
         "write": "No rule allows this change.",
         "fetch": "No rule allows this host.",
-        "call": "No rule allows this tool.",
+        "call": f"{_DOES[effect.does]}No rule allows this tool.",
     }
     return Decision("ask", missing[effect.kind])
+
+
+_DOES: Mapping[str, str] = {
+    "": "",
+    "read": "",
+    "write": "It changes files, and the sandbox does not confine it. ",
+    "run": "It runs programs outside the sandbox. ",
+    "network": "It uses the network outside the sandbox. ",
+}
 
 
 MAX_SHOWN_CHARS = 1_000

@@ -64,7 +64,7 @@ def propose(effect: Effect, *, project: str) -> Rule | None:
             return None
         case "write" | "read":
             return _propose_path(effect, project)
-        case "call":
+        case "call" if not effect.leaves_sandbox:
             return _checked({"tool": _literal(effect.tool)}, effect, project)
         case _:
             return None
@@ -72,7 +72,7 @@ def propose(effect: Effect, *, project: str) -> Rule | None:
 
 def propose_wider(effect: Effect) -> Rule | None:
     """Return the rule for all tools of the server that is called; None for all other effects."""
-    if effect.kind != "call" or OUTSIDE not in effect.tool:
+    if effect.kind != "call" or OUTSIDE not in effect.tool or effect.leaves_sandbox:
         return None
     server = effect.tool.rpartition(OUTSIDE)[0]
     return Rule(action="allow", tool=f"{_literal(server)}{OUTSIDE}*")

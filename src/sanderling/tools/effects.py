@@ -6,15 +6,20 @@ from typing import Literal
 import msgspec
 
 OUTSIDE = "__"
-"""Separates source and tool in the name of a third-party tool: `mcp__server__tool`."""
+"""Separates source and tool in the name of a third-party tool: `mcp__server__tool`, `lua__tool`."""
+LUA = f"lua{OUTSIDE}"
+"""The beginning of the names of tools that the user's Neovim provides."""
 _PART = "[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*"
-_OUTSIDE_NAME = OUTSIDE.join((_PART, _PART, _PART))
+_OUTSIDE_NAME = f"({LUA}|{_PART}{OUTSIDE}{_PART}{OUTSIDE}){_PART}"
 MAX_NAME_CHARS = 64  # the smallest limit of all APIs
 
 
 def is_outside_name(name: str) -> bool:
     """True if a third-party tool may have this name: otherwise a rule for one server could match another server's tool."""
     return len(name) <= MAX_NAME_CHARS and re.fullmatch(_OUTSIDE_NAME, name) is not None
+
+
+Does = Literal["", "read", "write", "run", "network"]
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -24,7 +29,8 @@ class Effect(msgspec.Struct, frozen=True):
     `path` is absolute; `command` is a shell line to run in `cwd` (empty: the project root); `host` may end in `:port`. The kind `none`
     has no effect outside the conversation; `call` has one that only the tool knows. `leaves_sandbox`: it needs more than the session's
     sandbox grants. `paths` are all files of a change to several; `path` is then a directory that contains them. `server` identifies the
-    declaration of the called server, so that a permission does not hold for another server of the same name. `exported` lists variables
+    declaration of the called server, so that a permission does not hold for another server of the same name. `does` is what the tool that
+    is called declares to do; nothing confines it. `exported` lists variables
     set by earlier commands that can change what runs (`NAME='value'`, `NAME (unset)`), in readable form.
     """
 
@@ -35,6 +41,12 @@ class Effect(msgspec.Struct, frozen=True):
     command: str = ""
     host: str = ""
     server: str = ""
+    does: Does = ""
     cwd: str = ""
     leaves_sandbox: bool = False
     exported: tuple[str, ...] = ()
+
+    @property
+    def may_change_anything(self) -> bool:
+        """Return whether only a comparison before and after can find which files it changes."""
+        return self.kind == "run" or (self.kind == "call" and self.does != "read")

@@ -1,0 +1,72 @@
+--- The tools and callbacks in Lua that the host has to know of. It needs no other module, because the user's
+--- configuration declares them while Neovim starts.
+local M = {}
+
+---@class (exact) sanderling.host.declared.Tool
+---@field name string
+---@field desc string
+---@field owner string the plugin that declared it
+---@field timeout_s number
+---@field schema? table
+---@field effect string "" if it does not say
+
+---@class (exact) sanderling.host.declared.Callback
+---@field point string
+---@field timeout_s number
+
+---@type sanderling.host.declared.Tool[]
+local tools = {}
+---@type sanderling.host.declared.Callback[]
+local callbacks = {}
+---@type fun()?
+local on_change
+
+---@param fn fun() called after each change
+function M.subscribe(fn)
+  on_change = fn
+end
+
+---@return boolean
+function M.has_any()
+  return #tools + #callbacks > 0
+end
+
+---@return { tools: sanderling.host.declared.Tool[], callbacks: sanderling.host.declared.Callback[] }
+function M.all()
+  return { tools = tools, callbacks = callbacks }
+end
+
+---@param list table[]
+---@param declaration table
+---@return fun() remove
+local function add(list, declaration)
+  list[#list + 1] = declaration
+  local function changed()
+    if on_change then
+      on_change()
+    end
+  end
+  changed()
+  return function()
+    for index, each in ipairs(list) do
+      if each == declaration then
+        table.remove(list, index)
+        return changed()
+      end
+    end
+  end
+end
+
+---@param declaration sanderling.host.declared.Tool
+---@return fun() remove
+function M.add_tool(declaration)
+  return add(tools, declaration)
+end
+
+---@param declaration sanderling.host.declared.Callback
+---@return fun() remove
+function M.add_callback(declaration)
+  return add(callbacks, declaration)
+end
+
+return M

@@ -1,0 +1,76 @@
+"""
+The tools and callbacks that the user's configuration and other plugins declare in Lua; lua/sanderling/extend/ has their functions.
+
+Neovim declares all of them when it starts the host, and again whenever one is added or removed. So nothing has to ask Neovim what there is.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import anyio
+import msgspec
+
+from sanderling.editor.bridge import Bridge
+from sanderling.editor.questions import EditorQuestions
+
+CANCEL = "require('sanderling.extend.calls').cancel(...)"
+
+
+class DeclaredTool(msgspec.Struct, frozen=True):
+    """A tool. `owner` is the plugin that declares it, `effect` what the tool does, as far as it says so."""
+
+    name: str
+    desc: str
+    owner: str
+    timeout_s: float
+    schema: Any = None
+    effect: Literal["", "read", "write", "run", "network"] = ""
+
+
+class DeclaredCallback(msgspec.Struct, frozen=True):
+    point: Literal["prompt", "tool", "compact"]
+    timeout_s: float
+
+
+class _Declared(msgspec.Struct, frozen=True):
+    tools: tuple[DeclaredTool, ...] = ()
+    callbacks: tuple[DeclaredCallback, ...] = ()
+
+
+class Extensions:
+    """The extensions of the Neovim at the other end of `bridge`, for all sessions."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._questions = EditorQuestions(bridge, "sanderling.extend.calls")
+        self.tools: Mapping[str, DeclaredTool] = {}
+        self.callbacks: tuple[DeclaredCallback, ...] = ()
+
+    def declare(self, declared: Mapping[str, Any]) -> None:
+        """Take what there is from now on."""
+        now = msgspec.convert(declared, _Declared)
+        self.tools = {each.name: each for each in now.tools}
+        self.callbacks = now.callbacks
+
+    async def call(
+        self,
+        question: Literal["tool", "callbacks"],
+        timeout_s: float,
+        *args: Any,
+        show: Callable[[str], None] = lambda _: None,
+    ) -> Any:
+        """
+        Call functions in Neovim, and return its answer. If that is cancelled, Neovim stops waiting for them, too.
+
+        Raises:
+            ToolError: Neovim cannot begin.
+            TimeoutError: there is no answer in time.
+        """
+        with self._bridge.later(show) as (number, answer):
+            try:
+                await self._questions.ask(question, number, *args)
+                with anyio.fail_after(timeout_s):
+                    return await answer
+            except BaseException:
+                self._bridge.notify(CANCEL, number)
+                raise
