@@ -286,6 +286,19 @@ def test_without_a_question_a_small_prompt_opens_at_the_code(start, server):
     assert child.lua("return vim.api.nvim_win_get_cursor(0)[1]") == 6
 
 
+@pytest.mark.parametrize("keys", ["GV<F6>", ":$AgentAsk<CR>", ":$AgentEdit<CR>"])
+def test_a_small_prompt_at_the_end_of_a_file_covers_no_line_in_question(start, keys):
+    child = start("chat", "", columns=80, lines=14)
+    child.lua(
+        "vim.api.nvim_buf_set_lines(0, -1, -1, true, vim.split(('x\\n'):rep(40) .. 'last', '\\n'))"
+    )
+    child.feed(f"G{keys}")
+    child.wait_for_screen("╭ Ask" if "Ask" in keys or "F6" in keys else "╭ Edit")
+    screen = child.screen()
+    row = next(row for row, line in enumerate(screen) if line.startswith("╭"))
+    assert screen[row - 1].strip() == "last"
+
+
 def test_the_operator_is_repeated_by_the_dot_and_takes_a_count(start, server):
     server.answer(*(Reply(message_start(), text("Yes."), done()) for _ in range(2)))
     child = start("lines", "4G2<F6>_", "Ask about code.py:4-5")

@@ -384,6 +384,7 @@ function M.ask(region, what, on_send, on_leave)
   if not first then
     return on_leave()
   end
+  preview.reveal(region.buf, first, last, small.rows())
   small.open({
     title = regions.title(what, region),
     row = last,

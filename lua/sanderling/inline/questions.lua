@@ -13,6 +13,7 @@ local below = lazy('sanderling.inline.below')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local operator = require('sanderling.ui.operator')
+local preview = require('sanderling.inline.preview')
 local regions = require('sanderling.inline.region')
 local small = lazy('sanderling.prompt.small')
 local stored = require('sanderling.session.stored')
@@ -136,8 +137,11 @@ end
 ---@param question sanderling.inline.questions.Question
 ---@param on_send fun(lines: string[])
 local function write(question, on_send)
-  local _, last = question.region:rows()
+  local first, last = question.region:rows()
   local session = session_of(question)
+  if first then
+    preview.reveal(question.region.buf, first, last, small.rows())
+  end
   small.open({
     title = question.has_lines and regions.title('Ask about', question.region) or 'Ask',
     session_id = session.id,

@@ -20,6 +20,11 @@ local BORDERS = 2
 ---@field on_send fun(lines: string[])
 ---@field on_leave fun() closed without sending
 
+---@return integer rows of an empty prompt
+function M.rows()
+  return MIN_ROWS + BORDERS
+end
+
 --- Return the position of the float, below a visible row.
 ---@param win integer
 ---@param row integer
