@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
 
 API_VERSION = 1
-"""The version of what `sanderling.api` offers; a package may name the one that it was written for."""
+"""The version of `sanderling.api`; a package may name the version that it was written for."""
 
 Group = Literal["sanderling.tools", "sanderling.providers"]
 GROUPS: tuple[Group, ...] = ("sanderling.tools", "sanderling.providers")

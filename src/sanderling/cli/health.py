@@ -89,7 +89,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class _Subject(NamedTuple):
-    """What the report is about. `is_asking`: ask the model's API and the keychain, too."""
+    """The subject of the report. `is_asking`: ask the model's API and the keychain, too."""
 
     checked: Checked
     project: str

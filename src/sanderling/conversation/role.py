@@ -125,7 +125,7 @@ class SessionRole:
         )
 
     def _mode_of(self, role: Role) -> Mode | None:
-        """Return the mode that the role sets. A project's sets none that is less strict than the user's."""
+        """Return the mode that the role sets. A project's role never sets a mode that is less strict than the user's."""
         order, mode = MODES_BY_STRICTNESS, role.mode
         if mode is None or mode == self._gate.mode:
             return None
@@ -169,7 +169,7 @@ class SessionRole:
         return blake2b(role.text().encode(), digest_size=8).hexdigest()
 
     def text(self) -> str:
-        """Return what the model reads when the role begins, with the texts of its skills; if none is in force, that it has ended."""
+        """Return what the model reads when the role begins, with the texts of its skills; without a role, that it has ended."""
         if not (role := self.role):
             return ENDED
         return role.text(self._project.skills.texts(role.skills))

@@ -17,7 +17,7 @@ CANCEL = "require('sanderling.extend.calls').cancel(...)"
 
 
 class DeclaredTool(msgspec.Struct, frozen=True):
-    """A tool. `owner` is the plugin that declares it, `effect` what the tool does, as far as it says so."""
+    """A tool. `owner` is the plugin that declares it, `effect` what the tool does; empty if it does not say."""
 
     name: str
     desc: str

@@ -65,7 +65,7 @@ Owner = Literal["project", "user"]
 
 class Hooks:
     """
-    The hooks of one session. Those of the project are read again for each turn.
+    The hooks of one session. The project's hooks are read again for each turn.
 
     `confined` is the session's sandbox, in which a project's hooks run even if the user switched it off for commands.
     """
@@ -114,7 +114,7 @@ class Hooks:
         *,
         owner: Owner | None = None,
     ) -> Verdict:
-        """Run the hooks for the event, or only those of `owner`, at the same time. `subjects` are the names that a matcher can mean."""
+        """Run the hooks for the event, or only the hooks of `owner`, at the same time. `subjects` are the names that a matcher can mean."""
         hooks = self._matching(event, subjects)
         if owner:
             hooks = [each for each in hooks if each.is_projects == (owner == "project")]

@@ -25,7 +25,7 @@ async def run_hook(
     hook: Hook, message: bytes, confined: ExecutionEnvironment, project: str
 ) -> Answer:
     """
-    Return the hook's answer to `message`. What it could not do is its `failure`.
+    Return the hook's answer to `message`. Its `failure` says why it has no answer.
 
     A hook that does not end in time, or that writes more than anyone reads, is killed, and so is one whose turn is stopped.
     """

@@ -1,4 +1,4 @@
-"""What the user has allowed for the session: rules, and exactly the uses that they were asked about."""
+"""The user's permissions for the session: rules, and exactly the uses that they were asked about."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -66,7 +66,7 @@ class SessionRules(msgspec.Struct):
         self.uses = {use for use in self.uses if not use.grant.hosts}
 
     def shown(self, now: Conditions) -> tuple[ShownRule, ...]:
-        """Return the rules, and the uses that they do not cover. The origin names the conditions unless they are those of `now`."""
+        """Return the rules, and the uses that they do not cover. The origin names the conditions unless they equal `now`."""
         rules = [
             (str(rule), SESSION, under) for under, rules in self.rules.items() for rule in rules
         ]

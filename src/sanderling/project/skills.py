@@ -62,7 +62,7 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class _Sent(msgspec.Struct, frozen=True):
-    """What the model was sent: the digest of each listed skill, and of each whose text it has read, in that order."""
+    """The skills that the model was sent: the digest of each listed skill, and of each whose text it has read, in that order."""
 
     listed: dict[str, str] = {}
     read: dict[str, str] = {}

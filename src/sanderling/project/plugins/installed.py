@@ -39,7 +39,7 @@ class Plugin(msgspec.Struct, frozen=True):
         return f"{self.name}.{name}"
 
     def skills(self) -> list[Skill | Skipped]:
-        """Return its skills, and those that are not used, with the reason."""
+        """Return its skills, and for each unused skill the reason."""
         files = PluginFiles(self.root)
         found = list[Skill | Skipped]()
         for name in find_child_skills(f"{self.root}/{SKILLS}"):

@@ -39,7 +39,7 @@ class Directories(NamedTuple):
 
 
 class PluginServers(NamedTuple):
-    """The servers of a plugin as tables of settings, by name, and sentences about those that cannot be used."""
+    """The servers of a plugin as tables of settings, by name, and a sentence for each server that cannot be used."""
 
     tables: dict[str, Table]
     problems: tuple[str, ...] = ()
