@@ -253,7 +253,7 @@ def test_a_role_is_chosen_from_a_list_with_its_description(screen):
     screen.answer(
         "list_roles", roles=[{"name": "reviewer", "description": "Reviews code."}], problems=[]
     )
-    assert screen.lua("return _G.rows") == ["none      (current)", "reviewer  Reviews code."]
+    assert screen.lua("return _G.rows") == ["none (current)", "reviewer: Reviews code."]
     assert screen.actions()[-1] == {"type": "set_role", "name": "reviewer"}
 
 

@@ -480,7 +480,7 @@ def test_skills_are_the_directories_in_skills_and_nothing_deeper(root):
 @pytest.mark.parametrize(
     "header, why",
     [
-        ("name: bad\n- description: broken", "not valid YAML"),
+        ("name: bad\n- description: broken", "it has no description"),
         ("name: bad\ndescription: a: b", "not a valid Agent Skill"),
         ("name: bad", "no description"),
         ("description: Unnamed.", "it has no name"),

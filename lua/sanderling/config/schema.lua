@@ -248,6 +248,15 @@ M.rows = {
     host = true,
   },
   {
+    name = 'plugins.disabled',
+    default = {},
+    class = 'string[]',
+    type = 'list',
+    doc = 'names of plugins that are not used',
+    check = checks.is_list_of_strings,
+    host = true,
+  },
+  {
     name = 'skills.disabled',
     default = {},
     class = 'string[]',

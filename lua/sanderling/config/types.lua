@@ -20,6 +20,9 @@
 ---@field set 'auto'|'all'|'small' the tools offered; 'small': only read, edit, write, bash and grep, described briefly; 'auto': these if the model's window has less than 16,384 tokens
 ---@field disabled string[] tools that the model is not offered; * matches any text
 
+---@class (exact) sanderling.config.Plugins
+---@field disabled string[] names of plugins that are not used
+
 ---@class (exact) sanderling.config.Skills
 ---@field disabled string[] names of skills that are not used
 
@@ -175,6 +178,7 @@
 ---@field permissions table[] rules that allow, ask or deny
 ---@field tools sanderling.config.Tools
 ---@field hooks table<string, table[]> commands that run when something happens, by event
+---@field plugins sanderling.config.Plugins
 ---@field skills sanderling.config.Skills
 ---@field roles table<string, table> roles: instructions, tools, model, effort and mode together, by name
 ---@field web_search sanderling.config.Web_search

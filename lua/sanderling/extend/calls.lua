@@ -8,6 +8,7 @@ local registry = require('sanderling.extend.registry')
 local sessions = require('sanderling.extend.session')
 local time = require('sanderling.ui.time')
 local tools = require('sanderling.extend.tool')
+local words = require('sanderling.ui.words')
 
 local MAX_RESULT_BYTES = 10 * 1024 * 1024
 
@@ -131,7 +132,7 @@ end
 ---@type table<sanderling.BeforePoint, fun(value: any, more: any, subject: any): table?>
 local meanings = {
   prompt = function(value)
-    return type(value) == 'string' and vim.trim(value) ~= '' and { text = value } or nil
+    return type(value) == 'string' and words.trimmed(value) ~= '' and { text = value } or nil
   end,
   compact = function(value)
     return type(value) == 'string' and { text = value } or nil

@@ -3,6 +3,7 @@ local M = {}
 
 local declared = require('sanderling.host.declared')
 local registry = require('sanderling.extend.registry')
+local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.CallContext
 ---@field session sanderling.Session
@@ -68,7 +69,7 @@ local function check(name, opts)
     registry.refuse('tool', text, name, MAX_NAME_BYTES)
   end
   registry.check_fields('tool', opts, FIELDS)
-  if vim.trim(opts.desc) == '' then
+  if words.trimmed(opts.desc) == '' then
     registry.refuse('tool', 'desc is empty. It says what the tool does: the model reads it.')
   elseif opts.effect and not vim.list_contains(EFFECTS, opts.effect) then
     local known = table.concat(EFFECTS, ', ')
@@ -88,7 +89,7 @@ function M.add(name, opts)
   local added = tools:add({ name = name, origin = origin, run = opts.run })
   local undeclare = declared.add_tool({
     name = name,
-    desc = vim.trim(opts.desc),
+    desc = words.trimmed(opts.desc),
     owner = origin,
     timeout_s = opts.timeout or TIMEOUT_S,
     schema = opts.schema and vim.deepcopy(opts.schema),

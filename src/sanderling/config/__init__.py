@@ -24,7 +24,9 @@ LEVELS: tuple[ConfiningLevel, ...] = get_args(ConfiningLevel)  # the strongest f
 GROUPS = ("sandbox", "mcp", "skills", "plugins", "tools", "web_search")
 """The tables of a file whose keys are fields of `Settings`, with the table's name as prefix."""
 
-NEOVIM_KEYS = name_set("answer approval chat diagnostics follow icons keys picker python review ui")
+NEOVIM_KEYS = name_set(
+    "answer approval chat diagnostics extensions follow icons keys picker python review ui"
+)
 """Options of Neovim's screen. It is drawn before any Python runs, so they cannot be in a settings file."""
 
 
