@@ -3,7 +3,6 @@ local M = {}
 
 local declared = require('sanderling.host.declared')
 local registry = require('sanderling.extend.registry')
-local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.CallContext
 ---@field session sanderling.Session
@@ -69,7 +68,7 @@ local function check(name, opts)
     registry.refuse('tool', text, name, MAX_NAME_BYTES)
   end
   registry.check_fields('tool', opts, FIELDS)
-  if words.trimmed(opts.desc) == '' then
+  if not opts.desc:find('%S') then
     registry.refuse('tool', 'desc is empty. It says what the tool does: the model reads it.')
   elseif opts.effect and not vim.list_contains(EFFECTS, opts.effect) then
     local known = table.concat(EFFECTS, ', ')
@@ -89,7 +88,7 @@ function M.add(name, opts)
   local added = tools:add({ name = name, origin = origin, run = opts.run })
   local undeclare = declared.add_tool({
     name = name,
-    desc = words.trimmed(opts.desc),
+    desc = opts.desc:match('^%s*(.*)'),
     owner = origin,
     timeout_s = opts.timeout or TIMEOUT_S,
     schema = opts.schema and vim.deepcopy(opts.schema),
