@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.conftest import ROOT, ChildNvim, wait_until
 from tests.nvim.conftest import Agent, screen, start_chat, start_screen, texts_told
 from tests.rpc import NvimError

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from tests.conftest import wait_until
 from tests.nvim.test_foreign_buffers import CHAT, chat, enter, files, where, windows
 from tests.plugins.conftest import PLUGINS, add_to

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from tests.conftest import wait_until
 from tests.nvim.test_markdown_treesitter import ANSWER, turn
 from tests.plugins.conftest import add_to

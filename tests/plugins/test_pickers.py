@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+
 from tests.conftest import wait_until
 from tests.nvim.test_mcp_screen import controls, show
 from tests.nvim.test_pickers import ANSWERS, CATCH_SELECT, chat
