@@ -125,6 +125,7 @@ command('Net', {
   complete = true,
 })
 command('Rules', { desc = 'show what is allowed and denied, and by what' })
+command('Plugins', { desc = 'show the plugins, their skills and servers' })
 command('Stop', { desc = 'stop the turn, or the command' })
 command('Allow', {
   desc = 'allow the request once, for the session, or always',
@@ -231,7 +232,6 @@ map_verb('n', 'Config', "open your settings file, or the project's")
 map_verb('n', 'Trust', "read and trust the project's files")
 map_verb('n', 'Skills', 'choose a skill for the prompt')
 map_verb('n', 'Mcp', 'show the MCP servers, their tools and logs')
-map_verb('n', 'Plugins', 'show the plugins, their skills and servers')
 map_verb('n', 'Login', 'store an API key in the keychain')
 map_verb('n', 'Logout', 'remove the key from the keychain')
 map_verb('n', 'Close', 'close the session; its log stays')

@@ -2,7 +2,7 @@
 A day of work in forty turns, against an API with its cache.
 
 Tools; a change of mode, of the network, of the date, of the branch; lists of what is to be done; instructions; a new skill; hooks that
-begin to say something; a command of the person's; words in between; a restart in the middle.
+begin to say something; a role that comes and goes; a command of the person's; words in between; a restart in the middle.
 """
 
 import json
@@ -73,6 +73,9 @@ HOOKS: dict[str, Any] = {
     "UserPromptSubmit": [{"command": "cat hooked.txt 2>/dev/null; exit 0"}],
     "PostToolUse": [{"command": "[ -e hooked.txt ] && cat answer.json; exit 0", "matcher": "Bash"}],
 }
+ROLES: dict[str, Any] = {
+    "reviewer": {"prompt": "Only review.", "disallowed_tools": ["write"], "skills": ["late"]}
+}
 SKILL = "---\nname: late\ndescription: Came at noon.\n---\nDo it well.\n"
 
 
@@ -109,7 +112,7 @@ class CachedSession:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         state_dir = str(self._folder / "state")
-        settings = Settings(state_dir=state_dir, hooks=HOOKS, **self.api.options)
+        settings = Settings(state_dir=state_dir, hooks=HOOKS, roles=ROLES, **self.api.options)
         session = Session.open(settings.session_dir, "s1", str(self.project))
         stack.callback(session.close)
         provider = make_provider(settings)
@@ -149,8 +152,12 @@ class CachedSession:
                 (self.project / "hooked.txt").write_text("The hook of prompts.")
             case 14:
                 await self._set_network("off")
+            case 16:
+                self.conversation.controls.set_role("reviewer")
             case 17:
                 set_zone(AFTER_MIDNIGHT)
+            case 22:
+                self.conversation.controls.set_role("")
             case 23 | 26:
                 shown = self.conversation.services.project.trust.shown()
                 self.conversation.services.project.trust.trust(

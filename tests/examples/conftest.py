@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from tests.acp.conftest import begin, home, start
 from tests.nvim.conftest import run_agent, start_agent
 

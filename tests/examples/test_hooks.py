@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from sanderling.protocol.events import TurnEnded
 from tests.examples.conftest import EXAMPLES
 from tests.unit.test_hooks import HookedTalk, group
 from tests.unit.test_tool_uses import bash, edit
 from tests.unit.test_trust import trust_all, write
-
-from sanderling.protocol.events import TurnEnded
 
 VALIDATOR = EXAMPLES / "claude-code/examples/hooks/bash_command_validator_example.py"
 PLUGINS = EXAMPLES / "claude-code/plugins"

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.examples.conftest import EXAMPLES
-from tests.unit.test_print_mode import Shell
 
 from sanderling.project.skills import Skipped, read_skill
 from sanderling.protocol.messages import TextBlock
+from tests.examples.conftest import EXAMPLES
+from tests.unit.test_print_mode import Shell
 
 PUBLISHED = sorted(
     path

@@ -498,6 +498,8 @@ def test_of_several_callbacks_the_strictest_decides(start_agent):
     [
         ("function() error('broken') end", {}),
         ("function() return { content = print } end", {}),
+        ("function() return { 'other.txt' } end", {}),
+        ("function(call) call.input = nil return call end", {}),
         ("function() end", {"async": True, "timeout": 0.1}),
     ],
 )
@@ -506,7 +508,7 @@ def test_a_failing_callback_before_a_tool_call_asks(start_agent, fn, opts):
     agent.command("AgentMode auto")
     before(agent, "tool", fn, **opts)
     agent.ask()
-    assert "failed" in agent.wait_for_question()
+    assert "of <nvim> failed" in agent.wait_for_question()
     agent.answer_question("a")
     assert "Done." in agent.transcript_text()
 

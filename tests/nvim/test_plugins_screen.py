@@ -1,4 +1,4 @@
-"""The list of plugins, :Agent plugins, with the host that answers it."""
+"""The list of plugins, :AgentPlugins, with the host that answers it."""
 
 import tomllib
 
@@ -28,7 +28,7 @@ def home(tmp_path):
 
 @pytest.fixture
 def shown(home, screen):  # noqa: ARG001 - the plugins are there before the host looks
-    screen.command("Agent plugins")
+    screen.command("AgentPlugins")
     screen.wait_for_screen(" Plugins ")
     return screen
 
@@ -85,5 +85,5 @@ def test_the_list_is_read_again(shown, home):
 
 
 def test_without_plugins_it_says_how_one_is_added(screen):
-    screen.command("Agent plugins")
+    screen.command("AgentPlugins")
     screen.wait_for_message("sanderling plugin add")

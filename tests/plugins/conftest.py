@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import ROOT, wait_until
-from tests.nvim.conftest import Agent, texts_told
+
+from tests.conftest import ROOT, ChildNvim, wait_until
+from tests.nvim.conftest import Agent, screen, start_chat, start_screen, texts_told
 from tests.rpc import NvimError
 
+__all__ = ["screen", "start_chat", "start_screen"]
 PLUGINS = os.environ.get("PLUGINS", "")
 HERE = Path(__file__).parent
 
@@ -50,6 +52,14 @@ class Configured(Agent):
         """Return the user's prompts so far, as the model gets them."""
         messages = [each for each in self.logged_messages() if each["role"] == "user"]
         return [text for message in messages for text in texts_told(message)]
+
+
+def add_to(child: ChildNvim, *names: str) -> None:
+    """Put plugins on the runtime path of a Neovim that runs; the test is skipped without one of them."""
+    for name in names:
+        if reason := missing(name):
+            pytest.skip(reason)
+        child.command(f"set runtimepath+={Path(PLUGINS, name)}")
 
 
 def show_last_screen(child: Configured) -> None:

@@ -1,6 +1,7 @@
 """Questions and inputs next to plugins that replace Neovim's own: snacks.input, noice's command line."""
 
 import pytest
+
 from tests.conftest import wait_until
 from tests.nvim.conftest import count_keys_after
 from tests.nvim.replies import bash, reply, say

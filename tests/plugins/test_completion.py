@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+
 from tests.conftest import wait_until
 from tests.nvim.test_mentions import COUNT
 from tests.plugins.setups import BLINK, NVIM_CMP

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from tests.conftest import wait_until
 from tests.nvim.conftest import count_keys_after
 from tests.nvim.replies import bash, reply, say, use

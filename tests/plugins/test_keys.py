@@ -1,6 +1,7 @@
 """Plugins that wait for keys: which-key, mini.clue. Ours work with them, and are named by them."""
 
 import pytest
+
 from tests.conftest import wait_until
 from tests.nvim.conftest import count_keys_after
 from tests.nvim.replies import DONE, bash, reply

@@ -1,6 +1,7 @@
 """edgy.nvim, which gives the chat's windows their places and sizes."""
 
 import pytest
+
 from tests.conftest import wait_until
 from tests.nvim.conftest import filetypes
 from tests.plugins.setups import EDGY

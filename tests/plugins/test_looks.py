@@ -1,6 +1,7 @@
 """Plugins and distributions that set options, statuslines, and draw in every window."""
 
 import pytest
+
 from tests.conftest import wait_until
 from tests.nvim.replies import reply, say
 from tests.plugins.setups import BLINK, MANAGED, MINI, NOICE, SNACKS

@@ -1,6 +1,7 @@
 """Plugin managers: lazy.nvim with the spec of the README and with usual variations of it, and LazyVim."""
 
 import pytest
+
 from tests.conftest import ROOT, wait_until
 from tests.nvim.replies import reply, say
 from tests.plugins.setups import LAZY

@@ -1,6 +1,7 @@
 """Plugins that show messages get them whole, with a title and a level."""
 
 import pytest
+
 from tests.plugins.setups import NOICE, SNACKS
 
 MINI = """

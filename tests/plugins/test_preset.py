@@ -1,6 +1,7 @@
 """`keys.preset = 'chat'`, where `<CR>` sends from insert mode, next to plugins that map it, too."""
 
 import pytest
+
 from tests.conftest import wait_until
 from tests.nvim.replies import reply, say
 from tests.plugins.setups import SETUPS

@@ -1,6 +1,7 @@
 """Plugins that store Neovim's windows and open them again: auto-session."""
 
 import pytest
+
 from tests.conftest import ROOT, wait_until
 from tests.nvim.conftest import filetypes
 from tests.nvim.replies import reply, say

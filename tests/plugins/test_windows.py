@@ -1,6 +1,7 @@
 """Plugins that move windows, scroll them, or draw in them: the chat's windows stay as they were."""
 
 import pytest
+
 from tests.nvim.replies import bash, reply
 from tests.plugins.setups import MINI, SNACKS
 

@@ -97,6 +97,8 @@ async def test_a_day_of_forty_turns_reads_nearly_all_of_its_input_from_the_cache
     said = json.dumps(day.api.asked[-1].request["messages"])
     for news in ("- late: Came at noon.", "The hook of prompts.", "Seen by a hook."):
         assert news in said
+    for news in ("Only review.", "all but write", "Do it well.", "The role ends here"):
+        assert said.count(news) == 1
     for news in ("Plan mode", "network: proxy", "branch feature/rows", "whole sentences"):
         assert news in said
     for news in ("No loops here", "half sentences", "from the person", "Leave the tests alone"):

@@ -128,6 +128,21 @@ local function decision(value, more)
   return { decision = value, reason = type(more) == 'string' and more or nil }
 end
 
+--- Return whether a value can be the input of a tool call: an object of JSON.
+---@param input any
+---@return boolean
+local function is_input(input)
+  if type(input) ~= 'table' or not pcall(vim.json.encode, input) then
+    return false -- a function in it, for example
+  end
+  for key in pairs(input) do
+    if type(key) ~= 'string' then
+      return false
+    end
+  end
+  return true
+end
+
 --- What callbacks may answer, by the point. Each returns nil for anything else.
 ---@type table<sanderling.BeforePoint, fun(value: any, more: any, subject: any): table?>
 local meanings = {
@@ -142,9 +157,12 @@ local meanings = {
       return decision(value, more)
     elseif type(value) == 'table' then
       local is_decided = more == 'ask' or more == 'allow'
-      local input = value == subject and value.input or value
-      if not pcall(vim.json.encode, input) then
-        return -- a function, for example
+      local input = value
+      if value == subject then
+        input = value.input
+      end
+      if not is_input(input) then
+        return
       end
       input = next(input) == nil and vim.empty_dict() or input
       return { input = input, decision = is_decided and more or nil }

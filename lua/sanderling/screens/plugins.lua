@@ -1,4 +1,4 @@
---- :Agent plugins: the user's plugins, with their skills and MCP servers, what is wrong with them, and keys to change them.
+--- :AgentPlugins: the user's plugins, with their skills and MCP servers, what is wrong with them, and keys to change them.
 local M = {}
 
 local api = vim.api
@@ -193,7 +193,7 @@ function M.show()
     if #plugins == 0 then
       message.tell(NONE)
     elseif not is_here then
-      message.tell('Plugins loaded. Run :Agent plugins again to show them.')
+      message.tell('Plugins loaded. Run :AgentPlugins again to show them.')
     else
       open(plugins)
     end

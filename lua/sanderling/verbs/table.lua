@@ -312,6 +312,7 @@ return {
     name = 'plugins',
     desc = 'show the plugins, their skills and servers',
     forms = 'ex slash',
+    has_command = true,
     has_own_page = true,
     run = function()
       plugins.show()

@@ -1,21 +1,20 @@
-"""Plugins that open files in windows, of which `PLUGINS` names a directory with checkouts."""
+"""Plugins that open files in windows: the chat's windows stay the chat's."""
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
+
 from tests.conftest import wait_until
 from tests.nvim.test_foreign_buffers import CHAT, chat, enter, files, where, windows
+from tests.plugins.conftest import PLUGINS, add_to
 
-PLUGINS = os.environ.get("PLUGINS", "")
-pytestmark = pytest.mark.skipif(not PLUGINS, reason="PLUGINS does not say where they are")
 __all__ = ["chat", "files"]
 
 
 def load(child, *names, setup=""):
+    add_to(child, *names)
     for name in names:
-        child.command(f"set runtimepath+={Path(PLUGINS, name)}")
         for path in sorted(Path(PLUGINS, name, "plugin").glob("*")):
             child.command(f"silent source {path}")
     child.lua(setup)
