@@ -69,8 +69,12 @@ class _DeclaredServers(NamedTuple):
 
 
 def add(commands: Any) -> None:
-    mcp = commands.add_parser("mcp")
-    actions = mcp.add_subparsers(required=True)
+    mcp = commands.add_parser(
+        "mcp",
+        description="List, add, check and remove tool servers, or log in to one. Without an action, list them.",
+    )
+    mcp.set_defaults(run=print_list, json=False, project="", names=[])
+    actions = mcp.add_subparsers()
     mcp_files.add(actions)
     for name, run, what in (
         ("list", print_list, "list the tool servers declared here"),
