@@ -39,6 +39,7 @@ def test_a_command_without_an_action_lists(shell, home, command):
     write(home, ".agents/skills/pdf/SKILL.md", SKILL)
     alone, listed = shell.run(command), shell.run(command, "list")
     assert (alone.returncode, alone.stdout) == (0, listed.stdout)
+    assert alone.stdout
     assert "Without an action, list" in " ".join(shell.run(command, "--help").stdout.split())
 
 

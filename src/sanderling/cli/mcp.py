@@ -42,6 +42,7 @@ from sanderling.sandbox.confinement import SessionSandbox, policy_for
 from sanderling.text import counted, visible
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
+NONE = "No tool servers: `:help sanderling-mcp` says how to add one."
 NOT_ALLOWED = "not allowed permanently: answer `A` when Neovim asks"
 
 
@@ -111,6 +112,8 @@ def print_list(arguments: argparse.Namespace) -> int:
         rows = _rows(_declared(arguments))
     except SanderlingError as error:
         return _say(error)
+    if not rows and not arguments.json:
+        sys.stdout.write(f"{NONE}\n")
     _print(rows, is_json=arguments.json)
     return 0
 

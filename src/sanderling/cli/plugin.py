@@ -16,7 +16,7 @@ from sanderling.project.plugins.disabling import disable_plugin
 from sanderling.project.plugins.installed import read_plugin, shown_plugin, shown_plugins
 from sanderling.project.root import project_root
 from sanderling.protocol.requests import ShownPlugin
-from sanderling.text import visible_line
+from sanderling.text import did_you_mean, visible_line
 
 EXIT_PROBLEMS, EXIT_USAGE = 1, 2
 NONE = "No plugins: `:help sanderling-agent-plugins` says how to add one."
@@ -80,7 +80,10 @@ def change_it(arguments: argparse.Namespace) -> int:
     try:
         known = [each.name for each in shown_plugins(own_layers().settings(), project_root(""))]
         if arguments.name not in filter(None, known):
-            raise ConfigError(f"there is no plugin '{arguments.name}': `sanderling plugin list`")
+            meant = did_you_mean(arguments.name, filter(None, known))
+            raise ConfigError(
+                f"there is no plugin '{arguments.name}'{meant or ': `sanderling plugin list` lists them'}"
+            )
         disable_plugin(arguments.name, is_disabled=arguments.is_disabled)
     except SanderlingError as error:
         return _fail(error)
