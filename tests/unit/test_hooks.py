@@ -13,7 +13,8 @@ from tests.unit.test_trust import trust_all, write
 from sanderling.config import Layer, Settings
 from sanderling.config.layers import Layers
 from sanderling.conversation.checks.configuration import mistakes_in
-from sanderling.hooks.declared import HookEvent, own_hooks, project_hooks
+from sanderling.errors import ConfigError
+from sanderling.hooks.declared import HookEvent, load_hooks, own_hooks, project_hooks
 from sanderling.permissions.rules import rule_from_text
 from sanderling.project.project import Project
 from sanderling.protocol.actions import CancelTurn, Compact, RedoTurn, UndoTurn
@@ -271,6 +272,13 @@ async def test_what_a_hook_adds_is_in_the_result(tmp_path):
     }
     talk = await HookedTalk(tmp_path, bash("echo out"), mode="auto", own=own).run()
     assert talk.told().endswith("\n\n[From a hook:\nBefore.\nAfter.]")
+
+
+def test_a_mistyped_event_is_named_with_the_nearest_one():
+    with pytest.raises(ConfigError, match="no hook event 'PreTool'; did you mean 'PreToolUse'"):
+        load_hooks({"PreTool": [{"command": "x"}]})
+    with pytest.raises(ConfigError, match="no hook event 'zzz'; known: SessionStart, "):
+        load_hooks({"zzz": [{"command": "x"}]})
 
 
 # --- hooks that fail -------------------------------------------------------------------------------------------------------
@@ -568,7 +576,7 @@ def test_the_users_hooks_are_read_with_their_places():
 @pytest.mark.parametrize(
     "text, words",
     [
-        ('[[hooks.PreTool]]\ncommand = "a"', "hooks"),
+        ('[[hooks.PreTool]]\ncommand = "a"', "did you mean 'PreToolUse'?"),
         ('[[hooks.Stop]]\ncomand = "a"', "comand"),
         ('[[hooks.Stop]]\ncommand = ""', "command"),
         ('[[hooks.Stop]]\ncommand = "a"\ntimeout = 0', "timeout"),

@@ -163,6 +163,7 @@ def test_a_mistyped_name_and_a_directory_that_is_no_plugin_are_explained(source,
     assert f"there is no plugin.json in {tmp_path}" in run(capsys, "check", str(tmp_path))[2]
 
 
+@pytest.mark.usefixtures("home")
 def test_names_are_shown_without_control_characters(source, capsys):
     (source / "\x1b[2J").symlink_to("/etc/passwd")
     make(source, MANIFEST | {"version": "1\x1b]0;x\x07\u202e", "\x1b[1m": 1})
