@@ -53,7 +53,8 @@ def shell(tmp_path, monkeypatch, plain_environment) -> Shell:  # noqa: ARG001
 
 
 def test_what_is_declared_is_listed(shell):
-    assert shell.run("list").stdout == ""
+    assert shell.run("list").stdout.startswith("No tool servers: ")
+    assert shell.run("list", "--json").stdout == ""
     shell.declare(
         git={"command": ["mcp-server-git", "--repository", "."]},
         tracker={"url": "https://mcp.example/mcp?key=secret"},

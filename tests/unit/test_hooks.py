@@ -13,7 +13,8 @@ from tests.unit.test_trust import trust_all, write
 from sanderling.config import Layer, Settings
 from sanderling.config.layers import Layers
 from sanderling.conversation.checks.configuration import mistakes_in
-from sanderling.hooks.declared import HookEvent, own_hooks, project_hooks
+from sanderling.errors import ConfigError
+from sanderling.hooks.declared import HookEvent, load_hooks, own_hooks, project_hooks
 from sanderling.permissions.rules import rule_from_text
 from sanderling.project.project import Project
 from sanderling.protocol.actions import CancelTurn, Compact, RedoTurn, UndoTurn
@@ -273,6 +274,13 @@ async def test_what_a_hook_adds_is_in_the_result(tmp_path):
     assert talk.told().endswith("\n\n[From a hook:\nBefore.\nAfter.]")
 
 
+def test_a_mistyped_event_is_named_with_the_nearest_one():
+    with pytest.raises(ConfigError, match="no hook event 'PreTool'; did you mean 'PreToolUse'"):
+        load_hooks({"PreTool": [{"command": "x"}]})
+    with pytest.raises(ConfigError, match="no hook event 'zzz'; known: SessionStart, "):
+        load_hooks({"zzz": [{"command": "x"}]})
+
+
 # --- hooks that fail -------------------------------------------------------------------------------------------------------
 
 
@@ -282,7 +290,6 @@ async def test_what_a_hook_adds_is_in_the_result(tmp_path):
         ("echo oops >&2; exit 1", "exit status 1: oops"),
         ("echo '{broken'", "not what a hook answers"),
         ('echo \'{"hookSpecificOutput": {"permissionDecision": "maybe"}}\'', "not what a hook"),
-        ("no-such-program", "exit status 127"),
     ],
 )
 async def test_a_hook_that_fails_is_shown_once_and_decides_nothing(tmp_path, command, words):
@@ -302,6 +309,9 @@ async def test_a_hook_that_fails_is_shown_once_and_decides_nothing(tmp_path, com
         ("sleep 60", "did not end within 0.5 s"),
         ("trap '' TERM INT; sleep 60 & wait", "did not end"),
         ("kill -9 $$", "was killed by signal 9"),
+        ("no-such-program", "exit status 127"),
+        ("./no-program", "exit status 127"),
+        ("/etc", "exit status 126"),
         ("yes", "wrote more than"),
         ("yes >&2", "wrote more than"),
     ],
@@ -314,6 +324,14 @@ async def test_a_hook_that_hangs_floods_or_dies_is_ended_and_the_user_is_asked(
     talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run("deny")
     assert words in talk.questions[0].reason
     assert words in talk.notices[0]
+
+
+async def test_a_hook_that_the_sandbox_hides_is_explained(tmp_path):
+    write(tmp_path, "home/tools/check", "#!/bin/sh\n")
+    (tmp_path / "home/tools/check").chmod(0o755)
+    own: dict[HookEvent, Any] = {"PreToolUse": f"{tmp_path}/home/tools/check"}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run("deny")
+    assert "the sandbox shows hooks only the project" in talk.questions[0].reason
 
 
 async def test_a_process_that_a_hook_leaves_behind_does_not_hold_the_turn(tmp_path):
@@ -558,7 +576,7 @@ def test_the_users_hooks_are_read_with_their_places():
 @pytest.mark.parametrize(
     "text, words",
     [
-        ('[[hooks.PreTool]]\ncommand = "a"', "hooks"),
+        ('[[hooks.PreTool]]\ncommand = "a"', "did you mean 'PreToolUse'?"),
         ('[[hooks.Stop]]\ncomand = "a"', "comand"),
         ('[[hooks.Stop]]\ncommand = ""', "command"),
         ('[[hooks.Stop]]\ncommand = "a"\ntimeout = 0', "timeout"),

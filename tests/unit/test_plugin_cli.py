@@ -3,11 +3,13 @@
 import errno
 import json
 import os
+import re
 import threading
 import tomllib
 from pathlib import Path
 
 import pytest
+from tests.conftest import ROOT
 from tests.unit.test_plugins import MANIFEST, OWN, SHARED, http, make, servers, stdio
 from tests.unit.test_trust import write
 
@@ -138,6 +140,27 @@ def test_links_stay_inside_and_what_leads_out_is_left_out(home, source, tmp_path
     for name in ("out", "up", "chain", "gone", "loop", "pipe"):
         assert f"{name} was left out" in err
         assert not os.path.lexists(root / name)
+
+
+@pytest.mark.usefixtures("home")
+def test_the_plugin_of_the_help_is_valid(tmp_path, capsys):
+    words = (ROOT / "doc/sanderling-extending.txt").read_text()
+    shown = words[words.index("*sanderling-agent-plugins*\n") :].split("\n<")[0]
+    for name in ("plugin.json", "mcp.json"):
+        text = re.search(rf"^    {name}\n((?:      .*\n?)+)", shown, re.MULTILINE)
+        assert text
+        write(tmp_path / "mine", name, text[1])
+    write(tmp_path / "mine", "bin/db", "#!/bin/sh\n")
+    (tmp_path / "mine/bin/db").chmod(0o755)
+    assert run(capsys, "check", str(tmp_path / "mine")) == (0, "tools: ok\n", "")
+
+
+@pytest.mark.usefixtures("home")
+def test_a_mistyped_name_and_a_directory_that_is_no_plugin_are_explained(source, tmp_path, capsys):
+    run(capsys, "add", str(source))
+    assert "did you mean 'tools'?" in run(capsys, "disable", "tols")[2]
+    assert "did you mean 'tools'?" in run(capsys, "remove", "tols")[2]
+    assert f"there is no plugin.json in {tmp_path}" in run(capsys, "check", str(tmp_path))[2]
 
 
 @pytest.mark.usefixtures("home")

@@ -572,7 +572,7 @@ def test_plugins_are_found_in_both_directories_and_ours_come_first(home):
     broken = [each for each in found if isinstance(each, Broken)]
     assert [(Path(each.path).name, each.problem[:25]) for each in broken] == [
         ("broken", "plugin.json: it must have"),
-        ("empty", "there is no plugin.json"),
+        ("empty", "there is no plugin.json i"),
         ("tools", "~/.config/sanderling/plug"),
     ]
 

@@ -336,6 +336,19 @@ async def test_an_unknown_role_changes_nothing(tmp_path):
     assert talk.services.role.shown().name == "reviewer"
 
 
+async def test_a_role_says_what_is_wrong_with_it_when_it_is_chosen(tmp_path):
+    files = {"b": "---\nmode: pln\n---\nDo.", "c": "---\nname: c"}
+    talk = RoleTalk(tmp_path, own={"a": {}}, project=files)
+    talk.choose("b")
+    assert talk.warnings == [
+        "The role b (.claude/agents/b.md): its mode 'pln' is none of ask, auto, plan."
+    ]
+    talk.choose("c")
+    assert talk.warnings[1].startswith("The role 'c' cannot be used: .claude/agents/c.md: its ")
+    talk.choose("zzz")
+    assert talk.warnings[2] == "There is no role 'zzz'; known: a, b."
+
+
 async def test_a_role_chosen_during_a_turn_waits_for_its_end(tmp_path):
     wait = bash("until [ -e go ]; do sleep 0.05; done")
     talk = RoleTalk(tmp_path, wait, mode="auto", own={"r": {"tools": []}})

@@ -138,8 +138,8 @@ def test_the_next_command_is_shown(run, project):
     assert run("trust", "--revoke", "AGENTS.md")[2] == ""
 
 
-@pytest.mark.parametrize("argv", [["rules"], ["rules", "add"]])
-def test_a_missing_or_unknown_action_is_answered_with_those_that_exist(run, capsys, argv):
+@pytest.mark.parametrize("argv", [["rules", "add"], ["rules", "--json", "add"]])
+def test_an_unknown_action_is_answered_with_those_that_exist(run, capsys, argv):
     with pytest.raises(SystemExit):
         run(*argv)
     error = capsys.readouterr().err.splitlines()[-1]

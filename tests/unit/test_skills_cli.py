@@ -34,6 +34,21 @@ def test_skills_are_listed_and_untrusted_ones_named(shell, home):
     assert (listed["name"], listed["path"]) == ("pdf", str(path))
 
 
+@pytest.mark.parametrize("command", ["skills", "plugin", "rules", "mcp"])
+def test_a_command_without_an_action_lists(shell, home, command):
+    write(home, ".agents/skills/pdf/SKILL.md", SKILL)
+    alone, listed = shell.run(command), shell.run(command, "list")
+    assert (alone.returncode, alone.stdout) == (0, listed.stdout)
+    assert alone.stdout
+    assert "Without an action, list" in " ".join(shell.run(command, "--help").stdout.split())
+
+
+def test_options_of_a_list_may_be_before_the_action_or_without_it(shell, home):
+    write(home, ".agents/skills/pdf/SKILL.md", SKILL)
+    for arguments in (("--json",), ("--json", "list"), ("list", "--json")):
+        assert json.loads(shell.run("skills", *arguments).stdout)["name"] == "pdf"
+
+
 def test_without_skills_the_help_is_named(shell):
     ran = shell.run("skills", "list")
     assert (ran.returncode, ran.stderr) == (0, "")

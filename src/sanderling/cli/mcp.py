@@ -42,6 +42,7 @@ from sanderling.sandbox.confinement import SessionSandbox, policy_for
 from sanderling.text import counted, visible
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
+NONE = "No tool servers: `:help sanderling-mcp` says how to add one."
 NOT_ALLOWED = "not allowed permanently: answer `A` when Neovim asks"
 
 
@@ -69,8 +70,12 @@ class _DeclaredServers(NamedTuple):
 
 
 def add(commands: Any) -> None:
-    mcp = commands.add_parser("mcp")
-    actions = mcp.add_subparsers(required=True)
+    mcp = commands.add_parser(
+        "mcp",
+        description="List, add, check and remove tool servers, or log in to one. Without an action, list them.",
+    )
+    mcp.set_defaults(run=print_list, json=False, project="", names=[])
+    actions = mcp.add_subparsers()
     mcp_files.add(actions)
     for name, run, what in (
         ("list", print_list, "list the tool servers declared here"),
@@ -107,6 +112,8 @@ def print_list(arguments: argparse.Namespace) -> int:
         rows = _rows(_declared(arguments))
     except SanderlingError as error:
         return _say(error)
+    if not rows and not arguments.json:
+        sys.stdout.write(f"{NONE}\n")
     _print(rows, is_json=arguments.json)
     return 0
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from sanderling.cli.alone import add_options, list_alone
 from sanderling.cli.streams import say
 from sanderling.config.file import shown_path
 from sanderling.config.layers import own_layers
@@ -15,15 +16,21 @@ from sanderling.project.plugins.disabling import disable_plugin
 from sanderling.project.plugins.installed import read_plugin, shown_plugin, shown_plugins
 from sanderling.project.root import project_root
 from sanderling.protocol.requests import ShownPlugin
-from sanderling.text import visible_line
+from sanderling.text import did_you_mean, visible_line
 
 EXIT_PROBLEMS, EXIT_USAGE = 1, 2
 NONE = "No plugins: `:help sanderling-agent-plugins` says how to add one."
 
 
 def add(commands: Any) -> None:
-    plugin = commands.add_parser("plugin")
-    actions = plugin.add_subparsers(required=True)
+    plugin = commands.add_parser(
+        "plugin",
+        description="List, add, check and remove plugins with skills and tool servers. Without an action, list them."
+        " `:help sanderling-agent-plugins` describes them.",
+        epilog=f"The exit status is 0; {EXIT_PROBLEMS} if `check` finds a problem; {EXIT_USAGE} for a mistake.",
+    )
+    list_alone(plugin, list_them)
+    actions = plugin.add_subparsers(metavar="{add,remove,enable,disable,list,check}")
     action = actions.add_parser("add", help="copy a plugin, and show what is in it")
     action.add_argument("directory", metavar="PATH", help="the directory with its plugin.json")
     action.set_defaults(run=add_it)
@@ -41,8 +48,7 @@ def add(commands: Any) -> None:
     check.add_argument("directory", nargs="?", default="", metavar="PATH", help="default: all")
     check.set_defaults(run=check_them)
     for each in (action, check):
-        each.add_argument("--json", action="store_true", help="print one JSON object per line")
-        each.add_argument("--project", default="", metavar="DIR", help="project directory")
+        add_options(each)
 
 
 def add_it(arguments: argparse.Namespace) -> int:
@@ -74,7 +80,10 @@ def change_it(arguments: argparse.Namespace) -> int:
     try:
         known = [each.name for each in shown_plugins(own_layers().settings(), project_root(""))]
         if arguments.name not in filter(None, known):
-            raise ConfigError(f"there is no plugin '{arguments.name}': `sanderling plugin list`")
+            meant = did_you_mean(arguments.name, filter(None, known))
+            raise ConfigError(
+                f"there is no plugin '{arguments.name}'{meant or ': `sanderling plugin list` lists them'}"
+            )
         disable_plugin(arguments.name, is_disabled=arguments.is_disabled)
     except SanderlingError as error:
         return _fail(error)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from sanderling.cli.alone import add_options, add_project, list_alone
 from sanderling.cli.streams import say, say_untrusted
 from sanderling.config.layers import own_layers
 from sanderling.config.project import PROJECT_FILE
@@ -34,17 +35,18 @@ class ListedRule(msgspec.Struct, frozen=True):
 def add(commands: Any) -> None:
     rules = commands.add_parser(
         "rules",
-        description='List what is allowed, asked and denied in a project, or remove a rule that was stored by answering "always".'
+        description='List what is allowed, asked and denied in a project, or remove a rule that was stored by answering "always". Without an action, list them.'
         " Deny overrides ask, and ask overrides allow.",
         epilog=f"The exit status is 0; {EXIT_UNUSABLE} if stored rules cannot be used; {EXIT_USAGE} for a mistake.",
     )
-    actions = rules.add_subparsers(required=True)
+    list_alone(rules, list_rules)
+    actions = rules.add_subparsers(metavar="{list,remove}")
     listing = actions.add_parser(
         "list",
         help="list the rules in effect",
         description='List the rules in effect, each with its origin: a place in the settings, or "always" for a stored one.',
     )
-    listing.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_options(listing)
     listing.set_defaults(run=list_rules)
     removing = actions.add_parser(
         "remove",
@@ -55,8 +57,7 @@ def add(commands: Any) -> None:
         "rule", nargs="+", help="its number or its text in `sanderling rules list`"
     )
     removing.set_defaults(run=remove_rule)
-    for each in (listing, removing):
-        each.add_argument("--project", default="", metavar="DIR", help="project directory")
+    add_project(removing)
 
 
 def list_rules(arguments: argparse.Namespace) -> int:

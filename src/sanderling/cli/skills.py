@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sanderling.cli.alone import add_options, list_alone
 from sanderling.cli.streams import say, say_untrusted
 from sanderling.config.layers import own_layers
 from sanderling.errors import SanderlingError, UsageError
@@ -21,8 +22,14 @@ NONE = "No skills: `:help sanderling-skills` names their directories."
 
 
 def add(commands: Any) -> None:
-    skills = commands.add_parser("skills")
-    actions = skills.add_subparsers(required=True)
+    skills = commands.add_parser(
+        "skills",
+        description="List the skills of a project and your own, or explain what is wrong with them. Without an action, list them."
+        " `:help sanderling-skills` describes them.",
+        epilog=f"The exit status is 0; {EXIT_PROBLEMS} if `check` finds a problem; {EXIT_USAGE} for a mistake.",
+    )
+    list_alone(skills, list_skills)
+    actions = skills.add_subparsers(metavar="{list,check}")
     listing = actions.add_parser("list", help="list the skills that the model is offered here")
     listing.set_defaults(run=list_skills)
     checking = actions.add_parser("check", help="explain what is wrong with skills")
@@ -30,12 +37,12 @@ def add(commands: Any) -> None:
         "directory",
         nargs="?",
         default="",
+        metavar="DIR",
         help="with one skill or several; default: the project's and your own",
     )
     checking.set_defaults(run=check_skills)
     for each in (listing, checking):
-        each.add_argument("--json", action="store_true", help="print one JSON object per line")
-        each.add_argument("--project", default="", metavar="DIR", help="project directory")
+        add_options(each)
 
 
 def list_skills(arguments: argparse.Namespace) -> int:

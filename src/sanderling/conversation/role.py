@@ -108,6 +108,8 @@ class SessionRole:
             was_used=True,
         )
         self._set(mode, effort)
+        for problem in role.problems:
+            self._warn(f"The role {role.name} ({role.origin}): {problem}.")
         if unknown := [each for each in role.skills if each not in self._project.skills.all()]:
             self._warn(
                 f"The role {role.name} names skills that do not exist: {', '.join(unknown)}."

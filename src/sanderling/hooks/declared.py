@@ -16,7 +16,7 @@ from sanderling.config import Settings, Table
 from sanderling.config.layers import place_of
 from sanderling.errors import ConfigError
 from sanderling.project.trust.trust import Trust
-from sanderling.text import printable, shortened
+from sanderling.text import did_you_mean, printable, shortened
 
 HookEvent = Literal[
     "SessionStart",
@@ -91,6 +91,10 @@ def load_hooks(tables: Mapping[str, Any]) -> dict[HookEvent, tuple[HookTable, ..
     Raises:
         ConfigError: names what is wrong.
     """
+    for event in tables:
+        if event not in EVENTS:
+            hint = did_you_mean(event, EVENTS) or f"; known: {', '.join(EVENTS)}"
+            raise ConfigError(f"there is no hook event '{event[:80]}'{hint}", ("hooks", event))
     try:
         hooks = msgspec.convert(tables, dict[HookEvent, tuple[HookTable, ...]])
     except msgspec.ValidationError as error:

@@ -18,6 +18,7 @@ MAX_TEXT_CHARS = 10_000
 """For the model: a context, or a reason."""
 MAX_MESSAGE_CHARS = 1_000
 _BLOCKS = 2  # the exit status
+_NOT_STARTED = (126, 127)  # of the shell: the program is not executable, or not found
 _PLAIN_CONTEXT: tuple[HookEvent, ...] = ("SessionStart", "UserPromptSubmit")
 """Events for which the output is context if it is not JSON."""
 
@@ -137,7 +138,11 @@ def answer_of(hook: Hook, status: int, output: str, errors: str) -> Answer:
     if status:
         first = errors.strip().partition("\n")[0]
         first = shortened(first, MAX_MESSAGE_CHARS)
-        return Answer(failure=f"exit status {status}{f': {first}' if first else ''}")
+        failure = f"exit status {status}{f': {first}' if first else ''}"
+        has_run = status not in _NOT_STARTED
+        if not has_run and hook.is_confined:
+            failure += "; the sandbox shows hooks only the project and the programs of $PATH"
+        return Answer(failure=failure, is_late=not has_run)
     text = output.strip()
     if not text.startswith("{"):
         return _plain(hook, text)

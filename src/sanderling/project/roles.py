@@ -109,23 +109,25 @@ class Roles:
 
     def all(self) -> dict[str, Role]:
         """Return the roles by name. Of two with one name, the first is used."""
-        found = dict[str, Role]()
-        for each in self.found():
-            if isinstance(each, Role):
-                found.setdefault(each.name, each)
-        return found
+        return _by_name(self.found())
 
     def find(self, name: str) -> Role:
         """
         Return the role with this name.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: there is none, or its file cannot be used.
         """
-        roles = self.all()
+        found = self.found()
+        roles = _by_name(found)
         if name in roles:
             return roles[name]
-        known = f"; there are {', '.join(sorted(roles))}." if roles else "; there are none."
+        for each in found:
+            if isinstance(each, SkippedRole) and each.origin.endswith(f"/{name}.md"):
+                raise ConfigError(
+                    f"The role '{name}' cannot be used: {each.origin}: {each.problem}.", ("role",)
+                )
+        known = f"; known: {', '.join(sorted(roles))}." if roles else "; there are no roles."
         hint = did_you_mean(name, roles) or known
         untrusted = f" Not trusted: {', '.join(self._ignored)}." if self._ignored else ""
         raise ConfigError(f"There is no role '{name}'{hint}{untrusted}", ("role",))
@@ -148,6 +150,14 @@ class Roles:
     def ignored(self) -> tuple[str, ...]:
         """Return the files that the last search skipped because the user has not trusted them."""
         return self._ignored
+
+
+def _by_name(found: Iterable[Role | SkippedRole]) -> dict[str, Role]:
+    roles = dict[str, Role]()
+    for each in found:
+        if isinstance(each, Role):
+            roles.setdefault(each.name, each)
+    return roles
 
 
 def load_roles(tables: Mapping[str, Any]) -> dict[str, Role]:

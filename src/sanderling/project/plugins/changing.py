@@ -22,7 +22,7 @@ from sanderling.paths import is_within
 from sanderling.project.plugins import data_directory, own_directory
 from sanderling.project.plugins.installed import Plugin, read_plugin
 from sanderling.project.plugins.manifest import read_manifest
-from sanderling.text import visible_line
+from sanderling.text import did_you_mean, visible_line
 
 MAX_ENTRIES = 50_000
 MAX_BYTES = 500 * 1000 * 1000
@@ -72,7 +72,8 @@ def remove_plugin(name: str, state_dir: str, *, with_data: bool = False) -> Path
     with _changing() as ours:
         target = next((path for path in sorted(ours.iterdir()) if name in _names(path)), None)
         if target is None:
-            raise ConfigError(f"there is no plugin '{name}' in {ours}")
+            known = {each for path in ours.iterdir() for each in _names(path)}
+            raise ConfigError(f"there is no plugin '{name}' in {ours}{did_you_mean(name, known)}")
         aside = ours / f".{name}.{os.urandom(8).hex()}"
         target.rename(aside)
         _remove(aside)

@@ -52,7 +52,7 @@ def read_manifest(root: str) -> Manifest:
     """
     data = read_inside(root, MANIFEST)
     if data is None:
-        raise ConfigError(f"there is no {MANIFEST}")
+        raise ConfigError(f"there is no {MANIFEST} in {root}")
     try:
         return _manifest(object_in(data))
     except ConfigError as error:

@@ -1,0 +1,27 @@
+"""Commands that list without an action: `sanderling skills` is `sanderling skills list`."""
+
+import argparse
+from collections.abc import Callable
+
+
+def list_alone(command: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
+    """Have `command` list when no action follows, with the options of its action `list`."""
+    add_options(command)
+    command.set_defaults(run=run, json=False, project="")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a list. Without defaults: those of an action would replace what came before it."""
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print one JSON object per line",
+    )
+    add_project(parser)
+
+
+def add_project(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--project", default=argparse.SUPPRESS, metavar="DIR", help="project directory"
+    )
