@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import subprocess
 import threading
 import tomllib
 from pathlib import Path
@@ -188,6 +189,44 @@ def test_a_plugin_that_is_too_large_is_refused_and_the_earlier_one_stays(
     monkeypatch.setattr(changing, "MAX_ENTRIES", 3)
     assert run(capsys, "add", str(source))[0] == 2
     assert [path.name for path in (home / OWN).iterdir()] == ["tools"]
+
+
+def test_deep_directories_are_refused_and_later_plugins_are_added(
+    home, source, tmp_path, capsys, monkeypatch
+):
+    bad = make(tmp_path / "bad", {**MANIFEST, "name": "bad"})
+    monkeypatch.chdir(bad)
+    for _ in range(1200):  # deeper than Python's stack, which removing a tree needs
+        os.mkdir("a")  # noqa: PTH102
+        os.chdir("a")
+    monkeypatch.chdir(tmp_path)
+    try:
+        status, _, err = run(capsys, "add", str(bad))
+    finally:
+        subprocess.run(["rm", "-rf", str(bad)], check=True)  # pytest cannot remove it
+    assert (status, "nested" in err) == (2, True)
+    assert run(capsys, "add", str(source))[0] == 0
+    assert os.listdir(home / OWN) == ["tools"]  # noqa: PTH208
+
+
+def test_a_directory_that_becomes_a_link_while_it_is_copied_leads_nowhere(
+    home, source, tmp_path, monkeypatch
+):
+    """A command that runs in the plugin's directory could put a link to the user's keys there."""
+    write(tmp_path / "keys", "id", "secret")
+    write(source, "assets/a", "")
+    mkdir = Path.mkdir
+
+    def exchange(path: Path, *args: object, **options: object) -> None:
+        mkdir(path, *args, **options)  # pyright: ignore[reportArgumentType]
+        if path.name == "assets":
+            (source / "assets").rename(tmp_path / "aside")
+            (source / "assets").symlink_to(tmp_path / "keys")
+
+    monkeypatch.setattr(Path, "mkdir", exchange)
+    with pytest.raises(ConfigError):
+        add_plugin(str(source), str(home))
+    assert os.listdir(home / OWN) == []  # noqa: PTH208
 
 
 def test_an_error_while_copying_leaves_the_earlier_plugin(home, source, monkeypatch):

@@ -664,6 +664,15 @@ def test_a_plugin_inside_the_project_is_not_used(home):
     assert "is in this project, where the agent could change it" in news
 
 
+def test_a_plugin_around_the_project_is_not_used(home):
+    """Its author works in a part of it, where the agent could change the skills and the programs of servers."""
+    make(home / OWN / "tools", mcp=servers(db=stdio()), skills=("one",))
+    project = Project(settings_of(home), str(home / OWN / "tools/skills/one"))
+    assert project.skills.all() == {}
+    (news,) = project.news_of_settings()
+    assert "it contains this project, so the agent could change it" in news
+
+
 def test_what_is_not_used_is_reported_once_without_control_characters(home):
     wrong = {"a\x1b[2J": stdio(), "b": stdio("\x1b]0;x\x07/bin")}
     make(home / OWN / "tools", MANIFEST | {"\u202ex": 1}, servers(**wrong))

@@ -30,6 +30,9 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import Prompt, TextBlock
 from sanderling.protocol.requests import ListRoles, ShownRole
 from sanderling.session.session import Session
+from sanderling.tools.base import Context, Tool
+from sanderling.tools.catalog import TOOLS
+from sanderling.tools.outcome import Outcome
 
 REVIEWER = "---\nname: reviewer\ndescription: Reviews code.\ntools: Read, Grep\n---\nYou review."
 
@@ -252,6 +255,36 @@ async def test_a_call_of_another_tool_is_refused_in_words(tmp_path):
     assert talk.of(ToolEnded)[0].is_denied
     assert not (talk.project / "made").exists()
     assert "you may use these tools: read, grep" in talk.notes()
+
+
+class ClientsTools:
+    """A client that runs `bash`, and remembers the commands."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    async def tools(self) -> list[Tool]:
+        async def run(args: Any, _: Context) -> Outcome:
+            self.ran.append(args.command)
+            return Outcome(content="ran")
+
+        there = TOOLS["bash"]
+        run.__doc__ = there.description
+        return [Tool("bash", there.input_type, run, there.effect, there.title, is_elsewhere=True)]
+
+    def take_notes(self) -> list[str]:
+        return []
+
+    def tell_again(self) -> None: ...
+
+
+@pytest.mark.parametrize("tools, ran", [(["read"], []), (["bash"], ["make"])])
+async def test_a_role_restricts_tools_that_a_client_runs(tmp_path, tools, ran):
+    client = ClientsTools()
+    talk = RoleTalk(tmp_path, bash("make"), own={"r": {"tools": tools}}, client=client)
+    talk.choose("r")
+    await talk.run()
+    assert client.ran == ran
 
 
 async def test_a_tool_of_the_role_works_as_before(tmp_path):

@@ -479,6 +479,7 @@ class ToolUses:
 
     async def _ask(self, request: UseRequest) -> Permit:
         if request.tool.is_elsewhere:
+            self._gate.check_role(request.tool.name)
             return Permit()
         return await self._asking.permit(self._gate, request)
 

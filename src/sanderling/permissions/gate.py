@@ -179,6 +179,16 @@ class Gate:
             with suppress(ConfigError):  # the day of the last use is not worth an error
                 await to_thread.run_sync(self._store.note_use, rule)
 
+    def check_role(self, tool: str) -> None:
+        """
+        Check that the session's role has the tool. This is all that is checked here of a tool that a client runs.
+
+        Raises:
+            ForbiddenError: it does not.
+        """
+        if reason := self.forbids(tool):
+            raise ForbiddenError(reason)
+
     def judge(self, request: UseRequest) -> Permit | Question:
         """
         Return the terms on which the use may run, or the question that the rules and the mode leave to the user. Changes nothing.
@@ -188,8 +198,7 @@ class Gate:
             SandboxError: the sandbox cannot give it the access that it needs.
         """
         workspace, effect = self._workspace, request.effect
-        if reason := self.forbids(request.tool.name):
-            raise ForbiddenError(reason)
+        self.check_role(request.tool.name)
         conditions = Conditions(self.mode, not request.environment.is_confined)
         stored = self._store.load()
         rules = self._rules(stored, conditions)

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import posixpath
 import re
 import shutil
 import stat
@@ -26,6 +27,7 @@ from sanderling.text import did_you_mean, visible_line
 
 MAX_ENTRIES = 50_000
 MAX_BYTES = 500 * 1000 * 1000
+MAX_DEPTH = 64
 _CHUNK_BYTES = 1 << 20
 _HISTORY = ".git"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -116,17 +118,18 @@ def _copied(root: str, copy: Path) -> tuple[str, ...]:
     """Copy the plugin in `root`, and return the names that are left out."""
     left_out = list[str]()
     size = 0
-    for entries, (entry, name) in enumerate(_walk(root, copy)):
+    copy.mkdir(0o755)
+    for entries, (entry, name, directory) in enumerate(_walk(root)):
         target = copy / name
         if entry.is_dir(follow_symlinks=False):
             target.mkdir(0o755)
         elif entry.is_symlink():
-            if inside := _inside(root, entry.path):
+            if inside := _inside(root, f"{root}/{name}"):
                 target.symlink_to(inside)
             else:
                 left_out.append(name)
         elif entry.is_file(follow_symlinks=False):
-            size += _copy_file(entry.path, target, MAX_BYTES - size)
+            size += _copy_file(entry.name, directory, target, MAX_BYTES - size)
         else:
             left_out.append(name)
         if entries >= MAX_ENTRIES or size > MAX_BYTES:
@@ -134,20 +137,36 @@ def _copied(root: str, copy: Path) -> tuple[str, ...]:
     return tuple(map(visible_line, left_out))
 
 
-def _walk(root: str, copy: Path) -> Iterator[tuple[os.DirEntry[str], str]]:
-    """Yield each entry with its name in the plugin, directories before what is in them."""
-    copy.mkdir(0o755)
-    waiting = [""]
-    while waiting:
-        inside = waiting.pop()
-        with os.scandir(f"{root}/{inside}") as entries:
-            for entry in entries:
-                name = f"{inside}{entry.name}"
-                if name == _HISTORY:
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(f"{name}/")
-                yield entry, name
+class _Found(NamedTuple):
+    """An entry with its name in the plugin. `directory` is open until the next entry."""
+
+    entry: os.DirEntry[str]
+    name: str
+    directory: int
+
+
+def _walk(root: str, inside: str = "", parent: int | None = None) -> Iterator[_Found]:
+    """
+    Yield each entry, directories before what is in them.
+
+    Each directory is opened in the one that it was found in: the plugin may be in a project, where a command could put a link in its place.
+    """
+    if inside.count("/") > MAX_DEPTH:
+        raise ConfigError(f"its directories are nested more than {MAX_DEPTH} deep")
+    path = root if parent is None else posixpath.basename(inside.rstrip("/"))
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda each: each.name)
+        for entry in entries:
+            name = f"{inside}{entry.name}"
+            if name == _HISTORY:
+                continue
+            yield _Found(entry, name, directory)
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(root, f"{name}/", directory)
+    finally:
+        os.close(directory)
 
 
 def _inside(root: str, link: str) -> str:
@@ -156,17 +175,17 @@ def _inside(root: str, link: str) -> str:
     is_left_out = is_within(real, f"{root}/{_HISTORY}") or not Path(real).exists()
     if is_left_out or not is_within(real, root):
         return ""
-    return os.path.relpath(real, os.path.realpath(os.path.dirname(link)))  # noqa: PTH120
+    return os.path.relpath(real, posixpath.dirname(link))
 
 
-def _copy_file(source: str, target: Path, room: int) -> int:
+def _copy_file(name: str, directory: int, target: Path, room: int) -> int:
     """Copy a regular file of at most `room` bytes, or the beginning of a longer one; return its size."""
     size = 0
-    fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     with os.fdopen(fd, "rb") as file, target.open("xb") as copy:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", source)
+            raise OSError(errno.EINVAL, "it is not a regular file", name)
         while size <= room and (chunk := file.read(_CHUNK_BYTES)):
             copy.write(chunk)
             size += len(chunk)

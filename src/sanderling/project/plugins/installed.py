@@ -96,7 +96,7 @@ def find_plugins(state_dir: str, project: str = "") -> list[Plugin | Broken]:
     """
     Return the installed plugins. Of two with one name the first is used.
 
-    A plugin inside `project` is not, because anything that works there could change it.
+    A plugin inside `project` or around it is not, because anything that works there could change it.
     """
     found = list[Plugin | Broken]()
     used = dict[str, str]()
@@ -108,6 +108,9 @@ def find_plugins(state_dir: str, project: str = "") -> list[Plugin | Broken]:
             continue
         if project and is_within(plugin.root, project):
             problem = "it is in this project, where the agent could change it"
+            found.append(Broken(path, problem))
+        elif project and is_within(project, plugin.root):
+            problem = "it contains this project, so the agent could change it"
             found.append(Broken(path, problem))
         elif plugin.name in used:
             problem = f"{shown_path(Path(used[plugin.name]))} has the same name and comes first"
