@@ -308,7 +308,7 @@ def rules(child: Pictured) -> None:
 
 def guest(child: Pictured) -> None:
     child.command("AgentChat mine")
-    wait_until(lambda: "Prompt" in child.screen_text())
+    child.wait_for_screen("Ask ")
     child.feed("iRefuse an empty list.<C-s><Esc>")
     child.wait_for_screen("Done.")
 
