@@ -9,14 +9,15 @@ import logging
 import os
 import site
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sanderling.errors import ConfigError
+from sanderling.errors import ConfigError, SanderlingError
 from sanderling.paths import is_within
 
 if TYPE_CHECKING:
@@ -67,6 +68,18 @@ class Extension(NamedTuple):
 def in_words(error: BaseException) -> str:
     """Return an error of foreign code in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
+
+
+@contextmanager
+def translated(whose: str, made: Callable[[str], SanderlingError]) -> Generator[None]:
+    """Raise what `made` makes of a sentence instead of an error of a package's code; `whose` is its `Extension`, as a string."""
+    try:
+        yield
+    except SanderlingError:
+        raise
+    except Exception as error:
+        log.info("%s failed", whose, exc_info=True)
+        raise made(f"{whose[0].upper()}{whose[1:]} failed: {in_words(error)}.") from error
 
 
 @cache

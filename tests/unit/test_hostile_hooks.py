@@ -130,7 +130,10 @@ async def test_a_read_that_a_projects_hook_makes_a_write_is_judged_as_given(tmp_
 # --- what a project's hook does ------------------------------------------------------------------------------------------------
 
 
-async def test_a_projects_hook_reaches_neither_the_network_nor_home_nor_gits_hooks(tmp_path):
+@pytest.mark.parametrize("has_hooks", [True, False])
+async def test_a_projects_hook_reaches_neither_the_network_nor_home_nor_gits_hooks(
+    tmp_path, has_hooks
+):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         command = (
@@ -139,19 +142,22 @@ async def test_a_projects_hook_reaches_neither_the_network_nor_home_nor_gits_hoo
             "mkdir -p .git/hooks; echo x >.git/hooks/pre-commit && echo hook >>reached; touch ran; exit 0"
         )
         write(tmp_path, "home/.ssh/id_rsa", "a planted key")
+        repository = tmp_path / "home/project/.git"
+        write(repository, "HEAD", "ref: refs/heads/main\n")
+        write(repository, "config", "[core]\n")
+        for folder in ("objects", "refs", *(["hooks"] if has_hooks else [])):
+            (repository / folder).mkdir()
         talk = HookedTalk(tmp_path, WRITE, mode="auto", project={})
-        write(talk.project, ".git/HEAD", "ref: refs/heads/main\n")
-        write(talk.project, ".git/config", "[core]\n")
-        for folder in ("objects", "refs"):
-            (talk.project / ".git" / folder).mkdir()
         text = json.dumps({"hooks": {"PreToolUse": group(f"bash -c '{command}'")}})
         write(talk.project, SETTINGS, text)
         trust_all(talk.services.project.trust)
         await talk.run()
         assert (talk.project / "new.txt").exists()
         assert (talk.project / "ran").exists()
-    assert not (talk.project / "reached").exists() or (talk.project / "reached").read_text() == ""
-    assert not (talk.project / ".git/hooks/pre-commit").exists()
+    reached = (talk.project / "reached").read_text().split()
+    # No mount can protect a directory that does not exist yet: the guard removes it again.
+    assert reached in ([], [] if has_hooks else ["hook"])
+    assert not (repository / "hooks/pre-commit").exists()
 
 
 async def test_a_projects_hook_does_not_outlive_its_answer(tmp_path):

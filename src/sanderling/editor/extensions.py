@@ -12,6 +12,8 @@ import msgspec
 
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.questions import EditorQuestions
+from sanderling.hooks.callbacks import Point
+from sanderling.tools.effects import Does
 
 CANCEL = "require('sanderling.extend.calls').cancel(...)"
 
@@ -24,11 +26,11 @@ class DeclaredTool(msgspec.Struct, frozen=True):
     owner: str
     timeout_s: float
     schema: Any = None
-    effect: Literal["", "read", "write", "run", "network"] = ""
+    effect: Does = ""
 
 
 class DeclaredCallback(msgspec.Struct, frozen=True):
-    point: Literal["prompt", "tool", "compact"]
+    point: Point
     timeout_s: float
 
 

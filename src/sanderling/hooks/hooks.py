@@ -9,16 +9,19 @@ import anyio
 import msgspec
 
 from sanderling.hooks.declared import Hook, HookEvent, project_hooks
-from sanderling.hooks.messages import Answer, Decision, Surroundings
+from sanderling.hooks.messages import (
+    MAX_MESSAGE_CHARS,
+    MAX_TEXT_CHARS,
+    Answer,
+    Decision,
+    Surroundings,
+)
 from sanderling.hooks.running import run_hook
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.events import Event, Notice
 from sanderling.sandbox.execution_environment import ExecutionEnvironment
 from sanderling.text import printable, shortened, visible_prose
 
-MAX_CONTEXT_CHARS = 10_000
-MAX_WORDS_CHARS = 2_000
-"""Of a message for the user. A project's hook may print what a file contains."""
 _STRICTNESS: tuple[Decision, ...] = ("deny", "ask", "allow")
 
 
@@ -143,7 +146,7 @@ class Hooks:
         its_input: dict[str, Any] | None = None
         for hook, answer in answers:
             self._show(hook, answer)
-            reason = _for_reading(answer.reason, MAX_CONTEXT_CHARS)
+            reason = _for_reading(answer.reason, MAX_TEXT_CHARS)
             if answer.decision and not (hook.is_projects and answer.decision == "allow"):
                 decided.append((answer.decision, reason))
             elif answer.is_late and hook.event == "PreToolUse":
@@ -165,7 +168,8 @@ class Hooks:
             self._emit(Notice("warning", printable(words)))
 
 
-def _for_reading(text: str, most: int = MAX_WORDS_CHARS) -> str:
+def _for_reading(text: str, most: int = MAX_MESSAGE_CHARS) -> str:
+    """Return a hook's text for the user, who must see invisible characters: a project's hook may print what a file contains."""
     return shortened(visible_prose(printable(text)), most)
 
 

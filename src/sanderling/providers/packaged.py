@@ -1,12 +1,13 @@
 """Providers of Python packages. What they raise becomes an error with the package's name and version."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractContextManager, aclosing
+from functools import partial
 from typing import TypeVar, cast
 
-from sanderling.errors import ConfigError, ProviderError, SanderlingError
-from sanderling.packages import Extension, extension, extensions, in_words
+from sanderling.errors import ConfigError, ProviderError
+from sanderling.packages import Extension, extension, extensions, in_words, translated
 from sanderling.protocol.messages import Usage
 from sanderling.providers import Delegate, ModelLimits, ModelRequest, Provider, StreamItem
 from sanderling.providers.endpoint import RESERVED, WIRES, Endpoint, is_endpoint_name, presets
@@ -85,16 +86,8 @@ class PackagedProvider(Delegate):
         with self._translated():
             return await call
 
-    @contextmanager
-    def _translated(self) -> Generator[None]:
-        try:
-            yield
-        except SanderlingError:
-            raise
-        except Exception as error:
-            log.info("%s failed", self._name, exc_info=True)
-            message = f"{self._name[0].upper()}{self._name[1:]} failed: {in_words(error)}."
-            raise ProviderError("internal", message) from error
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self._name, partial(ProviderError, "internal"))
 
 
 def load_wires() -> dict[Extension, Make | ConfigError]:

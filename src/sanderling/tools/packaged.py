@@ -2,8 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -11,8 +10,8 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from sanderling.errors import ConfigError, SanderlingError, ToolError
-from sanderling.packages import Extension, extensions, in_words
+from sanderling.errors import ConfigError, ToolError
+from sanderling.packages import Extension, extensions, in_words, translated
 from sanderling.protocol.events import Event, Notice
 from sanderling.text import counted, printable
 from sanderling.tools.base import Context, OutsideTool, Tool
@@ -102,28 +101,28 @@ def _guarded(whose: str, tool: Tool) -> Tool:
     """Return the tool with an effect in its own name, and with errors that name its package. Its calls are judged like all others."""
 
     def effect(args: Any, workspace: Workspace) -> Effect:
-        with _translated(whose):
+        with translated(whose, ToolError):
             made = _of_type(tool.effect(args, workspace), Effect)
             path = workspace.path(made.path) if made.path else ""
             return msgspec.structs.replace(made, tool=tool.name, path=path)
 
     def title(args: Any, workspace: Workspace) -> str:
-        with _translated(whose):
+        with translated(whose, ToolError):
             return _of_type(tool.title(args, workspace), str)
 
     async def look(args: Any, context: Context) -> Preview:
         assert tool.look
-        with _translated(whose):
+        with translated(whose, ToolError):
             return _of_type(await tool.look(args, context), Preview)
 
     async def plan(args: Any, context: Context) -> Any:
         assert tool.plan
-        with _translated(whose):
+        with translated(whose, ToolError):
             return await tool.plan(args, context)
 
     @wraps(tool.run)
     async def run(args: Any, context: Context) -> Outcome:
-        with _translated(whose):
+        with translated(whose, ToolError):
             outcome = _of_type(await tool.run(args, context), Outcome)
         return msgspec.structs.replace(outcome, content=_bounded(outcome.content))
 
@@ -149,14 +148,3 @@ def _bounded(content: Any) -> Any:
         return content
     left = counted(len(content) - MAX_CONTENT_CHARS, "character")
     return f"{content[:MAX_CONTENT_CHARS]}\n[{left} more are left out.]"
-
-
-@contextmanager
-def _translated(whose: str) -> Generator[None]:
-    try:
-        yield
-    except SanderlingError:
-        raise
-    except Exception as error:
-        log.info("%s failed", whose, exc_info=True)
-        raise ToolError(f"{whose[0].upper()}{whose[1:]} failed: {in_words(error)}.") from error
