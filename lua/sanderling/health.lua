@@ -198,7 +198,9 @@ local function check_host()
   end
   if #log.lines > 0 then
     local last = vim.list_slice(log.lines, math.max(1, #log.lines - STDERR_SHOWN + 1))
-    vim.health.warn('last lines on stderr:\n' .. table.concat(last, '\n'))
+    vim.health.warn(
+      'last errors of the agent process and of plugins:\n' .. table.concat(last, '\n')
+    )
   end
   vim.health.info('log: ' .. config.log_file())
 end

@@ -1,5 +1,6 @@
 """The Lua API for plugins: commands, mentions, events, sessions, pickers, parts of the statusline, extensions."""
 
+import re
 from typing import get_args
 
 import pytest
@@ -111,6 +112,9 @@ def test_an_error_in_a_command_is_shown_with_the_plugins_name(screen, plugin):
     screen.wait_for_message("jira.nvim: /broken failed: jira.lua:3: no network")
     screen.feed("works<C-s>")
     assert wait_for_prompt(screen)["prompt"]["text"] == "works"
+    screen.command("checkhealth sanderling")
+    report = screen.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), ' ')")
+    assert re.search(r"of the agent process and of plugins:\s+jira.nvim: /broken failed", report)
 
 
 def test_an_error_in_the_completion_of_a_command_is_shown_once(screen, plugin):

@@ -115,3 +115,24 @@ def test_the_contents_name_the_chapters_in_their_order():
 def test_no_line_of_the_help_is_there_twice_in_a_row():
     lines = HELP.splitlines()
     assert [line for line, after in pairwise(lines) if line == after and line] == []
+
+
+EXTENDING = (ROOT / "doc/sanderling-extending.txt").read_text()
+
+
+@pytest.mark.parametrize("kind", ["command", "mention", "tool"])
+def test_the_required_fields_of_the_lua_api_are_marked(kind):
+    """Without them, registering is an error."""
+    source = (ROOT / f"lua/sanderling/extend/{kind}.lua").read_text()
+    entry = EXTENDING[EXTENDING.index(f"\n{kind}({{name}}, {{opts}})") :]
+    required = re.findall(r"^  (\w+) = \{ '\w+', required = true \}", source, re.MULTILINE)
+    assert required
+    for field in required:
+        words = re.search(rf"^\t  {field}\t(.*\n(?:\t\t\t.*\n)*)", entry, re.MULTILINE)
+        assert words
+        assert "required" in words[1], field
+
+
+def test_a_package_can_be_installed_into_an_environment_without_pip():
+    packages = EXTENDING[EXTENDING.index("*sanderling-packages*\n") :]
+    assert "\n    uv pip install --python PYTHON PACKAGE\n" in packages

@@ -53,11 +53,23 @@ def test_files_of_the_person_are_commands(commands, own):
     assert commands.expand("/git:pr") == "# Open a pull request\n\nNow."
 
 
+@pytest.mark.usefixtures("trust")
+def test_a_typed_skill_or_command_below_a_directory_says_that_it_is_not_trusted(commands, project):
+    write(project, ".claude/commands/git/pr.md", "Now.")
+    write(project, ".agents/skills/deploy/SKILL.md", "---\nname: deploy\ndescription: d\n---\nx")
+    with pytest.raises(ConfigError, match=r"not trusted \.claude/commands/git/pr\.md"):
+        commands.expand("/git:pr")
+    with pytest.raises(ConfigError, match=r"not trusted \.agents/skills/deploy/SKILL\.md"):
+        commands.expand("/deploy")
+
+
 def test_files_of_a_project_are_commands_once_they_are_trusted(commands, trust, project):
     write(project, ".sanderling/commands/mend.md", "Fix it.")
     assert "mend" not in named(commands)
     assert commands.ignored() == (".sanderling/commands/mend.md",)
-    with pytest.raises(ConfigError, match="There is no command '/mend'"):
+    with pytest.raises(
+        ConfigError, match=r"There is no command '/mend', because you have not trusted .*/mend.md"
+    ):
         commands.expand("/mend")
     trust_all(trust)
     assert named(commands)["mend"].source == "project"

@@ -151,6 +151,12 @@ class SlashCommands:
             return AskedCommand((self._skills.prompt(skills[name], arguments),))
         if Path(f"/{name}").exists() or name[0].isdigit():
             return None
+        ends = (f"/{name.replace(':', '/')}.md", f"/{name}/SKILL.md")
+        for path in (*self._ignored, *self._skills.ignored()):
+            if path.endswith(ends):
+                raise ConfigError(
+                    f"There is no command '/{name}', because you have not trusted {path}: `sanderling trust`, or :Agent trust in Neovim."
+                )
         raise ConfigError(_unknown(name, BUILT_IN | templates.keys() | skills.keys()))
 
     def _templates(self) -> Mapping[str, _Template]:
