@@ -376,6 +376,21 @@ async def test_a_projects_role_never_makes_the_mode_less_strict(tmp_path, mode, 
     assert bool(talk.warnings) == (then != roles_mode)
 
 
+async def test_a_projects_role_that_replaces_the_users_is_reported(tmp_path, monkeypatch):
+    """The user's may be stricter: a project could lift its limits by taking its name."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    own = tmp_path / "config/sanderling"
+    write(own, "agents/safe.md", "---\ntools: Read\nmode: plan\n---\nMine.")
+    talk = RoleTalk(tmp_path, project={"safe": "Theirs.", "other": "Theirs."})
+    talk.choose("safe")
+    (warning,) = talk.warnings
+    assert ".claude/agents/safe.md" in warning
+    assert str(own / "agents/safe.md") in warning
+    talk.choose("other")
+    assert len(talk.warnings) == 1
+    await talk.aclose()
+
+
 async def test_the_users_own_role_may_set_any_mode(tmp_path):
     talk = RoleTalk(tmp_path, own={"r": {"mode": "auto"}})
     talk.choose("r")

@@ -134,6 +134,13 @@ class Roles:
         untrusted = f" Not trusted: {', '.join(self._ignored)}." if self._ignored else ""
         raise ConfigError(f"There is no role '{name}'{hint}{untrusted}", ("role",))
 
+    def hidden_by(self, role: Role) -> str:
+        """Return where the user's own role is that a project's role of the same name replaces; "" if there is none."""
+        if role.source != "project":
+            return ""
+        own = (each for each in self.found() if isinstance(each, Role) and each.source == "user")
+        return next((each.origin for each in own if each.name == role.name), "")
+
     def found(self) -> list[Role | SkippedRole]:
         """Return all roles, and the files that cannot be used, with the reason."""
         found = list[Role | SkippedRole](load_roles(self._tables).values())
