@@ -264,3 +264,15 @@ async def test_allowed_tools_grant_nothing(tmp_path):
     effect = Effect("bash", "run", command="touch x", cwd=str(talk.project))
     await talk.sent()
     assert talk.services.gate.decide(effect, is_confined=True).action == "ask"
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+async def test_a_notebook_outside_the_project_is_left_as_text(tmp_path, is_link):
+    """With the sandbox off, a link that a command made would send it to the model."""
+    write(tmp_path, "outside/a.ipynb", '{"cells": [], "nbformat": 4, "nbformat_minor": 5}')
+    name = "a.ipynb" if is_link else str(tmp_path / "outside/a.ipynb")
+    talk = CommandTalk(tmp_path, f"Look at @{name}, please.")
+    if is_link:
+        (talk.project / "a.ipynb").symlink_to(tmp_path / "outside/a.ipynb")
+    assert (await talk.sent()).endswith(f"Look at @{name}, please.")
+    assert talk.of(ErrorOccurred) == []

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.conftest import happens, settings_of
+from tests.conftest import happens, prove, settings_of
+from tests.unit.test_gate import request_of
 from tests.unit.test_tool_uses import Talk, bash, edit
 from tests.unit.test_trust import trust_all, write
 
@@ -15,6 +16,7 @@ from sanderling.config.layers import Layers
 from sanderling.conversation.checks.configuration import mistakes_in
 from sanderling.errors import ConfigError
 from sanderling.hooks.declared import HookEvent, load_hooks, own_hooks, project_hooks
+from sanderling.permissions.approvals import Permit, Question
 from sanderling.permissions.rules import rule_from_text
 from sanderling.project.project import Project
 from sanderling.protocol.actions import CancelTurn, Compact, RedoTurn, UndoTurn
@@ -27,6 +29,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import NoteBlock, Prompt, TextBlock, ToolResult
 from sanderling.session.session import Session
+from sanderling.tools.effects import Effect
 
 WRITE = ("write", {"path": "new.txt", "content": "x"})
 
@@ -210,11 +213,59 @@ async def test_a_hook_allows_nothing_that_needs_more_access(tmp_path):
     assert len(talk.questions) == 1
 
 
+@pytest.mark.parametrize("mode", ["ask", "plan", "auto"])
+@prove
+async def test_a_hook_allows_no_command_that_the_sandbox_would_not_confine(tmp_path, mode):
+    talk = HookedTalk(tmp_path, mode=mode)
+    async with talk.served():
+        talk.services.sandbox.switch(is_on=False)
+        request = msgspec.structs.replace(request_of(talk, "make"), hooked="allow")
+        assert isinstance(talk.services.gate.judge(request), Question)
+
+
+@pytest.mark.parametrize("does", ["", "write", "run", "network"])
+async def test_a_hook_allows_no_function_outside_the_sandbox(tmp_path, does):
+    talk = HookedTalk(tmp_path)
+    effect = Effect("lua__x", "call", does=does, leaves_sandbox=not does)
+    request = request_of(talk, "make")
+    request = msgspec.structs.replace(request, hooked="allow", effect=effect)
+    assert isinstance(talk.services.gate.judge(request), Question)
+    await talk.aclose()
+
+
+@pytest.mark.parametrize("mode, kind", [("ask", Permit), ("plan", Question)])
+async def test_a_hook_does_not_overrule_plan_mode(tmp_path, mode, kind):
+    talk = HookedTalk(tmp_path, mode=mode)
+    effect = Effect("mcp__notes__add", "call", server="mark")
+    request = request_of(talk, "make")
+    request = msgspec.structs.replace(request, hooked="allow", effect=effect)
+    assert isinstance(talk.services.gate.judge(request), kind)
+    await talk.aclose()
+
+
+async def test_a_hook_allows_no_change_to_what_instructs_agents(tmp_path):
+    """An allow rule must name such a file, too."""
+    call = ("write", {"path": "AGENTS.md", "content": "x"})
+    talk = await HookedTalk(tmp_path, call, own={"PreToolUse": decide("allow")}).run("deny")
+    assert len(talk.questions) == 1
+    assert not (talk.project / "AGENTS.md").exists()
+
+
 async def test_a_hook_allows_nothing_that_a_rule_asks_about(tmp_path):
     rules = (rule_from_text("ask write"),)
     own: dict[HookEvent, Any] = {"PreToolUse": decide("allow")}
     talk = await HookedTalk(tmp_path, WRITE, own=own, rules=rules).run("deny")
     assert len(talk.questions) == 1
+
+
+async def test_a_hook_allows_no_change_to_several_files_if_a_rule_asks_about_one(tmp_path):
+    talk = HookedTalk(tmp_path, rules=(rule_from_text("ask edit b.py"),))
+    project = str(talk.project)
+    paths = (f"{project}/a.py", f"{project}/b.py")
+    effect = Effect("edit", "write", path=project, paths=paths)
+    request = msgspec.structs.replace(request_of(talk, "make"), hooked="allow", effect=effect)
+    assert isinstance(talk.services.gate.judge(request), Question)
+    await talk.aclose()
 
 
 async def test_denying_beats_asking_and_asking_beats_allowing(tmp_path):

@@ -15,6 +15,7 @@ from sanderling.config import Layer, Settings
 from sanderling.config.layers import Layers
 from sanderling.conversation.checks.configuration import mistakes_in
 from sanderling.errors import ConfigError
+from sanderling.mcp.servers import tool_name
 from sanderling.project.places import Places
 from sanderling.project.roles import Role, Roles, SkippedRole, load_roles, read_role
 from sanderling.protocol.actions import SetEffort, SetMode, SetModel, SetRole
@@ -138,6 +139,26 @@ def test_headers_of_other_agents_are_read_leniently_and_strictly_meant(header, f
 )
 def test_what_has_no_effect_is_a_problem_for_the_author(header, problem):
     assert problem in " ".join(role(f"---\n{header}\n---\nDo.").problems)
+
+
+@pytest.mark.parametrize("server", ["tools.db", "my__server", "My Server", "_x_", "a" * 80])
+@pytest.mark.parametrize("form", ["mcp__{}", "mcp__{}__*", "mcp__{}__query"])
+def test_a_server_may_be_named_as_in_the_settings(server, form):
+    name = form.format(server)
+    query, other = tool_name(server, "query"), tool_name(f"other-{server}", "query")
+    found = load_roles({"r": {"disallowed_tools": [name]}})["r"]
+    assert (found.allows(query), found.allows(other)) == (False, True)
+    if name != "mcp__my__server":  # rather the tool `server` of the server `my`
+        found = load_roles({"r": {"tools": [name]}})["r"]
+        assert (found.allows(query), found.allows(other)) == (True, False)
+
+
+def test_a_tool_that_is_not_allowed_has_no_other_names():
+    tools = ["BASH", "web-fetch", "websearch", "mcp__db__query"]
+    found = load_roles({"r": {"disallowed_tools": tools}})["r"]
+    for tool in ("bash", "jobs", "web_fetch", "web_search", tool_name("db", "query", number=2)):
+        assert not found.allows(tool)
+    assert found.allows(tool_name("db", "query_2"))
 
 
 @pytest.mark.parametrize(
@@ -353,6 +374,21 @@ async def test_a_projects_role_never_makes_the_mode_less_strict(tmp_path, mode, 
     talk.choose("r")
     assert talk.mode == then
     assert bool(talk.warnings) == (then != roles_mode)
+
+
+async def test_a_projects_role_that_replaces_the_users_is_reported(tmp_path, monkeypatch):
+    """The user's may be stricter: a project could lift its limits by taking its name."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    own = tmp_path / "config/sanderling"
+    write(own, "agents/safe.md", "---\ntools: Read\nmode: plan\n---\nMine.")
+    talk = RoleTalk(tmp_path, project={"safe": "Theirs.", "other": "Theirs."})
+    talk.choose("safe")
+    (warning,) = talk.warnings
+    assert ".claude/agents/safe.md" in warning
+    assert str(own / "agents/safe.md") in warning
+    talk.choose("other")
+    assert len(talk.warnings) == 1
+    await talk.aclose()
 
 
 async def test_the_users_own_role_may_set_any_mode(tmp_path):

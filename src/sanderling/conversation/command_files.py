@@ -91,6 +91,7 @@ class CommandFiles:
         """Attach the project's files and directories among `mentions`; other words are left as text."""
         from sanderling.tools.mentioned import with_documents  # only for mentions
 
+        mentions = tuple(filter(self._is_inside, mentions))
         asked = replace(prompt, text=" ".join(f"@{name}" for name in mentions))
         prompt = replace(
             await with_documents(asked, self._workspace, self._check), text=prompt.text
@@ -106,6 +107,13 @@ class CommandFiles:
         self._check(prompt)
         return prompt
 
+    def _is_inside(self, name: str) -> bool:
+        parts = re.fullmatch(_MENTION, name.rstrip(_AFTER))
+        try:
+            return bool(parts) and self._workspace.is_inside(self._workspace.path(parts[1]))
+        except ToolError:
+            return False
+
     async def _selection(self, name: str) -> Selection | None:
         workspace = self._workspace
         if not (parts := re.fullmatch(_MENTION, name)):
@@ -113,7 +121,7 @@ class CommandFiles:
         try:
             path = workspace.path(parts[1])
             status = workspace.disk.status(path)
-            if not status or not workspace.is_inside(path):
+            if not status:
                 return None
             if stat.S_ISDIR(status.st_mode):
                 return await self._directory(path)

@@ -134,7 +134,7 @@ class Question(NamedTuple):
     A tool use that the user must decide about. `permit` are its terms if they allow it, `reason` says why they are asked.
 
     `unseen`: what earlier commands have set, as far as the user has not seen it. `problem` is a sentence about the stored rules, or "".
-    `may_be_answered_by_hook`: no rule asks, and the use needs no more access than the sandbox gives.
+    `may_be_answered_by_hook`: neither a rule nor plan mode asks, and the use needs no more access than the sandbox gives.
     """
 
     request: UseRequest

@@ -23,11 +23,19 @@ from sanderling.tools.effects import Effect
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A decision. `reason` is a sentence for the user, and for the model if denied; `rule` is the rule that decided, if any."""
+    """
+    A decision.
+
+    Attributes:
+        reason: a sentence for the user, and for the model if denied.
+        rule: the rule that decided, if any.
+        is_for_user: of "ask", that no hook may answer: a rule or plan mode asks, the sandbox would not confine it, or the file is protected.
+    """
 
     action: Action
     reason: str
     rule: Rule | None = None
+    is_for_user: bool = False
 
 
 def decide(
@@ -50,7 +58,7 @@ def decide(
         _decide(use, mode, rules, is_confined=is_confined, write_paths=write_paths)
         for use in _uses(effect, project, disk)
     ]
-    return min(decisions, key=lambda each: _STRICTNESS.index(each.action))
+    return min(decisions, key=lambda each: (_STRICTNESS.index(each.action), not each.is_for_user))
 
 
 def _uses(effect: Effect, project: str, disk: Disk) -> list[Use]:
@@ -78,9 +86,11 @@ def _decide(
         return Decision(
             "ask",
             "Plan mode relies on the sandbox to keep commands from writing, and the sandbox is off.",
+            is_for_user=True,
         )
     if mode == "plan" and kind == "call" and use.effect.does != "network":
-        return Decision("ask", "Plan mode is read-only, and this tool may change things.")
+        reason = "Plan mode is read-only, and this tool may change things."
+        return Decision("ask", reason, is_for_user=True)
     return _by_rules(use, rules, is_confined=is_confined)
 
 
@@ -97,10 +107,10 @@ def _against(use: Use, mode: Mode, rules: Sequence[Rule]) -> Decision | None:
         return Decision("deny", PLAN)
     for rule, verdict in verdicts:
         if verdict == "yes":
-            return Decision("ask", f"A rule asks about this: {rule}.", rule)
+            return Decision("ask", f"A rule asks about this: {rule}.", rule, is_for_user=True)
     for rule, verdict in verdicts:
         if verdict == "maybe":
-            return Decision("ask", f"This rule may apply: {rule}.", rule)
+            return Decision("ask", f"This rule may apply: {rule}.", rule, is_for_user=True)
     return None
 
 
@@ -130,21 +140,25 @@ def _is_own_loopback(host: str) -> bool:
     return is_loopback(split_authority(host)[0])
 
 
+UNDECLARED = "It does not declare what it does, and the sandbox does not confine it."
+
+
 def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision:
     """Decide by the allow rules. Leaving the sandbox always asks, whatever they allow."""
     effect = use.effect
-    if effect.kind == "call" and effect.leaves_sandbox:
-        return Decision(
-            "ask", "It does not declare what it does, and the sandbox does not confine it."
-        )
     if effect.leaves_sandbox:
-        return Decision("ask", "It needs more access than the sandbox gives.")
+        reason = (
+            UNDECLARED if effect.kind == "call" else "It needs more access than the sandbox gives."
+        )
+        return Decision("ask", reason, is_for_user=True)
     if effect.exported:
         return Decision("ask", exports_note(effect.exported))
     allowing = [rule for rule in rules if rule.action == "allow"]
     if effect.kind == "run":
         problem, rule = uncovered(use, allowing, is_confined=is_confined)
-        return Decision("ask", problem) if problem else Decision("allow", "It is allowed.", rule)
+        if problem:
+            return Decision("ask", problem, is_for_user=not is_confined)
+        return Decision("allow", "It is allowed.", rule)
     for rule in allowing:
         if covers(rule, use):
             return Decision("allow", f"A rule allows it: {rule}.", rule)
@@ -154,7 +168,8 @@ def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision
         "fetch": "No rule allows this host.",
         "call": f"{_DOES[effect.does]}No rule allows this tool.",
     }
-    return Decision("ask", missing[effect.kind])
+    is_for_user = effect.does != "" or (effect.kind == "write" and bool(use.protected))
+    return Decision("ask", missing[effect.kind], is_for_user=is_for_user)
 
 
 _DOES: Mapping[str, str] = {

@@ -220,7 +220,6 @@ class Gate:
         reason = decision.reason
         if is_asked_by_hook:
             reason = ASKED_BY_HOOK.format(reason=request.hook_reason)
-        is_of_rule = decision.rule is not None and decision.rule.action != "allow"
         is_plain = grant == NO_GRANT and not effect.leaves_sandbox and not unseen
         question = Question(
             request,
@@ -229,7 +228,7 @@ class Gate:
             unseen,
             reason,
             stored.problem,
-            may_be_answered_by_hook=is_plain and not is_of_rule,
+            may_be_answered_by_hook=is_plain and not decision.is_for_user,
         )
         is_allowed_by_hook = request.hooked == "allow" and question.may_be_answered_by_hook
         return permit if is_allowed_by_hook else question

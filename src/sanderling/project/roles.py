@@ -13,12 +13,13 @@ from typing import Any, Literal, cast, get_args
 
 import msgspec
 
+from sanderling.config.server_names import fitted, fitted_server
 from sanderling.errors import ConfigError
 from sanderling.project.front_matter import read_document
 from sanderling.project.places import Place, Places
 from sanderling.protocol.events import CommandSource
 from sanderling.protocol.modes import Effort, Mode
-from sanderling.protocol.tool_names import own_name
+from sanderling.protocol.tool_names import meant_name
 from sanderling.text import did_you_mean
 
 MAX_DESCRIPTION_CHARS = 1024
@@ -26,6 +27,8 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 _CLAUDES_MODES: Mapping[str, Mode] = {"default": "ask", "plan": "plan"}
 _EVERYTHING = ("*", "all")
 _SERVER = "mcp__"
+_NUMBER = r"-\d+\Z"  # distinguishes tools of a server whose names would be the same
+_WILD = r"[*?[]"
 
 
 class RoleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +67,8 @@ class Role(RoleTable, frozen=True, forbid_unknown_fields=False):
     def allows(self, tool: str) -> bool:
         """Return whether the model may use the tool, by our name."""
         is_among = self.tools is None or _is_among(tool, self.tools)
-        return is_among and not _is_among(tool, self.disallowed_tools)
+        names = (tool, re.sub(_NUMBER, "", tool) if tool.startswith(_SERVER) else tool)
+        return is_among and not any(_is_among(each, self.disallowed_tools) for each in names)
 
     @property
     def is_restricting(self) -> bool:
@@ -131,6 +135,13 @@ class Roles:
         hint = did_you_mean(name, roles) or known
         untrusted = f" Not trusted: {', '.join(self._ignored)}." if self._ignored else ""
         raise ConfigError(f"There is no role '{name}'{hint}{untrusted}", ("role",))
+
+    def hidden_by(self, role: Role) -> str:
+        """Return where the user's own role is that a project's role of the same name replaces; "" if there is none."""
+        if role.source != "project":
+            return ""
+        own = (each for each in self.found() if isinstance(each, Role) and each.source == "user")
+        return next((each.origin for each in own if each.name == role.name), "")
 
     def found(self) -> list[Role | SkippedRole]:
         """Return all roles, and the files that cannot be used, with the reason."""
@@ -238,8 +249,30 @@ def _own(
         if bracket:
             outcome = "it is left out" if effect == "allow" else "all of the tool is left out"
             problems.append(f"'{name[:80]}' names a part of a tool: {outcome}")
-        if tool and not (bracket and effect == "allow"):
-            yield own_name(tool)
+        if bracket and effect == "allow":
+            continue
+        if tool.startswith(_SERVER):
+            yield tool
+            yield from _fitted(tool, effect)
+        elif tool:
+            yield meant_name(tool)
+
+
+def _fitted(name: str, effect: Literal["allow", "deny"]) -> Iterator[str]:
+    """
+    Yield what the model calls the tools of a server whose name the user has written as in the settings: `tools.db` becomes `tools-db`.
+
+    A `__` in the name may also belong to the server, which counts only where it makes the role stricter.
+    """
+    whole = name.removeprefix(_SERVER)
+    server, separator, tool = whole.rpartition("__")
+    if not separator:
+        server, tool = whole, ""
+    if not re.search(_WILD, server) and (fitted_name := fitted_server(server)):
+        tool = tool if re.search(_WILD, tool) else fitted(tool, len(tool))
+        yield f"{_SERVER}{fitted_name}{separator}{tool}"
+    if effect == "deny" and separator and not re.search(_WILD, whole):
+        yield f"{_SERVER}{fitted_server(whole)}"
 
 
 def _once(names: Iterable[str]) -> tuple[str, ...]:
