@@ -130,6 +130,11 @@ def test_a_provider_of_a_package_answers(with_example):
     assert (done.stdout, done.stderr) == ("grey: Hello.\n", "")
 
 
+def test_a_mistyped_provider_of_a_package_is_reported_with_its_name(with_example):
+    done = with_example.run("-p", "Hello.", "--model", "parot:grey")
+    assert "there is no provider 'parot'; did you mean 'parrot'?" in done.stderr
+
+
 def test_a_table_names_the_wire_of_a_package(with_example):
     with_example.config.write_text(
         '[providers.pirate]\nwire = "parrot"\nbase_url = "http://127.0.0.1:9"\nmodel = "macaw"\n'

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from sanderling.config import DEFAULT_MODEL, Settings, Table
 from sanderling.errors import ConfigError
+from sanderling.packages import extensions
 from sanderling.providers import Delegate, Provider
 from sanderling.providers.credentials import Credentials
 from sanderling.providers.endpoint import (
@@ -389,7 +390,8 @@ def names_profile() -> bool:
 
 
 def _names(settings: Settings) -> tuple[str, ...]:
-    return (*SCRIPTED, *endpoint_names(settings.providers))
+    packaged = (each.name for each in extensions("sanderling.providers"))
+    return (*SCRIPTED, *endpoint_names(settings.providers), *packaged)
 
 
 def _is_name(name: str, settings: Settings) -> bool:
