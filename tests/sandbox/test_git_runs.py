@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -243,6 +244,8 @@ def environment(place: Place) -> Path:
     "name", prove_rest(["nbstrip.py", "nbformat.py", "sitecustomize.py", "new.pth"])
 )
 def test_packages_of_an_environment_that_git_runs_are_held(place, environment, name):
+    if name == "sitecustomize.py" and find_spec("sitecustomize"):
+        pytest.skip("this Python has one of its own, which comes first")
     assert not place.runs(*STATUS)
     plant = f"import os; open({str(place.ran)!r}, 'w')\n"
     (environment / name).write_text(plant)

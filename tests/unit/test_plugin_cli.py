@@ -7,6 +7,7 @@ import re
 import subprocess
 import threading
 import tomllib
+from contextvars import copy_context
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    status = run_command(["plugin", *arguments])
+    status = copy_context().run(run_command, ["plugin", *arguments])
     captured = capsys.readouterr()
     return status, captured.out, captured.err
 
