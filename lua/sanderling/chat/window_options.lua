@@ -109,11 +109,13 @@ M.prompt = vim.tbl_extend('error', shared_options, {
 -- The colors of the bars' parts are legible on a winbar; many color schemes invert the statusline.
 local AS_WINBAR = 'StatusLine:WinBar,StatusLineNC:WinBarNC'
 
---- Set a window's statusline, unless the user has changed the option globally.
+--- Set a window's statusline, unless the user has changed the option globally. A float has none: Neovim 0.12 would draw it
+--- above the border.
 ---@param win integer
 ---@param text string
 local function set_statusline(win, text)
-  if vim.go.statusline == api.nvim_get_option_info2('statusline', {}).default then
+  local is_float = api.nvim_win_get_config(win).relative ~= ''
+  if not is_float and vim.go.statusline == api.nvim_get_option_info2('statusline', {}).default then
     scratch.set_win_options(win, { statusline = text, winhighlight = AS_WINBAR })
   end
 end
