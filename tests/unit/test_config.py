@@ -89,6 +89,7 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         base_url = "http://x"
         thinking = false
         effort = "high"
+        small_model = "s"
         idle_timeout_s = 60
         max_calls = 2
         budget_usd = 3

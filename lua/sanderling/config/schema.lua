@@ -89,6 +89,12 @@ M.rows = {
     host = true,
   },
   {
+    name = 'small_model',
+    default = '',
+    doc = 'a cheaper model, as for `model`, that titles sessions; empty: by rule',
+    host = true,
+  },
+  {
     name = 'effort',
     default = 'default',
     choices = M.EFFORTS,

@@ -160,6 +160,7 @@
 ---@field max_tokens integer per answer; 0: 32,000, or the model's own limit if lower
 ---@field base_url string of Claude's API; empty: $ANTHROPIC_BASE_URL or the default
 ---@field thinking boolean request thinking, and summaries of it
+---@field small_model string a cheaper model, as for `model`, that titles sessions; empty: by rule
 ---@field effort 'default'|'low'|'medium'|'high'|'xhigh'|'max' how much the model thinks and writes, of the levels that it takes
 ---@field mode 'ask'|'auto'|'plan' how far the agent may go in a new session: ask, auto or plan
 ---@field network 'off'|'proxy'|'on' the network of commands when a session opens: off, proxy or on

@@ -81,6 +81,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, Meta(description="of Claude's API; empty: $ANTHROPIC_BASE_URL or the default")
     ] = ""
     thinking: Annotated[bool, Meta(description="request thinking, and summaries of it")] = True
+    small_model: Annotated[
+        str,
+        Meta(description="a cheaper model, as for `model`, that titles sessions; empty: by rule"),
+    ] = ""
     effort: Annotated[
         Effort,
         Meta(description="how much the model thinks and writes, of the levels that it takes"),

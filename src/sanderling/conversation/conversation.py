@@ -355,6 +355,8 @@ class Conversation:
             self._next_role = None
         services.emit(events.TurnEnded(stop_reason))
         services.memory.keep()
+        if services.titler and services.titler.is_due and stop_reason == "end_turn":
+            services.tasks.start(services.titler.title)
         services.commands.show_held()
         await services.memory.sync()
         services.memory.report_problem()

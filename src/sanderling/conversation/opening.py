@@ -33,6 +33,7 @@ from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
+    from sanderling.conversation.titling import Titler
     from sanderling.hooks.callbacks import Callbacks
     from sanderling.mcp.servers import McpServer
     from sanderling.providers.http.model_proxy import ModelProxy
@@ -257,6 +258,8 @@ class _AgentBuilder(NamedTuple):
         )
         if options.elsewhere:
             services.sandbox.switch(is_on=False)
+        if settings.small_model and options.is_eager and not options.model_proxy:
+            services.titler = self._titler(services, settings)
         return Conversation(
             services,
             self.resources,
@@ -264,6 +267,18 @@ class _AgentBuilder(NamedTuple):
             role=self._first_role(settings, project),
             is_eager=options.is_eager,
         )
+
+    def _titler(self, services: SessionServices, settings: Settings) -> "Titler":
+        from sanderling.conversation.titling import MAX_TOKENS, Titler  # only with a small model
+
+        small = msgspec.structs.replace(
+            settings, model=settings.small_model, max_tokens=MAX_TOKENS, thinking=False
+        )
+
+        def make() -> Provider:
+            return self.options.wrap(make_provider(small, fallback=DEFAULT), self.session.project)
+
+        return Titler(self.session, services.calls, self.emit, make)
 
     def _for_client(self, tools: "ClientTools") -> Conversation:
         """Start a session whose files and commands are the client's: nothing is read, run or changed here."""

@@ -62,6 +62,7 @@ from sanderling.tools.todo_list import TodoList
 from sanderling.tools.workspace import Workspace
 
 if TYPE_CHECKING:
+    from sanderling.conversation.titling import Titler
     from sanderling.mcp.servers import McpServer
     from sanderling.mcp.tool_servers import ServerContext, ToolServers
     from sanderling.tools.code.servers import LanguageServers
@@ -115,6 +116,7 @@ class SessionServices:
         self.agent_commands: tuple[events.SlashCommand, ...] = ()  # of an external agent
         self._told_commands: tuple[events.SlashCommand, ...] | None = None
         self.answer_note = ""  # to the model, with each prompt
+        self.titler: Titler | None = None  # if a small model titles sessions
         self.tasks = BackgroundTasks()
         self.memory = Memory(session, emit)
         self.waiting = Waiting(self.memory.keep)

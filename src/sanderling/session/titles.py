@@ -1,8 +1,8 @@
 """
 Titles of sessions and prompts. A session's is the first sentence of a prompt that says what it is about, else of the answer.
 
-A rule instead of a request to a model: there is no option for a second, cheaper model, and a request to the session's own model costs more
-than a title is worth, at the moment when the first answer is awaited.
+A rule instead of a request to the session's own model, which costs more than a title is worth. `conversation/titling.py` asks a small model,
+if the user has configured one.
 """
 
 import re
