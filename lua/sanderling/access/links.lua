@@ -58,14 +58,8 @@ function M.confirm(line, col)
   elseif #url > MAX_BYTES / 2 then
     return message.tell('This address is too long to check, so it was not opened.')
   end
-  local choices = { 'Open it', 'Leave it' }
-  vim.ui.select(choices, {
-    prompt = unseen.visible(url),
-    kind = 'sanderling_confirm',
-  }, function(choice)
-    if choice == choices[1] then
-      M.open(url)
-    end
+  message.confirm(unseen.visible(url), { 'Open it', 'Leave it' }, function()
+    M.open(url)
   end)
 end
 

@@ -62,6 +62,7 @@ end
 ---@field place? sanderling.ui.keys.Place whose keys it has, default 'page'
 ---@field actions? table<string, fun(): any> of these keys, except the closing ones
 ---@field footer? string in its border, default: how to close it
+---@field on_close? fun() called when its buffer is gone
 ---@field is_above? boolean it belongs to a question, so it may cover it; default: if it was opened from there
 ---@field has_columns? boolean two columns: wrapped text continues in the second
 
@@ -135,6 +136,14 @@ function M.view(title, lines, what, opts)
   local is_above = opts.is_above
     or (api.nvim_win_get_config(from).zindex or 0) >= float.ZINDEX.question
   local buf = M.new_buffer(what, lines)
+  if opts.on_close then
+    api.nvim_create_autocmd('BufWipeout', {
+      buffer = buf,
+      once = true,
+      desc = 'Agent: forget the page',
+      callback = opts.on_close,
+    })
+  end
   local height = math.max(1, math.min(#lines, vim.o.lines - MARGIN))
   local win_config = vim.tbl_extend('error', in_the_middle(1, height), {
     style = 'minimal',

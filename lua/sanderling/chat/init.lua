@@ -214,12 +214,9 @@ end
 local function offer_no_sandbox()
   local session = open.current_session()
   local id = session.id
-  local choices = { 'Run without a sandbox in this session', 'Keep the sandbox' }
-  vim.ui.select(choices, {
-    prompt = 'Without a sandbox, commands can do anything you can:',
-    kind = 'sanderling_confirm',
-  }, function(choice)
-    if choice == choices[1] and live.find(id) == session then
+  local answers = { 'Run without a sandbox in this session', 'Keep the sandbox' }
+  message.confirm('Without a sandbox, commands can do anything you can:', answers, function()
+    if live.find(id) == session then
       live.set_current(session)
       M.show({ focus = false }) -- from now on the chat shows that the sandbox is off
       session:act({ type = 'set_sandbox', is_on = false })

@@ -96,13 +96,9 @@ function M.offer()
   if config.options.python ~= '' or host.python() then
     return
   end
-  vim.ui.select({ 'Build it now', 'Not now' }, {
-    prompt = 'Sanderling needs its Python environment (about 110 MB):',
-    kind = 'sanderling_confirm',
-  }, function(choice)
-    if choice == 'Build it now' then
-      M.run()
-    end
+  local prompt = 'Sanderling needs its Python environment (about 110 MB):'
+  message.confirm(prompt, { 'Build it now', 'Not now' }, function()
+    M.run()
   end)
 end
 

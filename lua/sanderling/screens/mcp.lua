@@ -201,6 +201,9 @@ local function open(session_id, servers)
   local buf, win = page.view('Tool servers', lines, 'tool servers', {
     place = 'mcp',
     footer = float.naming(NAMED),
+    on_close = function()
+      shown = nil
+    end,
     actions = {
       mcp_show = show,
       mcp_start = controlling('start'),
@@ -209,14 +212,6 @@ local function open(session_id, servers)
     },
   })
   shown = { buf = buf, win = win, session_id = session_id, names = names }
-  api.nvim_create_autocmd('BufWipeout', {
-    buffer = buf,
-    once = true,
-    desc = 'Agent: forget the list',
-    callback = function()
-      shown = nil
-    end,
-  })
   fill()
 end
 

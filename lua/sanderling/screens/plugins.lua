@@ -154,13 +154,9 @@ local remove = with_plugin(function(plugin)
   if not plugin.is_ours then
     return complain(('%s is shared with other agents: remove it there.'):format(plugin.path))
   end
-  vim.ui.select({ 'Keep it', 'Remove it' }, {
-    prompt = ('Remove the plugin %s?'):format(plugin.name),
-    kind = 'sanderling_plugin',
-  }, function(_, number)
-    if number == 2 then
-      change(plugin, 'remove')
-    end
+  local prompt = ('Remove the plugin %s:'):format(plugin.name)
+  message.confirm(prompt, { 'Remove it', 'Keep it' }, function()
+    change(plugin, 'remove')
   end)
 end)
 
@@ -170,17 +166,12 @@ local function open(plugins)
   local buf, win = page.view('Plugins', lines, 'plugins', {
     place = 'plugins',
     footer = float.naming(NAMED),
+    on_close = function()
+      shown = nil
+    end,
     actions = { plugins_check = check, plugins_toggle = toggle, plugins_remove = remove },
   })
   shown = { buf = buf, win = win, plugins = of }
-  api.nvim_create_autocmd('BufWipeout', {
-    buffer = buf,
-    once = true,
-    desc = 'Agent: forget the list',
-    callback = function()
-      shown = nil
-    end,
-  })
   fill(plugins)
 end
 

@@ -190,14 +190,9 @@ local delete = with_changeable_rule(function(rule, session)
     change(session, rule, '')
     return
   end
-  local choices = { 'Delete it', 'Keep it' }
-  vim.ui.select(choices, {
-    prompt = ('%s restricts the agent:'):format(exact(rule.rule)),
-    kind = 'sanderling_confirm',
-  }, function(choice)
-    if choice == choices[1] then
-      change(session, rule, '')
-    end
+  local prompt = ('%s restricts the agent:'):format(exact(rule.rule))
+  message.confirm(prompt, { 'Delete it', 'Keep it' }, function()
+    change(session, rule, '')
   end)
 end)
 
@@ -220,6 +215,9 @@ local function open(session, found)
   local buf, win = page.view('Rules', lines, 'rules', {
     place = 'rules',
     footer = float.naming(NAMED),
+    on_close = function()
+      shown = nil
+    end,
     actions = { rules_edit = edit, rules_delete = delete, rules_open = open_settings },
   })
   -- A wrapped rule does not look like two.
@@ -228,14 +226,6 @@ local function open(session, found)
     showbreak = icons.narrow('continued') .. ' ',
   })
   shown = { buf = buf, win = win, session_id = session.id, rules = {} }
-  api.nvim_create_autocmd('BufWipeout', {
-    buffer = buf,
-    once = true,
-    desc = 'Agent: forget the page',
-    callback = function()
-      shown = nil
-    end,
-  })
   fill(found)
 end
 

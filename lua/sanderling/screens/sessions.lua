@@ -158,18 +158,12 @@ end
 
 ---@param info sanderling.SessionInfo
 local function delete(info)
-  local choices = { 'Delete it', 'Keep it' }
-  vim.ui.select(choices, {
-    prompt = ('Permanently delete %s and the output of its commands:'):format(
-      icons.quoted(stored.name_of(info))
-    ),
-    kind = 'sanderling_confirm',
-  }, function(choice)
-    if choice == choices[1] then
-      stored.ask({ type = 'delete_session', session_id = info.id }, function()
-        message.tell(('Deleted %s.'):format(icons.quoted(stored.name_of(info))))
-      end)
-    end
+  local name = icons.quoted(stored.name_of(info))
+  local prompt = ('Permanently delete %s and the output of its commands:'):format(name)
+  message.confirm(prompt, { 'Delete it', 'Keep it' }, function()
+    stored.ask({ type = 'delete_session', session_id = info.id }, function()
+      message.tell(('Deleted %s.'):format(name))
+    end)
   end)
 end
 
@@ -319,18 +313,17 @@ end
 --- Another process has the session open, and only one may write its log: offer to fork it.
 ---@param session sanderling.chat.session.Session
 local function offer_fork(session)
-  local choices = { 'Fork it: continue in a copy', 'Leave it' }
-  vim.ui.select(choices, {
-    prompt = 'Another Neovim has this session open:',
-    kind = 'sanderling_confirm',
-  }, function(choice)
-    local is_empty = session.is_fresh and live.find(session.id) == session
-    local function take_its_place(id)
-      return chat.replace(session, id, session.project)
-    end
-    if choice == choices[1] then
-      fork(session, nil, is_empty and take_its_place or nil)
-    elseif is_empty then
+  local answers = { 'Fork it: continue in a copy', 'Leave it' }
+  local function is_empty()
+    return session.is_fresh and live.find(session.id) == session
+  end
+  local function take_its_place(id)
+    return chat.replace(session, id, session.project)
+  end
+  message.confirm('Another Neovim has this session open:', answers, function()
+    fork(session, nil, is_empty() and take_its_place or nil)
+  end, function()
+    if is_empty() then
       take_its_place(stored.new_id())
     end
   end)

@@ -129,6 +129,21 @@ function M.ask(opts, on_answer)
   end)
 end
 
+--- Ask whether to do something. Both answers are words for what happens then; the first one is that it is done.
+---@param prompt string
+---@param answers [string, string]
+---@param on_yes fun()
+---@param on_no? fun() also if the user leaves the question
+function M.confirm(prompt, answers, on_yes, on_no)
+  vim.ui.select(answers, { prompt = prompt, kind = 'sanderling_confirm' }, function(answer)
+    if answer == answers[1] then
+      on_yes()
+    elseif on_no then
+      on_no()
+    end
+  end)
+end
+
 --- Show why a command failed.
 ---@param command string
 ---@param err any
