@@ -1,4 +1,4 @@
---- Programs that run outside the sandbox: never those of a project, which its commands can write. `.venv/bin` is on PATH in a shell with an
+--- Programs that run outside the sandbox. A project's own programs never do, because its commands can write them. `.venv/bin` is on PATH in a shell with an
 --- active environment, and a name such as `node_modules/.bin` means another directory in each project.
 local M = {}
 
@@ -17,7 +17,7 @@ end
 --- Return the first program of this name on PATH that is outside `project`.
 ---@param name string
 ---@param project string
----@return string? path nil: there is none
+---@return string? path nil without one
 function M.find(name, project)
   for directory in vim.gsplit(M.path(project), ':', { plain = true }) do
     local path = vim.fs.joinpath(directory, name)
@@ -27,7 +27,7 @@ function M.find(name, project)
   end
 end
 
---- Call `fn`, whose programs are found outside `project`, and so are those that they start.
+--- Call `fn`, whose programs, and the programs that they start, are found outside `project`.
 ---@param project string
 ---@param fn fun()
 ---@return boolean ok

@@ -2,7 +2,7 @@
 ---
 --- The windows had 'winfixbuf' before. Then every command and plugin that opens a file in the current window fails with
 --- E1513, and Telescope fails without a message; other plugins (mini.bufremove) fail when they only want to leave.
---- Moving a buffer within BufWinEnter was no alternative: the command goes on afterwards, and sets the cursor, runs
+--- Moving a buffer within BufWinEnter was no alternative: the command continues afterwards: it sets the cursor, runs
 --- `+cmd` or jumps to a definition in the window that it has chosen before. SafeState comes after all of that, and
 --- before the screen is drawn, so that the chat does not flicker; a scheduled function would run after drawing.
 local api = vim.api
@@ -37,8 +37,8 @@ local function window_with(tab, buf, windows)
   end)
 end
 
---- Show `buf` in a code window: the one that shows it, else the last used one. If there is none, or it has unsaved text
---- and must keep it, open one next to the chat.
+--- Show `buf` in a code window: where it is shown already, else in the last used one. Without one, or if that has unsaved text
+--- and must keep it, open a window next to the chat.
 ---@param tab integer
 ---@param windows sanderling.chat.layout.Windows
 ---@param buf integer

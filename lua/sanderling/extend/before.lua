@@ -10,8 +10,8 @@ local registry = require('sanderling.extend.registry')
 ---@field name string
 ---@field input table
 
---- Gets a prompt's text, a `sanderling.BeforeTool`, or the focus of a compaction ("" without one). What it may return is
---- described at |sanderling-lua-before|. Only with `async` it has `done`, which takes the same instead.
+--- Gets a prompt's text, a `sanderling.BeforeTool`, or the focus of a compaction ("" without one). |sanderling-lua-before|
+--- describes its return values. Only with `async` it has `done`, which takes the same instead.
 ---@alias sanderling.BeforeCallback fun(subject: any, ctx: sanderling.CallContext, done?: fun(...: any)): ...: any
 
 ---@class (exact) sanderling.BeforeOpts

@@ -143,7 +143,7 @@ local function is_input(input)
   return true
 end
 
---- What callbacks may answer, by the point. Each returns nil for anything else.
+--- The answers that callbacks may give, by the point. Each function returns nil for anything else.
 ---@type table<sanderling.BeforePoint, fun(value: any, more: any, subject: any): table?>
 local meanings = {
   prompt = function(value)

@@ -41,7 +41,7 @@ local function plugin_of(path)
   return vim.fs.basename(found ~= '' and found:gsub('/after$', '') or path)
 end
 
---- Return the name of the plugin that calls, from the first function on the stack that is not ours.
+--- Return the name of the plugin that calls, from the first function on the stack that is not Sanderling's.
 ---@return string
 function M.origin()
   for level = 2, 100 do

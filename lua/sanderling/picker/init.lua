@@ -37,7 +37,7 @@ local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.picker.Plugin
 ---@field name string as in the option `picker`
----@field module? string that plugins of ours name it by
+---@field module? string by which plugins name it
 ---@field is_used? fun(plugin: any): boolean the user has set it up
 ---@field open fun(list: sanderling.picker.List)
 

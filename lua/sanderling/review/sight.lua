@@ -80,8 +80,8 @@ local function rows_of(hunk)
   return top, bottom
 end
 
---- Does the current window hide a part of a hunk's lines, which take all of their rows: beside the window, which does not wrap them, or by
---- conceal? Blanks before it would take code out of sight.
+--- Does the current window hide a part of a hunk's lines, either by conceal, or to the right of a window that does not wrap
+--- them? Enough blanks in a line would take code out of sight.
 ---@param hunk sanderling.review.Hunk
 ---@return boolean
 local function hides_text(hunk)

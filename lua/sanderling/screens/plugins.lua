@@ -1,4 +1,4 @@
---- :AgentPlugins: the user's plugins, with their skills and MCP servers, what is wrong with them, and keys to change them.
+--- :AgentPlugins: the user's plugins, with their skills, MCP servers and problems, and keys to change them.
 local M = {}
 
 local api = vim.api

@@ -1,5 +1,5 @@
 --- :AgentRules: what is allowed and denied in a session, and by what. Rules of the session and stored rules can be edited and deleted
---- there; those of the settings are opened in their file.
+--- there; a rule of the settings is opened in its file.
 ---
 --- The model proposes parts of these rules, so a rule is shown whole and in one line, with each blank and unseen character that could make
 --- it look like another rule or like two.

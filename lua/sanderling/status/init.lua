@@ -156,7 +156,7 @@ local function plugins_parts(session)
   return plugins and session and plugins.added(session, M.of) or {}
 end
 
---- Add a part to `parts`, or the one of a plugin that replaces it, unless it is empty.
+--- Add a part to `parts`, or a plugin's part that replaces it, unless it is empty.
 ---@param parts string[]
 ---@param session? sanderling.chat.session.Session
 ---@param name string
@@ -241,7 +241,7 @@ local function count_jobs(state)
 end
 
 ---@param state sanderling.session.state.State
----@return string? number of running jobs, nil if there are none
+---@return string? number of running jobs, nil without any
 local function describe_jobs(state)
   local count = count_jobs(state)
   return count > 0 and words.counted(count, 'job') or nil
@@ -346,7 +346,7 @@ function M.prompt_winbar()
   return make_state_bar(vim.b.sanderling_session, api.nvim_win_get_width(0))
 end
 
---- 'statusline' of a transcript's window: the line between transcript and prompt, or in a global one what goes on in the chat.
+--- 'statusline' of a transcript's window: the line between transcript and prompt, or in a global one the chat's activity.
 ---@return string
 function M.transcript_statusline()
   if vim.o.laststatus == 3 then

@@ -11,7 +11,7 @@ def list_alone(command: argparse.ArgumentParser, run: Callable[[argparse.Namespa
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a list. Without defaults: those of an action would replace what came before it."""
+    """Add the options of a list. They have no defaults: an action's defaults would replace the values that came before it."""
     parser.add_argument(
         "--json",
         action="store_true",

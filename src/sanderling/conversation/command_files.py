@@ -1,5 +1,5 @@
 """
-Prompts that a command file stands for: its lines for the shell run, and the files that it mentions are attached.
+Prompts from command files: their lines for the shell run, and the files that they mention are attached.
 
 These lines run as the user's own commands do, but always in the sandbox, because the file may have come with the project. A prompt that
 is not sent after all has run them in vain, so they should only look.
@@ -46,7 +46,7 @@ class CommandFiles:
 
     async def expand(self, prompt: Prompt, asked: AskedCommand) -> Prompt:
         """
-        Return the prompt that `asked` stands for, with the output of its lines and the files that it mentions.
+        Return the prompt of the command `asked`, with the output of its lines and the files that it mentions.
 
         Raises:
             ConfigError: it mentions what the model may not see.

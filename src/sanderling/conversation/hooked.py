@@ -148,7 +148,7 @@ class SessionHooks:
         return verdict
 
     async def before_stop(self, answer: str) -> str:
-        """Return why the turn must go on, for the model; "" to let it end."""
+        """Return why the turn must continue, for the model; "" to let it end."""
         if not self._hooks.are_for("Stop"):
             return ""
         fields = {

@@ -169,7 +169,7 @@ class Hooks:
 
 
 def _for_reading(text: str, most: int = MAX_MESSAGE_CHARS) -> str:
-    """Return a hook's text for the user, who must see invisible characters: a project's hook may print what a file contains."""
+    """Return a hook's text for the user, who must see invisible characters: a project's hook may print a file's content."""
     return shortened(visible_prose(printable(text)), most)
 
 

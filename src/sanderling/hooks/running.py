@@ -17,7 +17,7 @@ from sanderling.sandbox.unconfined import spawn_unconfined
 
 MAX_OUTPUT_BYTES = 256 * 1024
 KILL_S = 2.0
-LAST_WORDS_S = 0.2  # for what is still in the pipes
+LAST_WORDS_S = 0.2  # to read the rest of the pipes
 _RUN = 'export CLAUDE_PROJECT_DIR="$1" SANDERLING_PROJECT_DIR="$1"; eval "$2"'
 
 

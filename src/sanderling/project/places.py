@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """The places of a session. A project's files come before the user's, and these before those of plugins."""
+    """The places of a session. A project's files come before the user's, and these before the plugins' files."""
 
     def __init__(
         self, trust: Trust, own: Sequence[OwnFiles], plugins: Sequence[InstructionFiles] = ()

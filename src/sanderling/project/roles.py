@@ -137,7 +137,7 @@ class Roles:
         raise ConfigError(f"There is no role '{name}'{hint}{untrusted}", ("role",))
 
     def hidden_by(self, role: Role) -> str:
-        """Return where the user's own role is that a project's role of the same name replaces; "" if there is none."""
+        """Return the place of the user's own role that a project's role of the same name replaces; "" without one."""
         if role.source != "project":
             return ""
         own = (each for each in self.found() if isinstance(each, Role) and each.source == "user")

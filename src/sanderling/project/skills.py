@@ -154,7 +154,7 @@ class Skills:
         self._sent = msgspec.structs.replace(self._sent, read={**others, skill.name: skill.digest})
 
     def prompt(self, skill: Skill, arguments: str) -> str:
-        """Return the prompt that `/name` stands for. A text that the model has read is not repeated."""
+        """Return the prompt of `/name`. A text that the model has read is not repeated."""
         if self._sent.read.get(skill.name) == skill.digest and "$" not in skill.body:
             words = f"Use the skill {skill.name}, which you have read."
             return f"{words}\n\n{arguments}".rstrip()

@@ -18,7 +18,7 @@ _FENCE = r"^[ \t]*(```|~~~).*?(^[ \t]*\1[^\n]*$|\Z)"
 _MARKDOWN = r"^[#>*\-\s`]+|[`*]+"
 _SENTENCE_END = r"(?<=[^\d\s][.!?])\s+(?=\S)|(?<=[。！？])"  # noqa: RUF001
 _MENTION = r"(?<!\S)@(\S+)"
-# With a file's suffix at its end, or absolute with two names and more: `and/or` and `/review` are none.
+# With a file's suffix at its end, or absolute with two names and more: `and/or` and `/review` do not match.
 _PATH = (
     r"(?<![^\s(\"'\[])(?:(?:[~.\w\-]*/)+([\w\-.]+\.\w{1,5})(?::\d[\d:\-]*)?(?![\w/])"
     r"|[~.]{0,2}(?:/[\w\-.]+)+/([\w\-.]+)/?(?![^\s)\"'\],:;]))"

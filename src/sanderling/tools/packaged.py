@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class PackagedTools:
-    """The source of the tools of packages, which are loaded with the first request. What is wrong with one is shown once."""
+    """The source of the tools of packages, which are loaded with the first request. Each problem is shown once."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit

@@ -42,7 +42,7 @@ class Added(NamedTuple):
 
 def add_plugin(directory: str, state_dir: str) -> Added:
     """
-    Copy the plugin in `directory` to ours. An earlier one of the same name is replaced; its data stays.
+    Copy the plugin in `directory` to Sanderling's directory of plugins. An earlier one of the same name is replaced; its data stays.
 
     Raises:
         ConfigError: it is not a plugin, or cannot be copied; then nothing has changed.
@@ -66,7 +66,7 @@ def add_plugin(directory: str, state_dir: str) -> Added:
 
 def remove_plugin(name: str, state_dir: str, *, with_data: bool = False) -> Path:
     """
-    Remove the plugin `name` of our directory, and its data if that is wanted; return its path.
+    Remove the plugin `name` from Sanderling's directory, and its data if that is wanted; return its path.
 
     Raises:
         ConfigError: there is none, or it cannot be removed.
@@ -147,9 +147,9 @@ class _Found(NamedTuple):
 
 def _walk(root: str, inside: str = "", parent: int | None = None) -> Iterator[_Found]:
     """
-    Yield each entry, directories before what is in them.
+    Yield each entry, a directory before its contents.
 
-    Each directory is opened in the one that it was found in: the plugin may be in a project, where a command could put a link in its place.
+    Each directory is opened relative to its parent: the plugin may be in a project, where a command could replace it by a link.
     """
     if inside.count("/") > MAX_DEPTH:
         raise ConfigError(f"its directories are nested more than {MAX_DEPTH} deep")

@@ -155,7 +155,7 @@ def shown_plugin(plugin: Plugin, disabled: Sequence[str]) -> ShownPlugin:
 
 
 def shown_plugins(settings: Settings, project: str) -> list[ShownPlugin]:
-    """Return the installed plugins, and the directories that are none, as a session in `project` finds them."""
+    """Return the installed plugins, and the other directories among them, as a session in `project` finds them."""
     found = find_plugins(settings.state_dir, os.path.realpath(project))
     return [
         ShownPlugin("", shown_path(Path(each.path)), problems=(visible_line(each.problem),))
