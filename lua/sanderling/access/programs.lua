@@ -1,5 +1,5 @@
---- Programs that run outside the sandbox. A project's own programs never do, because its commands can write them. `.venv/bin` is on PATH in a shell with an
---- active environment, and a name such as `node_modules/.bin` means another directory in each project.
+--- Programs that run outside the sandbox. A project's own programs never do, because its commands can write them. `.venv/bin` is on PATH
+--- in a shell with an active environment, and a name such as `node_modules/.bin` means another directory in each project.
 local M = {}
 
 --- Return PATH without directories in `project`, and without relative ones.
