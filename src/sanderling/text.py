@@ -147,8 +147,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
-def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """Return the known word most like `word`, if one is like it."""
+def nearest(word: str, known: Iterable[str], likeness: float = 0.65) -> list[str]:
+    """Return the known word most like `word`, if one is like it: "nope" is not "openai"."""
     from difflib import get_close_matches  # needed after a typing error only
 
-    return get_close_matches(word, known, n=1, cutoff=0.65)  # "nope" is not "openai"
+    return get_close_matches(word, known, n=1, cutoff=likeness)

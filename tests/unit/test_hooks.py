@@ -187,7 +187,31 @@ async def test_a_hook_asks_about_a_call_that_the_mode_allows(tmp_path):
     talk = await HookedTalk(tmp_path, WRITE, mode="auto", project=project).run("once")
     [question] = talk.questions
     assert "A hook asks about this: is it wise?" in question.reason
+    assert (question.choices, question.rule) == (("once",), "")  # the hook asks the next time, too
     assert (talk.project / "new.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "said, problem",
+    [
+        (
+            {"hookSpecificOutput": {"permissionDecison": "deny"}},
+            "its answer has `permissionDecison` instead of `permissionDecision`.",
+        ),
+        (
+            {"permissionDecision": "deny"},
+            "its answer has `permissionDecision` outside `hookSpecificOutput`, where it has no effect.",
+        ),
+        ({"decison": "block"}, "its answer has `decison` instead of `decision`."),
+        ({"suppressOutput": True, "hookSpecificOutput": {"updatedMCPToolOutput": 1}}, ""),
+    ],
+)
+async def test_a_misspelled_key_of_an_answer_is_reported(tmp_path, said, problem):
+    own: dict[HookEvent, Any] = {"PreToolUse": f"echo '{json.dumps(said)}'"}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run()
+    assert [each.partition(" failed: ")[2] for each in talk.notices] == (
+        [problem] if problem else []
+    )
 
 
 async def test_the_users_hook_allows_what_would_be_asked(tmp_path):

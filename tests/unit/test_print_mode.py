@@ -638,6 +638,15 @@ def test_what_would_ask_is_denied_and_told(shell):
     assert "--mode auto would allow it" in told.content
 
 
+def test_no_option_is_suggested_that_a_hook_which_asks_would_not_accept(shell):
+    asks = {"hookSpecificOutput": {"permissionDecision": "ask"}}
+    hook = f"[[hooks.PreToolUse]]\ncommand = '''echo '{json.dumps(asks)}''''\n"
+    shell.config.write_text(hook)
+    ran = shell.play([{"tool_use": MAKE}], [{"text": "I could not."}])
+    assert "denied: bash make all: A hook asks about this" in ran.stderr
+    assert "allows it" not in ran.stderr
+
+
 def test_what_the_sandbox_refuses_is_told_by_name_and_what_lets_it_in(shell):
     outside = shell.project.parent / "outside.txt"
     outside.write_text("secret")

@@ -2,14 +2,14 @@
 
 import posixpath
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 from sanderling.hooks.declared import Hook, HookEvent
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.tool_names import CLAUDES
-from sanderling.text import shortened
+from sanderling.text import nearest, shortened
 
 Decision = Literal["allow", "ask", "deny"]
 
@@ -34,7 +34,7 @@ class Answer(msgspec.Struct, frozen=True):
         input: the input to use instead, with Claude's names.
         message: a line for the user.
         stop: why the turn must end.
-        failure: why the hook's answer does not count.
+        failure: why the hook's answer, or a part of it, does not count.
         is_late: it failed before it could answer, so it may have wanted to deny the call.
     """
 
@@ -70,6 +70,12 @@ class _Output(msgspec.Struct, rename="camel"):
     decision: Literal["approve", "allow", "block", "deny"] | None = None
     reason: str = ""
     hook_specific_output: _Specific = msgspec.field(default_factory=_Specific)
+
+
+_ELSEWHERE = "hookSpecificOutput"
+_KEYS = frozenset({*_Output.__struct_encode_fields__, "suppressOutput"})
+_SPECIFIC_KEYS = frozenset({*_Specific.__struct_encode_fields__, "hookEventName"})
+_MIN_LIKENESS = 0.85  # of a misspelled key: Claude has others, such as `updatedMCPToolOutput`
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -147,7 +153,8 @@ def answer_of(hook: Hook, status: int, output: str, errors: str) -> Answer:
     if not text.startswith("{"):
         return _plain(hook, text)
     try:
-        return _answer(hook, msgspec.json.decode(text, type=_Output))
+        answer = _answer(hook, msgspec.json.decode(text, type=_Output))
+        return msgspec.structs.replace(answer, failure=_mistake(msgspec.json.decode(text)))
     except (msgspec.DecodeError, RecursionError) as error:
         is_json = isinstance(error, msgspec.ValidationError | RecursionError)
         if hook.event in _PLAIN_CONTEXT and not is_json:
@@ -185,6 +192,19 @@ def _answer(hook: Hook, said: _Output) -> Answer:
         shortened(said.system_message, MAX_MESSAGE_CHARS),
         shortened(stop, MAX_MESSAGE_CHARS),
     )
+
+
+def _mistake(said: dict[str, Any]) -> str:
+    """Return a sentence about a key that has no effect, but is like one that has; "" without any. Other keys are ignored, as by Claude."""
+    for key in said.keys() - _KEYS:
+        if key in _SPECIFIC_KEYS:
+            return f"its answer has `{key}` outside `{_ELSEWHERE}`, where it has no effect"
+    inner = cast("dict[str, Any]", said.get(_ELSEWHERE, {}))
+    for keys, known in ((said, _KEYS | _SPECIFIC_KEYS), (inner, _SPECIFIC_KEYS)):
+        for key in keys.keys() - known:
+            if near := nearest(key, known, _MIN_LIKENESS):
+                return f"its answer has `{key[:80]}` instead of `{near[0]}`"
+    return ""
 
 
 def _no_reason(hook: Hook) -> str:

@@ -351,7 +351,13 @@ class Gate:
                 return answer
 
     def _offering(self, shown: ApprovalRequested, question: Question) -> ApprovalRequested:
-        """Do not offer "always" if the next such use would ask again, as with an ask rule: a client that always answers so would not end."""
+        """
+        Do not offer an answer after which the next such use would ask again: a client that always gives it would not end.
+
+        "Always" does not overrule an ask rule. A hook that asks is not overruled by anything: it runs again before the next use.
+        """
+        if question.request.hooked == "ask":
+            return msgspec.structs.replace(shown, choices=("once",), rule="", wider="")
         try:
             if shown.rule:
                 self._chosen_rule(shown.rule, question)

@@ -195,7 +195,7 @@ class PrintFrontend:
         self._act(AnswerApproval(question.id, "deny", reason, is_unattended=True))
 
     def _remedy(self, question: ApprovalRequested) -> str:
-        """Return the flag or the setting that would have allowed it."""
+        """Return the flag or the setting that would have allowed it; "" if only an answer can."""
         if question.kind == "limit":
             return LIFTED[question.tool] if question.tool in LIFTED else ""  # noqa: SIM401 - this narrows
         if question.kind == "grant":
@@ -204,6 +204,8 @@ class PrintFrontend:
                 dict.fromkeys(ALLOWED_BY[each] for each in operations if each in ALLOWED_BY)
             )
         flags: list[str] = []
+        if question.choices == ("once",):  # a hook asked, and would ask again
+            return ""
         if question.rule:
             flags.append(f"--allow {shlex.quote(question.rule.removeprefix('allow '))}")
         if self._mode == "ask" and question.tool in ("bash", "edit", "write"):
