@@ -135,10 +135,15 @@ def test_headers_of_other_agents_are_read_leniently_and_strictly_meant(header, f
         ("effort: huge", "its effort 'huge' is none of default"),
         ("permissionMode: bypassPermissions", "'bypassPermissions' has no effect here"),
         ("tools: Bash(git:*)", "names a part of a tool: it is left out"),
+        ("efort: high", "it has `efort` instead of `effort`"),
+        ("disalowedTools: Bash", "it has `disalowed_tools` instead of `disallowed_tools`"),
+        ("model: [a]", "its `model` is not a text"),
+        ("color: red\nmaxTurns: 3\nmemory: user\nmcpServers: [x]\nhooks: {a: b}", ""),
     ],
 )
 def test_what_has_no_effect_is_a_problem_for_the_author(header, problem):
-    assert problem in " ".join(role(f"---\n{header}\n---\nDo.").problems)
+    problems = " ".join(role(f"---\n{header}\n---\nDo.").problems)
+    assert problem in problems if problem else not problems
 
 
 @pytest.mark.parametrize("server", ["tools.db", "my__server", "My Server", "_x_", "a" * 80])

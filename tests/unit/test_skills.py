@@ -115,6 +115,9 @@ def test_a_linked_skill_of_the_user_is_found_and_a_circle_of_links_ends(skills, 
         (skill("pdf", "x" * 1025), "more than 1,024 characters"),
         (skill("pdf", compatibility="x" * 501), "more than 500"),
         (skill("pdf", allowed_tools="Bash(*)"), "grants nothing"),
+        (skill("pdf", argument_hints="[x]"), "it has `argument-hints` instead of `argument-hint`"),
+        (skill("pdf", user_invocable="no"), "its `user-invocable` 'no' is neither true nor false"),
+        ("---\nname: [a]\ndescription: Does it.\n---\nx", "its `name` is not a text"),
     ],
 )
 def test_a_mistake_that_can_be_repaired_is_a_problem_and_the_skill_is_used(
@@ -135,6 +138,7 @@ def test_letters_of_any_script_may_be_in_a_name(skills, own):
     [
         ("# no header", "no description"),
         ("---\nname: pdf\n---\nx", "no description"),
+        ("---\nname: pdf\ndescripton: x\n---\nx", "`descripton` instead of `description`"),
         ("---\nname: [pdf\nx: }\n---\nx", "not valid YAML"),
         ("---\nname: pdf", "not closed"),
         (skill("off"), "disabled in the settings"),
@@ -145,6 +149,16 @@ def test_a_skill_that_cannot_be_used_says_why(skills, own, text, problem):
     assert skills.all() == {}
     (skipped,) = skills.found()
     assert problem in skipped.problem
+
+
+def test_a_hint_in_brackets_is_text_and_true_may_have_a_capital(skills, own):
+    write(
+        own,
+        "skills/pdf/SKILL.md",
+        skill("pdf", argument_hint="[page]", disable_model_invocation="True"),
+    )
+    (found,) = skills.all().values()
+    assert (found.argument_hint, found.is_listed, found.problems) == ("[page]", False, ())
 
 
 def test_a_description_stays_in_its_line(skills, own):

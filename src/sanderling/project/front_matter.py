@@ -6,12 +6,14 @@ Every scalar is a string, as in the reference parser of Agent Skills: `version: 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from sanderling.errors import ConfigError
+from sanderling.text import nearest
 
 MAX_HEADER_CHARS = 32 * 1024
+_MIN_LIKENESS = 0.85
 
 _HEADER = r"(?s)---[ \t]*\n(.*?)(?:^|(?<=\n))---[ \t]*(?:\n|$)"
 _TWO_FLOWS = r"[\[{][^\[\]{}\n]*[\]}][ \t]*[^\s\]}]"  # as in `[a] [b]`
@@ -55,6 +57,33 @@ def read_document(text: str) -> Document:
                 continue
             return Document(fields, body, (f"{error}; read as if {how}",))
         raise
+
+
+def line_of(value: Any) -> str:
+    """Return a value of the header in one line. A hint `[what]` without quotes is a list to the parser."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(str, cast("list[Any]", value))) + "]"
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def unused(
+    header: Mapping[str, Any], known: Collection[str], others: Collection[str] = ()
+) -> Iterator[str]:
+    """
+    Yield a sentence for each key that is like one of `known`, but is not one: its value is not used.
+
+    Keys that are like none are other agents', whose headers have more; `others` are those that are like one of ours.
+    """
+    for key in header:
+        if key not in known and key not in others and (near := nearest(key, known, _MIN_LIKENESS)):
+            yield f"it has `{key[:40]}` instead of `{near[0]}`"
+
+
+def not_texts(header: Mapping[str, Any], keys: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence for each of the keys whose value is a list or a mapping."""
+    for key in keys:
+        if key in header and not isinstance(header[key], str):
+            yield f"its `{key}` is not a text"
 
 
 def _mapping(header: str) -> Mapping[str, Any]:

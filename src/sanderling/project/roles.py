@@ -15,7 +15,7 @@ import msgspec
 
 from sanderling.config.server_names import fitted, fitted_server
 from sanderling.errors import ConfigError
-from sanderling.project.front_matter import read_document
+from sanderling.project.front_matter import not_texts, read_document, unused
 from sanderling.project.places import Place, Places
 from sanderling.protocol.events import CommandSource
 from sanderling.protocol.modes import Effort, Mode
@@ -25,6 +25,8 @@ from sanderling.text import did_you_mean
 MAX_DESCRIPTION_CHARS = 1024
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 _CLAUDES_MODES: Mapping[str, Mode] = {"default": "ask", "plan": "plan"}
+_CLAUDES_KEYS = ("permission_mode", "max_turns", "mcp_servers", "initial_prompt")
+_TEXTS = ("name", "description", "model", "system_prompt_append", "output_style")
 _EVERYTHING = ("*", "all")
 _SERVER = "mcp__"
 _NUMBER = r"-\d+\Z"  # distinguishes tools of a server whose names would be the same
@@ -204,8 +206,9 @@ def read_role(origin: str, text: str, source: CommandSource = "user") -> Role | 
         header, body, repaired = read_document(text)
     except ConfigError as error:
         return SkippedRole(origin, str(error))
-    problems = [*repaired]
     fields = {_snake(key): value for key, value in header.items()}
+    known = ("name", *RoleTable.__struct_fields__)
+    problems = [*repaired, *unused(fields, known, _CLAUDES_KEYS), *not_texts(fields, _TEXTS)]
     name = _text(fields.get("name")) or origin.rpartition("/")[2].removesuffix(".md")
     if not re.fullmatch(NAME, name):
         return SkippedRole(origin, f"'{name[:80]}' cannot be a role's name")

@@ -9,19 +9,22 @@ file when a task needs it. Files of other clients are read leniently: a skill is
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.project.front_matter import read_document
+from sanderling.project.front_matter import line_of, not_texts, read_document, unused
 from sanderling.project.places import Place, Places
 from sanderling.project.trust.reading import SKILL_NAMES
 from sanderling.protocol.events import CommandSource, SlashCommand
 from sanderling.protocol.requests import ShownSkill, SkillsPage
 
 MAX_NAME_CHARS, MAX_DESCRIPTION_CHARS, MAX_COMPATIBILITY_CHARS = 64, 1024, 500
+_SWITCHES = ("disable-model-invocation", "user-invocable")
+_KEYS = ("name", "description", "argument-hint", *_SWITCHES)
+_OTHER_KEYS = ("arguments",)  # Claude's
 MAX_LISTED_CHARS = 16 * 1024
 MAX_SHOWN_CHARS = 8_000  # of a text, to the user
 MAX_KEPT_CHARS = 64 * 1024  # of the skills that are sent again after a summary
@@ -240,8 +243,14 @@ def read_skill(
         return Skipped(path, str(error))
     fields = {key: _line(value) for key, value in header.items()}
     description = fields.get("description", "")
+    mistakes = (
+        *unused(header, _KEYS, _OTHER_KEYS),
+        *not_texts(header, ("name", "description")),
+        *_no_switches(fields),
+    )
     if not description:
-        return Skipped(path, "it has no description, by which the model would choose it")
+        missing = "it has no description, by which the model would choose it"
+        return Skipped(path, "; ".join((missing, *mistakes)))
     directory = posixpath.dirname(absolute)
     name = fields.get("name") or posixpath.basename(directory)
     wrong = (*problems, *_violations(name, description, directory, header))
@@ -256,10 +265,10 @@ def read_skill(
         body,
         digest[:16],
         source,
-        fields.get("argument-hint", ""),
-        is_listed=fields.get("disable-model-invocation", "") != "true",
-        is_command=fields.get("user-invocable", "") != "false",
-        problems=(*wrong, *(useless if "allowed-tools" in header else ())),
+        line_of(header.get("argument-hint")),
+        is_listed=fields.get("disable-model-invocation", "").lower() != "true",
+        is_command=fields.get("user-invocable", "").lower() != "false",
+        problems=(*wrong, *mistakes, *(useless if "allowed-tools" in header else ())),
     )
 
 
@@ -278,6 +287,12 @@ def _lines(skills: Iterable[Skill]) -> list[str]:
 def _line(value: Any) -> str:
     """Return a value of the header in one line."""
     return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def _no_switches(fields: Mapping[str, str]) -> Iterator[str]:
+    for key in _SWITCHES:
+        if (value := fields.get(key, "")) and value.lower() not in ("true", "false"):
+            yield f"its `{key}` '{value[:40]}' is neither true nor false"
 
 
 def _is_name(name: str) -> bool:
