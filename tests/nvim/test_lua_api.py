@@ -159,11 +159,13 @@ def test_a_command_registered_by_a_markdown_file_gives_way_to_the_plugins(screen
         ("mention('ok', { desc = 'x' })", "the field 'resolve' is missing"),
         ("mention('ok', { desc = 'x', resolve = print, timeout = 0 })", "more than 0 seconds"),
         ("on('turn_endet', print)", "did you mean 'turn_ended'?"),
-        ("on(nil, print)", "there is no event 'nil'"),
+        ("on(nil, print)", "must be the name of an event, not a nil"),
+        ("on({ 'turn_ended' }, print)", "must be the name of an event, not a table"),
         ("on('turn_ended', 'x')", "expected a function, got string"),
         ("picker('x')", "expected a function, got string"),
         ("statusline({})", "expected a table of functions by name"),
         ("statusline({ jira = 'x' })", "must be a function or false, not a string"),
+        ("statusline({ usge = false })", "there is no part 'usge' to hide. Use one of activity,"),
         ("extension('nowhere')", "lua/sanderling/extensions/nowhere.lua"),
         ("extension('../x')", "is not the name of an extension"),
     ],
@@ -569,7 +571,9 @@ def test_a_session_sends_steers_and_stops_though_another_is_shown(screen):
     ]
     assert screen.actions()[0]["prompt"]["text"] == "one\ntwo"
     assert screen.session_id() != first
-    assert "expected string" in refusal(screen, "_G.first:send(1)")
+    assert "text must be a string, got number" in refusal(screen, "_G.first:send(1)")
+    assert "call it with a colon: session:send()" in refusal(screen, "_G.first.send('x')")
+    assert "call it with a colon: session:messages()" in refusal(screen, "_G.first.messages()")
 
 
 def test_a_closed_session_says_so(screen):
@@ -813,6 +817,14 @@ def test_an_error_in_a_part_is_shown_once_and_the_built_in_one_stays(screen, plu
     assert screen.messages().count("broken") == 1
 
 
+def test_a_part_that_is_no_text_is_reported(screen, plugin):
+    plugin(screen, "agent.statusline({ more = function() return {} end })")
+    screen.wait_for_message(
+        "jira.nvim: statusline part 'more' failed: expected a text, got a table"
+    )
+    assert "table" not in screen.statusline()
+
+
 def test_the_chats_bars_keep_the_mode_and_the_sandbox(screen, plugin):
     plugin(screen, "agent.statusline({ mode = false, sandbox = false })")
     screen.send({"type": "mode_changed", "mode": "plan"})
@@ -885,10 +897,12 @@ def test_a_configured_extension_that_fails_is_reported_and_the_others_are_loaded
     extension(child, JIRA_EXTENSION)
     extension(child, "return { setup = function() error('no token') end }", "broken")
     extension(child, "return {}", "empty")
-    child.setup(extensions={"broken": {}, "empty": {}, "gone": {}, "jira": {}})
+    extension(child, "return {", "syntax")
+    child.setup(extensions={"broken": {}, "empty": {}, "gone": {}, "jira": {}, "syntax": {}})
     child.command("AgentChat")
     assert child.lua("return _G.setups") == 1
     child.wait_for_message("extension 'broken' failed: broken.lua:1: no token")
+    child.wait_for_message("extension 'syntax' failed: syntax.lua:1: unexpected symbol")
     child.wait_for_message("'empty' has no function setup(opts)")
     child.wait_for_message("no plugin in 'runtimepath' has lua/sanderling/extensions/gone.lua")
     child.feed("iworks<C-s>")

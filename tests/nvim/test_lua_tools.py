@@ -265,7 +265,7 @@ def test_a_schema_that_no_api_accepts_is_shown_and_the_tool_not_offered(start_wi
     agent.ask_and_wait()
     assert "There is no tool 'lua__open_pr'" in agent.results()[0]
     assert "open_pr" in agent.transcript_text()
-    assert "is not offered to the model" in agent.transcript_text()
+    agent.wait_for_transcript("the schema of `title` is not valid JSON")
 
 
 @pytest.mark.parametrize(
@@ -284,6 +284,14 @@ def test_a_schema_that_no_api_accepts_is_shown_and_the_tool_not_offered(start_wi
             "unknown field 'effects'; did you mean 'effect'?",
         ),
         ("'x', { desc = 'x', run = print, schema = { title = {} } }", "type = 'object'"),
+        (
+            "'x', { desc = 'x', run = print, schema = { type = 'object', properties = { title = 'string' } } }",
+            "the schema of 'title' must be a table, such as { type = 'string' }, not a string.",
+        ),
+        (
+            "'x', { desc = 'x', run = print, schema = { type = 'object', required = 'title' } }",
+            "schema.required must be a list of names, not a string",
+        ),
         ("'x', nil", "expected a table of options"),
         ("'open_pr', { desc = 'x', run = print }", "'open_pr' is already registered, by"),
     ],
@@ -374,7 +382,7 @@ def test_a_callback_changes_a_prompt(start_agent, fn, sent):
     assert "go" in agent.transcript_text()
 
 
-def test_a_callback_refuses_a_prompt_and_it_comes_back(start_agent):
+def test_a_callback_refuses_a_prompt(start_agent):
     agent = start_agent(DONE)
     before(agent, "prompt", "function(prompt) return false, 'it names a customer' end")
     agent.ask_and_wait()

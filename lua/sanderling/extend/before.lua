@@ -38,9 +38,10 @@ local callbacks = { prompt = {}, tool = {}, compact = {} }
 local function check(point, fn, opts)
   if not vim.list_contains(POINTS, point) then
     local known = table.concat(POINTS, ', ')
-    registry.refuse('before', "'%s' is unknown. Use one of %s.", tostring(point), known)
+    local given = type(point) == 'string' and ("'%s'"):format(point) or 'a ' .. type(point)
+    registry.refuse('before', '%s is not a point. Use one of %s.', given, known)
   elseif type(fn) ~= 'function' then
-    registry.refuse('before', 'the second argument must be a function, not a %s.', type(fn))
+    registry.refuse('before', 'the second argument must be a function, got %s.', type(fn))
   end
   registry.check_fields('before', opts, FIELDS)
   if opts.timeout and not (opts.timeout > 0 and opts.timeout <= MAX_TIMEOUT_S) then

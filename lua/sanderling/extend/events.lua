@@ -16,10 +16,13 @@ local callbacks = {}
 ---@param type any
 local function check_type(type)
   local known = require('sanderling.extend.event_types')
-  if not known[type] then
-    local nearest = guess.nearest(tostring(type), known)
+  if _G.type(type) ~= 'string' then
+    local text = 'the first argument must be the name of an event, not a %s.'
+    registry.refuse('on', text, _G.type(type))
+  elseif not known[type] then
+    local nearest = guess.nearest(type, known)
     local text = "there is no event '%s'; did you mean '%s'? See :help sanderling-lua-events."
-    registry.refuse('on', text, tostring(type), nearest)
+    registry.refuse('on', text, type, nearest)
   end
 end
 

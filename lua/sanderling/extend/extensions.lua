@@ -17,7 +17,8 @@ local function find(name)
   end
   local module = 'sanderling.extensions.' .. name
   if not package.loaded[module] and #vim.loader.find(module) == 0 then
-    local text = "no plugin in 'runtimepath' has lua/sanderling/extensions/%s.lua. Install it."
+    local text =
+      "no plugin in 'runtimepath' has lua/sanderling/extensions/%s.lua. Install it, or check its name."
     registry.refuse('extension', text, name)
   end
   return require(module)

@@ -170,11 +170,14 @@ end
 
 -- callbacks -----------------------------------------------------------------------------------------------------------
 
---- Return the first line of an error, with the name of the file instead of its path.
+--- Return the first line of an error, with the name of the file instead of its path. The place that |require()| puts before a
+--- syntax error is left out.
 ---@param err any
 ---@return string
 function M.first_line(err)
-  return (tostring(err):gsub('\n.*', ''):gsub('^%S*/([^/%s]+:%d+:)', '%1'))
+  local line = tostring(err):gsub('\n.*', '')
+  line = line:gsub('^%[string "%?"%]:%d+: ', ''):gsub('^%S*_init_packages%.lua:%d+: ', '')
+  return (line:gsub('^%S*/([^/%s]+:%d+:)', '%1'))
 end
 
 --- Report a failure of something that a plugin has registered.

@@ -91,6 +91,18 @@ function M.all()
   end, live.chats())
 end
 
+--- Check the argument `name` of a method.
+---@param name string
+---@param value any
+---@param expected string
+---@param is_optional? boolean
+local function check(name, value, expected, is_optional)
+  if type(value) ~= expected and not (is_optional and value == nil) then
+    local text = 'sanderling.Session: %s must be a %s, got %s.'
+    error(text:format(name, expected, type(value)), 0)
+  end
+end
+
 ---@param self sanderling.Session
 ---@return sanderling.chat.session.Session
 local function open_one(self)
@@ -103,8 +115,9 @@ end
 ---@param opts? { is_steering?: boolean }
 ---@return boolean
 local function send(self, text, opts)
-  vim.validate('text', text, 'string')
-  return open_one(self):send(vim.split(text, '\n', { plain = true }), opts)
+  local session = open_one(self)
+  check('text', text, 'string')
+  return session:send(vim.split(text, '\n', { plain = true }), opts)
 end
 
 --- Send `text` to the model. During a turn it is queued.
@@ -141,7 +154,8 @@ end
 --- Load an earlier page of the history into the transcript, then call `done`.
 ---@param done fun(is_loaded: boolean) false: there was none, or it could not be loaded
 function Session:load_earlier(done)
-  vim.validate('done', done, 'function')
+  local transcript = open_one(self).transcript
+  check('done', done, 'function')
   local owner, is_done = { origin = registry.origin() }, false
   local function finish(is_loaded)
     if not is_done then
@@ -149,7 +163,6 @@ function Session:load_earlier(done)
       registry.call(owner, 'load_earlier()', done, is_loaded)
     end
   end
-  local transcript = open_one(self).transcript
   if not transcript.has_earlier then
     return vim.schedule_wrap(finish)(false)
   end
@@ -171,14 +184,24 @@ end
 --- Copy the session, and show the copy. An error is shown to the user.
 ---@param done? fun(copy: sanderling.Session)
 function Session:fork(done)
-  vim.validate('done', done, 'function', true)
   local owner, session = { origin = registry.origin() }, open_one(self)
+  check('done', done, 'function', true)
   stored.fork(session, nil, function(new)
     show(new.id, new.project, { focus = false })
     if done then
       registry.call(owner, 'fork()', done, M.of(new.id))
     end
   end)
+end
+
+-- `session.send('…')` would pass the text as the session.
+for name, method in pairs(Session) do
+  Session[name] = function(self, ...)
+    if getmetatable(self) ~= class then
+      error(('sanderling.Session: call it with a colon: session:%s().'):format(name), 0)
+    end
+    return method(self, ...)
+  end
 end
 
 bus.subscribe('local_closed', function(session_id)

@@ -38,6 +38,19 @@ local function redraw()
   end)
 end
 
+---@param name any
+---@param fn any
+local function check(name, fn)
+  registry.check_name('statusline', name, {})
+  if fn == false and not vim.list_contains(M.BUILT_IN, name) then
+    local known = table.concat(M.BUILT_IN, ', ')
+    registry.refuse('statusline', "there is no part '%s' to hide. Use one of %s.", name, known)
+  elseif fn ~= false and not vim.is_callable(fn) then
+    local text = "the part '%s' must be a function or false, not a %s."
+    registry.refuse('statusline', text, name, type(fn))
+  end
+end
+
 --- Add parts, or replace built-in ones. `false` hides a part.
 ---@param given table<string, sanderling.StatusPart|false>
 ---@return sanderling.Handle
@@ -51,11 +64,7 @@ function M.add(given)
   end
   local origin, handles, names = registry.origin(), {}, vim.tbl_keys(given)
   for _, name in ipairs(names) do
-    registry.check_name('statusline', name, {})
-    if given[name] ~= false and not vim.is_callable(given[name]) then
-      local text = "the part '%s' must be a function or false, not a %s."
-      registry.refuse('statusline', text, name, type(given[name]))
-    end
+    check(name, given[name])
   end
   table.sort(names)
   local function remove()
@@ -98,7 +107,9 @@ local function text_of(part, session, status_of)
     local subject = ("statusline part '%s'"):format(part.name)
     local ok, text =
       registry.call(part, subject, part.fn, status_of(session), sessions.of(session.id))
-    if ok then
+    if ok and not vim.list_contains({ 'nil', 'string', 'number' }, type(text)) then
+      registry.report(part, subject, ('expected a text, got a %s'):format(type(text)))
+    elseif ok then
       last.text = words.plain((tostring(text or ''):gsub('\n.*', '')))
     end
   end

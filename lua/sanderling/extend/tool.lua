@@ -50,10 +50,23 @@ local function check_schema(schema)
   elseif not pcall(vim.json.encode, schema) then
     registry.refuse('tool', 'schema has a value that JSON does not have, such as a function.')
   end
-  for name in pairs(type(schema.properties) == 'table' and schema.properties or {}) do
+  if not vim.list_contains({ 'nil', 'table' }, type(schema.required)) then
+    registry.refuse(
+      'tool',
+      'schema.required must be a list of names, not a %s.',
+      type(schema.required)
+    )
+  elseif not vim.list_contains({ 'nil', 'table' }, type(schema.properties)) then
+    local text = 'schema.properties must be a table of schemas by name, not a %s.'
+    registry.refuse('tool', text, type(schema.properties))
+  end
+  for name, property in pairs(schema.properties or {}) do
     if type(name) ~= 'string' or not name:find('^[%w_.-]+$') or #name > MAX_PROPERTY_BYTES then
       local text = "'%s' is not a name of an input: models' APIs take letters, digits, _, . and -."
       registry.refuse('tool', text, tostring(name))
+    elseif not vim.list_contains({ 'table', 'boolean' }, type(property)) then
+      local text = "the schema of '%s' must be a table, such as { type = 'string' }, not a %s."
+      registry.refuse('tool', text, name, type(property))
     end
   end
 end

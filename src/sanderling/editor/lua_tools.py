@@ -49,7 +49,9 @@ class LuaTools:
 
         schema, problems = sound(with_tables(declared.schema))
         if problems:
-            words = REFUSED.format(name=declared.name, owner=declared.owner, problem=problems[0])
+            # A server's tool would be offered without that part; the author of this one can correct it.
+            problem = problems[0].replace("is left out", "is not valid JSON Schema")
+            words = REFUSED.format(name=declared.name, owner=declared.owner, problem=problem)
             self._emit(Notice("warning", printable(words)))
             return None
         call = _Call(self._extensions, declared.name, self._session_id)
