@@ -157,6 +157,7 @@ WRONG_IN_PARTS = {
     "[mcp.servers.git]\ncommand = ['x']\nhots = []": (3, "did you mean 'mcp.servers.git.hosts'?"),
     "\n[mcp.servers.git]\nhosts = []": (2, "it needs either a command or a url"),
     "[mcp.servers.git]\ncommand = 5": (2, "must be a list, not a whole number"),
+    "[hooks.Stop]\ncommand = 'x'": (1, "must be a list, not a table: write [[hooks.Stop]]"),
     "[[permissions]]\naction = 'deny'\n[[permissions]]\naction = 'alow'": (4, "one of allow, ask, deny"),
     "[[permissions]]\naction = 'deny'\n[[permissions]]\ntool = 'bash'": (3, "permission rule 2 is wrong"),
     "[[permissions]]\naction = 'allow'\ntool = 'bsh'": (1, "no tool 'bsh'"),

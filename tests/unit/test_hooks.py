@@ -352,6 +352,8 @@ async def test_what_a_hook_adds_is_in_the_result(tmp_path):
 def test_a_mistyped_event_is_named_with_the_nearest_one():
     with pytest.raises(ConfigError, match="no hook event 'PreTool'; did you mean 'PreToolUse'"):
         load_hooks({"PreTool": [{"command": "x"}]})
+    with pytest.raises(ConfigError, match=r"'hooks.Stop\[2\]' has no `command`: nothing would run"):
+        load_hooks({"Stop": [{"command": "x"}, {"matcher": "x"}]})
     with pytest.raises(ConfigError, match="no hook event 'zzz'; known: SessionStart, "):
         load_hooks({"zzz": [{"command": "x"}]})
 

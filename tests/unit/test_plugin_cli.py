@@ -124,6 +124,13 @@ def test_what_is_no_plugin_is_refused_and_nothing_changes(home, tmp_path, capsys
     assert not (home / OWN).exists()
 
 
+@pytest.mark.parametrize("address", ["https://example.com/a/b", "git@example.com:a/b.git"])
+def test_an_address_is_not_downloaded(capsys, address):
+    status, _, err = run(capsys, "add", address)
+    assert status == 2
+    assert f"{address} is not a directory here: download it first" in err
+
+
 def test_links_stay_inside_and_what_leads_out_is_left_out(home, source, tmp_path, capsys):
     write(tmp_path, "secret", "secret")
     (source / "inside").symlink_to(source / "bin/db")

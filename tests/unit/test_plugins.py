@@ -123,7 +123,12 @@ def test_valid_names(root, name):
     ],
 )
 def test_invalid_names_reject_the_plugin(root, name):
-    assert "`name`" in manifest_problem(root, MANIFEST | {"name": name})
+    assert "its `name` must have" in manifest_problem(root, MANIFEST | {"name": name})
+
+
+def test_a_plugin_without_a_name_says_so(root):
+    manifest = {"$schema": MANIFEST["$schema"], "nam": "tools"}
+    assert manifest_problem(root, manifest).endswith("it has no `name`")
 
 
 def test_unknown_fields_are_reported_and_ignored(root):

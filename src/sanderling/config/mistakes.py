@@ -45,7 +45,8 @@ def mistakes_in(
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            yield ConfigError(f"'{dotted(path)}': {_expected(kind, value, error)}", path)
+            hint = f": write [[{dotted(path)}]]" if _is_single(kind, value) else ""
+            yield ConfigError(f"'{dotted(path)}': {_expected(kind, value, error)}{hint}", path)
 
 
 def _items(value: Any, kind: Any) -> list[tuple[str | int, Any, Any]] | None:
@@ -76,6 +77,13 @@ def _fitting(kind: Any, value: Any) -> Any:
         ):
             return each
     return kind
+
+
+def _is_single(kind: Any, value: object) -> bool:
+    """Return whether a table was written where a list of tables is expected."""
+    plain = _fitting(kind, ())
+    is_list = get_origin(plain) in (list, tuple)
+    return is_list and _is_struct(get_args(plain)[0]) and isinstance(value, Mapping)
 
 
 def _is_struct(kind: Any) -> bool:

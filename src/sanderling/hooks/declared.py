@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
 
-from sanderling.config import Settings, Table
+from sanderling.config import Settings, Table, dotted
 from sanderling.config.layers import place_of
 from sanderling.errors import ConfigError
 from sanderling.project.trust.trust import Trust
@@ -91,10 +91,15 @@ def load_hooks(tables: Mapping[str, Any]) -> dict[HookEvent, tuple[HookTable, ..
     Raises:
         ConfigError: names what is wrong.
     """
-    for event in tables:
+    for event, declared in tables.items():
         if event not in EVENTS:
             hint = did_you_mean(event, EVENTS) or f"; known: {', '.join(EVENTS)}"
             raise ConfigError(f"there is no hook event '{event[:80]}'{hint}", ("hooks", event))
+        tables_of_event = cast("list[Any]", declared) if isinstance(declared, list | tuple) else []
+        for number, table in enumerate(tables_of_event):
+            if isinstance(table, Mapping) and "command" not in table:
+                place = ("hooks", event, number)
+                raise ConfigError(f"'{dotted(place)}' has no `command`: nothing would run", place)
     try:
         hooks = msgspec.convert(tables, dict[HookEvent, tuple[HookTable, ...]])
     except msgspec.ValidationError as error:

@@ -30,6 +30,7 @@ MAX_BYTES = 500 * 1000 * 1000
 MAX_DEPTH = 64
 _CHUNK_BYTES = 1 << 20
 _HISTORY = ".git"
+_ADDRESS = r"[a-z+]+://|[\w.-]+@[\w.-]+:"  # git's
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -47,6 +48,10 @@ def add_plugin(directory: str, state_dir: str) -> Added:
     Raises:
         ConfigError: it is not a plugin, or cannot be copied; then nothing has changed.
     """
+    if re.match(_ADDRESS, directory) and not Path(directory).exists():
+        raise ConfigError(
+            f"{directory} is not a directory here: download it first, then add the copy"
+        )
     root = os.path.realpath(directory)
     plugin = read_plugin(root, state_dir)
     with _changing() as ours:

@@ -61,7 +61,9 @@ def read_manifest(root: str) -> Manifest:
 
 def _manifest(fields: dict[str, Any]) -> Manifest:
     check_version(fields, "plugin")
-    name = fields.get("name")
+    if "name" not in fields:
+        raise ConfigError("it has no `name`")
+    name = fields["name"]
     is_name = isinstance(name, str) and re.match(NAME_PATTERN, name)
     if not is_name or len(cast("str", name)) > MAX_NAME_CHARS:
         raise ConfigError(
