@@ -261,6 +261,16 @@ def test_a_tool_that_fails_ends_only_its_call(home, body, words):
     assert "Done." in told
 
 
+def test_a_function_that_is_not_async_is_named(home):
+    text = TOOL.format(
+        name="mend",
+        body='return Outcome(content="")',
+        effect=', effect=lambda _, __: Effect("mend", "none")',
+    )
+    home.add("extras", {"extras": text.replace("async def", "def")}, tools={"mend": "extras:mend"})
+    assert "failed: TypeError: mend() must be `async def`." in home.ask("mend")
+
+
 def test_an_effect_that_fails_ends_only_its_call(home):
     home.add_tool(effect=", effect=lambda _, __: 1 / 0")
     told = home.ask("mend")

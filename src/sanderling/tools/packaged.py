@@ -2,9 +2,9 @@
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import msgspec
@@ -123,7 +123,12 @@ def _guarded(whose: str, tool: Tool) -> Tool:
     @wraps(tool.run)
     async def run(args: Any, context: Context) -> Outcome:
         with translated(whose, ToolError):
-            outcome = _of_type(await tool.run(args, context), Outcome)
+            running = cast("Awaitable[Outcome] | Outcome", tool.run(args, context))
+            if not isinstance(
+                running, Awaitable
+            ):  # a wrapper of an `async def` need not be one, so loading cannot tell
+                raise TypeError(f"{tool.name}() must be `async def`")
+            outcome = _of_type(await running, Outcome)
         return msgspec.structs.replace(outcome, content=_bounded(outcome.content))
 
     return Tool(
