@@ -669,7 +669,15 @@ def test_a_mistake_in_the_settings_is_named(text, words):
     "data, problem",
     [
         ('{"hooks": ', "not valid JSON"),
-        ('{"hooks": {"Notification": []}}', "not supported"),
+        ('{"hooks": {"Notification": []}}', "hooks for 'Notification' are not supported."),
+        ('{"hooks": {"PostToolUseFailure": []}}', "'PostToolUseFailure' are not supported."),
+        ('{"hooks": {"PreTolUse": []}}', "are not supported: did you mean 'PreToolUse'?"),
+        (
+            '{"hooks": {"Stop": {"command": "x"}}}',
+            "the hooks for Stop are not used: they must be a list",
+        ),
+        ('{"hooks": {"Stop": [{"command": "x"}]}}', "it has no list `hooks`"),
+        ('{"hooks": {"Stop": [{"hooks": [{"comand": "x"}]}]}}', "it has no `command`"),
         ('{"hooks": {"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}]}}', "only commands"),
         (
             '{"hooks": {"Stop": [{"matcher": "(", "hooks": []}]}}',

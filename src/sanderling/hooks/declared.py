@@ -16,7 +16,7 @@ from sanderling.config import Settings, Table, dotted
 from sanderling.config.layers import place_of
 from sanderling.errors import ConfigError
 from sanderling.project.trust.trust import Trust
-from sanderling.text import did_you_mean, printable, shortened
+from sanderling.text import did_you_mean, nearest, printable, shortened
 
 HookEvent = Literal[
     "SessionStart",
@@ -34,6 +34,7 @@ MAX_SHOWN_CHARS = 60
 MAX_WAYS = 1_000_000
 """About 10 ms."""
 MAX_NAME_CHARS = 64
+_MIN_LIKENESS = 0.85  # of a mistyped event: Claude has others, such as `PostToolUseFailure`
 _ALL = ("", "*")
 _PIECE = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|(?s:.)"
 
@@ -153,9 +154,14 @@ def _hooks_in(path: str, text: str) -> Iterator[Hook | str]:
         return
     for event, groups in cast("Table", events).items():
         if event not in EVENTS:
-            yield f"{path}: hooks for '{event[:40]}' are not supported."
+            near = nearest(event, EVENTS, _MIN_LIKENESS)
+            hint = f": did you mean '{near[0]}'?" if near else "."
+            yield f"{path}: hooks for '{event[:40]}' are not supported{hint}"
             continue
-        for group in cast("list[Any]", groups) if isinstance(groups, list) else ():
+        if not isinstance(groups, list):
+            yield f"{path}: the hooks for {event} are not used: they must be a list."
+            continue
+        for group in cast("list[Any]", groups):
             yield from _hooks_of_group(path, event, group)
 
 
@@ -164,15 +170,21 @@ def _hooks_of_group(path: str, event: HookEvent, group: Any) -> Iterator[Hook | 
         yield f"{path}: a hook for {event} is not a table."
         return
     matcher = cast("Table", group).get("matcher", "")
-    declared = cast("Table", group).get("hooks", [])
+    declared = cast("Table", group).get("hooks")
     if problem := _problem_of(matcher):
         yield f"{path}: a hook for {event} is not used: {problem}."
         return
-    for each in cast("list[Any]", declared) if isinstance(declared, list) else ():
+    if not isinstance(declared, list):
+        yield f"{path}: a hook for {event} is not used: it has no list `hooks`, which contains the commands."
+        return
+    for each in cast("list[Any]", declared):
         hook = cast("Table", each) if isinstance(each, dict) else {}
         command, timeout = hook.get("command"), hook.get("timeout", TIMEOUT_S)
-        if hook.get("type", "command") != "command" or not isinstance(command, str) or not command:
+        if hook.get("type", "command") != "command":
             yield f"{path}: a hook for {event} is not used: only commands are."
+            continue
+        if not isinstance(command, str) or not command:
+            yield f"{path}: a hook for {event} is not used: it has no `command`."
             continue
         is_number = isinstance(timeout, int | float) and timeout > 0
         timeout_s = min(float(timeout), MAX_TIMEOUT_S) if is_number else TIMEOUT_S
