@@ -182,6 +182,23 @@ async def test_a_matcher_means_whole_names_of_tools(tmp_path, matcher, is_denied
     assert (talk.project / "new.txt").exists() != is_denied
 
 
+@pytest.mark.parametrize(
+    "matcher, meant",
+    [
+        ("Bahs", "Bash"),
+        ("Edit|Writ", "Write"),
+        ("BASH", "Bash"),
+        ("mcp__x__y|TaskOutput|lua__z", ""),
+    ],
+)
+async def test_a_matcher_that_misspells_a_tool_is_reported_once(tmp_path, matcher, meant):
+    own: dict[HookEvent, Any] = {"PreToolUse": {"command": "true", "matcher": matcher}}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run()
+    problems = [each for each in talk.notices if "names no tool" in each]
+    assert len(problems) == bool(meant)
+    assert not meant or problems[0].endswith(f"did you mean '{meant}'?")
+
+
 async def test_a_hook_asks_about_a_call_that_the_mode_allows(tmp_path):
     project = {"PreToolUse": group(decide("ask", "is it wise?"))}
     talk = await HookedTalk(tmp_path, WRITE, mode="auto", project=project).run("once")

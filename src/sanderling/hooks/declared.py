@@ -16,6 +16,7 @@ from sanderling.config import Settings, Table, dotted
 from sanderling.config.layers import place_of
 from sanderling.errors import ConfigError
 from sanderling.project.trust.trust import Trust
+from sanderling.protocol.tool_names import KNOWN
 from sanderling.text import did_you_mean, nearest, printable, shortened
 
 HookEvent = Literal[
@@ -35,6 +36,10 @@ MAX_WAYS = 1_000_000
 """About 10 ms."""
 MAX_NAME_CHARS = 64
 _MIN_LIKENESS = 0.85  # of a mistyped event: Claude has others, such as `PostToolUseFailure`
+_ABOUT_TOOLS: tuple[HookEvent, ...] = ("PreToolUse", "PermissionRequest", "PostToolUse")
+_WORDS = r"\w+(\|\w+)*"
+_CLAUDES_ONLY = frozenset({"TaskOutput"})  # is like BashOutput
+_MIN_LIKENESS_OF_TOOL = 0.75
 _ALL = ("", "*")
 _PIECE = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|(?s:.)"
 
@@ -78,6 +83,18 @@ class Hook(msgspec.Struct, frozen=True):
     def shown(self) -> str:
         command = " ".join(printable(self.command).split())
         return f"`{shortened(command, MAX_SHOWN_CHARS)}` of {printable(self.origin)}"
+
+    @property
+    def problem(self) -> str:
+        """A sentence about a tool that the matcher misspells, so that the hook never runs for it; "" without one."""
+        if self.event not in _ABOUT_TOOLS or not re.fullmatch(_WORDS, self.matcher):
+            return ""
+        for word in self.matcher.split("|"):
+            same = sorted(each for each in KNOWN if each.casefold() == word.casefold())
+            near = same or nearest(word, sorted(KNOWN), _MIN_LIKENESS_OF_TOOL)
+            if near and word not in KNOWN | _CLAUDES_ONLY:
+                return f"{self.origin}: the matcher '{word[:40]}' of a {self.event} hook names no tool: did you mean '{near[0]}'?"
+        return ""
 
 
 @cache

@@ -93,9 +93,10 @@ class Hooks:
         self.read_again()
 
     def read_again(self) -> None:
-        """Read the project's hooks, and show what is not used of them, unless that was shown before."""
+        """Read the project's hooks, and show what is wrong with the hooks, unless that was shown before."""
         theirs, problems = project_hooks(self._trust) if self._trust else ([], [])
         self._hooks = [*theirs, *self._own]
+        problems += [each.problem for each in self._hooks if each.problem]
         for problem in problems:
             if problem not in self._problems:
                 self._emit(Notice("warning", printable(problem)))

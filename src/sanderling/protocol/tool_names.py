@@ -34,6 +34,10 @@ def own_name(name: str) -> str:
     return _OWN.get(name, name)
 
 
+KNOWN = frozenset({*_OWN, *CLAUDES, *_OTHERS.values()})
+"""All of these names, Claude's and our own."""
+
+
 def _folded(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "")
 
