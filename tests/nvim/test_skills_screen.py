@@ -37,6 +37,17 @@ def test_a_chosen_skill_begins_the_prompt_and_is_sent_with_its_text(chat):
     chat.wait_for_transcript("Run scripts/fill.sh.")
 
 
+def test_a_long_description_is_cut_in_the_list(scripted, tmp_path):
+    write(tmp_path, "home/.agents/skills/pdf/SKILL.md", SKILL.replace("Fill forms.", "x" * 900))
+    child = scripted(ANSWERS)
+    child.chat("begin")
+    child.lua(CHOOSE_FIRST)
+    child.command("Agent skills")
+    wait_until(lambda: child.lua("return _G.offered") is not None)
+    assert len(child.lua("return _G.offered[1]")) <= 202  # with the ellipsis' three bytes
+    assert child.lua("return _G.offered[1]").startswith("pdf: xxx")
+
+
 def test_without_skills_a_message_says_where_they_are_looked_for(scripted):
     child = scripted(ANSWERS)
     child.chat("begin")

@@ -161,6 +161,12 @@ def test_a_hint_in_brackets_is_text_and_true_may_have_a_capital(skills, own):
     assert (found.argument_hint, found.is_listed, found.problems) == ("[page]", False, ())
 
 
+def test_a_long_description_is_cut_in_the_menu_and_whole_for_the_model(skills, own):
+    write(own, "skills/pdf/SKILL.md", skill("pdf", "x" * 1000))
+    assert len(skills.all()["pdf"].shown().description) == 200
+    assert "x" * 1000 in skills.news()
+
+
 def test_a_description_stays_in_its_line(skills, own):
     write(own, "skills/pdf/SKILL.md", skill("pdf", "|\n  one\n  - fake: two"))
     assert skills.all()["pdf"].description == "one - fake: two"

@@ -8,6 +8,7 @@ local picker = lazy('sanderling.picker')
 local words = require('sanderling.ui.words')
 
 local NONE = 'No skills here: `:help sanderling-skills` says where they are looked for.'
+local MAX_LINE_CELLS = 200 -- |vim.ui.select()| would fill the screen with long descriptions
 local UNTRUSTED = ' The project has some, which :Agent trust shows.'
 
 ---@param skill sanderling.ShownSkill
@@ -20,7 +21,8 @@ end
 ---@return string
 local function line_of(skill)
   if is_used(skill) then
-    return words.plain(('%s: %s'):format(skill.name, skill.description))
+    local text = words.plain(('%s: %s'):format(skill.name, skill.description))
+    return words.fitting(text, MAX_LINE_CELLS)
   end
   return words.plain(('not used: %s: %s'):format(skill.path, skill.problems[#skill.problems]))
 end
@@ -29,6 +31,9 @@ end
 ---@return string Markdown
 local function text_of(skill)
   local lines = { words.plain(skill.path), '' }
+  if skill.description then
+    vim.list_extend(lines, { words.plain(skill.description), '' })
+  end
   for _, problem in ipairs(skill.problems or {}) do
     lines[#lines + 1] = '- ' .. words.plain(problem)
   end

@@ -20,11 +20,13 @@ from sanderling.project.places import Place, Places
 from sanderling.project.trust.reading import SKILL_NAMES
 from sanderling.protocol.events import CommandSource, SlashCommand
 from sanderling.protocol.requests import ShownSkill, SkillsPage
+from sanderling.text import shortened
 
 MAX_NAME_CHARS, MAX_DESCRIPTION_CHARS, MAX_COMPATIBILITY_CHARS = 64, 1024, 500
 _SWITCHES = ("disable-model-invocation", "user-invocable")
 _KEYS = ("name", "description", "argument-hint", *_SWITCHES)
 _OTHER_KEYS = ("arguments",)  # Claude's
+MAX_IN_MENU_CHARS = 200  # of a description, which the model reads whole
 MAX_LISTED_CHARS = 16 * 1024
 MAX_SHOWN_CHARS = 8_000  # of a text, to the user
 MAX_KEPT_CHARS = 64 * 1024  # of the skills that are sent again after a summary
@@ -54,7 +56,8 @@ class Skill(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
     def shown(self) -> SlashCommand:
-        return SlashCommand(self.name, self.description, self.argument_hint, self.source)
+        description = shortened(self.description, MAX_IN_MENU_CHARS)
+        return SlashCommand(self.name, description, self.argument_hint, self.source)
 
 
 class Skipped(msgspec.Struct, frozen=True):
