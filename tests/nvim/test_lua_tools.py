@@ -172,7 +172,7 @@ def test_a_tool_that_never_answers_fails_after_its_timeout(start_with_tool):
     run = "function(_, ctx) ctx.on_cancel(function() _G.is_cancelled = true end) end"
     agent = start_with_tool(open_pr(), run=run, tool={"timeout": 0.2})
     agent.ask_and_wait()
-    assert "did not answer within 0.2 s" in agent.results()[0]
+    assert "did not call done() within 0.2 s" in agent.results()[0]
     assert agent.lua("return _G.is_cancelled") is True
 
 

@@ -122,7 +122,7 @@ class _Call:
             )
         except TimeoutError as late:
             limit = duration(tool.timeout_s)
-            raise self._failed(tool, f"it did not answer within {limit}") from late
+            raise self._failed(tool, f"it did not call done() within {limit}") from late
         finally:
             context.workspace.sandbox.look_after("", has_failed=False)
         if error := answer.get("error"):
