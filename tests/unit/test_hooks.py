@@ -650,6 +650,11 @@ def test_a_mistake_in_the_settings_is_named(text, words):
             "no regular expression",
         ),
         ('{"hooks": {"Stop": [1]}}', "is not a table"),
+        ('{"hooks": {"Stop": {"hooks": []}}}', "they are not a list"),
+        ('{"hooks": {"Stop": [{"command": "x"}]}}', "`hooks` is not a list"),
+        ('{"hooks": {"Stop": [{"hooks": {"command": "x"}}]}}', "`hooks` is not a list"),
+        ('{"hooks": []}', "not an object of lists by event"),
+        ('[{"hooks": {}}]', "not an object of lists by event"),
     ],
 )
 def test_what_is_not_used_of_a_projects_file_is_said(trust, project, data, problem):

@@ -143,15 +143,18 @@ def _hooks_in(path: str, text: str) -> Iterator[Hook | str]:
     except (ValueError, RecursionError) as error:
         yield f"The hooks of {path} are not used: it is not valid JSON ({error})."
         return
-    events = cast("Table", data).get("hooks") if isinstance(data, dict) else None
+    events = cast("Table", data).get("hooks", {}) if isinstance(data, dict) else None
     if not isinstance(events, dict):
+        yield f"The hooks of {path} are not used: they are not an object of lists by event."
         return
     for event, groups in cast("Table", events).items():
         if event not in EVENTS:
             yield f"{path}: hooks for '{event[:40]}' are not supported."
-            continue
-        for group in cast("list[Any]", groups) if isinstance(groups, list) else ():
-            yield from _hooks_of_group(path, event, group)
+        elif isinstance(groups, list):
+            for group in cast("list[Any]", groups):
+                yield from _hooks_of_group(path, event, group)
+        else:
+            yield f"{path}: the hooks for {event} are not used: they are not a list."
 
 
 def _hooks_of_group(path: str, event: HookEvent, group: Any) -> Iterator[Hook | str]:
@@ -159,11 +162,14 @@ def _hooks_of_group(path: str, event: HookEvent, group: Any) -> Iterator[Hook | 
         yield f"{path}: a hook for {event} is not a table."
         return
     matcher = cast("Table", group).get("matcher", "")
-    declared = cast("Table", group).get("hooks", [])
-    if problem := _problem_of(matcher):
+    declared = cast("Table", group).get("hooks")
+    problem = _problem_of(matcher)
+    if not isinstance(declared, list):
+        problem = problem or "`hooks` is not a list"
+    if problem:
         yield f"{path}: a hook for {event} is not used: {problem}."
         return
-    for each in cast("list[Any]", declared) if isinstance(declared, list) else ():
+    for each in cast("list[Any]", declared):
         hook = cast("Table", each) if isinstance(each, dict) else {}
         command, timeout = hook.get("command"), hook.get("timeout", TIMEOUT_S)
         if hook.get("type", "command") != "command" or not isinstance(command, str) or not command:
