@@ -144,7 +144,7 @@ async def test_a_hook_need_not_read_its_message(tmp_path):
 # --- before a tool call ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_projects", [True, False])
+@pytest.mark.parametrize("whose", ["the project's", "the user's", "outside the sandbox"])
 @pytest.mark.parametrize(
     "command",
     [
@@ -153,11 +153,12 @@ async def test_a_hook_need_not_read_its_message(tmp_path):
         'echo \'{"decision": "block", "reason": "not here"}\'',
     ],
 )
-async def test_a_hook_denies_a_call_with_its_reason(tmp_path, command, is_projects):
+async def test_a_hook_denies_a_call_with_its_reason(tmp_path, command, whose):
+    is_projects, is_confined = whose == "the project's", whose != "outside the sandbox"
     hooks = {"PreToolUse": group(command, "Write")} if is_projects else {}
     own: dict[HookEvent, Any] = {}
     if not is_projects:
-        own = {"PreToolUse": {"command": command, "matcher": "Write"}}
+        own = {"PreToolUse": {"command": command, "matcher": "Write", "sandbox": is_confined}}
     talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own, project=hooks).run()
     assert talk.told() == "A hook denied this: not here"
     assert not (talk.project / "new.txt").exists()
@@ -276,10 +277,21 @@ async def test_denying_beats_asking_and_asking_beats_allowing(tmp_path):
     assert talk.told().endswith("no")
 
 
-async def test_a_hook_changes_the_input_which_is_shown_judged_and_run(tmp_path):
+@pytest.mark.parametrize("whose", ["the project's", "the user's", "outside the sandbox"])
+async def test_a_hook_changes_the_input_which_is_shown_judged_and_run(tmp_path, whose):
     its = {"command": "touch changed.txt"}
-    project = {"PreToolUse": group(answer(hookEventName="PreToolUse", updatedInput=its), "Bash")}
-    talk = await HookedTalk(tmp_path, bash("touch original.txt"), project=project).run("once")
+    command = answer(hookEventName="PreToolUse", updatedInput=its)
+    silent = "exit 0"  # changes nothing of what the one before it has answered
+    project: dict[str, Any] = {}
+    own: dict[HookEvent, Any] = {}
+    if whose == "the project's":
+        project = {"PreToolUse": [*group(command, "Bash"), *group(silent)]}
+    else:
+        is_confined = whose != "outside the sandbox"
+        table = {"command": command, "matcher": "Bash", "sandbox": is_confined}
+        own = {"PreToolUse": (table, silent)}
+    talk = HookedTalk(tmp_path, bash("touch original.txt"), project=project, own=own)
+    await talk.run("once")
     [question] = talk.questions
     assert question.title == "touch changed.txt"
     assert [each.name for each in talk.project.glob("*.txt")] == ["changed.txt"]
@@ -494,7 +506,8 @@ async def test_a_stop_hook_that_is_never_content_is_ended(tmp_path):
 
 async def test_a_hook_ends_the_turn(tmp_path):
     command = 'echo \'{"continue": false, "stopReason": "enough"}\''
-    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own={"PostToolUse": command}).run()
+    own: dict[HookEvent, Any] = {"PostToolUse": (command, "exit 0")}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run()
     assert "A hook ended the turn: enough" in talk.notices
     assert talk.history[-1].role == "user"
 
@@ -665,6 +678,14 @@ def test_what_is_not_used_of_a_projects_file_is_said(trust, project, data, probl
     assert problem in problems[0]
 
 
+async def test_what_is_not_used_of_a_projects_file_is_shown_once(tmp_path):
+    project = {"Notification": group("x"), "Stop": group("exit 0")}
+    talk = HookedTalk(tmp_path, [{"text": "One."}], project=project)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Hi."), Prompt("p2", "Again."))
+    assert talk.notices == [".claude/settings.json: hooks for 'Notification' are not supported."]
+
+
 def test_only_a_file_that_declares_hooks_asks_for_trust(tmp_path, project):
     of_project = Project(Settings(str(tmp_path / "state")), str(project))
     write(project, ".claude/settings.json", '{"permissions": {}}')
@@ -673,6 +694,18 @@ def test_only_a_file_that_declares_hooks_asks_for_trust(tmp_path, project):
     write(project, ".claude/settings.json", json.dumps({"hooks": {"Stop": group("x")}}))
     assert of_project.news_of_untrusted() == (".claude/settings.json",)
     assert [each.path for each in of_project.trust.shown().files] == [".claude/settings.json"]
+
+
+@pytest.mark.parametrize(
+    "timeout, limit_s",
+    [(3, 3), (2.5, 2.5), (10_000, 600), (0, 10), (-1, 10), ("soon", 10), (None, 10)],
+)
+def test_a_timeout_of_a_projects_hook_is_bounded(trust, project, timeout, limit_s):
+    hooks = {"Stop": group("x", timeout=timeout)}
+    write(project, ".claude/settings.json", json.dumps({"hooks": hooks}))
+    trust_all(trust)
+    [hook], _ = project_hooks(trust)
+    assert hook.timeout_s == limit_s
 
 
 @pytest.mark.parametrize("path", [".claude/settings.json", ".codex/hooks.json"])
