@@ -100,6 +100,26 @@ def group(command: str, matcher: str = "", **fields: Any) -> list[dict[str, Any]
             {"file_path": "{project}/app.py", "old_string": "1", "new_string": "2"},
         ),
         (("read", {"path": "app.py"}), "Read", {"file_path": "{project}/app.py"}),
+        (bash("true", background=True), "Bash", {"command": "true", "run_in_background": True}),
+        (
+            (
+                "edit",
+                {"path": "app.py", "edits": [{"old": "1", "new": "2"}, {"old": "2", "new": "3"}]},
+            ),
+            "MultiEdit",
+            {
+                "file_path": "{project}/app.py",
+                "edits": [
+                    {"old_string": "1", "new_string": "2"},
+                    {"old_string": "2", "new_string": "3"},
+                ],
+            },
+        ),
+        (
+            ("todo", {"items": [{"content": "Look.", "status": "pending"}]}),
+            "TodoWrite",
+            {"todos": [{"content": "Look.", "status": "pending"}]},
+        ),
     ],
 )
 async def test_a_hook_reads_the_call_in_claudes_words(tmp_path, call, name, expected):
@@ -113,11 +133,34 @@ async def test_a_hook_reads_the_call_in_claudes_words(tmp_path, call, name, expe
     await talk.run()
     message = json.loads(seen.read_text())
     project = str(talk.project)
-    text = {key: value.format(project=project) for key, value in expected.items()}
-    assert text.items() <= message["tool_input"].items()
+    if path := expected.get("file_path"):
+        expected = {**expected, "file_path": path.format(project=project)}
+    assert message["tool_input"] == expected
     assert (message["tool_name"], message["tool_use_id"]) == (name, "t1")
     assert (message["session_id"], message["cwd"]) == ("s1", project)
     assert (message["hook_event_name"], message["permission_mode"]) == ("PreToolUse", "auto")
+
+
+@pytest.mark.parametrize(
+    "call, text, response",
+    [
+        (bash("echo out"), "stdout", {"stderr": "", "interrupted": False, "isImage": False}),
+        (WRITE, "content", {"success": True, "filePath": "{project}/new.txt"}),
+        (
+            edit("app.py", "not there", "x"),
+            "content",
+            {"success": False, "filePath": "{project}/app.py"},
+        ),
+    ],
+)
+async def test_a_hook_reads_the_result_in_claudes_words(tmp_path, call, text, response):
+    seen = tmp_path / "seen.json"
+    table = {"command": f"cat >{seen}", "sandbox": False}
+    talk = await HookedTalk(tmp_path, call, mode="auto", own={"PostToolUse": table}).run()
+    if path := response.get("filePath"):
+        response = {**response, "filePath": path.format(project=talk.project)}
+    said = json.loads(seen.read_text())["tool_response"]
+    assert said == {text: talk.told(), **response}
 
 
 async def test_a_message_larger_than_a_pipe_reaches_the_hook_whole(tmp_path):
