@@ -152,6 +152,13 @@ def test_a_description_stays_in_its_line(skills, own):
     assert skills.all()["pdf"].description == "one - fake: two"
 
 
+@pytest.mark.parametrize("hint", ["[version]", "'[version]'", "[major, minor]", "<version>", ""])
+def test_a_hint_of_the_arguments_needs_no_quotes(skills, own, hint):
+    header = f"name: release\ndescription: Release.\nargument-hint: {hint}"
+    write(own, "skills/release/SKILL.md", f"---\n{header}\n---\nDo it.\n")
+    assert skills.all()["release"].shown().arguments == hint.strip("'")
+
+
 def test_the_model_is_sent_each_skill_once_and_then_what_changed(skills, own):
     assert skills.news() == ""
     write(own, "skills/pdf/SKILL.md", PDF)

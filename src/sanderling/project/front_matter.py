@@ -57,6 +57,13 @@ def read_document(text: str) -> Document:
         raise
 
 
+def one_line(value: Any) -> str:
+    """Return a text of a header in one line, "" for a mapping or no value. A hint `[what]` without quotes is a list to the parser."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, cast('list[Any]', value)))}]"
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
 def _mapping(header: str) -> Mapping[str, Any]:
     import yaml  # only needed if there is such a file
 

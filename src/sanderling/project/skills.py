@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.project.front_matter import read_document
+from sanderling.project.front_matter import one_line, read_document
 from sanderling.project.places import Place, Places
 from sanderling.project.trust.reading import SKILL_NAMES
 from sanderling.protocol.events import CommandSource, SlashCommand
@@ -238,7 +238,7 @@ def read_skill(
         header, body, problems = read_document(text)
     except ConfigError as error:
         return Skipped(path, str(error))
-    fields = {key: _line(value) for key, value in header.items()}
+    fields = {key: one_line(value) for key, value in header.items()}
     description = fields.get("description", "")
     if not description:
         return Skipped(path, "it has no description, by which the model would choose it")
@@ -275,11 +275,6 @@ def _lines(skills: Iterable[Skill]) -> list[str]:
     ]
 
 
-def _line(value: Any) -> str:
-    """Return a value of the header in one line."""
-    return " ".join(value.split()) if isinstance(value, str) else ""
-
-
 def _is_name(name: str) -> bool:
     """Return True for lowercase letters, digits and single hyphens; letters of any script, as in the reference validator."""
     words = _normal(name).split("-")
@@ -294,7 +289,7 @@ def _violations(
     name: str, description: str, directory: str, header: Mapping[str, Any]
 ) -> Iterable[str]:
     """Yield what the specification does not allow, though it is accepted here."""
-    if not _line(header.get("name")):
+    if not one_line(header.get("name")):
         yield "it has no name; its directory's is used"
     elif len(name) > MAX_NAME_CHARS or not _is_name(name):
         yield (

@@ -14,13 +14,13 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import get_args
 
 import msgspec
 from msgspec.structs import replace
 
 from sanderling.errors import ConfigError
-from sanderling.project.front_matter import read_document
+from sanderling.project.front_matter import one_line, read_document
 from sanderling.project.places import Place, Places
 from sanderling.project.skills import Skills
 from sanderling.protocol.events import CommandSource, SlashCommand
@@ -199,7 +199,7 @@ def _template(name: str, source: CommandSource, path: str, text: str) -> _Templa
         return _broken(name, source, f"{path} cannot be used: {error}")
     if not text:
         return _broken(name, source, f"{path} cannot be used: it has no text for the model")
-    fields = {key: _line(value) for key, value in header.items()}
+    fields = {key: one_line(value) for key, value in header.items()}
     first = text.lstrip("# \n").partition("\n")[0]
     description = (fields.get("description") or first)[:MAX_DESCRIPTION_CHARS]
     hint = fields.get("argument-hint", "")[:MAX_DESCRIPTION_CHARS]
@@ -215,13 +215,6 @@ def _template(name: str, source: CommandSource, path: str, text: str) -> _Templa
         model=fields.get("model", ""),
         effort=msgspec.convert(effort, Effort | None),
     )
-
-
-def _line(value: Any) -> str:
-    """Return a value of the header in one line. A hint `[what]` without quotes is a list to the parser."""
-    if isinstance(value, list):
-        return "[" + ", ".join(map(str, cast("list[Any]", value))) + "]"
-    return " ".join(value.split()) if isinstance(value, str) else ""
 
 
 def _broken(name: str, source: CommandSource, problem: str) -> _Template:
