@@ -15,7 +15,8 @@ from sanderling.config import Layer, Settings
 from sanderling.config.layers import Layers
 from sanderling.conversation.checks.configuration import mistakes_in
 from sanderling.errors import ConfigError
-from sanderling.hooks.declared import HookEvent, load_hooks, own_hooks, project_hooks
+from sanderling.hooks.declared import Hook, HookEvent, load_hooks, own_hooks, project_hooks
+from sanderling.hooks.messages import answer_of
 from sanderling.permissions.approvals import Permit, Question
 from sanderling.permissions.rules import rule_from_text
 from sanderling.project.project import Project
@@ -224,6 +225,52 @@ async def test_a_matcher_means_whole_names_of_tools(tmp_path, matcher, is_denied
     own: dict[HookEvent, Any] = {"PreToolUse": {"command": "exit 2", "matcher": matcher}}
     talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run()
     assert (talk.project / "new.txt").exists() != is_denied
+
+
+@pytest.mark.parametrize(
+    "event, said, decision, reason",
+    [
+        ("PreToolUse", {"decision": "approve", "reason": "fine"}, "allow", "fine"),
+        ("PreToolUse", {"decision": "deny", "reason": "no"}, "deny", "no"),
+        ("PreToolUse", {"permissionDecision": "defer"}, None, ""),
+        (
+            "PreToolUse",
+            {"permissionDecision": "ask", "decision": "approve", "reason": "why"},
+            "ask",
+            "why",
+        ),
+        ("PostToolUse", {"permissionDecision": "deny"}, None, ""),
+        ("PermissionRequest", {"permissionDecision": "deny"}, None, ""),
+        ("PermissionRequest", {"behavior": "deny", "message": "no", "reason": "x"}, "deny", "no"),
+        ("PermissionRequest", {"behavior": "deny", "reason": "x"}, "deny", "x"),
+        ("PreToolUse", {"behavior": "deny"}, None, ""),
+        ("UserPromptSubmit", {"decision": "block", "reason": "no"}, "deny", "no"),
+    ],
+)
+def test_each_form_of_a_decision_is_understood_at_its_event(event, said, decision, reason):
+    inner = {key: said[key] for key in ("behavior", "message") if key in said}
+    specific = {key: said[key] for key in ("permissionDecision",) if key in said}
+    specific |= {"decision": inner} if inner else {}
+    outer = {key: said[key] for key in ("decision", "reason") if key in said}
+    output = json.dumps({**outer, "hookSpecificOutput": specific})
+    found = answer_of(Hook(event, "x", "config.toml"), 0, output, "")
+    assert (found.decision, found.reason) == (decision, reason)
+
+
+@pytest.mark.parametrize(
+    "event, output, context, fails",
+    [
+        ("SessionStart", "{{today}} is fine", "{{today}} is fine", False),
+        ("UserPromptSubmit", '{"continue": 1}', "", True),
+        ("PreToolUse", "a remark", "", False),
+        ("PreToolUse", "{broken", "", True),
+    ],
+)
+def test_output_that_is_not_json_is_context_where_the_event_takes_text(
+    event, output, context, fails
+):
+    found = answer_of(Hook(event, "x", "config.toml"), 0, output, "")
+    assert (found.context, bool(found.failure)) == (context, fails)
 
 
 async def test_a_hook_asks_about_a_call_that_the_mode_allows(tmp_path):
