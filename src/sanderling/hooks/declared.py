@@ -32,7 +32,7 @@ EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 TIMEOUT_S, MAX_TIMEOUT_S = 10.0, 600.0
 MAX_SHOWN_CHARS = 60
 MAX_WAYS = 1_000_000
-"""About 10 ms."""
+"""Python tries that many in about 10 ms."""
 MAX_NAME_CHARS = 64
 _ALL = ("", "*")
 _PIECE = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|(?s:.)"

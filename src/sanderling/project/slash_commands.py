@@ -49,7 +49,7 @@ _MENTION = r"(?<![\w@`])@([^\s`]+)"
 
 
 class ShellLine(msgspec.Struct, frozen=True):
-    """A command in the text of a command file. `written` is what stands there if it is not run."""
+    """A command in the text of a command file. `written` is its source, which is sent if the command is not run."""
 
     command: str
     written: str
