@@ -588,10 +588,25 @@ async def test_a_stop_hook_continues_the_turn_until_it_is_content(tmp_path):
     assert [each.stop_reason for each in talk.of(TurnEnded)] == ["end_turn"]
 
 
+async def test_a_stop_hook_reads_the_answer_and_whether_it_has_continued_the_turn(tmp_path):
+    seen = tmp_path / "seen.jsonl"
+    seen.touch()
+    line = f'm=$(cat); grep -q \'"stop_hook_active":true\' <<E || s=2\n$m\nE\necho "$m" >>{seen}; exit ${{s:-0}}'
+    replies = [[{"text": text}] for text in ("One.", "Two.", "Three.", "Four.")]
+    own: dict[HookEvent, Any] = {"Stop": {"command": line, "sandbox": False}}
+    talk = HookedTalk(tmp_path, *replies, own=own)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Hi."), Prompt("p2", "Again."))
+    messages = map(json.loads, seen.read_text().splitlines())
+    read = [(each["last_assistant_message"], each["stop_hook_active"]) for each in messages]
+    assert read == [("One.", False), ("Two.", True), ("Three.", False), ("Four.", True)]
+
+
 async def test_a_stop_hook_that_is_never_content_is_ended(tmp_path):
     talk = HookedTalk(tmp_path, *[[{"text": "Done."}]] * 20, own={"Stop": "exit 2"})
     await talk.run()
-    assert any("A Stop hook has continued this turn" in each for each in talk.notices)
+    assert "A Stop hook has continued this turn 8 times; it ends now." in talk.notices
+    assert sum("A hook asks you to continue" in each for each in talk.notes) == 8
 
 
 async def test_a_hook_ends_the_turn(tmp_path):
@@ -645,6 +660,38 @@ async def test_a_hook_refuses_a_compaction(tmp_path):
         await talk.act(Compact(""), TurnEnded)
     assert talk.history == before
     assert any("A hook refused to compact" in each for each in talk.notices)
+
+
+async def test_hooks_of_a_compaction_read_its_focus_and_add_to_the_summary(tmp_path):
+    seen = tmp_path / "seen.json"
+    own: dict[HookEvent, Any] = {
+        "PreCompact": {"command": f"cat >{seen}", "matcher": "manual", "sandbox": False},
+        "SessionStart": {"command": "echo remembered", "matcher": "compact"},
+    }
+    talk = HookedTalk(tmp_path, [{"text": "One."}], [{"text": "The summary."}], own=own)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Hi."))
+        assert "remembered" not in str(talk.history)
+        await talk.act(Compact("the tests"), TurnEnded)
+    message = json.loads(seen.read_text())
+    assert (message["trigger"], message["custom_instructions"]) == ("manual", "the tests")
+    assert str(talk.history).count("remembered") == 1
+
+
+async def test_a_resumed_session_says_so_to_its_hooks(tmp_path):
+    own: dict[HookEvent, Any] = {
+        "SessionStart": (
+            {"command": "echo anew", "matcher": "startup"},
+            {"command": "echo again", "matcher": "resume"},
+        )
+    }
+    first = HookedTalk(tmp_path, [{"text": "One."}], own=own)
+    await first.run()
+    second = HookedTalk(tmp_path, [{"text": "Two."}], own=own)
+    async with second.served():
+        await second.run_turns(Prompt("p2", "Go on."))
+    hooked = [note for note in second.notes if note.startswith("[From a hook")]
+    assert hooked == ["[From a hook:\nanew]", "[From a hook:\nagain]"]
 
 
 async def test_a_message_for_the_user_is_shown(tmp_path):
