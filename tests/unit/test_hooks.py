@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
-from tests.conftest import happens, prove, settings_of
+from tests.conftest import DEADLINE_S, happens, prove, settings_of
 from tests.unit.test_gate import request_of
 from tests.unit.test_tool_uses import Talk, bash, edit
 from tests.unit.test_trust import trust_all, write
@@ -29,6 +30,7 @@ from sanderling.protocol.events import (
     TurnEnded,
 )
 from sanderling.protocol.messages import NoteBlock, Prompt, TextBlock, ToolResult
+from sanderling.providers import ModelLimits
 from sanderling.session.session import Session
 from sanderling.tools.effects import Effect
 
@@ -565,6 +567,16 @@ async def test_a_hook_refuses_a_prompt_which_is_not_sent(tmp_path):
     assert talk.of(ErrorOccurred)[0].message == "A hook refused the prompt: no"
 
 
+async def test_a_hook_reads_what_a_slash_command_sends(tmp_path):
+    own: dict[HookEvent, Any] = {"UserPromptSubmit": "grep -q 'Fix the parser' && exit 2; exit 0"}
+    talk = HookedTalk(tmp_path, [{"text": "One."}], own=own)
+    write(talk.project, ".claude/commands/mend.md", "Fix the $1.")
+    trust_all(talk.services.project.trust)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "/mend parser"))
+    assert talk.history == []
+
+
 async def test_a_hook_answers_a_question_for_the_user(tmp_path):
     allow = answer(hookEventName="PermissionRequest", decision={"behavior": "allow"})
     talk = await HookedTalk(tmp_path, WRITE, own={"PermissionRequest": allow}).run()
@@ -678,6 +690,17 @@ async def test_hooks_of_a_compaction_read_its_focus_and_add_to_the_summary(tmp_p
     assert str(talk.history).count("remembered") == 1
 
 
+async def test_a_hook_refuses_an_automatic_compaction(tmp_path):
+    own: dict[HookEvent, Any] = {"PreCompact": {"command": "exit 2", "matcher": "auto"}}
+    full = {"step": [{"text": "One."}], "usage": {"input_tokens": 170_000}}
+    talk = HookedTalk(tmp_path, full, [{"text": "Two."}], own=own)
+    talk.provider.limits = ModelLimits(200_000, 8_000)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Hi."), Prompt("p2", "And now?"))
+    assert any("A hook refused to compact" in each for each in talk.notices)
+    assert len(talk.history) == 4
+
+
 async def test_a_resumed_session_says_so_to_its_hooks(tmp_path):
     own: dict[HookEvent, Any] = {
         "SessionStart": (
@@ -725,6 +748,18 @@ async def test_the_end_of_a_session_runs_its_hooks(tmp_path):
         await talk.run_turns(Prompt("p1", "Hi."))
         talk.conversation.close()
         await happens(marker.exists)
+
+
+async def test_a_hook_that_hangs_does_not_hold_the_end_of_a_session(tmp_path):
+    marker = tmp_path / "started"
+    table = {"command": f"touch {marker}; sleep 600", "timeout": 600, "sandbox": False}
+    talk = HookedTalk(tmp_path, [{"text": "One."}], own={"SessionEnd": table})
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(talk.conversation.serve)
+            await talk.run_turns(Prompt("p1", "Hi."))
+            talk.conversation.close()
+    assert marker.exists()
 
 
 async def test_what_a_formatter_changes_after_an_edit_is_undone_and_redone_with_it(tmp_path):
