@@ -494,6 +494,18 @@ def test_a_callback_changes_the_input_of_a_tool_call(start_agent, project, answe
     assert "A hook changed the input" in agent.results()[0]
 
 
+def test_a_callback_gets_the_input_that_the_one_before_it_returned(start_agent, project):
+    agent = start_agent(reply(write_file()), DONE)
+    agent.command("AgentMode auto")
+    for suffix in (".a", ".b"):
+        change = (
+            f"function(call) call.input.path = call.input.path .. '{suffix}' return call.input end"
+        )
+        before(agent, "tool", change)
+    agent.ask_and_wait()
+    assert [path.suffixes for path in project.glob("*.b")] == [[".txt", ".a", ".b"]]
+
+
 def test_a_callback_has_the_user_asked(start_agent, project):
     agent = start_agent(reply(write_file()), DONE)
     agent.command("AgentMode auto")
