@@ -767,6 +767,19 @@ def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, proj
 # --- ends --------------------------------------------------------------------------------------------------------------
 
 
+def test_what_a_hook_changes_after_a_call_is_seen_in_buffers(start_agent, project, tmp_path):
+    config = tmp_path / "home/config/sanderling/config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text('[[hooks.PostToolUse]]\ncommand = "echo formatted >notes.txt"\n')
+    path = project / "notes.txt"
+    path.write_text("as written\n")
+    agent = start_agent(reply(use("read", path="notes.txt")), DONE)
+    agent.command(f"split {path}")
+    agent.command("AgentChat")
+    agent.ask_and_wait()
+    wait_until(lambda: agent.lines(path) == ["formatted"], "the buffer has the hook's text")
+
+
 @pytest.mark.parametrize("is_job", [False, True])
 def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
     start_agent, project, is_job

@@ -592,18 +592,21 @@ def test_a_closed_session_says_so(screen):
 
 
 MESSAGES = "return require('sanderling').session():messages(...)"
+SELECTION = {"path": "a.py", "first_line": 1, "last_line": 1, "text": "x = 1"}
 
 
 def test_messages_are_the_prompts_answers_and_tool_calls(screen):
     screen.send(
-        {"type": "turn_started", "prompt": {"id": "1", "text": "go"}},
+        {"type": "turn_started", "prompt": {"id": "1", "text": "go", "selections": [SELECTION]}},
         {"type": "thinking_delta", "block_id": 1, "text": "hm"},
         {"type": "text_delta", "block_id": 2, "text": "I "},
         {"type": "text_delta", "block_id": 2, "text": "look."},
         {"type": "block_ended", "block_id": 2},
         {"type": "tool_started", "id": "t1", "tool": "bash", "title": "make"},
         {"type": "tool_started", "id": "t2", "tool": "read", "title": "a.py"},
+        {"type": "tool_started", "id": "t3", "tool": "bash", "title": "rm x"},
         {"type": "tool_ended", "id": "t1", "summary": "exit 2", "is_error": True},
+        {"type": "tool_ended", "id": "t3", "summary": "denied", "is_denied": True},
         {"type": "prompt_steered", "prompt": {"id": "2", "text": "faster"}},
         {"type": "text_delta", "block_id": 3, "text": "Done."},
         {"type": "turn_ended", "stop_reason": "end_turn"},
@@ -618,7 +621,9 @@ def test_messages_are_the_prompts_answers_and_tool_calls(screen):
     assert messages[1]["tool_calls"] == [
         {"id": "t1", "tool": "bash", "title": "make", "summary": "exit 2", "is_error": True, "is_denied": False},
         {"id": "t2", "tool": "read", "title": "a.py"},
+        {"id": "t3", "tool": "bash", "title": "rm x", "summary": "denied", "is_error": False, "is_denied": True},
     ]  # fmt: skip
+    assert messages[0]["selections"] == [SELECTION]
     assert (messages[0]["id"], messages[2]["is_steering"]) == ("1", True)
     assert messages[3]["stop_reason"] == "end_turn"
     assert screen.lua(MESSAGES, {"count": 1}) == messages[3:]
@@ -641,6 +646,9 @@ def test_an_answer_that_begins_again_is_there_once(screen):
         {"type": "turn_started", "prompt": {"id": "1", "text": "go"}},
         {"type": "text_delta", "block_id": 1, "text": "Cut off"},
         {"type": "answer_restarted", "block_id": 1},
+    )
+    assert [each["text"] for each in screen.lua(MESSAGES)] == ["go"]
+    screen.send(
         {"type": "text_delta", "block_id": 2, "text": "Whole."},
         {"type": "turn_ended", "stop_reason": "end_turn"},
     )

@@ -76,6 +76,22 @@ def test_the_mention_completes_and_attaches_an_issue(start_chat, tmp_path):
     wait_until(lambda: "@issue:13 failed: no such issue" in screen.messages())
 
 
+def test_the_mention_offers_nothing_while_the_program_fails(start_chat, tmp_path):
+    gh = tmp_path / "bin" / "gh"
+    gh.parent.mkdir()
+    gh.write_text(f"#!/bin/sh\necho 'not logged in' >&2; echo >{tmp_path}/ran; exit 4\n")
+    gh.chmod(0o755)
+    screen = start_chat()
+    screen.lua("vim.env.PATH = ... .. ':' .. vim.env.PATH", str(gh.parent))
+    screen.lua(example("'issue'"))
+    screen.feed("i@issue:")
+    wait_until((tmp_path / "ran").exists)
+    gh.write_text("""#!/bin/sh\necho '[{"number": 7, "title": "Late"}]'\n""")
+    screen.feed("Lat")
+    wait_until(lambda: menu(screen) == ["@issue:7"])
+    assert screen.messages() == ""
+
+
 def test_the_callback_keeps_the_last_answer_in_a_register(start_agent):
     agent = start_agent(reply(say("The answer.")), DONE)
     agent.lua(example("'turn_ended'"))

@@ -190,6 +190,36 @@ def test_stopping_the_turn_cancels_the_tool(start_with_tool):
     wait_until(lambda: agent.lua("return _G.is_cancelled"), "the tool is cancelled")
 
 
+def test_an_error_while_a_tool_is_cancelled_is_shown_with_the_plugins_name(start_with_tool):
+    run = "function(_, ctx) ctx.on_cancel(function() error('in a callback') end) ctx.progress('half way') end"
+    agent = start_with_tool(open_pr(), run=run)
+    agent.ask()
+    wait_until(lambda: "half way" in agent.transcript_text(), "progress is shown")
+    agent.lua("require('sanderling').stop()")
+    agent.wait_for_message("<nvim>: on_cancel of the tool 'open_pr' failed: ")
+
+
+def test_a_tool_that_was_stopped_cancels_what_it_begins_afterwards(start_with_tool):
+    """A tool may start its next program when the one before it has ended, which can be after the stop."""
+    run = "function(_, ctx) _G.ctx = ctx ctx.progress('half way') end"
+    agent = start_with_tool(open_pr(), run=run)
+    agent.ask()
+    wait_until(lambda: "half way" in agent.transcript_text(), "progress is shown")
+    agent.lua("_G.ctx.on_cancel(function() _G.is_cancelled = true end)")
+    agent.lua("require('sanderling').stop()")
+    wait_until(lambda: agent.lua("return _G.is_cancelled"), "the tool is cancelled")
+    agent.lua("_G.ctx.on_cancel(function() _G.is_cancelled_later = true end)")
+    assert agent.lua("return _G.is_cancelled_later") is True
+
+
+def test_a_tool_that_has_answered_is_not_cancelled(start_with_tool):
+    run = "function(_, ctx, done) _G.ctx = ctx done('Opened') end"
+    agent = start_with_tool(open_pr(), run=run)
+    agent.ask_and_wait()
+    agent.lua("_G.ctx.on_cancel(function() _G.is_cancelled = true end)")
+    assert agent.lua("return _G.is_cancelled") is None
+
+
 def test_a_long_result_is_cut_as_that_of_any_tool(start_with_tool):
     run = "function(_, _, done) done(('line\\n'):rep(100000)) end"
     agent = start_with_tool(open_pr(), run=run)
@@ -470,6 +500,18 @@ def test_a_callback_changes_the_input_of_a_tool_call(start_agent, project, answe
     assert (project / "other.txt").read_text() == "x\n"
     assert not (project / "new.txt").exists()
     assert "A hook changed the input" in agent.results()[0]
+
+
+def test_a_callback_gets_the_input_that_the_one_before_it_returned(start_agent, project):
+    agent = start_agent(reply(write_file()), DONE)
+    agent.command("AgentMode auto")
+    for suffix in (".a", ".b"):
+        change = (
+            f"function(call) call.input.path = call.input.path .. '{suffix}' return call.input end"
+        )
+        before(agent, "tool", change)
+    agent.ask_and_wait()
+    assert [path.suffixes for path in project.glob("*.b")] == [[".txt", ".a", ".b"]]
 
 
 def test_a_callback_has_the_user_asked(start_agent, project):

@@ -9,6 +9,7 @@ from tests.unit.test_tool_uses import Talk, bash
 from tests.unit.test_trust import trust_all, write
 
 from sanderling.conversation import command_files
+from sanderling.conversation.command_files import MAX_MENTIONED_BYTES, MAX_MENTIONS
 from sanderling.permissions.rules import rule_from_text
 from sanderling.protocol.actions import CancelTurn, SetModel, SteerTurn
 from sanderling.protocol.events import (
@@ -135,9 +136,9 @@ async def test_a_flood_is_bounded(tmp_path):
 
 
 async def test_a_line_that_does_not_end_is_stopped_in_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(command_files, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(command_files, "TIMEOUT_S", 3.0)  # opening the sandbox counts
     talk = CommandTalk(tmp_path, "A !`echo a; sleep 600` B")
-    assert "a\n[The command `echo a; sleep 600` of this prompt was stopped after 0.5 s] B" in (
+    assert "a\n[The command `echo a; sleep 600` of this prompt was stopped after 3.0 s] B" in (
         await talk.sent()
     )
 
@@ -172,6 +173,28 @@ async def test_a_directory_is_listed(tmp_path):
     write(talk.project, "src/deep/a.py", "")
     write(talk.project, "src/b.py", "")
     assert "b.py\ndeep/" in await talk.sent()
+
+
+async def test_mentions_are_bounded_in_number_and_in_size(tmp_path):
+    names = [f"f{number}.txt" for number in range(MAX_MENTIONS + 2)]
+    talk = CommandTalk(tmp_path, " ".join(f"@{name}" for name in names))
+    for name in names:
+        write(talk.project, name, f"text of {name}\n")
+    lines = MAX_MENTIONED_BYTES // 8
+    write(talk.project, names[0], "1234567\n" * (lines + 10))
+    sent = await talk.sent()
+    assert f", up to line {lines} of {lines + 10}" in sent
+    attached = [f"text of {name}" in sent for name in names[1:]]
+    assert attached == [True] * (MAX_MENTIONS - 1) + [False] * 2
+
+
+async def test_lines_of_a_file_are_attached_alone_and_binary_files_not_at_all(tmp_path):
+    talk = CommandTalk(tmp_path, "See @lines.txt:2-3 and @binary.dat.")
+    write(talk.project, "lines.txt", "one\ntwo\nthree\nfour\n")
+    (talk.project / "binary.dat").write_bytes(b"\0planted")
+    sent = await talk.sent()
+    assert "lines.txt:2-3, as saved on disk:\n```\n2\ttwo\n3\tthree\n```" in sent
+    assert "planted" not in sent
 
 
 async def test_a_mention_takes_an_argument(tmp_path):

@@ -133,6 +133,20 @@ def test_the_required_fields_of_the_lua_api_are_marked(kind):
         assert "required" in words[1], field
 
 
+def test_every_event_for_callbacks_is_listed():
+    known = (ROOT / "lua/sanderling/extend/event_types.lua").read_text()
+    listed = EXTENDING[EXTENDING.index("*sanderling-lua-events*") :].partition("They are:")[2]
+    words = re.findall(r"\w+", listed.partition(".")[0])
+    assert sorted(words) == sorted(re.findall(r"(\w+) = true", known))
+
+
+def test_every_built_in_part_of_the_statusline_is_listed():
+    source = (ROOT / "lua/sanderling/extend/status.lua").read_text()
+    names = source[source.index("M.BUILT_IN = {") :].partition("}")[0]
+    listed = EXTENDING.partition("Built in: ")[2].partition(".")[0]
+    assert re.split(r",\s+", listed) == re.findall(r"'(\w+)'", names)
+
+
 def test_a_package_can_be_installed_into_an_environment_without_pip():
     packages = EXTENDING[EXTENDING.index("*sanderling-packages*\n") :]
     assert "\n    uv pip install --python PYTHON PACKAGE\n" in packages

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
-from tests.conftest import happens, prove, settings_of
+from tests.conftest import DEADLINE_S, happens, prove, settings_of
 from tests.unit.test_gate import request_of
 from tests.unit.test_tool_uses import Talk, bash, edit
 from tests.unit.test_trust import trust_all, write
@@ -15,7 +16,8 @@ from sanderling.config import Layer, Settings
 from sanderling.config.layers import Layers
 from sanderling.conversation.checks.configuration import mistakes_in
 from sanderling.errors import ConfigError
-from sanderling.hooks.declared import HookEvent, load_hooks, own_hooks, project_hooks
+from sanderling.hooks.declared import Hook, HookEvent, load_hooks, own_hooks, project_hooks
+from sanderling.hooks.messages import answer_of
 from sanderling.permissions.approvals import Permit, Question
 from sanderling.permissions.rules import rule_from_text
 from sanderling.project.project import Project
@@ -28,6 +30,7 @@ from sanderling.protocol.events import (
     TurnEnded,
 )
 from sanderling.protocol.messages import NoteBlock, Prompt, TextBlock, ToolResult
+from sanderling.providers import ModelLimits
 from sanderling.session.session import Session
 from sanderling.tools.effects import Effect
 
@@ -100,6 +103,26 @@ def group(command: str, matcher: str = "", **fields: Any) -> list[dict[str, Any]
             {"file_path": "{project}/app.py", "old_string": "1", "new_string": "2"},
         ),
         (("read", {"path": "app.py"}), "Read", {"file_path": "{project}/app.py"}),
+        (bash("true", background=True), "Bash", {"command": "true", "run_in_background": True}),
+        (
+            (
+                "edit",
+                {"path": "app.py", "edits": [{"old": "1", "new": "2"}, {"old": "2", "new": "3"}]},
+            ),
+            "MultiEdit",
+            {
+                "file_path": "{project}/app.py",
+                "edits": [
+                    {"old_string": "1", "new_string": "2"},
+                    {"old_string": "2", "new_string": "3"},
+                ],
+            },
+        ),
+        (
+            ("todo", {"items": [{"content": "Look.", "status": "pending"}]}),
+            "TodoWrite",
+            {"todos": [{"content": "Look.", "status": "pending"}]},
+        ),
     ],
 )
 async def test_a_hook_reads_the_call_in_claudes_words(tmp_path, call, name, expected):
@@ -113,11 +136,34 @@ async def test_a_hook_reads_the_call_in_claudes_words(tmp_path, call, name, expe
     await talk.run()
     message = json.loads(seen.read_text())
     project = str(talk.project)
-    text = {key: value.format(project=project) for key, value in expected.items()}
-    assert text.items() <= message["tool_input"].items()
+    if path := expected.get("file_path"):
+        expected = {**expected, "file_path": path.format(project=project)}
+    assert message["tool_input"] == expected
     assert (message["tool_name"], message["tool_use_id"]) == (name, "t1")
     assert (message["session_id"], message["cwd"]) == ("s1", project)
     assert (message["hook_event_name"], message["permission_mode"]) == ("PreToolUse", "auto")
+
+
+@pytest.mark.parametrize(
+    "call, text, response",
+    [
+        (bash("echo out"), "stdout", {"stderr": "", "interrupted": False, "isImage": False}),
+        (WRITE, "content", {"success": True, "filePath": "{project}/new.txt"}),
+        (
+            edit("app.py", "not there", "x"),
+            "content",
+            {"success": False, "filePath": "{project}/app.py"},
+        ),
+    ],
+)
+async def test_a_hook_reads_the_result_in_claudes_words(tmp_path, call, text, response):
+    seen = tmp_path / "seen.json"
+    table = {"command": f"cat >{seen}", "sandbox": False}
+    talk = await HookedTalk(tmp_path, call, mode="auto", own={"PostToolUse": table}).run()
+    if path := response.get("filePath"):
+        response = {**response, "filePath": path.format(project=talk.project)}
+    said = json.loads(seen.read_text())["tool_response"]
+    assert said == {text: talk.told(), **response}
 
 
 async def test_a_message_larger_than_a_pipe_reaches_the_hook_whole(tmp_path):
@@ -144,7 +190,7 @@ async def test_a_hook_need_not_read_its_message(tmp_path):
 # --- before a tool call ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_projects", [True, False])
+@pytest.mark.parametrize("whose", ["the project's", "the user's", "outside the sandbox"])
 @pytest.mark.parametrize(
     "command",
     [
@@ -153,11 +199,12 @@ async def test_a_hook_need_not_read_its_message(tmp_path):
         'echo \'{"decision": "block", "reason": "not here"}\'',
     ],
 )
-async def test_a_hook_denies_a_call_with_its_reason(tmp_path, command, is_projects):
+async def test_a_hook_denies_a_call_with_its_reason(tmp_path, command, whose):
+    is_projects, is_confined = whose == "the project's", whose != "outside the sandbox"
     hooks = {"PreToolUse": group(command, "Write")} if is_projects else {}
     own: dict[HookEvent, Any] = {}
     if not is_projects:
-        own = {"PreToolUse": {"command": command, "matcher": "Write"}}
+        own = {"PreToolUse": {"command": command, "matcher": "Write", "sandbox": is_confined}}
     talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own, project=hooks).run()
     assert talk.told() == "A hook denied this: not here"
     assert not (talk.project / "new.txt").exists()
@@ -197,6 +244,52 @@ async def test_a_matcher_that_misspells_a_tool_is_reported_once(tmp_path, matche
     problems = [each for each in talk.notices if "names no tool" in each]
     assert len(problems) == bool(meant)
     assert not meant or problems[0].endswith(f"did you mean '{meant}'?")
+
+
+@pytest.mark.parametrize(
+    "event, said, decision, reason",
+    [
+        ("PreToolUse", {"decision": "approve", "reason": "fine"}, "allow", "fine"),
+        ("PreToolUse", {"decision": "deny", "reason": "no"}, "deny", "no"),
+        ("PreToolUse", {"permissionDecision": "defer"}, None, ""),
+        (
+            "PreToolUse",
+            {"permissionDecision": "ask", "decision": "approve", "reason": "why"},
+            "ask",
+            "why",
+        ),
+        ("PostToolUse", {"permissionDecision": "deny"}, None, ""),
+        ("PermissionRequest", {"permissionDecision": "deny"}, None, ""),
+        ("PermissionRequest", {"behavior": "deny", "message": "no", "reason": "x"}, "deny", "no"),
+        ("PermissionRequest", {"behavior": "deny", "reason": "x"}, "deny", "x"),
+        ("PreToolUse", {"behavior": "deny"}, None, ""),
+        ("UserPromptSubmit", {"decision": "block", "reason": "no"}, "deny", "no"),
+    ],
+)
+def test_each_form_of_a_decision_is_understood_at_its_event(event, said, decision, reason):
+    inner = {key: said[key] for key in ("behavior", "message") if key in said}
+    specific = {key: said[key] for key in ("permissionDecision",) if key in said}
+    specific |= {"decision": inner} if inner else {}
+    outer = {key: said[key] for key in ("decision", "reason") if key in said}
+    output = json.dumps({**outer, "hookSpecificOutput": specific})
+    found = answer_of(Hook(event, "x", "config.toml"), 0, output, "")
+    assert (found.decision, found.reason) == (decision, reason)
+
+
+@pytest.mark.parametrize(
+    "event, output, context, fails",
+    [
+        ("SessionStart", "{{today}} is fine", "{{today}} is fine", False),
+        ("UserPromptSubmit", '{"continue": 1}', "", True),
+        ("PreToolUse", "a remark", "", False),
+        ("PreToolUse", "{broken", "", True),
+    ],
+)
+def test_output_that_is_not_json_is_context_where_the_event_takes_text(
+    event, output, context, fails
+):
+    found = answer_of(Hook(event, "x", "config.toml"), 0, output, "")
+    assert (found.context, bool(found.failure)) == (context, fails)
 
 
 async def test_a_hook_asks_about_a_call_that_the_mode_allows(tmp_path):
@@ -317,10 +410,21 @@ async def test_denying_beats_asking_and_asking_beats_allowing(tmp_path):
     assert talk.told().endswith("no")
 
 
-async def test_a_hook_changes_the_input_which_is_shown_judged_and_run(tmp_path):
+@pytest.mark.parametrize("whose", ["the project's", "the user's", "outside the sandbox"])
+async def test_a_hook_changes_the_input_which_is_shown_judged_and_run(tmp_path, whose):
     its = {"command": "touch changed.txt"}
-    project = {"PreToolUse": group(answer(hookEventName="PreToolUse", updatedInput=its), "Bash")}
-    talk = await HookedTalk(tmp_path, bash("touch original.txt"), project=project).run("once")
+    command = answer(hookEventName="PreToolUse", updatedInput=its)
+    silent = "exit 0"  # changes nothing of what the one before it has answered
+    project: dict[str, Any] = {}
+    own: dict[HookEvent, Any] = {}
+    if whose == "the project's":
+        project = {"PreToolUse": [*group(command, "Bash"), *group(silent)]}
+    else:
+        is_confined = whose != "outside the sandbox"
+        table = {"command": command, "matcher": "Bash", "sandbox": is_confined}
+        own = {"PreToolUse": (table, silent)}
+    talk = HookedTalk(tmp_path, bash("touch original.txt"), project=project, own=own)
+    await talk.run("once")
     [question] = talk.questions
     assert question.title == "touch changed.txt"
     assert [each.name for each in talk.project.glob("*.txt")] == ["changed.txt"]
@@ -506,6 +610,16 @@ async def test_a_hook_refuses_a_prompt_which_is_not_sent(tmp_path):
     assert talk.of(ErrorOccurred)[0].message == "A hook refused the prompt: no"
 
 
+async def test_a_hook_reads_what_a_slash_command_sends(tmp_path):
+    own: dict[HookEvent, Any] = {"UserPromptSubmit": "grep -q 'Fix the parser' && exit 2; exit 0"}
+    talk = HookedTalk(tmp_path, [{"text": "One."}], own=own)
+    write(talk.project, ".claude/commands/mend.md", "Fix the $1.")
+    trust_all(talk.services.project.trust)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "/mend parser"))
+    assert talk.history == []
+
+
 async def test_a_hook_answers_a_question_for_the_user(tmp_path):
     allow = answer(hookEventName="PermissionRequest", decision={"behavior": "allow"})
     talk = await HookedTalk(tmp_path, WRITE, own={"PermissionRequest": allow}).run()
@@ -529,15 +643,31 @@ async def test_a_stop_hook_continues_the_turn_until_it_is_content(tmp_path):
     assert [each.stop_reason for each in talk.of(TurnEnded)] == ["end_turn"]
 
 
+async def test_a_stop_hook_reads_the_answer_and_whether_it_has_continued_the_turn(tmp_path):
+    seen = tmp_path / "seen.jsonl"
+    seen.touch()
+    line = f'm=$(cat); grep -q \'"stop_hook_active":true\' <<E || s=2\n$m\nE\necho "$m" >>{seen}; exit ${{s:-0}}'
+    replies = [[{"text": text}] for text in ("One.", "Two.", "Three.", "Four.")]
+    own: dict[HookEvent, Any] = {"Stop": {"command": line, "sandbox": False}}
+    talk = HookedTalk(tmp_path, *replies, own=own)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Hi."), Prompt("p2", "Again."))
+    messages = map(json.loads, seen.read_text().splitlines())
+    read = [(each["last_assistant_message"], each["stop_hook_active"]) for each in messages]
+    assert read == [("One.", False), ("Two.", True), ("Three.", False), ("Four.", True)]
+
+
 async def test_a_stop_hook_that_is_never_content_is_ended(tmp_path):
     talk = HookedTalk(tmp_path, *[[{"text": "Done."}]] * 20, own={"Stop": "exit 2"})
     await talk.run()
-    assert any("A Stop hook has continued this turn" in each for each in talk.notices)
+    assert "A Stop hook has continued this turn 8 times; it ends now." in talk.notices
+    assert sum("A hook asks you to continue" in each for each in talk.notes) == 8
 
 
 async def test_a_hook_ends_the_turn(tmp_path):
     command = 'echo \'{"continue": false, "stopReason": "enough"}\''
-    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own={"PostToolUse": command}).run()
+    own: dict[HookEvent, Any] = {"PostToolUse": (command, "exit 0")}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run()
     assert "A hook ended the turn: enough" in talk.notices
     assert talk.history[-1].role == "user"
 
@@ -587,6 +717,49 @@ async def test_a_hook_refuses_a_compaction(tmp_path):
     assert any("A hook refused to compact" in each for each in talk.notices)
 
 
+async def test_hooks_of_a_compaction_read_its_focus_and_add_to_the_summary(tmp_path):
+    seen = tmp_path / "seen.json"
+    own: dict[HookEvent, Any] = {
+        "PreCompact": {"command": f"cat >{seen}", "matcher": "manual", "sandbox": False},
+        "SessionStart": {"command": "echo remembered", "matcher": "compact"},
+    }
+    talk = HookedTalk(tmp_path, [{"text": "One."}], [{"text": "The summary."}], own=own)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Hi."))
+        assert "remembered" not in str(talk.history)
+        await talk.act(Compact("the tests"), TurnEnded)
+    message = json.loads(seen.read_text())
+    assert (message["trigger"], message["custom_instructions"]) == ("manual", "the tests")
+    assert str(talk.history).count("remembered") == 1
+
+
+async def test_a_hook_refuses_an_automatic_compaction(tmp_path):
+    own: dict[HookEvent, Any] = {"PreCompact": {"command": "exit 2", "matcher": "auto"}}
+    full = {"step": [{"text": "One."}], "usage": {"input_tokens": 170_000}}
+    talk = HookedTalk(tmp_path, full, [{"text": "Two."}], own=own)
+    talk.provider.limits = ModelLimits(200_000, 8_000)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Hi."), Prompt("p2", "And now?"))
+    assert any("A hook refused to compact" in each for each in talk.notices)
+    assert len(talk.history) == 4
+
+
+async def test_a_resumed_session_says_so_to_its_hooks(tmp_path):
+    own: dict[HookEvent, Any] = {
+        "SessionStart": (
+            {"command": "echo anew", "matcher": "startup"},
+            {"command": "echo again", "matcher": "resume"},
+        )
+    }
+    first = HookedTalk(tmp_path, [{"text": "One."}], own=own)
+    await first.run()
+    second = HookedTalk(tmp_path, [{"text": "Two."}], own=own)
+    async with second.served():
+        await second.run_turns(Prompt("p2", "Go on."))
+    hooked = [note for note in second.notes if note.startswith("[From a hook")]
+    assert hooked == ["[From a hook:\nanew]", "[From a hook:\nagain]"]
+
+
 async def test_a_message_for_the_user_is_shown(tmp_path):
     command = 'echo \'{"systemMessage": "Mind the gap."}\''
     talk = await HookedTalk(tmp_path, WRITE, mode="auto", own={"PreToolUse": command}).run()
@@ -618,6 +791,18 @@ async def test_the_end_of_a_session_runs_its_hooks(tmp_path):
         await talk.run_turns(Prompt("p1", "Hi."))
         talk.conversation.close()
         await happens(marker.exists)
+
+
+async def test_a_hook_that_hangs_does_not_hold_the_end_of_a_session(tmp_path):
+    marker = tmp_path / "started"
+    table = {"command": f"touch {marker}; sleep 600", "timeout": 600, "sandbox": False}
+    talk = HookedTalk(tmp_path, [{"text": "One."}], own={"SessionEnd": table})
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(talk.conversation.serve)
+            await talk.run_turns(Prompt("p1", "Hi."))
+            talk.conversation.close()
+    assert marker.exists()
 
 
 async def test_what_a_formatter_changes_after_an_edit_is_undone_and_redone_with_it(tmp_path):
@@ -701,6 +886,11 @@ def test_a_mistake_in_the_settings_is_named(text, words):
             "no regular expression",
         ),
         ('{"hooks": {"Stop": [1]}}', "is not a table"),
+        ('{"hooks": {"Stop": {"hooks": []}}}', "they are not a list"),
+        ('{"hooks": {"Stop": [{"command": "x"}]}}', "`hooks` is not a list"),
+        ('{"hooks": {"Stop": [{"hooks": {"command": "x"}}]}}', "`hooks` is not a list"),
+        ('{"hooks": []}', "not an object of lists by event"),
+        ('[{"hooks": {}}]', "not an object of lists by event"),
     ],
 )
 def test_what_is_not_used_of_a_projects_file_is_said(trust, project, data, problem):
@@ -711,6 +901,14 @@ def test_what_is_not_used_of_a_projects_file_is_said(trust, project, data, probl
     assert problem in problems[0]
 
 
+async def test_what_is_not_used_of_a_projects_file_is_shown_once(tmp_path):
+    project = {"Notification": group("x"), "Stop": group("exit 0")}
+    talk = HookedTalk(tmp_path, [{"text": "One."}], project=project)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Hi."), Prompt("p2", "Again."))
+    assert talk.notices == [".claude/settings.json: hooks for 'Notification' are not supported."]
+
+
 def test_only_a_file_that_declares_hooks_asks_for_trust(tmp_path, project):
     of_project = Project(Settings(str(tmp_path / "state")), str(project))
     write(project, ".claude/settings.json", '{"permissions": {}}')
@@ -719,6 +917,18 @@ def test_only_a_file_that_declares_hooks_asks_for_trust(tmp_path, project):
     write(project, ".claude/settings.json", json.dumps({"hooks": {"Stop": group("x")}}))
     assert of_project.news_of_untrusted() == (".claude/settings.json",)
     assert [each.path for each in of_project.trust.shown().files] == [".claude/settings.json"]
+
+
+@pytest.mark.parametrize(
+    "timeout, limit_s",
+    [(3, 3), (2.5, 2.5), (10_000, 600), (0, 10), (-1, 10), ("soon", 10), (None, 10)],
+)
+def test_a_timeout_of_a_projects_hook_is_bounded(trust, project, timeout, limit_s):
+    hooks = {"Stop": group("x", timeout=timeout)}
+    write(project, ".claude/settings.json", json.dumps({"hooks": hooks}))
+    trust_all(trust)
+    [hook], _ = project_hooks(trust)
+    assert hook.timeout_s == limit_s
 
 
 @pytest.mark.parametrize("path", [".claude/settings.json", ".codex/hooks.json"])

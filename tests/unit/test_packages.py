@@ -246,6 +246,24 @@ def test_a_tool_with_a_name_that_is_taken_or_wrong_is_not_used(home, name, probl
     assert problem in told + home.errors
 
 
+def test_of_two_packages_with_one_name_the_first_is_used(home):
+    none = ', effect=lambda _, __: Effect("mend", "none")'
+    home.add_tool(effect=none)
+    body = 'return Outcome(content="the second ran")'
+    text = TOOL.format(name="mend", body=body, effect=none)
+    bird = "def Owl(endpoint, model): ..."
+    home.add("more", {"more": text}, tools={"mend": "more:mend"}, providers={"owl": "birds:Owl"})
+    home.add("birds", {"birds": bird}, providers={"owl": "birds:Owl"})
+    asked = home.ask("mend")
+    assert "mend ran" in asked
+    assert "the second ran" not in asked
+    checked = home.run("check").stdout
+    problem = "is not used: another package has one of that name"
+    assert f"the tool 'mend' of the package more 1.5 {problem}" in checked
+    assert f"the provider 'owl' of the package more 1.5 {problem}" in checked
+    assert f"the provider 'owl' of the package birds 1.5 {problem}" not in checked
+
+
 @pytest.mark.parametrize(
     "body, words",
     [

@@ -451,6 +451,31 @@ async def test_a_role_outlives_the_process_and_the_change_of_its_file(tmp_path):
     assert again.mode == "ask"
 
 
+async def test_the_model_from_before_a_role_is_used_again_also_after_a_restart(tmp_path):
+    own = {"r": {"prompt": "Review.", "model": "claude-haiku-4-5"}}
+    talk = RoleTalk(tmp_path, own=own)
+    before = talk.services.provider.model
+    talk.choose("r")
+    await talk.run()
+    again = RoleTalk(tmp_path, own=own)
+    assert again.services.provider.model == "claude-haiku-4-5"
+    again.choose("")
+    assert again.services.provider.model == before
+    await again.aclose()
+
+
+async def test_a_role_that_is_chosen_again_is_sent_as_it_is_now(tmp_path):
+    talk = RoleTalk(tmp_path, [{"text": "a"}], [{"text": "b"}], project={"r": "Review."})
+    talk.choose("r")
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "a"))
+        write(talk.project, ".claude/agents/r.md", "Review twice.")
+        trust_all(talk.services.project.trust)
+        talk.choose("r")
+        await talk.run_turns(Prompt("p2", "b"))
+    assert talk.notes().count("Review twice.") == 1
+
+
 async def test_the_texts_of_its_skills_are_sent_with_a_role(tmp_path):
     talk = RoleTalk(tmp_path, own={"r": {"skills": ["pdf", "nothing"]}})
     write(talk.project, ".agents/skills/pdf/SKILL.md", skill("pdf"))

@@ -126,6 +126,7 @@ def test_a_mistake_that_can_be_repaired_is_a_problem_and_the_skill_is_used(
     write(own, "skills/pdf/SKILL.md", text)
     (found,) = skills.all().values()
     assert any(problem in each for each in found.problems)
+    assert len(found.description) <= 1024
 
 
 def test_letters_of_any_script_may_be_in_a_name(skills, own):
@@ -170,6 +171,13 @@ def test_a_long_description_is_cut_in_the_menu_and_whole_for_the_model(skills, o
 def test_a_description_stays_in_its_line(skills, own):
     write(own, "skills/pdf/SKILL.md", skill("pdf", "|\n  one\n  - fake: two"))
     assert skills.all()["pdf"].description == "one - fake: two"
+
+
+@pytest.mark.parametrize("hint", ["[version]", "'[version]'", "[major, minor]", "<version>", ""])
+def test_a_hint_of_the_arguments_needs_no_quotes(skills, own, hint):
+    header = f"name: release\ndescription: Release.\nargument-hint: {hint}"
+    write(own, "skills/release/SKILL.md", f"---\n{header}\n---\nDo it.\n")
+    assert skills.all()["release"].shown().arguments == hint.strip("'")
 
 
 def test_the_model_is_sent_each_skill_once_and_then_what_changed(skills, own):
@@ -224,10 +232,11 @@ def test_a_text_that_the_model_has_read_is_not_sent_twice(skills, places, own):
 
 
 def test_placeholders_in_a_skill_are_replaced(skills, places, own):
-    text = skill("pdf") + " ${CLAUDE_SKILL_DIR}/run.py $ARGUMENTS"
+    text = skill("pdf") + " ${CLAUDE_SKILL_DIR}/run.py ${SKILL_DIR}/x $ARGUMENTS"
     write(own, "skills/pdf/SKILL.md", text)
     expanded = SlashCommands(places, skills).expand("/pdf a b")
-    assert expanded.endswith(f"Do it. {own}/skills/pdf/run.py a b")
+    directory = f"{own}/skills/pdf"
+    assert expanded.endswith(f"Do it. {directory}/run.py {directory}/x a b")
 
 
 def test_a_command_file_beats_a_skill_of_its_name(skills, places, own):
@@ -256,6 +265,17 @@ def test_texts_that_were_read_are_sent_again_after_a_summary(skills, own):
     assert skills.read_before() == again
     skills.forget()
     assert skills.read_before() == ""
+
+
+def test_of_many_texts_that_were_read_the_latest_are_sent_again_and_the_others_named(skills, own):
+    for name in ("first", "second", "third"):
+        write(own, f"skills/{name}/SKILL.md", skill(name) + f" {name[0]}" * 15_000)
+        skills.note_read([f"{own}/skills/{name}/SKILL.md"])
+    again = skills.read_before()
+    assert "Do it. t t" in again
+    assert "Do it. s s" in again
+    assert "Do it. f f" not in again
+    assert f"[You had also read these skills: {own}/skills/first/SKILL.md.]" in again
 
 
 def test_directories_of_skills_outside_the_project_may_be_read(places, own, project, tmp_path):

@@ -16,6 +16,7 @@ local MAX_RESULT_BYTES = 10 * 1024 * 1024
 ---@field number integer the host's
 ---@field channel integer the host's
 ---@field on_cancel fun()[]
+---@field is_cancelled boolean
 
 ---@type table<integer, sanderling.extend.calls.Call> calls without an answer, by number
 local running = {}
@@ -98,7 +99,14 @@ local function run_tool(call, name, input, facts)
   end
   local ctx = context(facts) --[[@as sanderling.ToolContext]]
   function ctx.on_cancel(fn)
-    table.insert(call.on_cancel, fn)
+    local function run()
+      registry.call(tool, ("on_cancel of the tool '%s'"):format(name), fn)
+    end
+    if call.is_cancelled then -- what the tool has begun since must end, too
+      in_main_loop(run)
+    else
+      table.insert(call.on_cancel, run)
+    end
   end
   function ctx.progress(text)
     in_main_loop(function()
@@ -277,7 +285,8 @@ local function beginning(run)
   return {
     begin = function(reply, asked, number, ...)
       ---@type sanderling.extend.calls.Call
-      local call = { number = number, channel = asked.channel, on_cancel = {} }
+      local call =
+        { number = number, channel = asked.channel, on_cancel = {}, is_cancelled = false }
       running[number] = call
       local args = { n = select('#', ...), ... }
       vim.schedule(function() -- it may wait for a key
@@ -300,9 +309,12 @@ M.answer = door.serve({
 ---@param number integer
 function M.cancel(number)
   local call = running[number]
-  running[number] = nil
-  for _, fn in ipairs(call and call.on_cancel or {}) do
-    guarded(fn)
+  if not call then
+    return
+  end
+  running[number], call.is_cancelled = nil, true
+  for _, fn in ipairs(call.on_cancel) do
+    fn()
   end
 end
 

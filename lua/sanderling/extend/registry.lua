@@ -1,8 +1,8 @@
 --- Registrations of plugins and of the user's configuration: their names, who made them, how they are removed, and how
 --- errors in their callbacks are reported.
 ---
---- The modules of this folder only keep registrations. The parts of the screen look them up, and only if the module is
---- loaded, so that an unused one costs nothing.
+--- The modules for one kind of registration only keep them. The parts of the screen look them up, and only if the module
+--- is loaded, so that an unused one costs nothing.
 local M = {}
 
 local lazy = require('sanderling.ui.lazy')

@@ -1,4 +1,4 @@
-"""A session's hooks as its conversation uses them: what happens, in the words of a hook's message, and what follows from the verdict."""
+"""The events at which a conversation runs its hooks: the fields of each event's message, and the consequences of the verdict."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -27,7 +27,7 @@ class PromptRefusedError(Exception):
 
 
 class SessionHooks:
-    """The hooks of one session."""
+    """The hooks and the editor's callbacks of one session, with a method for each event."""
 
     def __init__(self, hooks: Hooks, callbacks: Callbacks, workspace: Workspace) -> None:
         self._hooks = hooks

@@ -30,13 +30,20 @@ _Shown = EffortChanged | ModeChanged | ModelChanged | Notice
 
 
 class _InForce(msgspec.Struct, frozen=True):
-    """The role, and for each setting that it has changed the value before. `was_used`: the model has been sent a role."""
+    """
+    The role, with the settings to restore when it ends.
+
+    Attributes:
+        mode, effort, model: the values from before, if the role changed them.
+        models_name: the model that replaced `model`, by its full name.
+        was_used: the model has been sent a role.
+    """
 
     role: Role | None = None
     mode: Mode | None = None
     effort: Effort | None = None
     model: str = ""
-    models_name: str = ""  # what the role's model became
+    models_name: str = ""
     was_used: bool = False
 
 

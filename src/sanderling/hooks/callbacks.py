@@ -23,7 +23,7 @@ class Callbacks(Protocol):
 
 
 class NoCallbacks:
-    """Stands in for `Callbacks` where there is no editor that has some."""
+    """Replaces `Callbacks` in a session without an editor."""
 
     def are_for(self, point: Point) -> bool:
         del point

@@ -33,7 +33,7 @@ EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 TIMEOUT_S, MAX_TIMEOUT_S = 10.0, 600.0
 MAX_SHOWN_CHARS = 60
 MAX_WAYS = 1_000_000
-"""About 10 ms."""
+"""Python tries that many in about 10 ms."""
 MAX_NAME_CHARS = 64
 _MIN_LIKENESS = 0.85  # of a mistyped event: Claude has others, such as `PostToolUseFailure`
 _ABOUT_TOOLS: tuple[HookEvent, ...] = ("PreToolUse", "PermissionRequest", "PostToolUse")
@@ -166,8 +166,9 @@ def _hooks_in(path: str, text: str) -> Iterator[Hook | str]:
     except (ValueError, RecursionError) as error:
         yield f"The hooks of {path} are not used: it is not valid JSON ({error})."
         return
-    events = cast("Table", data).get("hooks") if isinstance(data, dict) else None
+    events = cast("Table", data).get("hooks", {}) if isinstance(data, dict) else None
     if not isinstance(events, dict):
+        yield f"The hooks of {path} are not used: they are not an object of lists by event."
         return
     for event, groups in cast("Table", events).items():
         if event not in EVENTS:

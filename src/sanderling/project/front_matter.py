@@ -59,10 +59,10 @@ def read_document(text: str) -> Document:
         raise
 
 
-def line_of(value: Any) -> str:
-    """Return a value of the header in one line. A hint `[what]` without quotes is a list to the parser."""
+def one_line(value: Any) -> str:
+    """Return a text of a header in one line, "" for a mapping or no value. A hint `[what]` without quotes is a list to the parser."""
     if isinstance(value, list):
-        return "[" + ", ".join(map(str, cast("list[Any]", value))) + "]"
+        return f"[{', '.join(map(str, cast('list[Any]', value)))}]"
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 

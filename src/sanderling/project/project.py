@@ -1,4 +1,4 @@
-"""A project's words to the agent, and the user's: instructions, command files, and which of them are trusted."""
+"""A session's project: what it and the user give the agent (instructions, skills, commands, roles, settings), as far as it is trusted."""
 
 import os
 from collections.abc import Sequence

@@ -15,7 +15,7 @@ import msgspec
 
 from sanderling.config.server_names import fitted, fitted_server
 from sanderling.errors import ConfigError
-from sanderling.project.front_matter import not_texts, read_document, unused
+from sanderling.project.front_matter import not_texts, one_line, read_document, unused
 from sanderling.project.places import Place, Places
 from sanderling.protocol.events import CommandSource
 from sanderling.protocol.modes import Effort, Mode
@@ -209,17 +209,17 @@ def read_role(origin: str, text: str, source: CommandSource = "user") -> Role | 
     fields = {_snake(key): value for key, value in header.items()}
     known = ("name", *RoleTable.__struct_fields__)
     problems = [*repaired, *unused(fields, known, _CLAUDES_KEYS), *not_texts(fields, _TEXTS)]
-    name = _text(fields.get("name")) or origin.rpartition("/")[2].removesuffix(".md")
+    name = one_line(fields.get("name")) or origin.rpartition("/")[2].removesuffix(".md")
     if not re.fullmatch(NAME, name):
         return SkippedRole(origin, f"'{name[:80]}' cannot be a role's name")
     effort = _one_of(fields, "effort", get_args(Effort), problems)
     mode = _one_of(fields, "mode", get_args(Mode), problems)
     table = RoleTable(
-        description=_text(fields.get("description"))[:MAX_DESCRIPTION_CHARS],
+        description=one_line(fields.get("description"))[:MAX_DESCRIPTION_CHARS],
         prompt=body,
         tools=tuple(_names(fields["tools"])) if "tools" in fields else None,
         disallowed_tools=tuple(_names(fields.get("disallowed_tools"))),
-        model=_text(fields.get("model")),
+        model=one_line(fields.get("model")),
         effort=msgspec.convert(effort, Effort | None),
         mode=msgspec.convert(mode or _claudes_mode(fields, problems), Mode | None),
         skills=tuple(_names(fields.get("skills"))),
@@ -306,11 +306,6 @@ def _snake(key: str) -> str:
     return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", key).replace("-", "_").lower()
 
 
-def _text(value: Any) -> str:
-    """Return a value in one line."""
-    return " ".join(value.split()) if isinstance(value, str) else ""
-
-
 def _whole(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
 
@@ -326,7 +321,7 @@ def _names(value: Any) -> Iterator[str]:
 def _one_of(
     fields: Mapping[str, Any], key: str, known: tuple[str, ...], problems: list[str]
 ) -> str | None:
-    value = _text(fields.get(key))
+    value = one_line(fields.get(key))
     if value and value not in known:
         problems.append(f"its {key} '{value[:40]}' is none of {', '.join(known)}")
         return None
@@ -335,7 +330,7 @@ def _one_of(
 
 def _claudes_mode(fields: Mapping[str, Any], problems: list[str]) -> Mode | None:
     """Return what Claude's `permissionMode` means. Modes that ask less have no counterpart."""
-    value = _text(fields.get("permission_mode"))
+    value = one_line(fields.get("permission_mode"))
     if value and value not in _CLAUDES_MODES:
         problems.append(f"its permissionMode '{value[:40]}' has no effect here")
     return _CLAUDES_MODES.get(value)

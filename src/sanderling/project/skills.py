@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.project.front_matter import line_of, not_texts, read_document, unused
+from sanderling.project.front_matter import not_texts, one_line, read_document, unused
 from sanderling.project.places import Place, Places
 from sanderling.project.trust.reading import SKILL_NAMES
 from sanderling.protocol.events import CommandSource, SlashCommand
@@ -244,7 +244,7 @@ def read_skill(
         header, body, problems = read_document(text)
     except ConfigError as error:
         return Skipped(path, str(error))
-    fields = {key: _line(value) for key, value in header.items()}
+    fields = {key: one_line(value) for key, value in header.items()}
     description = fields.get("description", "")
     mistakes = (
         *unused(header, _KEYS, _OTHER_KEYS),
@@ -268,7 +268,7 @@ def read_skill(
         body,
         digest[:16],
         source,
-        line_of(header.get("argument-hint")),
+        one_line(header.get("argument-hint")),
         is_listed=fields.get("disable-model-invocation", "").lower() != "true",
         is_command=fields.get("user-invocable", "").lower() != "false",
         problems=(*wrong, *mistakes, *(useless if "allowed-tools" in header else ())),
@@ -285,11 +285,6 @@ def _lines(skills: Iterable[Skill]) -> list[str]:
         f"{first}{text[:room]}…{last}" if len(text) > room else f"{first}{text}{last}"
         for first, text, last in lines
     ]
-
-
-def _line(value: Any) -> str:
-    """Return a value of the header in one line."""
-    return " ".join(value.split()) if isinstance(value, str) else ""
 
 
 def _no_switches(fields: Mapping[str, str]) -> Iterator[str]:
@@ -312,7 +307,7 @@ def _violations(
     name: str, description: str, directory: str, header: Mapping[str, Any]
 ) -> Iterable[str]:
     """Yield what the specification does not allow, though it is accepted here."""
-    if not _line(header.get("name")):
+    if not one_line(header.get("name")):
         yield "it has no name; its directory's is used"
     elif len(name) > MAX_NAME_CHARS or not _is_name(name):
         yield (

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sanderling.errors import ConfigError
-from sanderling.project.front_matter import line_of, read_document
+from sanderling.project.front_matter import one_line, read_document
 from sanderling.project.places import Place, Places
 from sanderling.project.skills import Skills
 from sanderling.protocol.events import CommandSource, SlashCommand
@@ -49,7 +49,7 @@ _MENTION = r"(?<![\w@`])@([^\s`]+)"
 
 
 class ShellLine(msgspec.Struct, frozen=True):
-    """A command in the text of a command file. `written` is what stands there if it is not run."""
+    """A command in the text of a command file. `written` is its source, which is sent if the command is not run."""
 
     command: str
     written: str
@@ -199,7 +199,7 @@ def _template(name: str, source: CommandSource, path: str, text: str) -> _Templa
         return _broken(name, source, f"{path} cannot be used: {error}")
     if not text:
         return _broken(name, source, f"{path} cannot be used: it has no text for the model")
-    fields = {key: line_of(value) for key, value in header.items()}
+    fields = {key: one_line(value) for key, value in header.items()}
     first = text.lstrip("# \n").partition("\n")[0]
     description = (fields.get("description") or first)[:MAX_DESCRIPTION_CHARS]
     hint = fields.get("argument-hint", "")[:MAX_DESCRIPTION_CHARS]

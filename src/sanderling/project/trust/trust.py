@@ -2,10 +2,10 @@
 Trust: a project's files that would steer the agent are ignored until the user has seen exactly these bytes.
 
 These files are its instructions with their imports, `.sanderling.toml`, `.mcp.json`, hooks, skills, commands and roles, also the skills
-of the directories above it in the same repository. What the user has trusted is stored as a SHA-256 per file below the state directory, which must be outside the project. A file is hashed and decoded from one read,
-so exactly the trusted bytes are used; a file that changes is ignored again. Files that cannot be shown whole (larger than
-`MAX_FILE_BYTES`, not regular, or links out of the project) are never trusted. In a project that contains the user's HOME nothing is
-trusted, because any download there could be one of these files.
+of the directories above it in the same repository. What the user has trusted is stored as a SHA-256 per file below the state directory,
+which must be outside the project. A file is hashed and decoded from one read, so exactly the trusted bytes are used; a file that changes
+is ignored again. Files that cannot be shown whole (larger than `MAX_FILE_BYTES`, not regular, or links out of the project) are never
+trusted. In a project that contains the user's HOME nothing is trusted, because any download there could be one of these files.
 """
 
 import os
