@@ -15,7 +15,9 @@ from tests.unit.test_tool_uses import bash, edit
 from tests.unit.test_trust import trust_all, write
 
 from sanderling.errors import ConfigError
+from sanderling.hooks.callbacks import Point
 from sanderling.hooks.declared import HookEvent, load_hooks, project_hooks
+from sanderling.hooks.hooks import Verdict
 from sanderling.hooks.messages import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS
 from sanderling.project.project import Project
 from sanderling.protocol.events import ErrorOccurred, TurnEnded
@@ -158,6 +160,34 @@ async def test_a_projects_hook_reaches_neither_the_network_nor_home_nor_gits_hoo
     # No mount can protect a directory that does not exist yet: the guard removes it again.
     assert reached in ([], [] if has_hooks else ["hook"])
     assert not (repository / "hooks/pre-commit").exists()
+
+
+class Guard:
+    """A callback of the editor that allows what it knows, and denies what has "changed" in it."""
+
+    def are_for(self, point: Point) -> bool:
+        return point == "tool"
+
+    async def run(self, point: Point, subject: Any) -> Verdict:
+        del point
+        has_changed = "changed" in subject["input"]["command"]
+        return Verdict("deny", "not that") if has_changed else Verdict("allow")
+
+
+async def test_the_editors_callbacks_judge_the_input_that_a_projects_hook_has_changed(tmp_path):
+    its = {"command": "touch changed.txt"}
+    project = {"PreToolUse": group(answer(hookEventName="PreToolUse", updatedInput=its))}
+    call = bash("touch original.txt")
+    talk = await HookedTalk(tmp_path, call, project=project, callbacks=Guard()).run()
+    assert talk.told().startswith("A hook denied this: not that")
+    assert not list(talk.project.glob("*.txt"))
+
+
+async def test_what_a_projects_hook_denies_the_editor_is_not_asked_about(tmp_path):
+    project = {"PreToolUse": group("echo no >&2; exit 2")}
+    call = bash("touch changed.txt")
+    talk = await HookedTalk(tmp_path, call, project=project, callbacks=Guard()).run()
+    assert talk.told() == "A hook denied this: no"
 
 
 async def test_a_projects_hook_does_not_outlive_its_answer(tmp_path):
