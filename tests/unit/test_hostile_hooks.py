@@ -207,6 +207,13 @@ async def test_a_projects_hook_does_not_outlive_its_answer(tmp_path):
     assert (talk.project / "started").exists()
 
 
+async def test_a_hook_whose_program_is_killed_may_have_been_there_to_deny_the_call(tmp_path):
+    own: dict[HookEvent, Any] = {"PreToolUse": "sh -c 'kill -9 $$'"}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run("deny")
+    assert "exit status 137" in talk.questions[0].reason
+    assert not (talk.project / "new.txt").exists()
+
+
 @pytest.mark.parametrize("mode", ["ask", "auto"])
 @pytest.mark.parametrize(
     "path",
