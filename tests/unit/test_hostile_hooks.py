@@ -22,6 +22,7 @@ from sanderling.hooks.messages import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS
 from sanderling.project.project import Project
 from sanderling.protocol.events import ErrorOccurred, TurnEnded
 from sanderling.protocol.messages import NoteBlock, Prompt, TextBlock
+from sanderling.text import visible_prose
 
 DEEP = '{"hookSpecificOutput":' + '{"x":' * 40_000
 READ = ("read", {"path": "app.py"})
@@ -100,6 +101,22 @@ async def test_a_message_and_a_failure_are_short_for_the_user(tmp_path):
     talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run()
     assert len(talk.notices) == 2
     assert all(len(each) < MAX_MESSAGE_CHARS + 200 for each in talk.notices)
+
+
+HIDDEN = "\x1b]0;title\x07\u202e"
+
+
+async def test_no_notice_about_a_hook_has_hidden_characters(tmp_path):
+    fails, asks = f"printf '{HIDDEN}' >&2; exit 1", f"printf '{HIDDEN}' >&2; exit 127"
+    project = {
+        HIDDEN: group("true"),
+        "PreToolUse": group(fails) + group(asks) + group("true", HIDDEN + "("),
+    }
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", project=project).run("deny")
+    shown = [*talk.notices, talk.questions[0].reason]
+    assert len(shown) == 5
+    assert all(text == visible_prose(text) for text in shown), shown
+    assert all("<U+001B>" in text for text in shown), shown
 
 
 async def test_what_a_hook_prints_never_counts_as_the_users_words(tmp_path):

@@ -16,7 +16,7 @@ from sanderling.config import Settings, Table
 from sanderling.config.layers import place_of
 from sanderling.errors import ConfigError
 from sanderling.project.trust.trust import Trust
-from sanderling.text import did_you_mean, printable, shortened
+from sanderling.text import did_you_mean, printable, shortened, visible_prose
 
 HookEvent = Literal[
     "SessionStart",
@@ -75,8 +75,8 @@ class Hook(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        command = " ".join(printable(self.command).split())
-        return f"`{shortened(command, MAX_SHOWN_CHARS)}` of {printable(self.origin)}"
+        command = visible_prose(" ".join(printable(self.command).split()))
+        return f"`{shortened(command, MAX_SHOWN_CHARS)}` of {visible_prose(printable(self.origin))}"
 
 
 @cache

@@ -98,7 +98,7 @@ class Hooks:
         self._hooks = [*theirs, *self._own]
         for problem in problems:
             if problem not in self._problems:
-                self._emit(Notice("warning", printable(problem)))
+                self._emit(Notice("warning", _for_reading(problem)))
         self._problems = problems
 
     def are_for(self, event: HookEvent, subjects: Sequence[str] = ()) -> bool:
@@ -151,7 +151,8 @@ class Hooks:
                 decided.append((answer.decision, reason))
             elif answer.is_late and hook.event == "PreToolUse":
                 # It may have been there to deny the call.
-                decided.append(("ask", f"The hook {hook.shown} failed: {answer.failure}."))
+                failure = _for_reading(answer.failure, MAX_TEXT_CHARS)
+                decided.append(("ask", f"The hook {hook.shown} failed: {failure}."))
             if answer.context:
                 contexts.append(answer.context)
             its_input = answer.input if answer.input is not None else its_input
@@ -164,8 +165,9 @@ class Hooks:
             self._emit(Notice("info", f"Hook {hook.shown}: {_for_reading(answer.message)}"))
         if answer.failure and (hook, answer.failure) not in self._failed:
             self._failed.add((hook, answer.failure))
-            words = f"The {hook.event} hook {hook.shown} failed: {answer.failure}."
-            self._emit(Notice("warning", printable(words)))
+            failure = _for_reading(answer.failure, MAX_TEXT_CHARS)
+            words = f"The {hook.event} hook {hook.shown} failed: {failure}."
+            self._emit(Notice("warning", words))
 
 
 def _for_reading(text: str, most: int = MAX_MESSAGE_CHARS) -> str:
