@@ -1,5 +1,7 @@
 """Headers of skills, commands and roles, as other tools' users write them."""
 
+import time
+
 import pytest
 
 from sanderling.errors import ConfigError
@@ -116,3 +118,10 @@ def test_aliases_do_not_grow():
     lists = [f"a{number}: &a{number} [*a{number - 1}, *a{number - 1}]" for number in range(1, 40)]
     text = "\n".join(["a0: &a0 [x, x]", *lists, "c: [*a39, {d: e, f: *a39}, g]"])
     assert read_document(f"---\n{text}\n---\n").header["c"] == ["d: e", "g"]
+
+
+@pytest.mark.parametrize("blank", ["\n", " "])
+def test_many_blanks_take_no_time(blank):
+    began = time.process_time()
+    read_document(f"---\na: b: c{blank * 30_000}d\n---\n")
+    assert time.process_time() - began < 1

@@ -17,7 +17,7 @@ from tests.unit.test_trust import trust_all, write
 from sanderling.errors import ConfigError
 from sanderling.hooks.callbacks import Point
 from sanderling.hooks.declared import HookEvent, load_hooks, project_hooks
-from sanderling.hooks.hooks import Verdict
+from sanderling.hooks.hooks import Verdict, quoted
 from sanderling.hooks.messages import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS
 from sanderling.project.project import Project
 from sanderling.protocol.events import ErrorOccurred, TurnEnded
@@ -136,6 +136,17 @@ async def test_what_a_hook_prints_never_counts_as_the_users_words(tmp_path):
     for text in hooked:
         assert re.search(r"(?m)^\[?(From a hook|A hook asks you to continue):$", text)
         assert not re.search(r"(?m)^(\]|\[The user|Human)", text)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\v", "\x85", "\u2028"])
+def test_a_text_cannot_end_its_note_with_any_end_of_a_line(end):
+    assert quoted(f"a{end} ]{end}b") == "> a\n>  ]\n> b"
+
+
+def test_a_text_of_empty_lines_takes_no_time():
+    began = time.process_time()
+    assert quoted("\n" * MAX_TEXT_CHARS) == "\n" * MAX_TEXT_CHARS
+    assert time.process_time() - began < 0.5
 
 
 async def test_a_read_that_a_projects_hook_makes_a_write_is_judged_as_given(tmp_path):

@@ -1,6 +1,5 @@
 """The hooks of a session: run all that an event concerns at the same time, and make one verdict of their answers."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -177,4 +176,8 @@ def _for_reading(text: str, most: int = MAX_MESSAGE_CHARS) -> str:
 
 def quoted(text: str) -> str:
     """Return a hook's text for a note. If it could end the note or begin another one, its lines are marked as a quotation."""
-    return re.sub(r"(?m)^", "> ", text) if re.search(r"(?m)^\s*[\[\]]|\]\s*$", text) else text
+    lines = text.splitlines()  # at any character that may look like the end of a line to the model
+    is_like_note = any(
+        line.lstrip()[:1] in ("[", "]") or line.rstrip()[-1:] == "]" for line in lines
+    )
+    return "\n".join(f"> {line}" for line in lines) if is_like_note else text

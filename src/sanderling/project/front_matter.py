@@ -16,7 +16,10 @@ MAX_HEADER_CHARS = 32 * 1024
 
 _HEADER = r"(?s)---[ \t]*\n(.*?)(?:^|(?<=\n))---[ \t]*(?:\n|$)"
 _TWO_FLOWS = r"[\[{][^\[\]{}\n]*[\]}][ \t]*[^\s\]}]"  # as in `[a] [b]`
-_PLAIN_VALUE = rf"(?m)^(\s*(?:- )?[\w.-]+:[ \t]+)(?:(?={_TWO_FLOWS})|(?![\"'|>\[{{#]))(.*?)[ \t]*$"
+# Not slower on many blanks or empty lines than on others.
+_PLAIN_VALUE = (
+    rf"(?m)^([ \t]*(?:- )?[\w.-]+:[ \t]+)(?:(?={_TWO_FLOWS})|(?![\"'|>\[{{#]))(.*[^ \t\n]|)[ \t]*$"
+)
 
 _KEY = r"([a-z][\w-]*):(?=\s|$)"
 _IN_YAML = r"[\[{].*|\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'"
