@@ -16,7 +16,7 @@ from tests.unit.test_trust import trust_all, write
 
 from sanderling.errors import ConfigError
 from sanderling.hooks.callbacks import Point
-from sanderling.hooks.declared import HookEvent, load_hooks, project_hooks
+from sanderling.hooks.declared import MAX_TIMEOUT_S, HookEvent, load_hooks, project_hooks
 from sanderling.hooks.hooks import Verdict, quoted
 from sanderling.hooks.messages import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS
 from sanderling.project.project import Project
@@ -346,6 +346,7 @@ ENDLESS = [
     ".*.*.*.*.*.*.*.*x",
     "(a|a)" * 30 + "x",
     "((a+)b?)+$",
+    "[\\\n)](a|a)+b",
 ]
 
 
@@ -360,6 +361,22 @@ def test_a_matcher_that_may_take_forever_is_refused(tmp_path, matcher):
     hooks, [problem] = project_hooks(trust)
     assert hooks == []
     assert "take too long" in problem
+
+
+@pytest.mark.parametrize("matcher", ["(?#[)(a|a)+(?#])b", "(?x)#)\n(a|a)+b", "(?ix: a)"])
+def test_a_matcher_that_is_not_what_it_looks_like_is_refused(matcher):
+    with pytest.raises(ConfigError, match="not supported"):
+        load_hooks({"PreToolUse": [{"command": "true", "matcher": matcher}]})
+
+
+def test_a_very_large_timeout_is_the_largest_one(tmp_path):
+    project = tmp_path / "project"
+    hooks = {"Stop": group("true", timeout=10**400)}
+    write(project, SETTINGS, json.dumps({"hooks": hooks}))
+    trust = Project(settings_of_project(tmp_path), str(project)).trust
+    trust_all(trust)
+    [hook], _ = project_hooks(trust)
+    assert hook.timeout_s == MAX_TIMEOUT_S
 
 
 @pytest.mark.parametrize(
