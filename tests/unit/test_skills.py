@@ -280,6 +280,26 @@ def test_a_link_that_a_command_made_opens_nothing_of_the_repository_around_the_p
     assert trust.look(".claude/skills/link/SKILL.md")
 
 
+def test_a_link_in_a_circle_is_no_skill(skills, trust, project, own):
+    for directory in (project / ".agents/skills", own / "skills"):
+        write(directory, "pdf/SKILL.md", PDF)
+        (directory / "loop").symlink_to("loop")
+    trust_all(trust)
+    assert skills.all()["pdf"].path == ".agents/skills/pdf/SKILL.md"
+
+
+def test_what_a_projects_link_leads_to_outside_is_reported_and_not_searched(skills, trust, project):
+    outside = project.parent / "outside"
+    write(outside, "pdf/SKILL.md", PDF)
+    write(outside, "deep/deeper/xlsx/SKILL.md", PDF)
+    (project / ".agents").mkdir()
+    (project / ".agents/skills").symlink_to(outside)
+    assert skills.all() == {}
+    assert skills.ignored() == (".agents/skills/pdf/SKILL.md",)
+    [file] = trust.shown().files
+    assert "leads out of the project" in file.text
+
+
 def test_a_link_to_home_itself_is_not_opened(tmp_path, project, monkeypatch):
     home = tmp_path / "home"
     write(home, "x/SKILL.md", skill("x"))

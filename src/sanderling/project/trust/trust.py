@@ -12,7 +12,7 @@ import os
 import posixpath
 import pwd
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Protocol
@@ -37,6 +37,7 @@ INSTRUCTION_NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md")
 PROJECT_DIRECTORIES = (".sanderling", ".agents", ".claude")
 """Directories with skills, commands and roles, the strongest first."""
 Kind = Literal["skills", "commands", "agents"]
+_SHOWN_KINDS: tuple[Kind, ...] = ("commands", "agents", "skills")
 MCP_FILE = ".mcp.json"
 HOOK_FILES = (".claude/settings.json", ".codex/hooks.json")
 """Files with hooks, in the formats of Claude Code and Codex."""
@@ -212,9 +213,9 @@ class Trust:
     def _candidates(self) -> Iterator[str]:
         """Yield instructions before their imports, which are followed from there."""
         yield from (*INSTRUCTION_NAMES, PROJECT_FILE, MCP_FILE, *self.hook_files())
-        for kind, find in FINDERS.items():
+        for kind in _SHOWN_KINDS:
             for directory in self.directories(kind):
-                found = find(f"{self._root}/{directory}")
+                found = find(kind, f"{self._root}/{directory}", self.repository)
                 yield from sorted(f"{directory}/{name}" for name in found)
         known = sorted({*self._store.hashes(), *self._asked_for} - {*HOOK_FILES})
         yield from filter(_is_instructions, known)
@@ -260,11 +261,9 @@ class OwnFiles:
         return TrustFile(path, "trusted", content.sha256, content.text)
 
 
-FINDERS: Mapping[Kind, Callable[[str], list[str]]] = {
-    "commands": find_markdown,
-    "agents": find_markdown,
-    "skills": find_skills,
-}
+def find(kind: Kind, directory: str, bounds: str = "") -> list[str]:
+    """Return the files of this kind below `directory`, relative to it; `bounds` as for `find_skills`."""
+    return find_skills(directory, bounds) if kind == "skills" else find_markdown(directory)
 
 
 def _repository_around(project: Path) -> Path:
