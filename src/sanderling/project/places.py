@@ -74,6 +74,8 @@ class Places:
             trusted = [path for path, file in files if file.state == "trusted"]
             for path in (place.absolute(""), *(path for path, _ in files)):
                 directory = os.path.realpath(path)
+                if place.source == "user" and self._trust.is_on_the_way_to(path):
+                    continue  # a command could have made it a link to anything
                 if self._may_be_read(place, directory, is_trusted=path in trusted):
                     found[directory] = None
         return tuple(found)

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from sanderling.config.project import PROJECT_FILE, allowed_by
 from sanderling.errors import ConfigError
+from sanderling.paths import is_within
 from sanderling.project.trust.reading import (
     Content,
     TrustReader,
@@ -44,6 +45,7 @@ HOOK_FILES = (".claude/settings.json", ".codex/hooks.json")
 MAX_SHOWN_FILES = 500
 MAX_SHOWN_CHARS = 4 << 20
 MAX_IMPORT_DEPTH = 5
+MAX_LINKS = 40  # as in Linux
 
 _FENCE = r" {0,3}(`{3,}|~{3,})"
 # Not slower on a long line of backticks than on others.
@@ -180,6 +182,25 @@ class Trust:
         real = Path(os.path.realpath(path))
         return real.relative_to(self._root).as_posix() if real.is_relative_to(self._root) else None
 
+    def is_on_the_way_to(self, path: str) -> bool:
+        """Return whether a link to or in this project decides where `path` leads: anything that works here could change it."""
+        if self.relative(path) is not None:
+            return True
+        place, links = "/", 0
+        parts = path.split("/")[::-1]
+        while parts and links <= MAX_LINKS:
+            place = posixpath.normpath(f"{place}/{parts.pop()}")
+            if is_within(place, self.root):
+                return True
+            try:
+                target = str(Path(place).readlink())
+            except OSError:  # it is not a link
+                continue
+            links += 1
+            parts += target.split("/")[::-1]
+            place = "/" if target.startswith("/") else posixpath.dirname(place)
+        return False
+
     def shown(self) -> TrustPage:
         """
         Return the files that could be trusted, at most `MAX_SHOWN_FILES`. Searches the project: not for the editor's thread.
@@ -258,6 +279,9 @@ class OwnFiles:
             return TrustFile(path, "trusted", "", f"[{path} {content.problem}]")
         if in_project := self._trust.relative(f"{self._root}/{path}"):
             return self._trust.look(in_project)
+        if self._trust.is_on_the_way_to(f"{self._root}/{path}"):
+            text = f"[{path} is a link that leads through the project and out of it: it cannot be trusted]"
+            return TrustFile(path, "trusted", "", text)
         return TrustFile(path, "trusted", content.sha256, content.text)
 
 
