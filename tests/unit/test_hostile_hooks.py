@@ -218,6 +218,18 @@ async def test_what_a_projects_hook_denies_the_editor_is_not_asked_about(tmp_pat
     assert talk.told() == "A hook denied this: no"
 
 
+async def test_a_hook_outside_the_sandbox_runs_no_program_of_the_project(tmp_path, monkeypatch):
+    own: dict[HookEvent, Any] = {"PostToolUse": {"command": "grep -q x", "sandbox": False}}
+    script = f"#!/bin/sh\ntouch {tmp_path}/escaped\n"
+    call = bash(f"mkdir -p .venv/bin; echo '{script}' >.venv/bin/grep; chmod +x .venv/bin/grep")
+    talk = HookedTalk(tmp_path, call, READ, mode="auto", own=own)
+    for directory in (f"{talk.project}/.venv/bin", ".venv/bin"):
+        monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    await talk.run()
+    assert (talk.project / ".venv/bin/grep").exists()
+    assert not (tmp_path / "escaped").exists()
+
+
 async def test_a_projects_hook_does_not_outlive_its_answer(tmp_path):
     command = "(trap '' HUP TERM; while :; do date +%N >beat; sleep 0.05; done) >/dev/null 2>&1 & echo x >started"
     talk = HookedTalk(tmp_path, WRITE, mode="auto", project={"PreToolUse": group(command)})

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from sanderling.config.project import PROJECT_FILE, allowed_by
 from sanderling.errors import ConfigError
-from sanderling.paths import is_within
+from sanderling.paths import leads_through
 from sanderling.project.trust.reading import (
     Content,
     TrustReader,
@@ -45,7 +45,6 @@ HOOK_FILES = (".claude/settings.json", ".codex/hooks.json")
 MAX_SHOWN_FILES = 500
 MAX_SHOWN_CHARS = 4 << 20
 MAX_IMPORT_DEPTH = 5
-MAX_LINKS = 40  # as in Linux
 
 _FENCE = r" {0,3}(`{3,}|~{3,})"
 # Not slower on a long line of backticks than on others.
@@ -184,22 +183,7 @@ class Trust:
 
     def is_on_the_way_to(self, path: str) -> bool:
         """Return whether a link to or in this project decides where `path` leads: anything that works here could change it."""
-        if self.relative(path) is not None:
-            return True
-        place, links = "/", 0
-        parts = path.split("/")[::-1]
-        while parts and links <= MAX_LINKS:
-            place = posixpath.normpath(f"{place}/{parts.pop()}")
-            if is_within(place, self.root):
-                return True
-            try:
-                target = str(Path(place).readlink())
-            except OSError:  # it is not a link
-                continue
-            links += 1
-            parts += target.split("/")[::-1]
-            place = "/" if target.startswith("/") else posixpath.dirname(place)
-        return False
+        return leads_through(path, self.root)
 
     def shown(self) -> TrustPage:
         """
