@@ -87,7 +87,7 @@ async def test_a_reason_is_short_for_the_model_and_the_user(tmp_path, decision):
     talk = HookedTalk(tmp_path, WRITE, mode="auto", project=project)
     await talk.run(*(["deny"] if decision == "ask" else []))
     assert len(talk.told()) < MAX_TEXT_CHARS + 200
-    assert all(len(each.reason) < MAX_TEXT_CHARS + 200 for each in talk.questions)
+    assert all(len(each.reason) < MAX_MESSAGE_CHARS + 200 for each in talk.questions)
 
 
 async def test_a_message_and_a_failure_are_short_for_the_user(tmp_path):

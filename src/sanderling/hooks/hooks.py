@@ -145,12 +145,13 @@ class Hooks:
         its_input: dict[str, Any] | None = None
         for hook, answer in answers:
             self._show(hook, answer)
-            reason = _for_reading(answer.reason, MAX_TEXT_CHARS)
+            is_asked = answer.decision == "ask"  # the user reads the reason below the call
+            reason = _for_reading(answer.reason, MAX_MESSAGE_CHARS if is_asked else MAX_TEXT_CHARS)
             if answer.decision and not (hook.is_projects and answer.decision == "allow"):
                 decided.append((answer.decision, reason))
             elif answer.is_late and hook.event == "PreToolUse":
                 # It may have been there to deny the call.
-                failure = _for_reading(answer.failure, MAX_TEXT_CHARS)
+                failure = _for_reading(answer.failure)
                 decided.append(("ask", f"The hook {hook.shown} failed: {failure}."))
             if answer.context:
                 contexts.append(answer.context)
