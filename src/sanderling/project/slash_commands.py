@@ -43,8 +43,8 @@ _FILE_NAME = r"((?:[a-z][a-z0-9_-]*/)*[a-z][a-z0-9_-]*)\.md"
 _ASIDE = r"[ \t]*[A-Z][^.:?!\n]*: \$ARGUMENTS(?!\w)"
 """In a bundled command, a sentence only for the arguments, such as "Also: $ARGUMENTS"; it is left out without them."""
 _PLACEHOLDER = r"\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d)|(\$))"
-_SHELL_LINE = re.compile(r"(?m)(?<!\S)!`([^`\n]+)`|^```![ \t]*\n")
-_FENCE_END = re.compile(r"(?m)^```[ \t]*$")
+_SHELL_LINE = r"(?m)(?<!\S)!`([^`\n]+)`|^```![ \t]*\n"
+_FENCE_END = r"(?m)^```[ \t]*$"
 _IN_SINGLE_QUOTES = r"'[^']*'"  # the shell leaves it as it is, which programs of awk rely on
 _MENTION = r"(?<![\w@`])@([^\s`]+)"
 
@@ -289,12 +289,13 @@ def _pieces(text: str) -> Iterator[str | ShellLine]:
 
 def _shell_lines(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield the start, the end and the command of each, in a time that grows with the text."""
+    line, fence_end = re.compile(_SHELL_LINE), re.compile(_FENCE_END)
     end, may_close = 0, True
-    while found := _SHELL_LINE.search(text, end):
+    while found := line.search(text, end):
         end = found.end()
         if found[1]:
             yield found.start(), end, found[1]
-        elif may_close and (closing := _FENCE_END.search(text, end)):
+        elif may_close and (closing := fence_end.search(text, end)):
             yield found.start(), closing.end(), text[end : closing.start()]
             end = closing.end()
         else:
