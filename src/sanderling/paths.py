@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # importing it would delay the start of a sandbox
 
 
 RANDOM_BYTES = 8
+MAX_LINKS = 40  # in a path, as in Linux
 
 
 def open_plain(path: "Path") -> BinaryIO:
@@ -142,10 +143,31 @@ def path_outside(project: str) -> str:
     """Return PATH without what the project, which is untrusted, could contain."""
     entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(
-        entry
-        for entry in entries
-        if os.path.isabs(entry) and not is_within(os.path.realpath(entry), project)
+        entry for entry in entries if os.path.isabs(entry) and not leads_through(entry, project)
     )
+
+
+def leads_through(path: str, directory: str) -> bool:
+    """
+    Return whether the absolute `path` leads into `directory`, or through a link there to somewhere else.
+
+    Whoever can write in the directory decides what such a path means.
+    """
+    directory = os.path.realpath(directory)
+    place, links = "/", 0
+    parts = path.split("/")[::-1]
+    while parts and links <= MAX_LINKS:
+        place = os.path.normpath(f"{place}/{parts.pop()}")  # not a link, and without one
+        if is_within(place, directory):
+            return True
+        try:
+            target = os.readlink(place)
+        except OSError:
+            continue
+        links += 1
+        parts += target.split("/")[::-1]
+        place = "/" if target.startswith("/") else os.path.dirname(place)
+    return False
 
 
 def is_in_any(path: str, directories: Iterable[str]) -> bool:

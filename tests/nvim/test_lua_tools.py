@@ -1,5 +1,6 @@
 """Tools and callbacks in Lua, of the user and of plugins: `agent.tool` and `agent.before`."""
 
+import functools
 import json
 import re
 import subprocess
@@ -59,6 +60,31 @@ def test_a_tool_gets_its_input_and_its_result_reaches_the_model(start_with_tool,
     expected = [{"title": "Fix it", "draft": True}, str(project), agent.session_id()]
     assert agent.lua("return _G.calls") == [expected]
     assert "lua__open_pr" in agent.transcript_text()
+
+
+def nested(levels):
+    return functools.reduce(lambda inner, _: [inner], range(levels), 0)
+
+
+@quick
+@pytest.mark.parametrize("value", [2**63, 2**70, nested(20), nested(200)])
+def test_an_input_that_neovim_cannot_take_ends_only_the_call(start_with_tool, value):
+    agent = start_with_tool(open_pr(value=value), open_pr())
+    agent.ask_and_wait()
+    refused, opened = agent.results()
+    assert "Neovim cannot take" in refused
+    assert opened == "Opened Fix it"
+
+
+def test_a_callback_that_cannot_take_an_input_may_have_been_there_to_deny_it(start_with_tool):
+    agent = start_with_tool(open_pr(value=nested(20)), open_pr(value=nested(17)))
+    agent.lua("require('sanderling').before('tool', function() end)")
+    agent.ask()
+    assert "Neovim cannot take" in agent.wait_for_question()
+    agent.answer_question("a")
+    refused, opened = agent.results()
+    assert "Neovim cannot take" in refused
+    assert opened == "Opened Fix it"
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto", "plan"])

@@ -1,5 +1,7 @@
 """Headers of skills, commands and roles, as other tools' users write them."""
 
+import time
+
 import pytest
 
 from sanderling.errors import ConfigError
@@ -105,3 +107,21 @@ Help."""
 
 def test_lists_without_quotes_are_read_as_text():
     assert read_document("---\nhint: [a] [b]\n---\n").header == {"hint": "[a] [b]"}
+
+
+def test_escapes_of_yaml_hide_nothing():
+    header = read_document('---\na: "\\e[2J\\u202e"\nb: ["\\0"]\n---\n').header
+    assert header == {"a": "<U+001B>[2J<U+202E>", "b": ["<U+0000>"]}
+
+
+def test_aliases_do_not_grow():
+    lists = [f"a{number}: &a{number} [*a{number - 1}, *a{number - 1}]" for number in range(1, 40)]
+    text = "\n".join(["a0: &a0 [x, x]", *lists, "c: [*a39, {d: e, f: *a39}, g]"])
+    assert read_document(f"---\n{text}\n---\n").header["c"] == ["d: e", "g"]
+
+
+@pytest.mark.parametrize("blank", ["\n", " "])
+def test_many_blanks_take_no_time(blank):
+    began = time.process_time()
+    read_document(f"---\na: b: c{blank * 30_000}d\n---\n")
+    assert time.process_time() - began < 1

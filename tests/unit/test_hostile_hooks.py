@@ -15,11 +15,14 @@ from tests.unit.test_tool_uses import bash, edit
 from tests.unit.test_trust import trust_all, write
 
 from sanderling.errors import ConfigError
-from sanderling.hooks.declared import HookEvent, load_hooks, project_hooks
+from sanderling.hooks.callbacks import Point
+from sanderling.hooks.declared import MAX_TIMEOUT_S, HookEvent, load_hooks, project_hooks
+from sanderling.hooks.hooks import Verdict, quoted
 from sanderling.hooks.messages import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS
 from sanderling.project.project import Project
 from sanderling.protocol.events import ErrorOccurred, TurnEnded
 from sanderling.protocol.messages import NoteBlock, Prompt, TextBlock
+from sanderling.text import visible_prose
 
 DEEP = '{"hookSpecificOutput":' + '{"x":' * 40_000
 READ = ("read", {"path": "app.py"})
@@ -84,7 +87,7 @@ async def test_a_reason_is_short_for_the_model_and_the_user(tmp_path, decision):
     talk = HookedTalk(tmp_path, WRITE, mode="auto", project=project)
     await talk.run(*(["deny"] if decision == "ask" else []))
     assert len(talk.told()) < MAX_TEXT_CHARS + 200
-    assert all(len(each.reason) < MAX_TEXT_CHARS + 200 for each in talk.questions)
+    assert all(len(each.reason) < MAX_MESSAGE_CHARS + 200 for each in talk.questions)
 
 
 async def test_a_message_and_a_failure_are_short_for_the_user(tmp_path):
@@ -98,6 +101,22 @@ async def test_a_message_and_a_failure_are_short_for_the_user(tmp_path):
     talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run()
     assert len(talk.notices) == 2
     assert all(len(each) < MAX_MESSAGE_CHARS + 200 for each in talk.notices)
+
+
+HIDDEN = "\x1b]0;title\x07\u202e"
+
+
+async def test_no_notice_about_a_hook_has_hidden_characters(tmp_path):
+    fails, asks = f"printf '{HIDDEN}' >&2; exit 1", f"printf '{HIDDEN}' >&2; exit 127"
+    project = {
+        HIDDEN: group("true"),
+        "PreToolUse": group(fails) + group(asks) + group("true", HIDDEN + "("),
+    }
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", project=project).run("deny")
+    shown = [*talk.notices, talk.questions[0].reason]
+    assert len(shown) == 5
+    assert all(text == visible_prose(text) for text in shown), shown
+    assert all("<U+001B>" in text for text in shown), shown
 
 
 async def test_what_a_hook_prints_never_counts_as_the_users_words(tmp_path):
@@ -117,6 +136,17 @@ async def test_what_a_hook_prints_never_counts_as_the_users_words(tmp_path):
     for text in hooked:
         assert re.search(r"(?m)^\[?(From a hook|A hook asks you to continue):$", text)
         assert not re.search(r"(?m)^(\]|\[The user|Human)", text)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\v", "\x85", "\u2028"])
+def test_a_text_cannot_end_its_note_with_any_end_of_a_line(end):
+    assert quoted(f"a{end} ]{end}b") == "> a\n>  ]\n> b"
+
+
+def test_a_text_of_empty_lines_takes_no_time():
+    began = time.process_time()
+    assert quoted("\n" * MAX_TEXT_CHARS) == "\n" * MAX_TEXT_CHARS
+    assert time.process_time() - began < 0.5
 
 
 async def test_a_read_that_a_projects_hook_makes_a_write_is_judged_as_given(tmp_path):
@@ -160,6 +190,46 @@ async def test_a_projects_hook_reaches_neither_the_network_nor_home_nor_gits_hoo
     assert not (repository / "hooks/pre-commit").exists()
 
 
+class Guard:
+    """A callback of the editor that allows what it knows, and denies what has "changed" in it."""
+
+    def are_for(self, point: Point) -> bool:
+        return point == "tool"
+
+    async def run(self, point: Point, subject: Any) -> Verdict:
+        del point
+        has_changed = "changed" in subject["input"]["command"]
+        return Verdict("deny", "not that") if has_changed else Verdict("allow")
+
+
+async def test_the_editors_callbacks_judge_the_input_that_a_projects_hook_has_changed(tmp_path):
+    its = {"command": "touch changed.txt"}
+    project = {"PreToolUse": group(answer(hookEventName="PreToolUse", updatedInput=its))}
+    call = bash("touch original.txt")
+    talk = await HookedTalk(tmp_path, call, project=project, callbacks=Guard()).run()
+    assert talk.told().startswith("A hook denied this: not that")
+    assert not list(talk.project.glob("*.txt"))
+
+
+async def test_what_a_projects_hook_denies_the_editor_is_not_asked_about(tmp_path):
+    project = {"PreToolUse": group("echo no >&2; exit 2")}
+    call = bash("touch changed.txt")
+    talk = await HookedTalk(tmp_path, call, project=project, callbacks=Guard()).run()
+    assert talk.told() == "A hook denied this: no"
+
+
+async def test_a_hook_outside_the_sandbox_runs_no_program_of_the_project(tmp_path, monkeypatch):
+    own: dict[HookEvent, Any] = {"PostToolUse": {"command": "grep -q x", "sandbox": False}}
+    script = f"#!/bin/sh\ntouch {tmp_path}/escaped\n"
+    call = bash(f"mkdir -p .venv/bin; echo '{script}' >.venv/bin/grep; chmod +x .venv/bin/grep")
+    talk = HookedTalk(tmp_path, call, READ, mode="auto", own=own)
+    for directory in (f"{talk.project}/.venv/bin", ".venv/bin"):
+        monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    await talk.run()
+    assert (talk.project / ".venv/bin/grep").exists()
+    assert not (tmp_path / "escaped").exists()
+
+
 async def test_a_projects_hook_does_not_outlive_its_answer(tmp_path):
     command = "(trap '' HUP TERM; while :; do date +%N >beat; sleep 0.05; done) >/dev/null 2>&1 & echo x >started"
     talk = HookedTalk(tmp_path, WRITE, mode="auto", project={"PreToolUse": group(command)})
@@ -175,6 +245,13 @@ async def test_a_projects_hook_does_not_outlive_its_answer(tmp_path):
 
         await happens(is_still)
     assert (talk.project / "started").exists()
+
+
+async def test_a_hook_whose_program_is_killed_may_have_been_there_to_deny_the_call(tmp_path):
+    own: dict[HookEvent, Any] = {"PreToolUse": "sh -c 'kill -9 $$'"}
+    talk = await HookedTalk(tmp_path, WRITE, mode="auto", own=own).run("deny")
+    assert "exit status 137" in talk.questions[0].reason
+    assert not (talk.project / "new.txt").exists()
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto"])
@@ -281,6 +358,7 @@ ENDLESS = [
     ".*.*.*.*.*.*.*.*x",
     "(a|a)" * 30 + "x",
     "((a+)b?)+$",
+    "[\\\n)](a|a)+b",
 ]
 
 
@@ -295,6 +373,22 @@ def test_a_matcher_that_may_take_forever_is_refused(tmp_path, matcher):
     hooks, [problem] = project_hooks(trust)
     assert hooks == []
     assert "take too long" in problem
+
+
+@pytest.mark.parametrize("matcher", ["(?#[)(a|a)+(?#])b", "(?x)#)\n(a|a)+b", "(?ix: a)"])
+def test_a_matcher_that_is_not_what_it_looks_like_is_refused(matcher):
+    with pytest.raises(ConfigError, match="not supported"):
+        load_hooks({"PreToolUse": [{"command": "true", "matcher": matcher}]})
+
+
+def test_a_very_large_timeout_is_the_largest_one(tmp_path):
+    project = tmp_path / "project"
+    hooks = {"Stop": group("true", timeout=10**400)}
+    write(project, SETTINGS, json.dumps({"hooks": hooks}))
+    trust = Project(settings_of_project(tmp_path), str(project)).trust
+    trust_all(trust)
+    [hook], _ = project_hooks(trust)
+    assert hook.timeout_s == MAX_TIMEOUT_S
 
 
 @pytest.mark.parametrize(

@@ -669,6 +669,19 @@ def test_a_plugin_inside_the_project_is_not_used(home):
     assert "is in this project, where the agent could change it" in news
 
 
+def test_a_plugin_behind_a_link_in_the_project_is_not_used(home):
+    """A command could have made the link, to what it has written elsewhere."""
+    make(home.parent / "elsewhere", skills=("one",))
+    (home.parent / "project").mkdir(exist_ok=True)
+    (home.parent / "project/tools").symlink_to("../elsewhere")
+    (home / OWN).mkdir(parents=True)
+    (home / OWN / "tools").symlink_to(home.parent / "project/tools")
+    project = project_of(home)
+    assert project.skills.all() == {}
+    (news,) = project.news_of_settings()
+    assert "is in this project, where the agent could change it" in news
+
+
 def test_a_plugin_around_the_project_is_not_used(home):
     """Its author works in a part of it, where the agent could change the skills and the programs of servers."""
     make(home / OWN / "tools", mcp=servers(db=stdio()), skills=("one",))

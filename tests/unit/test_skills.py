@@ -320,6 +320,49 @@ def test_a_link_that_a_command_made_opens_nothing_of_the_repository_around_the_p
     assert trust.look(".claude/skills/link/SKILL.md")
 
 
+def test_a_link_of_the_users_into_the_project_opens_nothing_outside_of_it(
+    places, skills, project, own
+):
+    secret = project.parent / "secret"
+    write(secret, "pdf/SKILL.md", PDF)
+    own.mkdir()
+    (own / "skills").symlink_to(project / "skills")
+    (project / "skills").symlink_to("../secret")
+    assert places.skills_outside() == ()
+    assert skills.all() == {}
+    [skipped] = skills.found()
+    assert isinstance(skipped, Skipped)
+    assert "leads through the project" in skipped.problem
+
+
+@pytest.mark.parametrize("link", ["{own}/real", "real"])
+def test_other_links_of_the_users_are_followed(places, skills, own, link):
+    write(own, "real/pdf/SKILL.md", PDF)
+    (own / "skills").symlink_to(link.format(own=own))
+    assert places.skills_outside() == (str(own / "real"), str(own / "real/pdf"))
+    assert skills.all().keys() == {"pdf"}
+
+
+def test_a_link_in_a_circle_is_no_skill(skills, trust, project, own):
+    for directory in (project / ".agents/skills", own / "skills"):
+        write(directory, "pdf/SKILL.md", PDF)
+        (directory / "loop").symlink_to("loop")
+    trust_all(trust)
+    assert skills.all()["pdf"].path == ".agents/skills/pdf/SKILL.md"
+
+
+def test_what_a_projects_link_leads_to_outside_is_reported_and_not_searched(skills, trust, project):
+    outside = project.parent / "outside"
+    write(outside, "pdf/SKILL.md", PDF)
+    write(outside, "deep/deeper/xlsx/SKILL.md", PDF)
+    (project / ".agents").mkdir()
+    (project / ".agents/skills").symlink_to(outside)
+    assert skills.all() == {}
+    assert skills.ignored() == (".agents/skills/pdf/SKILL.md",)
+    [file] = trust.shown().files
+    assert "leads out of the project" in file.text
+
+
 def test_a_link_to_home_itself_is_not_opened(tmp_path, project, monkeypatch):
     home = tmp_path / "home"
     write(home, "x/SKILL.md", skill("x"))

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 
 import pytest
 from tests.unit.test_trust import trust_all, write
@@ -230,3 +231,11 @@ def test_unknown_command_is_refused_with_the_nearest_name(commands):
     )
     with pytest.raises(ConfigError, match=r"^There is no command '/qqqq'\. A space"):
         commands.expand("/qqqq")
+
+
+def test_fences_that_are_not_closed_take_no_time(commands, own):
+    write(own, "commands/many.md", "```!\nls\n" * 20_000 + "!`pwd`")
+    began = time.process_time()
+    asked = commands.asked("/many")
+    assert time.process_time() - began < 2
+    assert [each.command for each in asked.parts if not isinstance(each, str)] == ["pwd"]

@@ -2,14 +2,44 @@
 --- in a shell with an active environment, and a name such as `node_modules/.bin` means another directory in each project.
 local M = {}
 
---- Return PATH without directories in `project`, and without relative ones.
+local MAX_LINKS = 40 -- in a path, as in Linux
+
+--- Return whether the absolute `path` leads into `root`, which is resolved, or through a link there to somewhere else.
+---@param path string
+---@param root string
+---@return boolean
+local function leads_through(path, root)
+  local place, links = '', 0
+  local parts = vim.split(path, '/', { plain = true })
+  while #parts > 0 and links <= MAX_LINKS do
+    local part = table.remove(parts, 1)
+    if part == '..' then
+      place = place:gsub('/[^/]*$', '')
+    elseif part ~= '' and part ~= '.' then
+      local here = place .. '/' .. part
+      local target = vim.uv.fs_readlink(here)
+      if here == root or vim.startswith(here, root:gsub('/*$', '/')) then
+        return true
+      elseif target then
+        links = links + 1
+        place = vim.startswith(target, '/') and '' or place
+        parts = vim.list_extend(vim.split(target, '/', { plain = true }), parts)
+      else
+        place = here
+      end
+    end
+  end
+  return false
+end
+
+--- Return PATH without directories in `project` or behind a link in it, and without relative ones.
 ---@param project string
 ---@return string
 function M.path(project)
   local root = vim.uv.fs_realpath(project) or project
   local outside = vim.tbl_filter(function(directory)
-    local real = vim.startswith(directory, '/') and vim.uv.fs_realpath(directory)
-    return real and real ~= root and not vim.startswith(real, root:gsub('/*$', '/'))
+    local is_there = vim.startswith(directory, '/') and vim.uv.fs_realpath(directory)
+    return is_there and not leads_through(directory, root)
   end, vim.split(vim.env.PATH or '', ':', { plain = true }))
   return table.concat(outside, ':')
 end

@@ -1,6 +1,5 @@
 """The events at which a conversation runs its hooks: the fields of each event's message, and the consequences of the verdict."""
 
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, Literal
 
@@ -86,36 +85,26 @@ class SessionHooks:
         notes, self._notes = self._notes, []
         return notes
 
-    async def call_before_use(self, tool: str, values: dict[str, Any]) -> Verdict:
-        """Run the editor's callbacks before a tool call. They run before the hooks, which see what was made of the call."""
-        return await self._call("tool", {"name": tool, "input": values})
-
     async def before_use(
-        self,
-        tool: str,
-        use_id: str,
-        values: dict[str, Any],
-        repaired: Callable[[dict[str, Any]], dict[str, Any]],
+        self, owner: Owner, tool: str, use_id: str, values: dict[str, Any]
     ) -> Verdict:
         """
-        Run the hooks before a tool call, the project's first: they may change its input, and the user's hooks must decide about that input.
+        Run the hooks of `owner` before a tool call.
 
-        With all of them at the same time, a hook in the repository could replace a command that the user's own hook has just allowed, or
-        has not denied. `repaired` returns an input with the names of Sanderling's fields, which become Claude's.
+        The project's hooks run first: they may change the input, and the editor's callbacks and the user's hooks must decide about that
+        input. With all of them at the same time, a hook in the repository could replace a command that the user has just allowed, or has
+        not denied.
         """
         names = names_of(tool)
         if not self._hooks.are_for("PreToolUse", names):
             return NOTHING
-        verdict = await self._before_use("project", tool, use_id, values)
-        if verdict.input is not None:
-            values = repaired(verdict.input)
-        return verdict.and_also(await self._before_use("user", tool, use_id, values))
-
-    async def _before_use(
-        self, owner: Owner, tool: str, use_id: str, values: dict[str, Any]
-    ) -> Verdict:
         fields = tool_fields(tool, use_id, values, self._workspace.project)
-        return await self._hooks.run("PreToolUse", fields, names_of(tool), owner=owner)
+        return await self._hooks.run("PreToolUse", fields, names, owner=owner)
+
+    async def call_before_use(self, tool: str, use_id: str, values: dict[str, Any]) -> Verdict:
+        """Run the editor's callbacks before a tool call, after the project's hooks and before the user's."""
+        del use_id
+        return await self._call("tool", {"name": tool, "input": values})
 
     async def before_question(self, request: UseRequest) -> Verdict:
         names = names_of(request.tool.name)

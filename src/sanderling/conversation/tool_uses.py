@@ -13,8 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from functools import partial
 from hashlib import blake2b
-from typing import Any
 
 import anyio
 import msgspec
@@ -212,17 +212,17 @@ class ToolUses:
         if not (hooks := self._hooks):
             return
 
+        before = (
+            partial(hooks.before_use, "project"),
+            hooks.call_before_use,
+            partial(hooks.before_use, "user"),
+        )
+
         async def run(index: int, use: _Use) -> None:
-            called = use.requested
-            use = self._hooked(use, await hooks.call_before_use(called.name, called.input))
-            if use.tool and not use.hooked.is_denied:
+            for judge in before:
                 called = use.requested
-
-                def repaired(values: dict[str, Any]) -> dict[str, Any]:
-                    return self.repaired(msgspec.structs.replace(called, input=values)).input
-
-                verdict = await hooks.before_use(called.name, called.id, called.input, repaired)
-                use = self._hooked(use, verdict)
+                if use.tool and not use.hooked.is_denied:
+                    use = self._hooked(use, await judge(called.name, called.id, called.input))
             self._uses[index] = use
 
         async with anyio.create_task_group() as tasks:

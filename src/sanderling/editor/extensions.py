@@ -4,17 +4,23 @@ The tools and callbacks that the user's configuration and other plugins declare 
 Neovim declares all of them when it starts the host, and again whenever one is added or removed. So nothing has to ask Neovim what there is.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, cast
 
 import anyio
 import msgspec
 
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.questions import EditorQuestions
+from sanderling.errors import ToolError
 from sanderling.hooks.callbacks import Point
 from sanderling.tools.effects import Does
 
+MAX_NESTED = 20
+"""
+How deeply lists and objects may be nested. Neovim reads messages of at most 28 levels, some of which belong to the request. At more it
+closes the channel, which ends the host with all of its sessions. The model may choose a tool's input.
+"""
 CANCEL = "require('sanderling.extend.calls').cancel(...)"
 
 
@@ -65,9 +71,11 @@ class Extensions:
         Call functions in Neovim, and return its answer. If that is cancelled, Neovim stops waiting for them, too.
 
         Raises:
-            ToolError: Neovim cannot begin.
+            ToolError: Neovim cannot begin, or cannot take one of `args`.
             TimeoutError: there is no answer in time.
         """
+        if problem := _problem_of(args):
+            raise ToolError(f"Neovim cannot take {problem}.")
         with self._bridge.later(show) as (number, answer):
             try:
                 await self._questions.ask(question, number, *args)
@@ -76,3 +84,16 @@ class Extensions:
             except BaseException:
                 self._bridge.notify(CANCEL, number)
                 raise
+
+
+def _problem_of(value: object, levels: int = MAX_NESTED + 1) -> str:
+    """Return what Neovim cannot take, as JSON allows more; "" if it takes all."""
+    if isinstance(value, int):
+        return "" if -(2**63) <= value < 2**63 else "a number of more than 64 bits"
+    if not isinstance(value, Mapping | list | tuple):
+        return ""
+    if not levels:
+        return f"lists and objects that are nested more than {MAX_NESTED} deep"
+    items = cast("Iterable[object]", value.values() if isinstance(value, Mapping) else value)
+    problems = (_problem_of(each, levels - 1) for each in items)
+    return next(filter(None, problems), "")

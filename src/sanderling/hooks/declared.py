@@ -17,7 +17,7 @@ from sanderling.config.layers import place_of
 from sanderling.errors import ConfigError
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.tool_names import KNOWN
-from sanderling.text import did_you_mean, nearest, printable, shortened
+from sanderling.text import did_you_mean, nearest, printable, shortened, visible_prose
 
 HookEvent = Literal[
     "SessionStart",
@@ -41,7 +41,9 @@ _WORDS = r"\w+(\|\w+)*"
 _CLAUDES_ONLY = frozenset({"TaskOutput"})  # is like BashOutput
 _MIN_LIKENESS_OF_TOOL = 0.75
 _ALL = ("", "*")
-_PIECE = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|(?s:.)"
+_UNREADABLE = r"\(\?(?:#|[A-Za-z]*x)"
+"""A comment, or `(?x)`, which begins comments: `_ways` would not read the matcher as Python does."""
+_PIECE = r"(?s)\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|."
 
 
 class HookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,8 +83,8 @@ class Hook(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        command = " ".join(printable(self.command).split())
-        return f"`{shortened(command, MAX_SHOWN_CHARS)}` of {printable(self.origin)}"
+        command = visible_prose(" ".join(printable(self.command).split()))
+        return f"`{shortened(command, MAX_SHOWN_CHARS)}` of {visible_prose(printable(self.origin))}"
 
     @property
     def problem(self) -> str:
@@ -205,7 +207,7 @@ def _hooks_of_group(path: str, event: HookEvent, group: Any) -> Iterator[Hook | 
             yield f"{path}: a hook for {event} is not used: it has no `command`."
             continue
         is_number = isinstance(timeout, int | float) and timeout > 0
-        timeout_s = min(float(timeout), MAX_TIMEOUT_S) if is_number else TIMEOUT_S
+        timeout_s = float(min(timeout, MAX_TIMEOUT_S)) if is_number else TIMEOUT_S
         yield Hook(event, command, path, matcher, timeout_s, is_projects=True)
 
 
@@ -217,12 +219,14 @@ def _problem_of(matcher: Any) -> str:
             re.compile(matcher)
     except (re.error, RecursionError, OverflowError) as error:
         return f"its matcher '{matcher[:40]}' is no regular expression ({error})"
+    if re.search(_UNREADABLE, matcher):
+        return f"its matcher '{matcher[:40]}' has a comment or `(?x)`, which are not supported"
     if _ways(iter(re.findall(_PIECE, matcher))) > MAX_WAYS:
         return f"its matcher '{matcher[:40]}' may take too long: it repeats a group, or repeats too often"
     return ""
 
 
-def _ways(tokens: Iterator[str]) -> float:
+def _ways(tokens: Iterator[str], *, is_group: bool = False) -> float:
     """
     Return in how many ways, at most, the expression may be tried on the name of a tool.
 
@@ -231,12 +235,14 @@ def _ways(tokens: Iterator[str]) -> float:
     sums, ways, last = 0.0, 1.0, 1.0
     for token in tokens:
         match token[0]:
-            case ")":
+            case ")" if is_group:
                 break
+            case ")":  # Python reads it otherwise
+                return MAX_WAYS * 2
             case "|":
                 sums, ways, last = sums + ways, 1.0, 1.0
             case "(":
-                last = _ways(tokens) + 1.0  # more than that of a character
+                last = _ways(tokens, is_group=True) + 1.0  # more than that of a character
                 ways *= last
             case "?":
                 ways *= 2

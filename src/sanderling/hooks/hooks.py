@@ -1,6 +1,5 @@
 """The hooks of a session: run all that an event concerns at the same time, and make one verdict of their answers."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -99,7 +98,7 @@ class Hooks:
         problems += [each.problem for each in self._hooks if each.problem]
         for problem in problems:
             if problem not in self._problems:
-                self._emit(Notice("warning", printable(problem)))
+                self._emit(Notice("warning", _for_reading(problem)))
         self._problems = problems
 
     def are_for(self, event: HookEvent, subjects: Sequence[str] = ()) -> bool:
@@ -147,12 +146,14 @@ class Hooks:
         its_input: dict[str, Any] | None = None
         for hook, answer in answers:
             self._show(hook, answer)
-            reason = _for_reading(answer.reason, MAX_TEXT_CHARS)
+            is_asked = answer.decision == "ask"  # the user reads the reason below the call
+            reason = _for_reading(answer.reason, MAX_MESSAGE_CHARS if is_asked else MAX_TEXT_CHARS)
             if answer.decision and not (hook.is_projects and answer.decision == "allow"):
                 decided.append((answer.decision, reason))
             elif answer.is_late and hook.event == "PreToolUse":
                 # It may have been there to deny the call.
-                decided.append(("ask", f"The hook {hook.shown} failed: {answer.failure}."))
+                failure = _for_reading(answer.failure)
+                decided.append(("ask", f"The hook {hook.shown} failed: {failure}."))
             if answer.context:
                 contexts.append(answer.context)
             its_input = answer.input if answer.input is not None else its_input
@@ -165,8 +166,9 @@ class Hooks:
             self._emit(Notice("info", f"Hook {hook.shown}: {_for_reading(answer.message)}"))
         if answer.failure and (hook, answer.failure) not in self._failed:
             self._failed.add((hook, answer.failure))
-            words = f"The {hook.event} hook {hook.shown} failed: {answer.failure}."
-            self._emit(Notice("warning", printable(words)))
+            failure = _for_reading(answer.failure, MAX_TEXT_CHARS)
+            words = f"The {hook.event} hook {hook.shown} failed: {failure}."
+            self._emit(Notice("warning", words))
 
 
 def _for_reading(text: str, most: int = MAX_MESSAGE_CHARS) -> str:
@@ -176,4 +178,8 @@ def _for_reading(text: str, most: int = MAX_MESSAGE_CHARS) -> str:
 
 def quoted(text: str) -> str:
     """Return a hook's text for a note. If it could end the note or begin another one, its lines are marked as a quotation."""
-    return re.sub(r"(?m)^", "> ", text) if re.search(r"(?m)^\s*[\[\]]|\]\s*$", text) else text
+    lines = text.splitlines()  # at any character that may look like the end of a line to the model
+    is_like_note = any(
+        line.lstrip()[:1] in ("[", "]") or line.rstrip()[-1:] == "]" for line in lines
+    )
+    return "\n".join(f"> {line}" for line in lines) if is_like_note else text

@@ -19,6 +19,7 @@ MAX_TEXT_CHARS = 10_000
 MAX_MESSAGE_CHARS = 1_000
 _BLOCKS = 2  # the exit status
 _NOT_STARTED = (126, 127)  # of the shell: the program is not executable, or not found
+_KILLED = range(129, 193)  # of the shell: a signal has ended the program
 _PLAIN_CONTEXT: tuple[HookEvent, ...] = ("SessionStart", "UserPromptSubmit")
 """Events for which the output is context if it is not JSON."""
 
@@ -145,10 +146,9 @@ def answer_of(hook: Hook, status: int, output: str, errors: str) -> Answer:
         first = errors.strip().partition("\n")[0]
         first = shortened(first, MAX_MESSAGE_CHARS)
         failure = f"exit status {status}{f': {first}' if first else ''}"
-        has_run = status not in _NOT_STARTED
-        if not has_run and hook.is_confined:
+        if status in _NOT_STARTED and hook.is_confined:
             failure += "; the sandbox shows hooks only the project and the programs of $PATH"
-        return Answer(failure=failure, is_late=not has_run)
+        return Answer(failure=failure, is_late=status in _NOT_STARTED or status in _KILLED)
     text = output.strip()
     if not text.startswith("{"):
         return _plain(hook, text)

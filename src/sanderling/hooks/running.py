@@ -10,6 +10,7 @@ from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
 from sanderling.errors import SandboxError
 from sanderling.hooks.declared import Hook
 from sanderling.hooks.messages import Answer, answer_of
+from sanderling.paths import path_outside
 from sanderling.sandbox.execution_environment import ExecutionEnvironment, RunningServer
 from sanderling.sandbox.policy import NO_GRANT
 from sanderling.sandbox.processes import PIPE, PipeReader, PipeWriter
@@ -36,7 +37,9 @@ async def run_hook(
                 "hook", argv, env={}, grant=NO_GRANT, on_denied=lambda _denial: None
             )
         else:
-            process = await spawn_unconfined(argv, cwd=project, stdin=PIPE, stderr=PIPE)
+            # With an active environment, .venv/bin is on PATH, where the agent's commands can write.
+            env = {"PATH": path_outside(project)}
+            process = await spawn_unconfined(argv, cwd=project, env=env, stdin=PIPE, stderr=PIPE)
     except (
         OSError,
         ValueError,

@@ -10,14 +10,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from sanderling.errors import ConfigError
-from sanderling.text import nearest
+from sanderling.text import nearest, printable, visible_prose
 
 MAX_HEADER_CHARS = 32 * 1024
 _MIN_LIKENESS = 0.85
 
 _HEADER = r"(?s)---[ \t]*\n(.*?)(?:^|(?<=\n))---[ \t]*(?:\n|$)"
 _TWO_FLOWS = r"[\[{][^\[\]{}\n]*[\]}][ \t]*[^\s\]}]"  # as in `[a] [b]`
-_PLAIN_VALUE = rf"(?m)^(\s*(?:- )?[\w.-]+:[ \t]+)(?:(?={_TWO_FLOWS})|(?![\"'|>\[{{#]))(.*?)[ \t]*$"
+# Not slower on many blanks or empty lines than on others.
+_PLAIN_VALUE = (
+    rf"(?m)^([ \t]*(?:- )?[\w.-]+:[ \t]+)(?:(?={_TWO_FLOWS})|(?![\"'|>\[{{#]))(.*[^ \t\n]|)[ \t]*$"
+)
 
 _KEY = r"([a-z][\w-]*):(?=\s|$)"
 _IN_YAML = r"[\[{].*|\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'"
@@ -101,9 +104,31 @@ def _mapping(header: str) -> Mapping[str, Any]:
         return {}
     if not isinstance(loaded, dict):
         raise ConfigError("its header is not made of lines `key: value`")
-    return {
-        key: value for key, value in cast("dict[Any, Any]", loaded).items() if isinstance(key, str)
-    }
+    fields = cast("dict[Any, Any]", loaded).items()
+    return {key: _readable(value) for key, value in fields if isinstance(key, str)}
+
+
+def _readable(value: Any) -> Any:
+    """
+    Return a text, or the texts of a list, without characters that a reader could not see, which YAML can write as escapes.
+
+    A list holds only texts and `key: text`, because aliases can make what is nested deeper as large as they want.
+    """
+    if isinstance(value, str):
+        return visible_prose(printable(value))
+    if not isinstance(value, list):
+        return value
+    items = cast("list[Any]", value)
+    return [visible_prose(printable(text)) for item in items for text in _texts(item)]
+
+
+def _texts(item: Any) -> Iterator[str]:
+    if isinstance(item, str):
+        yield item
+    elif isinstance(item, dict):
+        for key, value in cast("dict[Any, Any]", item).items():
+            if isinstance(key, str) and isinstance(value, str):
+                yield f"{key}: {value}"
 
 
 def _quoted(found: re.Match[str]) -> str:

@@ -8,23 +8,28 @@ from typing import NamedTuple
 
 from sanderling.paths import is_within
 from sanderling.project.trust.reading import find_child_skills
-from sanderling.project.trust.trust import FINDERS, InstructionFiles, Kind, OwnFiles, Trust
+from sanderling.project.trust.trust import InstructionFiles, Kind, OwnFiles, Trust, find
 from sanderling.protocol.events import CommandSource
 from sanderling.protocol.requests import TrustFile
 
 
 class Place(NamedTuple):
-    """A directory of one kind, relative to the root of `files`, which says who is trusted there."""
+    """A directory of one kind, relative to the root of `files`, which says who is trusted there; `bounds` as for `find_skills`."""
 
     files: InstructionFiles
     directory: str
     kind: Kind
     source: CommandSource
+    bounds: str = ""
 
     def found(self) -> Iterator[tuple[str, TrustFile]]:
         """Yield the files by their name in the directory, whether the user trusts them or not."""
-        find = find_child_skills if self.source == "plugin" else FINDERS[self.kind]
-        for name in sorted(find(f"{self.files.root}/{self.directory}")):
+        directory = f"{self.files.root}/{self.directory}"
+        is_plugins = self.source == "plugin"
+        names = (
+            find_child_skills(directory) if is_plugins else find(self.kind, directory, self.bounds)
+        )
+        for name in sorted(names):
             if file := self.files.look(f"{self.directory}/{name}"):
                 yield name, file
 
@@ -45,7 +50,7 @@ class Places:
     def of(self, kind: Kind) -> list[Place]:
         """Return the places of this kind, the strongest first; a directory may not exist."""
         project = [
-            Place(self._trust, directory, kind, "project")
+            Place(self._trust, directory, kind, "project", self._trust.repository)
             for directory in self._trust.directories(kind)
         ]
         own = [Place(files, kind, kind, "user") for files in self._own]
@@ -69,6 +74,8 @@ class Places:
             trusted = [path for path, file in files if file.state == "trusted"]
             for path in (place.absolute(""), *(path for path, _ in files)):
                 directory = os.path.realpath(path)
+                if place.source == "user" and self._trust.is_on_the_way_to(path):
+                    continue  # a command could have made it a link to anything
                 if self._may_be_read(place, directory, is_trusted=path in trusted):
                     found[directory] = None
         return tuple(found)

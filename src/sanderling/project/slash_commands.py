@@ -43,7 +43,8 @@ _FILE_NAME = r"((?:[a-z][a-z0-9_-]*/)*[a-z][a-z0-9_-]*)\.md"
 _ASIDE = r"[ \t]*[A-Z][^.:?!\n]*: \$ARGUMENTS(?!\w)"
 """In a bundled command, a sentence only for the arguments, such as "Also: $ARGUMENTS"; it is left out without them."""
 _PLACEHOLDER = r"\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d)|(\$))"
-_SHELL_LINE = r"(?m)(?<!\S)!`([^`\n]+)`|^```![ \t]*\n((?:.*\n)*?)```[ \t]*$"
+_SHELL_LINE = r"(?m)(?<!\S)!`([^`\n]+)`|^```![ \t]*\n"
+_FENCE_END = r"(?m)^```[ \t]*$"
 _IN_SINGLE_QUOTES = r"'[^']*'"  # the shell leaves it as it is, which programs of awk rely on
 _MENTION = r"(?<![\w@`])@([^\s`]+)"
 
@@ -272,11 +273,26 @@ def _asked(template: _Template, arguments: str) -> AskedCommand:
 def _pieces(text: str) -> Iterator[str | ShellLine]:
     """Yield the text of a command file, with the lines for the shell apart."""
     end = 0
-    for found in re.finditer(_SHELL_LINE, text):
-        yield text[end : found.start()]
-        yield ShellLine((found[1] or found[2] or "").strip(), found[0])
-        end = found.end()
+    for start, after, command in _shell_lines(text):
+        yield text[end:start]
+        yield ShellLine(command.strip(), text[start:after])
+        end = after
     yield text[end:]
+
+
+def _shell_lines(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the start, the end and the command of each, in a time that grows with the text."""
+    line, fence_end = re.compile(_SHELL_LINE), re.compile(_FENCE_END)
+    end, may_close = 0, True
+    while found := line.search(text, end):
+        end = found.end()
+        if found[1]:
+            yield found.start(), end, found[1]
+        elif may_close and (closing := fence_end.search(text, end)):
+            yield found.start(), closing.end(), text[end : closing.start()]
+            end = closing.end()
+        else:
+            may_close = False
 
 
 def _joined(parts: list[str | ShellLine]) -> Iterator[str | ShellLine]:

@@ -10,7 +10,7 @@ import msgspec
 from sanderling.config import Layer, Settings, Table
 from sanderling.config.file import shown_path
 from sanderling.errors import ConfigError
-from sanderling.paths import is_within
+from sanderling.paths import is_within, leads_through
 from sanderling.project.plugins import data_directory, own_directory, plugin_directories
 from sanderling.project.plugins.manifest import MANIFEST, Manifest, read_manifest
 from sanderling.project.plugins.servers import SERVERS, Directories, read_servers, shown_server
@@ -106,7 +106,7 @@ def find_plugins(state_dir: str, project: str = "") -> list[Plugin | Broken]:
         except ConfigError as error:
             found.append(Broken(path, str(error)))
             continue
-        if project and is_within(plugin.root, project):
+        if project and leads_through(path, project):
             problem = "it is in this project, where the agent could change it"
             found.append(Broken(path, problem))
         elif project and is_within(project, plugin.root):

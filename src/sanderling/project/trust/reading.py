@@ -12,12 +12,14 @@ from pathlib import Path
 
 import msgspec
 
+from sanderling.paths import is_within
 from sanderling.text import visible_prose
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_ENTRIES = 20_000
 MAX_DEPTH = 8
 MAX_SKILL_DEPTH, MAX_SKILL_DIRECTORIES = 5, 2_000
+MAX_OUTSIDE_LEVELS = 2
 SKILL_NAMES = ("SKILL.md", "skill.md")
 # A file that was changed a moment ago may change again with the same time stamp: some file systems count whole seconds.
 UNSETTLED_NS = 2_000_000_000
@@ -130,37 +132,44 @@ def find_files(root: str, is_wanted: Callable[[str], bool]) -> list[str]:
     return found
 
 
-def find_skills(directory: str) -> list[str]:
+def find_skills(directory: str, bounds: str = "") -> list[str]:
     """
     Return the files `SKILL.md` below `directory`, relative to it, the nearest first.
 
-    Follows links to directories, with which users share skills, and does not look inside a skill: there are its examples.
+    Follows links to directories, with which users share skills, and does not look inside a skill: there are its examples. Of what is
+    outside the `bounds`, it looks only at two levels: a repository may have a link to the root of the disk. Skills found there can be
+    reported.
     """
     found, seen = list[str](), set[str]()
-    waiting = deque([("", 0)])
+    waiting = deque([("", 0, 0)])
     while waiting and len(seen) < MAX_SKILL_DIRECTORIES:
-        inside, depth = waiting.popleft()
-        real = os.path.realpath(f"{directory}/{inside}")
+        inside, depth, outside = waiting.popleft()
+        try:
+            real = os.path.realpath(f"{directory}/{inside}")
+        except OSError:  # it was a link a moment ago
+            continue
         if real in seen:
             continue
         seen.add(real)
+        if bounds and not is_within(real, bounds):
+            outside += 1
         entries = {each.name: each for each in _entries(f"{directory}/{inside}", MAX_ENTRIES)}
         named = next(filter(entries.__contains__, SKILL_NAMES), "")
         if named and inside:
             found.append(inside + named)
-        elif depth < MAX_SKILL_DEPTH:
+        elif depth < MAX_SKILL_DEPTH and outside < MAX_OUTSIDE_LEVELS:
             below = (
                 each
                 for name, each in entries.items()
-                if not _is_skipped(name) and visible_name(name) == name and each.is_dir()
+                if not _is_skipped(name) and visible_name(name) == name and _is_directory(each)
             )
-            waiting.extend((f"{inside}{each.name}/", depth + 1) for each in below)
+            waiting.extend((f"{inside}{each.name}/", depth + 1, outside) for each in below)
     return found
 
 
 def find_child_skills(directory: str) -> list[str]:
     """Return the `SKILL.md` of each directory in `directory`, relative to it: there are no others in a plugin."""
-    names = (each.name for each in _entries(directory, MAX_ENTRIES) if each.is_dir())
+    names = (each.name for each in _entries(directory, MAX_ENTRIES) if _is_directory(each))
     found = (f"{name}/{SKILL_NAMES[0]}" for name in names if visible_name(name) == name)
     return [name for name in found if os.path.lexists(f"{directory}/{name}")]
 
@@ -177,6 +186,14 @@ def _entries(directory: str, limit: int) -> list[os.DirEntry[str]]:
     except OSError:
         # Removed meanwhile, or not readable. Files in there are found when they are used.
         return []
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """Return whether it is a directory or a link to one. A link may lead in a circle, or to where nobody may look."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _is_skipped(name: str) -> bool:

@@ -12,7 +12,7 @@ import os
 import posixpath
 import pwd
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Protocol
@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from sanderling.config.project import PROJECT_FILE, allowed_by
 from sanderling.errors import ConfigError
+from sanderling.paths import leads_through
 from sanderling.project.trust.reading import (
     Content,
     TrustReader,
@@ -37,6 +38,7 @@ INSTRUCTION_NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md")
 PROJECT_DIRECTORIES = (".sanderling", ".agents", ".claude")
 """Directories with skills, commands and roles, the strongest first."""
 Kind = Literal["skills", "commands", "agents"]
+_SHOWN_KINDS: tuple[Kind, ...] = ("commands", "agents", "skills")
 MCP_FILE = ".mcp.json"
 HOOK_FILES = (".claude/settings.json", ".codex/hooks.json")
 """Files with hooks, in the formats of Claude Code and Codex."""
@@ -179,6 +181,10 @@ class Trust:
         real = Path(os.path.realpath(path))
         return real.relative_to(self._root).as_posix() if real.is_relative_to(self._root) else None
 
+    def is_on_the_way_to(self, path: str) -> bool:
+        """Return whether a link to or in this project decides where `path` leads: anything that works here could change it."""
+        return leads_through(path, self.root)
+
     def shown(self) -> TrustPage:
         """
         Return the files that could be trusted, at most `MAX_SHOWN_FILES`. Searches the project: not for the editor's thread.
@@ -212,9 +218,9 @@ class Trust:
     def _candidates(self) -> Iterator[str]:
         """Yield instructions before their imports, which are followed from there."""
         yield from (*INSTRUCTION_NAMES, PROJECT_FILE, MCP_FILE, *self.hook_files())
-        for kind, find in FINDERS.items():
+        for kind in _SHOWN_KINDS:
             for directory in self.directories(kind):
-                found = find(f"{self._root}/{directory}")
+                found = find(kind, f"{self._root}/{directory}", self.repository)
                 yield from sorted(f"{directory}/{name}" for name in found)
         known = sorted({*self._store.hashes(), *self._asked_for} - {*HOOK_FILES})
         yield from filter(_is_instructions, known)
@@ -257,14 +263,15 @@ class OwnFiles:
             return TrustFile(path, "trusted", "", f"[{path} {content.problem}]")
         if in_project := self._trust.relative(f"{self._root}/{path}"):
             return self._trust.look(in_project)
+        if self._trust.is_on_the_way_to(f"{self._root}/{path}"):
+            text = f"[{path} is a link that leads through the project and out of it: it cannot be trusted]"
+            return TrustFile(path, "trusted", "", text)
         return TrustFile(path, "trusted", content.sha256, content.text)
 
 
-FINDERS: Mapping[Kind, Callable[[str], list[str]]] = {
-    "commands": find_markdown,
-    "agents": find_markdown,
-    "skills": find_skills,
-}
+def find(kind: Kind, directory: str, bounds: str = "") -> list[str]:
+    """Return the files of this kind below `directory`, relative to it; `bounds` as for `find_skills`."""
+    return find_skills(directory, bounds) if kind == "skills" else find_markdown(directory)
 
 
 def _repository_around(project: Path) -> Path:
