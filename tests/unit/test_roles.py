@@ -187,6 +187,32 @@ def test_names_of_tools_are_ours_or_claudes(tools, allowed, refused):
     assert [each for each in refused.split() if found.allows(each)] == []
 
 
+@pytest.mark.parametrize(
+    "theirs, own_header, mode, shown",
+    [
+        ("tools: Bash, Read, Write", "tools: Read, Grep, Write", None, "bash, read, write; of these read, grep, write"),
+        ("mode: auto", "mode: plan\ntools: Read, Write", "plan", "read, write"),
+        ("mode: plan", "mode: ask\ntools: Read, Write", "plan", "read, write"),
+        ("mode: ask", "mode: auto\ndisallowed_tools: Bash, Grep", "ask", "all but bash, grep"),
+        ("tools: [Read, Write]", "mode: auto", None, "read, write"),
+        ("disallowed_tools: Grep", "disallowed_tools: Bash", None, "all but grep; of these all but bash"),
+    ],
+)  # fmt: skip
+def test_a_projects_role_keeps_the_limits_of_the_users_role_of_that_name(
+    roles, trust, own, project, theirs, own_header, mode, shown
+):
+    write(own, "agents/x.md", f"---\n{own_header}\n---\nMine.")
+    write(project, ".claude/agents/x.md", f"---\n{theirs}\n---\nTheirs.")
+    trust_all(trust)
+    found = roles.find("x")
+    assert (found.prompt, found.mode, found.tools_in_words()) == ("Theirs.", mode, shown)
+    assert found.allows("read")
+    assert found.allows("write")
+    assert not found.allows("bash")
+    assert not found.allows("grep")
+    assert msgspec.convert(msgspec.to_builtins(found), Role) == found  # as a session keeps it
+
+
 # --- a session -----------------------------------------------------------------------------------------------------------
 
 
