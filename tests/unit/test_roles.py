@@ -18,6 +18,7 @@ from sanderling.errors import ConfigError
 from sanderling.mcp.servers import tool_name
 from sanderling.project.places import Places
 from sanderling.project.roles import Role, Roles, SkippedRole, load_roles, read_role
+from sanderling.protocol import tool_names
 from sanderling.protocol.actions import SetEffort, SetMode, SetModel, SetRole
 from sanderling.protocol.events import (
     EffortChanged,
@@ -30,7 +31,9 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import Prompt, TextBlock
 from sanderling.protocol.requests import ListRoles, ShownRole
+from sanderling.protocol.tool_names import known_names
 from sanderling.session.session import Session
+from sanderling.tools import catalog
 from sanderling.tools.base import Context, Tool
 from sanderling.tools.catalog import TOOLS
 from sanderling.tools.outcome import Outcome
@@ -135,10 +138,20 @@ def test_headers_of_other_agents_are_read_leniently_and_strictly_meant(header, f
         ("effort: huge", "its effort 'huge' is none of default"),
         ("permissionMode: bypassPermissions", "'bypassPermissions' has no effect here"),
         ("tools: Bash(git:*)", "names a part of a tool: it is left out"),
+        ("tools: Read, Bsh", "there is no tool 'Bsh'; did you mean 'Bash'?"),
+        ("disallowedTools: Red(x)", "there is no tool 'Red'; did you mean 'Read'?"),
+        ("disallowed_tools: shell", "there is no tool 'shell'"),
+        ("tools: we*, ba*h, x*", "there is no tool 'x*'"),
     ],
 )
 def test_what_has_no_effect_is_a_problem_for_the_author(header, problem):
     assert problem in " ".join(role(f"---\n{header}\n---\nDo.").problems)
+
+
+def test_a_tool_that_exists_or_may_come_is_no_problem():
+    names = [*TOOLS, *known_names(), "BASH", "mcp__db", "lua__x", "lua__*", "*__y", "we*"]
+    assert load_roles({"r": {"tools": names}})["r"].problems == ()
+    assert {*tool_names.NAMES} == {*catalog.NAMES, "mcp_search"}
 
 
 @pytest.mark.parametrize("server", ["tools.db", "my__server", "My Server", "_x_", "a" * 80])
@@ -198,7 +211,7 @@ def test_names_of_tools_are_ours_or_claudes(tools, allowed, refused):
         ("disallowed_tools: Grep", "disallowed_tools: Bash", None, "all but grep; of these all but bash"),
     ],
 )  # fmt: skip
-def test_a_projects_role_keeps_the_limits_of_the_users_role_of_that_name(
+def test_a_projects_role_keeps_the_limits_of_the_users_role_of_that_name(  # noqa: PLR0917
     roles, trust, own, project, theirs, own_header, mode, shown
 ):
     write(own, "agents/x.md", f"---\n{own_header}\n---\nMine.")

@@ -15,11 +15,12 @@ import msgspec
 
 from sanderling.config.server_names import fitted, fitted_server
 from sanderling.errors import ConfigError
+from sanderling.packages import extensions
 from sanderling.project.front_matter import read_document
 from sanderling.project.places import Place, Places
 from sanderling.protocol.events import CommandSource
 from sanderling.protocol.modes import MODES_BY_STRICTNESS, Effort, Mode
-from sanderling.protocol.tool_names import meant_name
+from sanderling.protocol.tool_names import known_names, meant_name
 from sanderling.text import did_you_mean
 
 MAX_DESCRIPTION_CHARS = 1024
@@ -275,7 +276,21 @@ def _own(
             yield tool
             yield from _fitted(tool, effect)
         elif tool:
-            yield meant_name(tool)
+            own = meant_name(tool)
+            if problem := _problem_of(own):
+                problems.append(problem)
+            yield own
+
+
+def _problem_of(name: str) -> str:
+    """Return what is wrong with the name of a tool, or the glob; "" if it means a tool, or may mean one of a server or of Lua."""
+    known = known_names()
+    if "__" in name or any(fnmatchcase(each, name) for each in known):
+        return ""
+    added = [each.name for each in extensions("sanderling.tools")]
+    if any(fnmatchcase(each, name) for each in added):
+        return ""
+    return f"there is no tool '{name[:80]}'{did_you_mean(name, (*known, *added))}"
 
 
 def _fitted(name: str, effect: Literal["allow", "deny"]) -> Iterator[str]:
