@@ -221,7 +221,9 @@ class ToolUses:
                 def repaired(values: dict[str, Any]) -> dict[str, Any]:
                     return self.repaired(msgspec.structs.replace(called, input=values)).input
 
-                verdict = await hooks.before_use(called.name, called.id, called.input, repaired)
+                verdict = await hooks.before_use(
+                    called.name, called.id, called.input, repaired, effect=use.effect
+                )
                 use = self._hooked(use, verdict)
             self._uses[index] = use
 
@@ -247,7 +249,7 @@ class ToolUses:
             return outcome
         requested = use.requested
         verdict = await self._hooks.after_use(
-            requested.name, requested.id, requested.input, outcome
+            requested.name, requested.id, requested.input, outcome, effect=use.effect
         )
         reason = verdict.reason if verdict.is_denied else ""
         said = [text for text in (use.hooked.context, reason, verdict.context) if text]

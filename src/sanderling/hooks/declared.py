@@ -35,6 +35,10 @@ MAX_WAYS = 1_000_000
 """About 10 ms."""
 MAX_NAME_CHARS = 64
 _ALL = ("", "*")
+TOOL_EVENTS: tuple[HookEvent, ...] = ("PreToolUse", "PermissionRequest", "PostToolUse")
+_USED_KEYS = ("type", "command", "timeout", "if", "async", "asyncRewake", "shell")
+_OTHER_KEYS = ("statusMessage", "description", "once")
+"""Keys of Claude's that change nothing in what a hook of a settings file decides."""
 _PIECE = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|(?s:.)"
 
 
@@ -56,7 +60,12 @@ class HookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """A hook of a session. `origin` is its place, as shown; a project's (`is_projects`) only makes decisions stricter."""
+    """
+    A hook of a session. `origin` is its place, as shown; a project's (`is_projects`) only makes decisions stricter.
+
+    `condition` is a permission rule that a tool call must match. A hook that `is_async` runs in the background and decides nothing; if it
+    also `wakes`, the model reads why it refuses.
+    """
 
     event: HookEvent
     command: str
@@ -65,6 +74,9 @@ class Hook(msgspec.Struct, frozen=True):
     timeout_s: float = TIMEOUT_S
     is_confined: bool = True
     is_projects: bool = False
+    condition: str = ""
+    is_async: bool = False
+    wakes: bool = False
 
     def matches(self, subjects: tuple[str, ...]) -> bool:
         """Return True if the hook is for any of these names; for an event that is about nothing, it always is."""
@@ -165,13 +177,48 @@ def _hooks_of_group(path: str, event: HookEvent, group: Any) -> Iterator[Hook | 
         return
     for each in cast("list[Any]", declared) if isinstance(declared, list) else ():
         hook = cast("Table", each) if isinstance(each, dict) else {}
-        command, timeout = hook.get("command"), hook.get("timeout", TIMEOUT_S)
-        if hook.get("type", "command") != "command" or not isinstance(command, str) or not command:
-            yield f"{path}: a hook for {event} is not used: only commands are."
+        if problem := _why_unused(event, hook):
+            yield f"{path}: a hook for {event} is not used: {problem}."
             continue
-        is_number = isinstance(timeout, int | float) and timeout > 0
-        timeout_s = min(float(timeout), MAX_TIMEOUT_S) if is_number else TIMEOUT_S
-        yield Hook(event, command, path, matcher, timeout_s, is_projects=True)
+        for key in sorted(hook.keys() - {*_USED_KEYS, *_OTHER_KEYS}):
+            hint = did_you_mean(key, _USED_KEYS) or "."
+            yield f"{path}: the key '{key[:40]}' of a hook for {event} has no effect here{hint}"
+        wakes = hook.get("asyncRewake") is True
+        if wakes:
+            yield f"{path}: what a hook with asyncRewake reports is sent with your next prompt; it wakes nothing."
+        is_async = wakes or hook.get("async") is True
+        yield Hook(
+            event,
+            hook["command"],
+            path,
+            matcher,
+            _timeout_s(hook.get("timeout"), MAX_TIMEOUT_S if is_async else TIMEOUT_S),
+            is_projects=True,
+            condition=hook.get("if", ""),
+            is_async=is_async,
+            wakes=wakes,
+        )
+
+
+def _timeout_s(value: Any, usual_s: float) -> float:
+    is_number = isinstance(value, int | float) and value > 0
+    return min(float(value), MAX_TIMEOUT_S) if is_number else usual_s
+
+
+def _why_unused(event: HookEvent, hook: "Table") -> str:
+    """Return why a hook of a file cannot run as its author meant; "" if it can."""
+    command, condition = hook.get("command"), hook.get("if", "")
+    if hook.get("type", "command") != "command" or not isinstance(command, str) or not command:
+        return "only commands are"
+    if hook.get("args"):
+        return "'args' is not supported: write one line in 'command'"
+    if hook.get("shell", "bash") not in ("bash", "sh"):
+        return f"its shell '{str(hook['shell'])[:40]}' is not supported"
+    if not isinstance(condition, str):
+        return "its 'if' is not a text"
+    if condition and event not in TOOL_EVENTS:
+        return "'if' is only for events about tool calls"
+    return ""
 
 
 def _problem_of(matcher: Any) -> str:
