@@ -6,7 +6,6 @@ import pytest
 
 from sanderling.editor.extensions import DeclaredCallback, Extensions
 from sanderling.editor.lua_callbacks import LuaCallbacks
-from sanderling.protocol.events import Notice
 
 
 class Answering(Extensions):
@@ -24,7 +23,7 @@ class Answering(Extensions):
     "said", [None, [], {}, {"answers": {}}, {"answers": [{}]}, {"answers": [{"owner": "x", "decision": "x"}]}]
 )  # fmt: skip
 async def test_an_answer_that_cannot_be_read_counts_as_a_failure(said):
-    shown: list[Notice] = []
+    shown: list[Any] = []
     callbacks = LuaCallbacks(Answering(said), "s1", "/project", shown.append)
     verdict = await callbacks.run("tool", {"name": "bash", "input": {}})
     assert verdict.decision == "ask"
