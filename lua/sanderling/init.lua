@@ -8,6 +8,22 @@ local function verbs()
   return require('sanderling.verbs')
 end
 
+--- Return the options of a call, {} without any. An unknown one is an error.
+---@generic T
+---@param kind string the function
+---@param opts? T
+---@param names table<string, true>
+---@return T
+local function checked(kind, opts, names)
+  if opts == nil then
+    return {}
+  end
+  require('sanderling.extend.registry').check_names(kind, opts, names)
+  return opts
+end
+
+local CHAT_OPTS = { position = true, size = true, focus = true }
+
 ---@param options? table see |sanderling-options|
 function M.setup(options)
   require('sanderling.config').setup(options)
@@ -21,13 +37,13 @@ end
 --- Show the chat in this tab page.
 ---@param opts? sanderling.ChatOpts
 function M.chat(opts)
-  verbs().chat.show(opts or {})
+  verbs().chat.show(checked('chat', opts, CHAT_OPTS))
 end
 
 --- Show the chat, or hide it if this tab page shows it.
 ---@param opts? sanderling.ChatOpts
 function M.toggle(opts)
-  verbs().chat.toggle(opts or {})
+  verbs().chat.toggle(checked('toggle', opts, CHAT_OPTS))
 end
 
 function M.hide()
@@ -55,7 +71,7 @@ end
 ---@param text string
 ---@param opts? sanderling.AskOpts
 function M.ask(text, opts)
-  verbs().chat.ask(text, opts or {})
+  verbs().chat.ask(text, checked('ask', opts, { range = true, buf = true, focus = true }))
 end
 
 --- Stop the turn, or the latest command. The text received so far is kept.
@@ -120,7 +136,7 @@ end
 ---@param opts? sanderling.SessionsOpts
 function M.choose_session(text, opts)
   vim.validate('text', text, 'string', true)
-  verbs().sessions.pick(text or '', opts ~= nil and opts.all or false)
+  verbs().sessions.pick(text or '', checked('choose_session', opts, { all = true }).all or false)
 end
 
 --- Continue in a copy of the conversation. In the transcript it ends at the message under the cursor, elsewhere it is

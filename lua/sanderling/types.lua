@@ -784,6 +784,9 @@
 ---@field rule string
 ---@field origin string
 ---@field last_use? string
+---@field kind? 'always'|'session'|'settings'
+---@field file? string
+---@field line? integer
 
 ---@class (exact) sanderling.RulesPage
 ---@field rules? sanderling.ShownRule[]

@@ -63,7 +63,11 @@ def ask(argv: list[str]) -> int:
 
         return open_chat()
     parser = print_parser({name: what for name, (_, what) in COMMANDS.items()})
-    arguments = parser.parse_args(argv)
+    arguments, rest = parser.parse_known_args(argv)
+    if not arguments.print and arguments.prompt in COMMANDS:
+        parser.error(f"options come after the command: sanderling {arguments.prompt} …")
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     is_piped = not sys.stdin.isatty()
     if not arguments.print and arguments.prompt is not None:
         parser.error(

@@ -154,13 +154,44 @@ def test_that_nothing_can_be_built_is_told_in_a_narrow_window_too(start_nvim):
 
 
 FAKE_PYTHON = """#!/bin/sh
-test "$1" = -c && exit 0
+test "$2" = -c && exit 0
 while test -e "$0.waits"; do sleep 0.05; done
 for environment; do :; done
 mkdir -p "$environment/bin"
 printf '#!/bin/sh\\nexec "%s" "$@"\\n' {python!r} > "$environment/bin/python"
 chmod +x "$environment/bin/python"
 """
+
+
+IMPOSTOR = """#!/bin/sh
+touch "$0.ran"
+exit 0
+"""
+
+
+@pytest.mark.parametrize("entry", ["{project}/bin", "bin", "."])
+def test_agentinstall_runs_no_program_of_the_project(start_nvim, bare_plugin, tmp_path, entry):
+    outside = tmp_path / "outside"
+    project = tmp_path / "project"
+    for directory, text in (
+        (outside, FAKE_PYTHON.format(python=sys.executable)),
+        (project / "bin", IMPOSTOR),
+        (project, IMPOSTOR),
+    ):
+        directory.mkdir(parents=True, exist_ok=True)
+        for name in ("python3", "uv"):
+            (directory / name).write_text(text)
+            (directory / name).chmod(0o755)
+    (project / "sitecustomize.py").write_text(f"open({str(project / 'imported')!r}, 'w')")
+    path = f"{entry.format(project=project)}:{outside}:{os.environ['PATH']}"
+    child = start_nvim({"PATH": path, "PYTHONPATH": str(project)}, plugin_root=bare_plugin)
+    child.lua("vim.fn.chdir(...)", str(project))
+    child.command("AgentInstall")
+    child.wait_for_message("Sanderling is ready.")
+    assert [*project.rglob("*.ran"), *project.glob("imported")] == []
+    child.setup(python="python3")
+    found = child.lua("return require('sanderling.host').python()")
+    assert found == str(outside / "python3")
 
 
 @prove

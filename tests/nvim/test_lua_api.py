@@ -168,6 +168,11 @@ def test_a_command_registered_by_a_markdown_file_gives_way_to_the_plugins(screen
         ("statusline({ usge = false })", "there is no part 'usge' to hide. Use one of activity,"),
         ("extension('nowhere')", "lua/sanderling/extensions/nowhere.lua"),
         ("extension('../x')", "is not the name of an extension"),
+        ("chat({ positon = 'left' })", "unknown field 'positon'; did you mean 'position'?"),
+        ("toggle({ focsu = false })", "did you mean 'focus'?"),
+        ("ask('x', { rnage = { 1, 2 } })", "did you mean 'range'?"),
+        ("ask('x', 'y')", "expected a table of options, got string"),
+        ("choose_session('', { al = true })", "did you mean 'all'?"),
     ],
 )
 def test_a_mistake_in_a_registration_is_refused_with_what_is_wrong(
@@ -628,6 +633,9 @@ def test_messages_are_the_prompts_answers_and_tool_calls(screen):
     assert messages[3]["stop_reason"] == "end_turn"
     assert screen.lua(MESSAGES, {"count": 1}) == messages[3:]
     assert "from 1 on" in refusal(screen, "agent.session():messages({ count = 0 })")
+    assert "'cnt'; did you mean 'count'?" in refusal(
+        screen, "agent.session():messages({ cnt = 1 })"
+    )
 
 
 def test_text_after_a_tool_call_is_a_message_of_its_own(screen):

@@ -4,8 +4,13 @@ import pytest
 from tests.conftest import wait_until
 from tests.nvim.replies import DONE, bash, reply
 
-ALLOWED = {"rule": "allow bash make test", "origin": "always", "last_use": "2026-11-28"}
-OF_SESSION = {"rule": "allow edit src/**", "origin": "session"}
+ALLOWED = {
+    "rule": "allow bash make test",
+    "origin": "always",
+    "kind": "always",
+    "last_use": "2026-11-28",
+}
+OF_SESSION = {"rule": "allow edit src/**", "origin": "session", "kind": "session"}
 DENIED = {"rule": "deny bash rm", "origin": ".sanderling.toml:3"}
 
 
@@ -77,7 +82,7 @@ def test_a_rule_of_the_settings_is_not_changed_here(screen, key):
 
 
 def test_a_stored_rule_that_restricts_is_deleted_after_a_question(screen):
-    show(screen, [{"rule": "deny bash rm", "origin": "always"}])
+    show(screen, [{"rule": "deny bash rm", "origin": "always", "kind": "always"}])
     screen.feed("d2<CR>")
     screen.feed("d1<CR>")
     wait_until(lambda: changes(screen))
@@ -88,11 +93,17 @@ def test_enter_opens_the_settings_file_at_the_line_of_the_rule(screen, tmp_path)
     project = screen.lua("return vim.fn.getcwd()")
     file = tmp_path / "config with blanks.toml"
     file.write_text("\n" * 9)
-    show(screen, [{"rule": "ask bash make", "origin": f"{file}:7"}])
+    show(screen, [{"rule": "ask bash make", "origin": f"{file}:7", "file": f"{file}", "line": 7}])
     screen.feed("j<CR>")
     wait_until(lambda: screen.lua("return vim.api.nvim_buf_get_name(0)") == str(file))
     assert screen.lua("return vim.fn.line('.')") == 7
     assert project not in screen.lua("return vim.api.nvim_buf_get_name(0)")
+
+
+def test_what_may_be_changed_does_not_depend_on_the_words_of_its_origin(screen):
+    show(screen, [{"rule": "deny bash rm", "origin": "session of x.toml:3"}])
+    screen.feed("d")
+    screen.wait_for_message("This rule is from session of x.toml:3: change it there.")
 
 
 @pytest.mark.parametrize("origin", ["always", "session", "setup()", ".sanderling.toml:3 on box"])
@@ -115,7 +126,7 @@ FORGED = {
 
 @pytest.mark.parametrize("rule", FORGED)
 def test_a_rule_cannot_look_like_another_or_like_two(screen, rule):
-    show(screen, [{"rule": rule, "origin": "always"}])
+    show(screen, [{"rule": rule, "origin": "always", "kind": "always"}])
     assert screen.lines() == [FORGED[rule], "    always"]
     screen.feed("e")
     screen.wait_for_message("This rule has characters that cannot be edited here.")
@@ -125,7 +136,7 @@ def test_a_rule_cannot_look_like_another_or_like_two(screen, rule):
 
 def test_a_long_rule_is_shown_whole_and_its_further_rows_are_marked(screen):
     rule = "allow bash " + "x" * 150 + "✗deny"
-    show(screen, [{"rule": rule, "origin": "always"}])
+    show(screen, [{"rule": rule, "origin": "always", "kind": "always"}])
     rows = screen.screen_text().split("\n")
     [last] = [row for row in rows if "✗deny" in row]
     assert "↪ " in last[: last.index("✗deny")]

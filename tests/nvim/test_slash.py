@@ -110,6 +110,23 @@ def test_what_is_no_command_is_refused_and_stays(screen, typed, sentence):
 
 
 @pytest.mark.parametrize(
+    "typed, path",
+    [
+        ("/ship", ".claude/commands/ship.md"),
+        ("/git:pr 3", ".agents/commands/git/pr.md"),
+        ("/release", ".claude/skills/release/SKILL.md"),
+    ],
+)
+def test_a_command_that_is_not_trusted_says_so(screen, typed, path):
+    screen.send(COMMANDS)
+    screen.send({"type": "trust_needed", "paths": ["AGENTS.md", path]})
+    screen.feed(f"i{typed}<C-s>")
+    screen.wait_for_message(f"because you have not trusted {path}: :Agent trust")
+    assert screen.prompt_lines() == [typed]
+    assert screen.actions("submit_prompt") == []
+
+
+@pytest.mark.parametrize(
     "typed",
     [
         *("/etc is a directory", "/etc/hosts says what?", " /usage", "/Usage", "//usage", "/"),

@@ -46,27 +46,27 @@ def open_page(screen, files=FILES, **fields):
 
 def marks(screen):
     lines = [line.split() for line in screen.lines() if line[0:1] in ("☐", "☑")]
-    return {words[1]: words[0] for words in lines}
+    return {words[2]: words[0] for words in lines}
 
 
 def test_the_page_shows_each_file_whole_and_what_is_new_or_changed(screen):
     open_page(screen)
     lines = screen.lines()
     assert "/work/project" in lines[0]
-    assert any(line.startswith("☐ AGENTS.md ") and line.endswith("  new") for line in lines)
-    assert any(line.endswith("  changed since you trusted it") for line in lines)
-    assert any(line.startswith("☑ .sanderling.toml ") for line in lines)
+    assert any(line == "☐ new      AGENTS.md" for line in lines)
+    assert any(line == "☐ changed  .sanderling/commands/ship.md" for line in lines)
+    assert any(line == "☑ trusted  .sanderling.toml" for line in lines)
     assert any(line.startswith("Trust these 3 files as shown?") for line in lines)
-    start = lines.index("AGENTS.md (new, 3 lines)")
+    start = lines.index("New, 3 lines: AGENTS.md")
     assert lines[start + 1 :] == [
         "│ # Rules",
         "│ ",
         "│ Be brief.",
         "",
-        ".sanderling/commands/ship.md (changed since you trusted it, 1 line)",
+        "Changed since you trusted it, 1 line: .sanderling/commands/ship.md",
         "│ Ship it.",
         "",
-        ".sanderling.toml (trusted, 0 lines)",
+        "Trusted, 0 lines: .sanderling.toml",
     ]
     assert screen.lua("return vim.bo.modifiable") is False
     assert screen.mode() == "n"
@@ -114,7 +114,15 @@ def test_a_file_cannot_pass_for_the_page_or_for_another_file(screen):
     lines = screen.lines()
     assert "CLAUDE.md (trusted, 1 line)" not in lines
     assert "│ CLAUDE.md (trusted, 1 line)" in lines
-    assert "x CLAUDE.md (trusted (new, 1 line)" in lines
+    assert "New, 1 line: x CLAUDE.md (trusted" in lines
+
+
+def test_a_name_cannot_pass_for_the_state_of_its_file(screen):
+    name = f".claude/commands/a{' ' * 60}trusted{' ' * 60}.md"
+    open_page(screen, [file(name, "text")])
+    lines = screen.lines()
+    assert any(line.startswith(f"☐ new      {name[:20]}") for line in lines)
+    assert any(line.startswith(f"New, 1 line: {name[:20]}") for line in lines)
 
 
 def test_a_trusts_all_with_the_hashes_that_were_shown_and_goes_back(screen):
@@ -185,7 +193,7 @@ def test_t_marks_the_file_at_the_cursor_in_the_list_or_in_its_text(screen):
         ".sanderling/commands/ship.md": "☐",
         ".sanderling.toml": "☑",
     }
-    screen.feed("t/Ship it<CR>t/sanderling.toml (<CR>t")
+    screen.feed("t/Ship it<CR>t/lines: .sanderling.toml<CR>t")
     wait_until(
         lambda: (
             marks(screen)
@@ -379,7 +387,7 @@ def test_what_was_trusted_is_used_until_it_changes(start_agent, project):
     rules.write_text("Be long.\n")
     agent.command("Agent trust")
     wait_until(lambda: is_on_page(agent))
-    assert "AGENTS.md (changed since you trusted it, 1 line)" in agent.lines()
+    assert "Changed since you trusted it, 1 line: AGENTS.md" in agent.lines()
     assert marks(agent) == {"AGENTS.md": "☐"}
 
 

@@ -36,8 +36,8 @@ def missing(name: str) -> str:
     path = Path(PLUGINS, name)
     if not path.is_dir():
         return f"{name} is not in {PLUGINS}: scripts/fetch_plugins.sh"
-    if name == "blink.cmp" and not (path / "lua" / "blink" / "cmp" / "lib").is_dir():
-        return "this blink.cmp is not version 1"
+    if name == "blink.cmp" and "blink.lib" in (path / "lua/blink/cmp/init.lua").read_text():
+        return "this blink.cmp is not version 1"  # version 2 stops at a message in older Neovims
     return ""
 
 

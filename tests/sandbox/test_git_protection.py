@@ -523,6 +523,33 @@ def test_sentinels_are_placed_protected_and_removed(git, repository, state, tmp_
     assert (repository / ".git/worktrees/tree/commondir").read_text() == "../..\n"
 
 
+def test_missing_hooks_are_made_protected_and_removed(git, repository, state):
+    hooks = repository / ".git/hooks"
+    shutil.rmtree(hooks)
+    git(repository, "worktree", "add", "-q", "tree")
+    first = place(state, repository)
+    second = place(state, repository)
+    assert str(hooks) in protect(repository).read_only
+    assert not (repository / ".git/worktrees/tree/hooks").exists()
+    remove(state, first)
+    assert hooks.is_dir()
+    remove(state, second)
+    assert not hooks.exists()
+
+
+def test_hooks_of_the_user_stay(repository, state):
+    hooks = repository / ".git/hooks"
+    shutil.rmtree(hooks)
+    hooks.mkdir()  # empty, but not ours
+    remove(state, place(state, repository))
+    assert hooks.is_dir()
+    hooks.rmdir()
+    claim = place(state, repository)
+    (hooks / "pre-commit").write_text("")
+    remove(state, claim)
+    assert (hooks / "pre-commit").exists()
+
+
 def test_the_last_of_several_sessions_removes_the_sentinel(repository, state):
     sentinel = repository / ".git/commondir"
     first = place(state, repository)

@@ -39,8 +39,8 @@ async def test_the_page_lists_rules_of_the_settings_stored_ones_and_those_of_the
     today = date.today().isoformat()  # noqa: DTZ011
     assert page.rules == (
         ShownRule("deny bash rm", "the command line"),
-        ShownRule("allow bash make", "always", today),
-        ShownRule("allow bash touch made $", "session"),
+        ShownRule("allow bash make", "always", today, "always"),
+        ShownRule("allow bash touch made $", "session", kind="session"),
     )
 
 

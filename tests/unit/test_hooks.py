@@ -89,6 +89,10 @@ def group(command: str, matcher: str = "", **fields: Any) -> list[dict[str, Any]
     return [{"matcher": matcher, "hooks": [{"type": "command", "command": command, **fields}]}]
 
 
+def with_key(key: str, value: Any) -> str:
+    return json.dumps({"hooks": {"Stop": group("x", **{key: value})}})
+
+
 # --- what a hook reads ---------------------------------------------------------------------------------------------------
 
 
@@ -290,6 +294,80 @@ def test_output_that_is_not_json_is_context_where_the_event_takes_text(
 ):
     found = answer_of(Hook(event, "x", "config.toml"), 0, output, "")
     assert (found.context, bool(found.failure)) == (context, fails)
+
+
+@pytest.mark.parametrize(
+    "condition, call, is_denied",
+    [
+        ("Bash(git *)", bash("git status"), True),
+        ("Bash(git:*)", bash("cd . && FOO=1 git push"), True),
+        ("Bash(git *)", bash("gitk; echo 'git'"), False),
+        ("Bash(git status)", bash("git status"), True),
+        ("Bash(git status)", bash("git status -s"), False),
+        ("Bash(git *)", bash("eval $x"), True),  # nobody knows
+        ("Bash", bash("true"), True),
+        ("Bash(*)", bash("true"), True),
+        ("Bash(true)", WRITE, False),
+        ("Write(*.txt)", WRITE, True),
+        ("Edit(*.txt)", WRITE, True),
+        ("Edit(/new.txt)", WRITE, True),
+        ("Edit(//new.txt)", WRITE, False),
+        ("Edit(src/**)", WRITE, False),
+        ("Read(*.txt)", WRITE, False),
+        ("Read(/app.py)", ("read", {"path": "app.py"}), True),
+        ("mcp__db", WRITE, False),
+        ("WebFetch(domain:example.com)", WRITE, False),
+    ],
+)
+async def test_a_hook_runs_only_if_its_rule_matches_the_call(tmp_path, condition, call, is_denied):
+    project = {"PreToolUse": group("echo no >&2; exit 2", **{"if": condition})}
+    talk = await HookedTalk(tmp_path, call, mode="auto", project=project).run()
+    assert ("A hook denied this" in talk.told()) is is_denied
+    assert talk.notices == []
+
+
+@pytest.mark.parametrize("event", ["PermissionRequest", "PostToolUse"])
+@pytest.mark.parametrize("command, has_run", [("touch a", True), ("touch b", False)])
+async def test_a_rule_limits_hooks_of_other_events_too(tmp_path, event, command, has_run):
+    project = {event: group("echo ran >>ran", **{"if": "Bash(touch a)"})}
+    talk = await HookedTalk(tmp_path, bash(command), project=project).run("once")
+    assert (talk.project / "ran").exists() is has_run
+
+
+async def test_a_rule_that_cannot_be_followed_is_reported_once(tmp_path):
+    hooks = [
+        *group("exit 2", **{"if": "Bash(* --force)"}),
+        *group("exit 2", **{"if": "Task(x)"}),
+        *group("exit 2", **{"if": "Bash("}),
+    ]
+    talk = HookedTalk(tmp_path, project={"PreToolUse": hooks})
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "a"), Prompt("p2", "b"))
+    assert len(talk.notices) == 3
+    for words in ("last word can be `*`", "'Task' has none", "'Bash(' is not a rule"):
+        assert any(words in each for each in talk.notices)
+
+
+async def test_a_hook_in_the_background_neither_delays_nor_decides(tmp_path):
+    command = "until [ -e new.txt ]; do sleep 0.02; done; echo no >&2; touch ended; exit 2"
+    project = {"PreToolUse": group(command, **{"async": True})}
+    talk = HookedTalk(tmp_path, WRITE, mode="auto", project=project)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "a"))
+        await happens((talk.project / "ended").exists)
+    assert "hook" not in talk.told()
+
+
+async def test_what_a_hook_in_the_background_reports_is_in_the_next_prompt(tmp_path):
+    command = "until [ -e new.txt ]; do sleep 0.02; done; echo broken >&2; touch ended; exit 2"
+    project = {"PostToolUse": group(command, asyncRewake=True)}
+    talk = HookedTalk(tmp_path, WRITE, [{"text": "b"}], mode="auto", project=project)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "a"))
+        await happens(lambda: talk.services.hooks._hooks._late)
+        await talk.run_turns(Prompt("p2", "b"))
+    assert any("broken" in each for each in talk.notes)
+    assert len(talk.notices) == 1
 
 
 async def test_a_hook_asks_about_a_call_that_the_mode_allows(tmp_path):
@@ -891,6 +969,13 @@ def test_a_mistake_in_the_settings_is_named(text, words):
         ('{"hooks": {"Stop": [{"hooks": {"command": "x"}}]}}', "`hooks` is not a list"),
         ('{"hooks": []}', "not an object of lists by event"),
         ('[{"hooks": {}}]', "not an object of lists by event"),
+
+
+@pytest.mark.parametrize(
+        (with_key("args", ["x"]), "'args' is not supported"),
+        (with_key("shell", "powershell"), "its shell 'powershell' is not supported"),
+        (with_key("if", "Bash"), "'if' is only for events about tool calls"),
+        (with_key("if", 1), "its 'if' is not a text"),
     ],
 )
 def test_what_is_not_used_of_a_projects_file_is_said(trust, project, data, problem):
@@ -907,6 +992,18 @@ async def test_what_is_not_used_of_a_projects_file_is_shown_once(tmp_path):
     async with talk.served():
         await talk.run_turns(Prompt("p1", "Hi."), Prompt("p2", "Again."))
     assert talk.notices == [".claude/settings.json: hooks for 'Notification' are not supported."]
+
+
+@pytest.mark.parametrize(
+def test_a_key_that_has_no_effect_is_said(trust, project):
+    keys = {"statusMessage": "x", "asynch": True, "rewakeMessage": "x"}
+    write(project, ".claude/settings.json", json.dumps({"hooks": {"Stop": group("x", **keys)}}))
+    trust_all(trust)
+    [_], problems = project_hooks(trust)
+    assert problems == [
+        ".claude/settings.json: the key 'asynch' of a hook for Stop has no effect here; did you mean 'async'?",
+        ".claude/settings.json: the key 'rewakeMessage' of a hook for Stop has no effect here.",
+    ]
 
 
 def test_only_a_file_that_declares_hooks_asks_for_trust(tmp_path, project):

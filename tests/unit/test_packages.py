@@ -1,6 +1,7 @@
 """Python packages that add tools and providers, installed in an environment of their own, with the real program."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -162,14 +163,58 @@ def test_the_check_lists_what_packages_add(with_example):
 
 def test_a_tool_without_an_effect_is_asked_about(home):
     home.add_tool()
-    assert "No rule allows this tool" in home.ask("mend")
+    assert "It does not declare what it does" in home.ask("mend")
+    home.config.write_text('[[permissions]]\naction = "allow"\ntool = "mend"\n')
+    assert "It does not declare what it does" in home.ask("mend")
 
 
 def test_a_rule_allows_a_tool_of_a_package_by_its_name(home):
-    home.add_tool()
+    home.add_tool(effect=RUNS)
     assert '"rule":"allow mend"}' in home.ask("mend")  # is offered, and nothing wider
     home.config.write_text('[[permissions]]\naction = "allow"\ntool = "mend"\n')
     assert "mend ran" in home.ask("mend")
+
+
+RUNS = ', effect=lambda _, __: Effect("mend", "run", command="touch x")'
+
+
+@pytest.mark.parametrize("mode", ["auto", "plan"])
+@pytest.mark.parametrize(
+    "effect, refusal",
+    [
+        ('"run", command="ls"', "may change things|runs programs outside the sandbox"),
+        ('"write", path="x"', "is in plan mode|changes files, and the sandbox does not confine it"),
+        ('"fetch", host="127.0.0.1"', "uses the network outside the sandbox"),
+        ('"read", path="/etc/passwd"', "reads outside the project"),
+    ],
+)
+def test_a_tool_of_a_package_is_not_judged_as_if_the_sandbox_confined_it(
+    home, mode, effect, refusal
+):
+    home.add_tool(effect=f', effect=lambda _, __: Effect("mend", {effect})')
+    home.config.write_text(f'mode = "{mode}"\n')
+    said = home.ask("mend")
+    assert "mend ran" not in said
+    assert re.search(refusal, said)
+
+
+def test_a_rule_for_commands_allows_no_tool_of_a_package(home):
+    home.add_tool(effect=RUNS)
+    rules = ("bash", "touch"), ("read", ""), ("edit", "")
+    home.config.write_text(
+        "".join(
+            f'[[permissions]]\naction = "allow"\ntool = "{tool}"\ncommand = "{command}"\n'
+            for tool, command in rules
+        )
+    )
+    assert "No rule allows this tool" in home.ask("mend")
+
+
+def test_a_rule_that_forbids_a_path_holds_for_a_tool_of_a_package(home):
+    home.add_tool(effect=', effect=lambda _, __: Effect("mend", "read", path="secret")')
+    assert "mend ran" in home.ask("mend")
+    home.config.write_text('[[permissions]]\naction = "deny"\ntool = "read"\npath = "secret"\n')
+    assert "A rule forbids this" in home.ask("mend")
 
 
 def test_a_rule_forbids_a_tool_of_a_package(home):
@@ -190,7 +235,7 @@ def test_a_tool_that_says_it_is_elsewhere_is_asked_about(home):
     module.write_text(
         module.read_text() + "\nmend = msgspec.structs.replace(mend, is_elsewhere=True)\n"
     )
-    assert "No rule allows this tool" in home.ask("mend")
+    assert "It does not declare what it does" in home.ask("mend")
 
 
 def test_a_tool_of_a_package_can_be_disabled(home):

@@ -49,6 +49,20 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status, captured.out, captured.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["--project", "/x", "add", "/x"], ["--json", "remove", "x"]),
+        *(["--project", "/x", "disable", "x"], ["--json", "enable", "x"]),
+    ],
+)
+@pytest.mark.usefixtures("home")
+def test_an_option_that_an_action_does_not_take_is_refused(capsys, arguments):
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert err == f"sanderling: {arguments[0]} has no effect here: leave it out\n"
+
+
 def files_in(directory: Path) -> list[str]:
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
 

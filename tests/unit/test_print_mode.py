@@ -518,6 +518,11 @@ def test_an_input_that_nobody_writes_into_is_not_waited_for(shell):
                 ["tell me"],
                 "there is no command 'tell me'; to ask the model: sanderling -p 'tell me'",
             ),
+            (
+                ["--project", "x", "plugin", "list"],
+                "options come after the command: sanderling plugin",
+            ),
+            (["--project", "x", "skills"], "options come after the command: sanderling skills"),
             (["-p", "hi", "--mode", "yolo"], "invalid choice: 'yolo'"),
             (["-p", "hi", "--max-turns", "-1"], "'-1' is not a whole number"),
             (["-p", "hi", "--allow", "bsh rm"], "'allow bsh rm' is not a rule"),

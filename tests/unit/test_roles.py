@@ -18,6 +18,7 @@ from sanderling.errors import ConfigError
 from sanderling.mcp.servers import tool_name
 from sanderling.project.places import Places
 from sanderling.project.roles import Role, Roles, SkippedRole, load_roles, read_role
+from sanderling.protocol import tool_names
 from sanderling.protocol.actions import SetEffort, SetMode, SetModel, SetRole
 from sanderling.protocol.events import (
     EffortChanged,
@@ -30,7 +31,9 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import Prompt, TextBlock
 from sanderling.protocol.requests import ListRoles, ShownRole
+from sanderling.protocol.tool_names import known_names
 from sanderling.session.session import Session
+from sanderling.tools import catalog
 from sanderling.tools.base import Context, Tool
 from sanderling.tools.catalog import TOOLS
 from sanderling.tools.outcome import Outcome
@@ -139,11 +142,21 @@ def test_headers_of_other_agents_are_read_leniently_and_strictly_meant(header, f
         ("disalowedTools: Bash", "it has `disalowed_tools` instead of `disallowed_tools`"),
         ("model: [a]", "its `model` is not a text"),
         ("color: red\nmaxTurns: 3\nmemory: user\nmcpServers: [x]\nhooks: {a: b}", ""),
+        ("tools: Read, Bsh", "there is no tool 'Bsh'; did you mean 'Bash'?"),
+        ("disallowedTools: Red(x)", "there is no tool 'Red'; did you mean 'Read'?"),
+        ("disallowed_tools: shell", "there is no tool 'shell'"),
+        ("tools: we*, ba*h, x*", "there is no tool 'x*'"),
     ],
 )
 def test_what_has_no_effect_is_a_problem_for_the_author(header, problem):
     problems = " ".join(role(f"---\n{header}\n---\nDo.").problems)
     assert problem in problems if problem else not problems
+
+
+def test_a_tool_that_exists_or_may_come_is_no_problem():
+    names = [*TOOLS, *known_names(), "BASH", "mcp__db", "lua__x", "lua__*", "*__y", "we*"]
+    assert load_roles({"r": {"tools": names}})["r"].problems == ()
+    assert {*tool_names.NAMES} == {*catalog.NAMES, "mcp_search"}
 
 
 @pytest.mark.parametrize("server", ["tools.db", "my__server", "My Server", "_x_", "a" * 80])
@@ -190,6 +203,32 @@ def test_names_of_tools_are_ours_or_claudes(tools, allowed, refused):
     found = role(f"---\ntools: {tools if tools != '*' else chr(39) + '*' + chr(39)}\n---\nDo.")
     assert [each for each in allowed.split() if not found.allows(each)] == []
     assert [each for each in refused.split() if found.allows(each)] == []
+
+
+@pytest.mark.parametrize(
+    "theirs, own_header, mode, shown",
+    [
+        ("tools: Bash, Read, Write", "tools: Read, Grep, Write", None, "bash, read, write; of these read, grep, write"),
+        ("mode: auto", "mode: plan\ntools: Read, Write", "plan", "read, write"),
+        ("mode: plan", "mode: ask\ntools: Read, Write", "plan", "read, write"),
+        ("mode: ask", "mode: auto\ndisallowed_tools: Bash, Grep", "ask", "all but bash, grep"),
+        ("tools: [Read, Write]", "mode: auto", None, "read, write"),
+        ("disallowed_tools: Grep", "disallowed_tools: Bash", None, "all but grep; of these all but bash"),
+    ],
+)  # fmt: skip
+def test_a_projects_role_keeps_the_limits_of_the_users_role_of_that_name(  # noqa: PLR0917
+    roles, trust, own, project, theirs, own_header, mode, shown
+):
+    write(own, "agents/x.md", f"---\n{own_header}\n---\nMine.")
+    write(project, ".claude/agents/x.md", f"---\n{theirs}\n---\nTheirs.")
+    trust_all(trust)
+    found = roles.find("x")
+    assert (found.prompt, found.mode, found.tools_in_words()) == ("Theirs.", mode, shown)
+    assert found.allows("read")
+    assert found.allows("write")
+    assert not found.allows("bash")
+    assert not found.allows("grep")
+    assert msgspec.convert(msgspec.to_builtins(found), Role) == found  # as a session keeps it
 
 
 # --- a session -----------------------------------------------------------------------------------------------------------

@@ -70,4 +70,20 @@ function M.with_path(project, fn)
   return ok, err
 end
 
+--- Call `fn`, whose programs are found outside the projects of the current buffer and of the current directory.
+---@generic T
+---@param fn fun(): T
+---@return T
+function M.outside(fn)
+  local cwd, result = vim.fn.getcwd(), nil
+  local ok, err = M.with_path(vim.fs.root(0, '.git') or cwd, function()
+    local is_done, why = M.with_path(vim.fs.root(cwd, '.git') or cwd, function()
+      result = fn()
+    end)
+    assert(is_done, why)
+  end)
+  assert(ok, err)
+  return result
+end
+
 return M

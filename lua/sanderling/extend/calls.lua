@@ -4,6 +4,7 @@ local M = {}
 local before = require('sanderling.extend.before')
 local door = require('sanderling.host.door')
 local log = require('sanderling.host.log')
+local once = require('sanderling.extend.once')
 local registry = require('sanderling.extend.registry')
 local sessions = require('sanderling.extend.session')
 local time = require('sanderling.ui.time')
@@ -11,6 +12,7 @@ local tools = require('sanderling.extend.tool')
 local words = require('sanderling.ui.words')
 
 local MAX_RESULT_BYTES = 10 * 1024 * 1024
+local LATE = 'it did not answer within %g s'
 
 ---@class (exact) sanderling.extend.calls.Call
 ---@field number integer the host's
@@ -212,21 +214,19 @@ end
 ---@param on_answer fun(answer: table) called once
 local function run_callback(callback, point, subject, facts, on_answer)
   local own = vim.deepcopy(subject)
-  local has_answered = false
   local started_ms = time.now_ms()
-  local function answer(said)
-    if not has_answered then
-      has_answered = true
-      said.owner = callback.origin
-      on_answer(said)
-    end
+  local function pass_on(said)
+    said.owner = callback.origin
+    on_answer(said)
   end
   local function late()
-    answer({ failure = ('it did not answer within %g s'):format(callback.timeout_ms / 1000) })
+    pass_on({ failure = LATE:format(callback.timeout_ms / 1000) })
   end
+  local deadline_ms = callback.is_async and callback.timeout_ms or nil
+  local answer = once.answer(deadline_ms, pass_on, vim.schedule_wrap(late))
   local function take(value, more)
-    if time.now_ms() - started_ms > callback.timeout_ms then
-      late()
+    if time.now_ms() - started_ms > callback.timeout_ms then -- it kept Neovim busy
+      answer({ failure = LATE:format(callback.timeout_ms / 1000) })
     else
       answer(meaning(point, own, value, more))
     end
@@ -242,8 +242,6 @@ local function run_callback(callback, point, subject, facts, on_answer)
     answer({ failure = value })
   elseif not callback.is_async then
     take(value, more)
-  elseif not has_answered then
-    vim.defer_fn(late, callback.timeout_ms)
   end
 end
 

@@ -4,6 +4,7 @@ local M = {}
 local lazy = require('sanderling.ui.lazy')
 
 local offers = lazy('sanderling.extend.offers')
+local once = lazy('sanderling.extend.once')
 local processes = lazy('sanderling.access.process')
 local registry = require('sanderling.extend.registry')
 local sessions = lazy('sanderling.extend.session')
@@ -101,16 +102,12 @@ end
 function M.begin(mention, name, session_id)
   local answer ---@type { found: any, error: any }?
   local on_answer = function(_) end
-  local timer = assert(vim.uv.new_timer())
-  local function finish(found, err)
-    if not answer then
-      answer = { found = found, error = err }
-      timer:close()
-      on_answer(true)
-    end
+  local function take(found, err)
+    answer = { found = found, error = err }
+    on_answer(true)
   end
-  timer:start(math.ceil(mention.timeout_s * 1000), 0, function()
-    finish(nil, ('no answer within %g s'):format(mention.timeout_s))
+  local finish = once.answer(math.ceil(mention.timeout_s * 1000), take, function()
+    take(nil, ('no answer within %g s'):format(mention.timeout_s))
   end)
   local session = sessions.of(session_id)
   local ok, result = xpcall(mention.resolve, debug.traceback, name, finish, session)

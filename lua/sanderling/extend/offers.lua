@@ -2,6 +2,9 @@
 --- waits for it.
 local M = {}
 
+local lazy = require('sanderling.ui.lazy')
+
+local once = lazy('sanderling.extend.once')
 local registry = require('sanderling.extend.registry')
 local words = require('sanderling.ui.words')
 
@@ -77,24 +80,19 @@ end
 
 ---@private
 function Offers:ask()
-  local lead, is_over, timer = self.lead, false, assert(vim.uv.new_timer())
-  local function finish(answer)
-    if is_over then
-      return
-    end
-    is_over = true
-    timer:close()
-    vim.schedule(function() -- it may be called where most functions are forbidden
+  local lead = self.lead
+  local take = vim.schedule_wrap(
+    function(answer) -- it may be called where most functions are forbidden
       self.items, self.is_asking, self.asked_ms = self:checked(answer), false, vim.uv.now()
       if self.lead ~= lead then
         self:ask_soon()
       end
       self.on_more()
-    end)
-  end
-  timer:start(DEADLINE_MS, 0, function()
+    end
+  )
+  local finish = once.answer(DEADLINE_MS, take, function()
     registry.report(self.owner, self.subject, ('no answer within %g s'):format(DEADLINE_MS / 1000))
-    finish({})
+    take({})
   end)
   local ok, answer =
     registry.call(self.owner, self.subject, self.complete, lead, finish, self.session)

@@ -99,19 +99,29 @@ end
 
 ---@alias sanderling.extend.registry.Fields table<string, { [1]: string|string[], required?: boolean }> types by field
 
+--- Check that `opts` has no fields but these.
+---@param kind string the function of the API
+---@param opts any
+---@param fields table<string, any> by name
+function M.check_names(kind, opts, fields)
+  if type(opts) ~= 'table' then
+    M.refuse(kind, 'expected a table of options, got %s.', type(opts))
+  end
+  for name in pairs(opts) do
+    if not fields[name] then
+      local hint = ("did you mean '%s'?"):format((guess.nearest(tostring(name), fields)))
+      M.refuse(kind, "unknown field '%s'; %s", tostring(name), hint)
+    end
+  end
+end
+
 --- Check the fields of `opts`.
 ---@param kind string the function of the API
 ---@param opts any
 ---@param fields sanderling.extend.registry.Fields
 function M.check_fields(kind, opts, fields)
-  if type(opts) ~= 'table' then
-    M.refuse(kind, 'expected a table of options, got %s.', type(opts))
-  end
+  M.check_names(kind, opts, fields)
   for name, value in pairs(opts) do
-    if not fields[name] then
-      local hint = ("did you mean '%s'?"):format((guess.nearest(tostring(name), fields)))
-      M.refuse(kind, "unknown field '%s'; %s", tostring(name), hint)
-    end
     local types = fields[name][1]
     types = type(types) == 'table' and types or { types }
     if not vim.list_contains(types, type(value)) then

@@ -144,6 +144,9 @@ end
 ---@return sanderling.Message[] messages
 ---@return boolean has_earlier `load_earlier` loads others
 function Session:messages(opts)
+  if opts ~= nil then
+    registry.check_names('Session:messages', opts, { count = true })
+  end
   local count = opts and opts.count
   vim.validate('opts.count', count, function(value)
     return value == nil or type(value) == 'number' and value >= 1

@@ -4,7 +4,9 @@
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
 local declared = require('sanderling.host.declared')
+local lazy = require('sanderling.ui.lazy')
 local log = require('sanderling.host.log')
+local programs = lazy('sanderling.access.programs')
 
 local M = {}
 
@@ -72,7 +74,9 @@ end
 function M.python()
   local chosen = config.options.python
   if chosen ~= '' then
-    local path = vim.fn.exepath(vim.fs.normalize(chosen))
+    local path = programs.outside(function()
+      return vim.fn.exepath(vim.fs.normalize(chosen))
+    end)
     if path == '' then
       return nil, ("The option 'python' is '%s', which cannot be run. %s"):format(chosen, remedy())
     end

@@ -3,6 +3,7 @@ local config = require('sanderling.config')
 local files = require('sanderling.access.files')
 local host = require('sanderling.host')
 local message = require('sanderling.ui.message')
+local programs = require('sanderling.access.programs')
 
 local M = { is_building = false }
 
@@ -26,7 +27,8 @@ local function base_python()
   local chosen = config.options.python
   for _, name in ipairs(chosen ~= '' and { vim.fs.normalize(chosen) } or CANDIDATES) do
     local path = vim.fn.exepath(name)
-    if path ~= '' and vim.system({ path, '-c', IS_NEW_ENOUGH }):wait().code == 0 then
+    -- -I: $PYTHONPATH, too, may lead to modules of the project.
+    if path ~= '' and vim.system({ path, '-I', '-c', IS_NEW_ENOUGH }):wait().code == 0 then
       return path
     end
   end
@@ -57,7 +59,7 @@ end
 
 --- Build or update the environment.
 function M.run()
-  local python = base_python()
+  local python = programs.outside(base_python)
   if not python then
     message.tell(
       'Sanderling needs Python 3.11 or newer. Install it, then run :AgentInstall again.',
@@ -72,22 +74,21 @@ function M.run()
   vim.bo[buf].bufhidden = 'wipe'
   files.guard(buf)
   M.is_building = true
-  vim.fn.jobstart({
-    python,
-    vim.fs.joinpath(host.root(), 'scripts', 'install.py'),
-    '--environment',
-    host.environment_dir(),
-  }, {
-    term = true,
-    on_exit = function(_, code)
-      M.is_building = false
-      if code == 0 then
-        finish(buf)
-      else
-        message.tell('Installation failed. The terminal shows why.', vim.log.levels.ERROR)
-      end
-    end,
-  })
+  local script = vim.fs.joinpath(host.root(), 'scripts', 'install.py')
+  local argv = { python, '-I', script, '--environment', host.environment_dir() }
+  programs.outside(function() -- it runs uv, if there is one
+    return vim.fn.jobstart(argv, {
+      term = true,
+      on_exit = function(_, code)
+        M.is_building = false
+        if code == 0 then
+          finish(buf)
+        else
+          message.tell('Installation failed. The terminal shows why.', vim.log.levels.ERROR)
+        end
+      end,
+    })
+  end)
   vim.cmd.normal({ 'G', bang = true }) -- follow the output
 end
 

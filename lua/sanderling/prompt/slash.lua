@@ -142,10 +142,27 @@ local function problem(command, arguments, session_id)
   end
 end
 
+--- Return the project's file that would define the command, if the user trusted it.
+---@param name string
+---@param session_id string
+---@return string?
+local function untrusted(name, session_id)
+  local file = name:gsub(':', '/')
+  return vim.iter(live.state_of(session_id).untrusted or {}):find(function(path)
+    return vim.endswith(path, ('/commands/%s.md'):format(file))
+      or vim.endswith(path, ('/skills/%s/SKILL.md'):format(name))
+  end)
+end
+
 ---@param name string
 ---@param session_id string
 ---@return string
 local function unknown(name, session_id)
+  local ignored = untrusted(name, session_id)
+  if ignored then
+    local text = '/%s is not available, because you have not trusted %s: :Agent trust shows it.'
+    return text:format(name, words.plain(ignored))
+  end
   local known = {}
   for _, row in ipairs(M.all(session_id)) do
     known[row.name] = true

@@ -145,7 +145,7 @@ end
 ---@param rule sanderling.ShownRule
 ---@return boolean
 local function is_changeable(rule)
-  return rule.origin == 'always' or vim.startswith(rule.origin, 'session')
+  return rule.kind == 'always' or rule.kind == 'session'
 end
 
 ---@param fn fun(rule: sanderling.ShownRule, session: sanderling.chat.session.Session)
@@ -198,14 +198,13 @@ end)
 
 --- Open the settings file in which the rule is.
 local open_settings = with_rule(function(rule, session)
-  local name, lnum = rule.origin:match('^(.+):(%d+)$')
-  local path = name and files.find(name, session.project)
-  if is_changeable(rule) or not path then
+  local path = rule.file and files.find(rule.file, session.project)
+  if not path then
     message.tell(('This rule is in no file here: %s.'):format(words.plain(rule.origin)))
     return
   end
   api.nvim_win_close(assert(shown).win, true) -- it would cover the file
-  files.open({ path = path, lnum = tonumber(lnum) })
+  files.open({ path = path, lnum = rule.line })
 end)
 
 ---@param session sanderling.chat.session.Session

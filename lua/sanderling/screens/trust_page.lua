@@ -7,8 +7,6 @@ local scratch = require('sanderling.ui.scratch')
 local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 
-local WIDEST_PATH = 50
-
 local ns = api.nvim_create_namespace('sanderling_trust')
 
 ---@return string the prefix of each line of a file, so that no line can pass for one of ours
@@ -31,11 +29,12 @@ end
 ---@field question_row integer
 ---@field sections integer[] row of the header of each file
 
----@type table<string, { words: string, hl: string }>
+--- In a line they precede the name, which may contain any text.
+---@type table<string, { column: string, words: string, hl: string }>
 local states = {
-  new = { words = 'new', hl = 'AgentNotice' },
-  changed = { words = 'changed since you trusted it', hl = 'AgentWarning' },
-  trusted = { words = 'trusted', hl = 'AgentStatus' },
+  new = { column = 'new    ', words = 'New', hl = 'AgentNotice' },
+  changed = { column = 'changed', words = 'Changed since you trusted it', hl = 'AgentWarning' },
+  trusted = { column = 'trusted', words = 'Trusted', hl = 'AgentStatus' },
 }
 
 ---@param self sanderling.screens.trust.View
@@ -51,8 +50,7 @@ end
 local function list_line(self, file)
   local box = self.refusal and ' ' or box_of(self, file)
   local path = words.plain(unseen.visible(file.path))
-  local gap = (' '):rep(math.max(0, WIDEST_PATH - api.nvim_strwidth(path)))
-  return ('%s %s%s  %s'):format(box, path, gap, states[file.state].words)
+  return ('%s %s  %s'):format(box, states[file.state].column, path)
 end
 
 ---@param self sanderling.screens.trust.View
@@ -113,7 +111,7 @@ local function page(self)
     lines[#lines + 1] = ''
     self.sections[i] = #lines
     local facts = ('%s, %s'):format(states[file.state].words, words.counted(#text, 'line'))
-    lines[#lines + 1] = ('%s (%s)'):format(words.plain(unseen.visible(file.path)), facts)
+    lines[#lines + 1] = ('%s: %s'):format(facts, words.plain(unseen.visible(file.path)))
     for _, line in ipairs(text) do
       lines[#lines + 1] = M.bar() .. unseen.visible(line)
     end
@@ -124,9 +122,8 @@ end
 ---@param self sanderling.screens.trust.View
 ---@param row integer
 ---@param hl string
----@param col? integer
-local function paint(self, row, hl, col)
-  api.nvim_buf_set_extmark(self.buf, ns, row, col or 0, {
+local function paint(self, row, hl)
+  api.nvim_buf_set_extmark(self.buf, ns, row, 0, {
     end_row = row + 1,
     hl_group = hl,
     strict = false,
@@ -137,9 +134,10 @@ end
 ---@param i integer of the file
 local function paint_list_line(self, i)
   local file, row = self.files[i], self.first_row + i - 1
-  local state = states[file.state].words
-  local line = api.nvim_buf_get_lines(self.buf, row, row + 1, true)[1]
-  paint(self, row, states[file.state].hl, #line - #state)
+  local state = states[file.state]
+  local col = #(self.refusal and ' ' or box_of(self, file)) + 1
+  local mark = { end_col = col + #state.column, hl_group = state.hl }
+  api.nvim_buf_set_extmark(self.buf, ns, row, col, mark)
 end
 
 --- Highlight the numbers that replace invisible characters in a file's text.

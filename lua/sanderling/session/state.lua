@@ -62,6 +62,7 @@ local tallies = require('sanderling.session.tally')
 ---@field is_todo_old boolean it is of an earlier turn
 ---@field tool_servers sanderling.ToolServer[]
 ---@field slash_commands? sanderling.SlashCommand[] of Markdown files; nil: not known yet
+---@field untrusted? string[] paths of the project's files that are ignored
 ---@field usage? sanderling.UsageUpdated
 ---@field stream_began_ns? integer
 ---@field stream_bytes integer
@@ -231,6 +232,7 @@ for type, fields in pairs({
   slash_commands_changed = { slash_commands = 'commands' },
   title_changed = { title = 'title' },
   tool_servers_changed = { tool_servers = 'servers' },
+  trust_needed = { untrusted = 'paths' },
 }) do
   changes[type] = function(state, event)
     for field, name in pairs(fields) do

@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Callable
 
+from sanderling.errors import ConfigError
+
 
 def list_alone(command: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
     """Have `command` list when no action follows, with the options of its action `list`."""
@@ -19,6 +21,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="print one JSON object per line",
     )
     add_project(parser)
+
+
+def refuse_options(arguments: argparse.Namespace, *names: str) -> None:
+    """
+    Check that the options `names`, which came before an action that does not take them, are not given.
+
+    Raises:
+        ConfigError: one is.
+    """
+    for name in names:
+        if getattr(arguments, name):
+            raise ConfigError(f"--{name} has no effect here: leave it out")
 
 
 def add_project(parser: argparse.ArgumentParser) -> None:

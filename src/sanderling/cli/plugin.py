@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from sanderling.cli.alone import add_options, list_alone
+from sanderling.cli.alone import add_options, list_alone, refuse_options
 from sanderling.cli.streams import say
 from sanderling.config.file import shown_path
 from sanderling.config.layers import own_layers
@@ -53,6 +53,7 @@ def add(commands: Any) -> None:
 
 def add_it(arguments: argparse.Namespace) -> int:
     try:
+        refuse_options(arguments, "project", "json")
         settings = own_layers().settings()
         plugin, left_out = add_plugin(arguments.directory, settings.state_dir)
     except SanderlingError as error:
@@ -68,6 +69,7 @@ def add_it(arguments: argparse.Namespace) -> int:
 
 def remove_it(arguments: argparse.Namespace) -> int:
     try:
+        refuse_options(arguments, "project", "json")
         state_dir = own_layers().settings().state_dir
         path = remove_plugin(arguments.name, state_dir, with_data=arguments.data)
     except SanderlingError as error:
@@ -78,6 +80,7 @@ def remove_it(arguments: argparse.Namespace) -> int:
 
 def change_it(arguments: argparse.Namespace) -> int:
     try:
+        refuse_options(arguments, "project", "json")
         known = [each.name for each in shown_plugins(own_layers().settings(), project_root(""))]
         if arguments.name not in filter(None, known):
             meant = did_you_mean(arguments.name, filter(None, known))

@@ -6,17 +6,18 @@ from typing import Any
 
 import msgspec
 
-from sanderling.cli.alone import add_options, add_project, list_alone
+from sanderling.cli.alone import add_options, add_project, list_alone, refuse_options
 from sanderling.cli.streams import say, say_untrusted
 from sanderling.config.layers import own_layers
 from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import SanderlingError, UsageError
 from sanderling.json_lines import for_terminal
-from sanderling.permissions.listing import ALWAYS, lasting_rules
+from sanderling.permissions.listing import lasting_rules
 from sanderling.permissions.store import RuleStore, load_rules
 from sanderling.project.project import own_files_in_project, with_project
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import Trust
+from sanderling.protocol.requests import RuleKind
 from sanderling.text import did_you_mean, visible_exactly, visible_line
 
 EXIT_UNUSABLE, EXIT_USAGE = 1, 2
@@ -24,12 +25,13 @@ NONE = "No rules: everything asks that the mode does not allow."
 
 
 class ListedRule(msgspec.Struct, frozen=True):
-    """A rule in effect. `origin` is its place in a settings file, or "always"; `last_use` is a day in ISO format, or ""."""
+    """A rule in effect. `origin` is its place in words; `last_use` is a day in ISO format, or "". See `ShownRule`."""
 
     number: int
     rule: str
     origin: str
     last_use: str = ""
+    kind: RuleKind = "settings"
 
 
 def add(commands: Any) -> None:
@@ -78,15 +80,16 @@ def list_rules(arguments: argparse.Namespace) -> int:
 def remove_rule(arguments: argparse.Namespace) -> int:
     wanted = " ".join(arguments.rule)
     try:
+        refuse_options(arguments, "json")
         listed, store = _listed(arguments.project)
         named = [each for each in listed if wanted in (str(each.number), each.rule)]
-        found = max(named, key=lambda each: each.origin == ALWAYS, default=None)
+        found = max(named, key=lambda each: each.kind == "always", default=None)
         if found is None:
-            meant = did_you_mean(wanted, [each.rule for each in listed if each.origin == ALWAYS])
+            meant = did_you_mean(wanted, [each.rule for each in listed if each.kind == "always"])
             raise UsageError(
                 f"there is no rule '{wanted}'{meant or ': `sanderling rules list` lists them'}"
             )
-        if found.origin != ALWAYS:
+        if found.kind != "always":
             raise UsageError(f"'{found.rule}' is from {found.origin}: remove it there")
         for rule in store.load().rules:
             if str(rule) == found.rule:
@@ -109,7 +112,8 @@ def _listed(directory: str) -> tuple[list[ListedRule], RuleStore]:
     own = load_rules(settings.permissions, project)
     shown = lasting_rules(own, settings.layers, store.load())
     listed = [
-        ListedRule(n, each.rule, each.origin, each.last_use) for n, each in enumerate(shown, 1)
+        ListedRule(n, each.rule, each.origin, each.last_use, each.kind)
+        for n, each in enumerate(shown, 1)
     ]
     return listed, store
 

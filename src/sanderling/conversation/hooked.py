@@ -11,6 +11,7 @@ from sanderling.hooks.hooks import NOTHING, Hooks, Owner, Verdict, quoted
 from sanderling.hooks.messages import names_of, tool_fields, tool_response
 from sanderling.protocol.messages import Prompt
 from sanderling.tools.base import UseRequest
+from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.workspace import Workspace
 
@@ -82,11 +83,13 @@ class SessionHooks:
 
     def take_notes(self) -> list[str]:
         """Return the notes for the model since the last time, to be sent with the next message of the user's."""
+        for said in self._hooks.take_late():
+            self._note(said)
         notes, self._notes = self._notes, []
         return notes
 
     async def before_use(
-        self, owner: Owner, tool: str, use_id: str, values: dict[str, Any]
+        self, owner: Owner, tool: str, use_id: str, values: dict[str, Any], effect: Effect
     ) -> Verdict:
         """
         Run the hooks of `owner` before a tool call.
@@ -99,12 +102,20 @@ class SessionHooks:
         if not self._hooks.are_for("PreToolUse", names):
             return NOTHING
         fields = tool_fields(tool, use_id, values, self._workspace.project)
-        return await self._hooks.run("PreToolUse", fields, names, owner=owner)
+        is_met = self._conditions(tool, effect)
+        return await self._hooks.run("PreToolUse", fields, names, owner=owner, is_met=is_met)
 
-    async def call_before_use(self, tool: str, use_id: str, values: dict[str, Any]) -> Verdict:
+    async def call_before_use(
+        self, tool: str, use_id: str, values: dict[str, Any], effect: Effect
+    ) -> Verdict:
         """Run the editor's callbacks before a tool call, after the project's hooks and before the user's."""
-        del use_id
+        del use_id, effect
         return await self._call("tool", {"name": tool, "input": values})
+
+    def _conditions(self, tool: str, effect: Effect) -> Callable[[str], bool]:
+        from sanderling.permissions.conditions import is_met  # it loads the shell's grammar
+
+        return lambda condition: is_met(condition, tool, effect, self._workspace)
 
     async def before_question(self, request: UseRequest) -> Verdict:
         names = names_of(request.tool.name)
@@ -113,10 +124,11 @@ class SessionHooks:
         fields = tool_fields(
             request.tool.name, request.tool_use_id, request.input, self._workspace.project
         )
-        return await self._hooks.run("PermissionRequest", fields, names)
+        is_met = self._conditions(request.tool.name, request.effect)
+        return await self._hooks.run("PermissionRequest", fields, names, is_met=is_met)
 
     async def after_use(
-        self, tool: str, use_id: str, values: dict[str, Any], outcome: Outcome
+        self, tool: str, use_id: str, values: dict[str, Any], outcome: Outcome, *, effect: Effect
     ) -> Verdict:
         """Run the hooks after a tool call. What they change, as formatters do, belongs to the call: undo takes it back."""
         names = names_of(tool)
@@ -131,7 +143,8 @@ class SessionHooks:
             if workspace.sandbox.can_write:
                 during = workspace.changes.during(workspace.sandbox.confined, use_id)
                 await running.enter_async_context(during)
-            verdict = await self._hooks.run("PostToolUse", fields, names)
+            is_met = self._conditions(tool, effect)
+            verdict = await self._hooks.run("PostToolUse", fields, names, is_met=is_met)
         if workspace.editor:
             await workspace.editor.files_changed(())
         return verdict

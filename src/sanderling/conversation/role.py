@@ -24,7 +24,7 @@ from sanderling.providers.models.known import KnownModels
 from sanderling.session.session import Session
 
 FORBIDDEN = "The role {role} does not have the tool {tool}. Its tools: {tools}. Only the user can change the role."
-HIDDEN = "The role {role} is the project's, in {origin}. It replaces yours, in {hidden}, with its tools and its mode."
+REPLACED = "The role {role} is the project's, in {origin}. It replaces yours, in {replaced}, whose limits on tools and mode hold, too."
 ENDED = "[The role ends here: its instructions and its limits on tools no longer hold.]"
 _Shown = EffortChanged | ModeChanged | ModelChanged | Notice
 
@@ -105,8 +105,9 @@ class SessionRole:
         if role is None:
             self._now = _InForce(was_used=self.was_used)
             return
-        if hidden := self._project.roles.hidden_by(role):
-            self._warn(HIDDEN.format(role=role.name, origin=role.origin, hidden=hidden))
+        if own := role.replaced:
+            words = REPLACED.format(role=role.name, origin=role.origin, replaced=own.origin)
+            self._warn(words)
         self._model.begin(role.model, origin=f"The role {role.name}")
         mode, effort = None if keeps_mode else self._mode_of(role), role.effort
         self._now = _InForce(

@@ -352,6 +352,8 @@ class SessionServices:
             self.sandbox.confined,
             surroundings,
             self.emit,
+            problem_of=_problem_of_condition,
+            start=self.tasks.start,
         )
         return SessionHooks(hooks, callbacks, self.workspace)
 
@@ -435,6 +437,12 @@ class SessionServices:
         )
         if self.commands.are_running or not will_be_reported:
             self.emit(_shown_event(event))
+
+
+def _problem_of_condition(condition: str) -> str:
+    from sanderling.permissions.conditions import problem_of  # it loads the shell's grammar
+
+    return problem_of(condition)
 
 
 def _only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confined: bool) -> bool:

@@ -222,7 +222,8 @@ class ToolUses:
             for judge in before:
                 called = use.requested
                 if use.tool and not use.hooked.is_denied:
-                    use = self._hooked(use, await judge(called.name, called.id, called.input))
+                    verdict = await judge(called.name, called.id, called.input, use.effect)
+                    use = self._hooked(use, verdict)
             self._uses[index] = use
 
         async with anyio.create_task_group() as tasks:
@@ -247,7 +248,7 @@ class ToolUses:
             return outcome
         requested = use.requested
         verdict = await self._hooks.after_use(
-            requested.name, requested.id, requested.input, outcome
+            requested.name, requested.id, requested.input, outcome, effect=use.effect
         )
         reason = verdict.reason if verdict.is_denied else ""
         said = [text for text in (use.hooked.context, reason, verdict.context) if text]

@@ -12,7 +12,7 @@ from sanderling.conversation.undo.reviewing import Reviews
 from sanderling.conversation.undo.undoing import Undoer
 from sanderling.errors import SanderlingError, SessionError, ToolError
 from sanderling.permissions.guarding import absolute
-from sanderling.project.roles import Role, SkippedRole
+from sanderling.project.roles import SkippedRole, by_name
 from sanderling.protocol import requests
 from sanderling.protocol.actions import FROM_END, Action, ShowEarlier, WatchJob
 from sanderling.protocol.events import JobOutput, SessionOpened, TodoChanged
@@ -153,9 +153,6 @@ class SessionViews:
 
     def _roles(self) -> requests.Roles:
         found = self._services.project.roles.found()
-        names = {
-            each.name: each for each in reversed(found) if isinstance(each, Role)
-        }  # the first of a name is used
         shown = (
             requests.ShownRole(
                 each.name,
@@ -164,7 +161,7 @@ class SessionViews:
                 each.tools_in_words() if each.is_restricting else "",
                 each.problems,
             )
-            for _, each in sorted(names.items())
+            for _, each in sorted(by_name(found).items())
         )
         skipped = (each for each in found if isinstance(each, SkippedRole))
         return requests.Roles(

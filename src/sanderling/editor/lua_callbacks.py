@@ -30,6 +30,10 @@ class _Answer(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
+class _Said(msgspec.Struct, frozen=True):
+    answers: list[_Answer]
+
+
 class LuaCallbacks:
     """The callbacks, for one session."""
 
@@ -54,9 +58,11 @@ class LuaCallbacks:
             said = await self._extensions.call(
                 "callbacks", sum(limits) + MARGIN_S, point, subject, self._facts
             )
-            answers = msgspec.convert(with_printable(said["answers"]), list[_Answer])
+            answers = msgspec.convert(with_printable(said), _Said).answers
         except (ToolError, TimeoutError) as error:
             answers = [_Answer("Lua", failure=str(error).rstrip(".") or BLOCKED)]
+        except msgspec.ValidationError as error:
+            answers = [_Answer("Lua", failure=f"the answer of Neovim is not valid: {error}")]
         return self._verdict(point, answers)
 
     def _verdict(self, point: Point, answers: Sequence[_Answer]) -> Verdict:

@@ -1,7 +1,6 @@
 """Tools in Lua: a declaration becomes a tool of the session's catalog, whose calls run in Neovim."""
 
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ from sanderling.errors import ToolError
 from sanderling.protocol.events import Event, Notice
 from sanderling.text import counted, duration, printable, shortened
 from sanderling.tools.base import Arguments, Context, OutsideTool, Tool
-from sanderling.tools.effects import LUA, Effect
+from sanderling.tools.effects import LUA, Effect, outside_sandbox
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.workspace import Workspace
 
@@ -80,9 +79,7 @@ class _Call:
         name = f"{LUA}{self._name}"
         if not (tool := self._extensions.tools.get(self._name)):
             return Effect(name, "call", leaves_sandbox=True)
-        # What the user allows holds for this plugin's tool, as long as it declares the same.
-        mark = sha256(f"{tool.owner}\0{tool.effect}".encode()).hexdigest()[:16]
-        return Effect(name, "call", server=mark, does=tool.effect, leaves_sandbox=not tool.effect)
+        return outside_sandbox(Effect(name, "call"), tool.owner, tool.effect)
 
     def title(self, args: Arguments, _workspace: Workspace) -> str:
         return ", ".join(f"{name}: {_inline(value)}" for name, value in args.values.items())

@@ -36,13 +36,16 @@ MAX_WAYS = 1_000_000
 """Python tries that many in about 10 ms."""
 MAX_NAME_CHARS = 64
 _MIN_LIKENESS = 0.85  # of a mistyped event: Claude has others, such as `PostToolUseFailure`
-_ABOUT_TOOLS: tuple[HookEvent, ...] = ("PreToolUse", "PermissionRequest", "PostToolUse")
+TOOL_EVENTS: tuple[HookEvent, ...] = ("PreToolUse", "PermissionRequest", "PostToolUse")
 _WORDS = r"\w+(\|\w+)*"
 _CLAUDES_ONLY = frozenset({"TaskOutput"})  # is like BashOutput
 _MIN_LIKENESS_OF_TOOL = 0.75
 _ALL = ("", "*")
 _UNREADABLE = r"\(\?(?:#|[A-Za-z]*x)"
 """A comment, or `(?x)`, which begins comments: `_ways` would not read the matcher as Python does."""
+_USED_KEYS = ("type", "command", "timeout", "if", "async", "asyncRewake", "shell")
+_OTHER_KEYS = ("statusMessage", "description", "once")
+"""Keys of Claude's that change nothing in what a hook of a settings file decides."""
 _PIECE = r"(?s)\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|."
 
 
@@ -64,7 +67,12 @@ class HookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """A hook of a session. `origin` is its place, as shown; a project's (`is_projects`) only makes decisions stricter."""
+    """
+    A hook of a session. `origin` is its place, as shown; a project's (`is_projects`) only makes decisions stricter.
+
+    `condition` is a permission rule that a tool call must match. A hook that `is_async` runs in the background and decides nothing; if it
+    also `wakes`, the model reads why it refuses.
+    """
 
     event: HookEvent
     command: str
@@ -73,6 +81,9 @@ class Hook(msgspec.Struct, frozen=True):
     timeout_s: float = TIMEOUT_S
     is_confined: bool = True
     is_projects: bool = False
+    condition: str = ""
+    is_async: bool = False
+    wakes: bool = False
 
     def matches(self, subjects: tuple[str, ...]) -> bool:
         """Return True if the hook is for any of these names; for an event that is about nothing, it always is."""
@@ -89,7 +100,7 @@ class Hook(msgspec.Struct, frozen=True):
     @property
     def problem(self) -> str:
         """A sentence about a tool that the matcher misspells, so that the hook never runs for it; "" without one."""
-        if self.event not in _ABOUT_TOOLS or not re.fullmatch(_WORDS, self.matcher):
+        if self.event not in TOOL_EVENTS or not re.fullmatch(_WORDS, self.matcher):
             return ""
         for word in self.matcher.split("|"):
             same = sorted(each for each in KNOWN if each.casefold() == word.casefold())
@@ -199,16 +210,50 @@ def _hooks_of_group(path: str, event: HookEvent, group: Any) -> Iterator[Hook | 
         return
     for each in cast("list[Any]", declared):
         hook = cast("Table", each) if isinstance(each, dict) else {}
-        command, timeout = hook.get("command"), hook.get("timeout", TIMEOUT_S)
-        if hook.get("type", "command") != "command":
-            yield f"{path}: a hook for {event} is not used: only commands are."
+        if problem := _why_unused(event, hook):
+            yield f"{path}: a hook for {event} is not used: {problem}."
             continue
-        if not isinstance(command, str) or not command:
-            yield f"{path}: a hook for {event} is not used: it has no `command`."
-            continue
-        is_number = isinstance(timeout, int | float) and timeout > 0
-        timeout_s = float(min(timeout, MAX_TIMEOUT_S)) if is_number else TIMEOUT_S
-        yield Hook(event, command, path, matcher, timeout_s, is_projects=True)
+        for key in sorted(hook.keys() - {*_USED_KEYS, *_OTHER_KEYS}):
+            hint = did_you_mean(key, _USED_KEYS) or "."
+            yield f"{path}: the key '{key[:40]}' of a hook for {event} has no effect here{hint}"
+        wakes = hook.get("asyncRewake") is True
+        if wakes:
+            yield f"{path}: what a hook with asyncRewake reports is sent with your next prompt; it wakes nothing."
+        is_async = wakes or hook.get("async") is True
+        yield Hook(
+            event,
+            hook["command"],
+            path,
+            matcher,
+            _timeout_s(hook.get("timeout"), MAX_TIMEOUT_S if is_async else TIMEOUT_S),
+            is_projects=True,
+            condition=hook.get("if", ""),
+            is_async=is_async,
+            wakes=wakes,
+        )
+
+
+def _timeout_s(value: Any, usual_s: float) -> float:
+    is_number = isinstance(value, int | float) and value > 0
+    return float(min(value, MAX_TIMEOUT_S)) if is_number else usual_s
+
+
+def _why_unused(event: HookEvent, hook: "Table") -> str:
+    """Return why a hook of a file cannot run as its author meant; "" if it can."""
+    command, condition = hook.get("command"), hook.get("if", "")
+    if hook.get("type", "command") != "command":
+        return "only commands are"
+    if not isinstance(command, str) or not command:
+        return "it has no `command`"
+    if hook.get("args"):
+        return "'args' is not supported: write one line in 'command'"
+    if hook.get("shell", "bash") not in ("bash", "sh"):
+        return f"its shell '{str(hook['shell'])[:40]}' is not supported"
+    if not isinstance(condition, str):
+        return "its 'if' is not a text"
+    if condition and event not in TOOL_EVENTS:
+        return "'if' is only for events about tool calls"
+    return ""
 
 
 def _problem_of(matcher: Any) -> str:

@@ -69,7 +69,8 @@ class Hooks:
     """
     The hooks of one session. The project's hooks are read again for each turn.
 
-    `confined` is the session's sandbox, in which a project's hooks run even if the user switched it off for commands.
+    `confined` is the session's sandbox, in which a project's hooks run even if the user switched it off for commands. `problem_of` says what
+    is wrong with a hook's condition, and `start` starts a task in the background.
     """
 
     def __init__(
@@ -79,8 +80,13 @@ class Hooks:
         confined: ExecutionEnvironment,
         surroundings: Surroundings,
         emit: Callable[[Event], None],
+        *,
+        problem_of: Callable[[str], str],
+        start: Callable[..., None],
     ) -> None:
         self._own = own
+        self._problem_of = problem_of
+        self._start = start
         self._trust = trust
         self._confined = confined
         self._surroundings = surroundings
@@ -89,12 +95,18 @@ class Hooks:
         self._problems: list[str] = []
         self._failed = set[tuple[Hook, str]]()
         self._stop = ""
+        self._late: list[str] = []
         self.read_again()
 
     def read_again(self) -> None:
         """Read the project's hooks, and show what is wrong with the hooks, unless that was shown before."""
         theirs, problems = project_hooks(self._trust) if self._trust else ([], [])
-        self._hooks = [*theirs, *self._own]
+        self._hooks = [*self._own]
+        for hook in reversed(theirs):
+            if hook.condition and (problem := self._problem_of(hook.condition)):
+                problems.append(f"The hook {hook.shown} is not used: {problem}.")
+            else:
+                self._hooks.insert(0, hook)
         problems += [each.problem for each in self._hooks if each.problem]
         for problem in problems:
             if problem not in self._problems:
@@ -116,9 +128,15 @@ class Hooks:
         subjects: Sequence[str] = (),
         *,
         owner: Owner | None = None,
+        is_met: Callable[[str], bool] = lambda _: True,
     ) -> Verdict:
-        """Run the hooks for the event, or only the hooks of `owner`, at the same time. `subjects` are the names that a matcher can mean."""
+        """
+        Run the hooks for the event, or only the hooks of `owner`, at the same time. `subjects` are the names that a matcher can mean.
+
+        `is_met` returns whether a hook's condition holds.
+        """
         hooks = self._matching(event, subjects)
+        hooks = [each for each in hooks if not each.condition or is_met(each.condition)]
         if owner:
             hooks = [each for each in hooks if each.is_projects == (owner == "project")]
         if not hooks:
@@ -132,8 +150,24 @@ class Hooks:
 
         async with anyio.create_task_group() as tasks:
             for hook in hooks:
-                tasks.start_soon(partial(run_one, hook))
-        return self._verdict([(hook, answers[hook]) for hook in hooks])
+                if hook.is_async and event != "SessionEnd":  # after which nothing runs
+                    self._start(self._run_aside, hook, message)
+                else:
+                    tasks.start_soon(partial(run_one, hook))
+        return self._verdict([(hook, answers[hook]) for hook in hooks if hook in answers])
+
+    async def _run_aside(self, hook: Hook, message: bytes) -> None:
+        """Run a hook that nothing waits for. It decides nothing; its context is for the model's next message."""
+        answer = await run_hook(hook, message, self._confined, self._surroundings.project)
+        self._show(hook, answer)
+        said = answer.reason if hook.wakes and answer.decision == "deny" else answer.context
+        if said:
+            self._late.append(_for_reading(said, MAX_TEXT_CHARS))
+
+    def take_late(self) -> list[str]:
+        """Return what hooks in the background have said to the model since the last time."""
+        late, self._late = self._late, []
+        return late
 
     def take_stop(self) -> str:
         """Return why a hook wants the turn to end, since the last time; "" if none does."""

@@ -37,7 +37,7 @@ def uncovered_commands(effect: Effect, *, project: str) -> tuple[SimpleCommand, 
 
 
 def covers(rule: Rule, use: Use) -> bool:
-    """Return True if an allow rule covers a read, a write, a fetch or a call."""
+    """Return True if an allow rule covers a use that is no line for the shell."""
     if not concerns(rule, use.effect):
         return False
     if rule.host:
@@ -46,12 +46,12 @@ def covers(rule: Rule, use: Use) -> bool:
         pattern = path_pattern(rule.path, use.roots, use.disk, is_anywhere=False)
         is_named = use.protected <= set(rule.path.split("/"))
         return pattern(use.paths[1]) and (is_named or use.effect.kind != "write")
-    return use.effect.kind in ("fetch", "call") or (use.is_inside() and not use.protected)
+    return use.effect.kind in ("run", "fetch", "call") or (use.is_inside() and not use.protected)
 
 
 def covers_part(rule: Rule, use: Use) -> bool:
-    """Return True if an allow rule covers a read, a write, a fetch or a call, or at least one command of a line."""
-    if use.effect.kind == "run":
+    """Return True if an allow rule covers the use, or at least one command of a line."""
+    if use.effect.is_line:
         return any(_covers_words(rule, command, use) for command in use.parsed.commands)
     return covers(rule, use)
 

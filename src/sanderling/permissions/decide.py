@@ -75,22 +75,22 @@ _STRICTNESS: tuple[Action, ...] = ("deny", "ask", "allow")
 def _decide(
     use: Use, mode: Mode, rules: Sequence[Rule], *, is_confined: bool, write_paths: Sequence[str]
 ) -> Decision:
-    kind = use.effect.kind
+    kind, does = use.effect.kind, use.effect.does
     if kind == "none":
         return Decision("allow", "It only affects the conversation.")
     if against := _against(use, mode, rules):
         return against
     if at_once := _at_once(use, mode, is_confined=is_confined, write_paths=write_paths):
         return Decision("allow", at_once)
+    if mode == "plan" and (does == "run" or (kind == "call" and does != "network")):
+        reason = "Plan mode is read-only, and this tool may change things."
+        return Decision("ask", reason, is_for_user=True)
     if mode == "plan" and kind == "run" and not is_confined:
         return Decision(
             "ask",
             "Plan mode relies on the sandbox to keep commands from writing, and the sandbox is off.",
             is_for_user=True,
         )
-    if mode == "plan" and kind == "call" and use.effect.does != "network":
-        reason = "Plan mode is read-only, and this tool may change things."
-        return Decision("ask", reason, is_for_user=True)
     return _by_rules(use, rules, is_confined=is_confined)
 
 
@@ -116,11 +116,12 @@ def _against(use: Use, mode: Mode, rules: Sequence[Rule]) -> Decision | None:
 
 def _at_once(use: Use, mode: Mode, *, is_confined: bool, write_paths: Sequence[str]) -> str:
     """Return why a use may run without an allow rule; "" if it needs one."""
+    if does := use.effect.does:  # outside the sandbox
+        names_outside = use.effect.path and not use.is_inside()
+        return "It declares that it only reads." if does == "read" and not names_outside else ""
     match use.effect.kind:
         case "read" if is_confined or use.is_inside():
             return "It only reads."
-        case "call" if use.effect.does == "read":
-            return "It declares that it only reads."
         case "write" if mode == "auto" and is_confined and use.is_inside(write_paths):
             return "" if use.protected else "The sandbox confines it."
         case "run" if mode != "ask" and is_confined and not use.effect.leaves_sandbox:
@@ -154,7 +155,7 @@ def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision
     if effect.exported:
         return Decision("ask", exports_note(effect.exported))
     allowing = [rule for rule in rules if rule.action == "allow"]
-    if effect.kind == "run":
+    if effect.is_line:
         problem, rule = uncovered(use, allowing, is_confined=is_confined)
         if problem:
             return Decision("ask", problem, is_for_user=not is_confined)
@@ -166,15 +167,15 @@ def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision
         "read": "No rule allows reading outside the project.",
         "write": "No rule allows this change.",
         "fetch": "No rule allows this host.",
-        "call": f"{_DOES[effect.does]}No rule allows this tool.",
+        "call": "No rule allows this tool.",
     }
+    reason = f"{_DOES[effect.does]}{missing['call']}" if effect.does else missing[effect.kind]
     is_for_user = effect.does != "" or (effect.kind == "write" and bool(use.protected))
-    return Decision("ask", missing[effect.kind], is_for_user=is_for_user)
+    return Decision("ask", reason, is_for_user=is_for_user)
 
 
 _DOES: Mapping[str, str] = {
-    "": "",
-    "read": "",
+    "read": "It reads outside the project and the sandbox. ",
     "write": "It changes files, and the sandbox does not confine it. ",
     "run": "It runs programs outside the sandbox. ",
     "network": "It uses the network outside the sandbox. ",
@@ -257,6 +258,6 @@ def applies(rule: Rule, effect: Effect, *, project: str) -> bool:
     use = Use(effect, project)
     if rule.action != "allow":
         return forbids(rule, use) == "yes"
-    if effect.kind == "run":
+    if effect.is_line:
         return concerns(rule, effect) and not uncovered(use, [rule], only_rules=True)[0]
     return covers(rule, use)

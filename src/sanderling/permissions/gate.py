@@ -518,7 +518,9 @@ class Gate:
 
 def _marked(rule: Rule, effect: Effect) -> Rule:
     """Bind the rule to the server of `effect` as it is declared now: a later server of the same name inherits nothing."""
-    return msgspec.structs.replace(rule, server=effect.server) if is_for_any_server(rule) else rule
+    is_for_it = rule.action == "allow" and rule.tool == effect.tool  # of a Python package
+    is_to_bind = is_for_it or is_for_any_server(rule)
+    return msgspec.structs.replace(rule, server=effect.server) if is_to_bind else rule
 
 
 def _in_place_of(rule: Rule, new: Rule) -> Rule:
@@ -567,6 +569,8 @@ def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
 def _needed(request: UseRequest) -> Grant:
     """Return the grant that the use needs beyond what the sandbox already allows."""
     effect, environment = request.effect, request.environment
+    if effect.does:  # outside the sandbox, where a grant means nothing
+        return NO_GRANT
     match effect.kind:
         case "fetch" if not environment.leads_to(effect.host) or (
             # A search endpoint on loopback is on the user's machine, not in the session's network.

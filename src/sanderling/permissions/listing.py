@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sanderling.config import Layer
+from sanderling.config.file import SettingLocation
 from sanderling.config.layers import place_of
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import StoredRules
@@ -15,9 +16,14 @@ def lasting_rules(
     own: Sequence[Rule], layers: Sequence[Layer], stored: StoredRules
 ) -> tuple[ShownRule, ...]:
     """Return the user's `own` rules, which the settings of `layers` contain, then the stored ones."""
-    places = (str(place_of(("permissions", number), layers)) for number in range(len(own)))
+    places = (place_of(("permissions", number), layers) for number in range(len(own)))
     uses = stored.last_uses
     return (
-        *(ShownRule(str(rule), place or THIS_RUN) for rule, place in zip(own, places, strict=True)),
-        *(ShownRule(str(rule), ALWAYS, uses.get(str(rule), "")) for rule in stored.rules),
+        *(_of_settings(rule, place) for rule, place in zip(own, places, strict=True)),
+        *(ShownRule(str(rule), ALWAYS, uses.get(str(rule), ""), "always") for rule in stored.rules),
     )
+
+
+def _of_settings(rule: Rule, place: SettingLocation) -> ShownRule:
+    file = place.origin if place.line else ""
+    return ShownRule(str(rule), str(place) or THIS_RUN, file=file, line=place.line)

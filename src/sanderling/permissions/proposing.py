@@ -55,7 +55,7 @@ MAX_EXACT_CHARS = 300
 
 def propose(effect: Effect, *, project: str) -> Rule | None:
     """Return the rule for "always": as narrow as is useful; None if there is no safe one. It always covers `effect`."""
-    match effect.kind:
+    match "call" if effect.does else effect.kind:
         case "run":
             return _propose_command(effect, project)
         case "fetch":

@@ -59,7 +59,7 @@ class Rule(
         host: a name, `*.name` for all below it, or an address; may end in `:port`.
         server: the mark of a declared server (`Effect.server`), to which the rule is limited; "always" sets it.
 
-    An allow rule for `edit` or `write` covers only that tool; deny and ask rules for one of them cover both. Deny and ask rules for
+    An allow rule for `edit` or `write` covers only that tool, and one for a built-in tool no other tool outside the sandbox; deny and ask rules for one of them cover both. Deny and ask rules for
     `read`, `bash` or `*` are also compared to the words of commands. They ask if a match is uncertain: if options are between their words
     or elsewhere, or if a name differs only in case.
     """
@@ -129,7 +129,7 @@ def concerns(rule: Rule, effect: Effect) -> bool:
         return True
     if any(fnmatchcase(name, rule.tool) for name in _outside_names(rule, effect.tool)):
         return True
-    is_for_one_tool = rule.action == "allow" and effect.kind == "write"
+    is_for_one_tool = rule.action == "allow" and (effect.kind == "write" or effect.does != "")
     return not is_for_one_tool and KIND_OF_TOOL.get(rule.tool) == effect.kind
 
 

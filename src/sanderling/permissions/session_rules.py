@@ -76,7 +76,9 @@ class SessionRules(msgspec.Struct):
             if not self.covers(self.rules.get(use.conditions, ()), use)
         ]
         shown = (
-            ShownRule(text, origin if under == now else f"{origin} ({_named(under)})")
+            ShownRule(
+                text, origin if under == now else f"{origin} ({_named(under)})", kind="session"
+            )
             for text, origin, under in (*rules, *uses)
         )
         return tuple(dict.fromkeys(shown))

@@ -3,7 +3,7 @@ Roles: instructions, tools, model, effort and mode that the user gives the agent
 
 A role is a Markdown file with a header in `.claude/agents`, `.agents/agents` or `agents` of our own directories, or a table `[roles.NAME]`
 of the user's settings. Files of other agents are read leniently. A role only restricts tools, and a project's role never makes the mode
-less strict, so trusting one gives the project nothing.
+less strict, nor lifts a limit of the user's role of the same name, so trusting one gives the project nothing.
 """
 
 import re
@@ -15,11 +15,12 @@ import msgspec
 
 from sanderling.config.server_names import fitted, fitted_server
 from sanderling.errors import ConfigError
+from sanderling.packages import extensions
 from sanderling.project.front_matter import not_texts, one_line, read_document, unused
 from sanderling.project.places import Place, Places
 from sanderling.protocol.events import CommandSource
-from sanderling.protocol.modes import Effort, Mode
-from sanderling.protocol.tool_names import meant_name
+from sanderling.protocol.modes import MODES_BY_STRICTNESS, Effort, Mode
+from sanderling.protocol.tool_names import known_names, meant_name
 from sanderling.text import did_you_mean
 
 MAX_DESCRIPTION_CHARS = 1024
@@ -59,25 +60,41 @@ class RoleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Role(RoleTable, frozen=True, forbid_unknown_fields=False):
-    """A role. `tools` and `disallowed_tools` are our names; `problems` are sentences for its author."""
+    """
+    A role. `tools` and `disallowed_tools` are our names; `problems` are sentences for its author.
+
+    `replaced` is the user's own role of the same name, whose limits hold, too.
+    """
 
     name: str = ""
     origin: str = ""
     source: CommandSource = "user"
     problems: tuple[str, ...] = ()
+    replaced: "Role | None" = None
 
     def allows(self, tool: str) -> bool:
         """Return whether the model may use the tool, by our name."""
         is_among = self.tools is None or _is_among(tool, self.tools)
         names = (tool, re.sub(_NUMBER, "", tool) if tool.startswith(_SERVER) else tool)
-        return is_among and not any(_is_among(each, self.disallowed_tools) for each in names)
+        is_denied = any(_is_among(each, self.disallowed_tools) for each in names)
+        return is_among and not is_denied and (not self.replaced or self.replaced.allows(tool))
 
     @property
     def is_restricting(self) -> bool:
+        return self._has_limits or bool(self.replaced and self.replaced.is_restricting)
+
+    @property
+    def _has_limits(self) -> bool:
         return self.tools is not None or bool(self.disallowed_tools)
 
     def tools_in_words(self) -> str:
         """Return which tools the role has: "read, grep", "all but bash"."""
+        if not (self.replaced and self.replaced.is_restricting):
+            return self._own_tools_in_words()
+        theirs = self.replaced.tools_in_words()
+        return f"{self._own_tools_in_words()}; of these {theirs}" if self._has_limits else theirs
+
+    def _own_tools_in_words(self) -> str:
         but = ", ".join(self.disallowed_tools)
         if self.tools is None:
             return f"all but {but}"
@@ -114,8 +131,8 @@ class Roles:
         self._ignored: tuple[str, ...] = ()
 
     def all(self) -> dict[str, Role]:
-        """Return the roles by name. Of two with one name, the first is used."""
-        return _by_name(self.found())
+        """Return the roles by name."""
+        return by_name(self.found())
 
     def find(self, name: str) -> Role:
         """
@@ -125,7 +142,7 @@ class Roles:
             ConfigError: there is none, or its file cannot be used.
         """
         found = self.found()
-        roles = _by_name(found)
+        roles = by_name(found)
         if name in roles:
             return roles[name]
         for each in found:
@@ -137,13 +154,6 @@ class Roles:
         hint = did_you_mean(name, roles) or known
         untrusted = f" Not trusted: {', '.join(self._ignored)}." if self._ignored else ""
         raise ConfigError(f"There is no role '{name}'{hint}{untrusted}", ("role",))
-
-    def hidden_by(self, role: Role) -> str:
-        """Return the place of the user's own role that a project's role of the same name replaces; "" without one."""
-        if role.source != "project":
-            return ""
-        own = (each for each in self.found() if isinstance(each, Role) and each.source == "user")
-        return next((each.origin for each in own if each.name == role.name), "")
 
     def found(self) -> list[Role | SkippedRole]:
         """Return all roles, and the files that cannot be used, with the reason."""
@@ -165,12 +175,23 @@ class Roles:
         return self._ignored
 
 
-def _by_name(found: Iterable[Role | SkippedRole]) -> dict[str, Role]:
+def by_name(found: Iterable[Role | SkippedRole]) -> dict[str, Role]:
+    """Return the roles by name. Of two with one name the first is used, a project's within the limits of the user's."""
     roles = dict[str, Role]()
     for each in found:
-        if isinstance(each, Role):
-            roles.setdefault(each.name, each)
+        if not isinstance(each, Role):
+            continue
+        first = roles.setdefault(each.name, each)
+        if first.source == "project" and each.source != "project" and not first.replaced:
+            roles[each.name] = _limited(first, each)
     return roles
+
+
+def _limited(role: Role, own: Role) -> Role:
+    """Return a project's role with the limits of the user's role that it replaces."""
+    modes = [mode for mode in (role.mode, own.mode) if mode and mode != "auto"]
+    mode = min(modes, key=MODES_BY_STRICTNESS.index, default=role.mode)
+    return msgspec.structs.replace(role, mode=mode, replaced=own)
 
 
 def load_roles(tables: Mapping[str, Any]) -> dict[str, Role]:
@@ -258,7 +279,21 @@ def _own(
             yield tool
             yield from _fitted(tool, effect)
         elif tool:
-            yield meant_name(tool)
+            own = meant_name(tool)
+            if problem := _problem_of(own):
+                problems.append(problem)
+            yield own
+
+
+def _problem_of(name: str) -> str:
+    """Return what is wrong with the name of a tool, or the glob; "" if it means a tool, or may mean one of a server or of Lua."""
+    known = known_names()
+    if "__" in name or any(fnmatchcase(each, name) for each in known):
+        return ""
+    added = [each.name for each in extensions("sanderling.tools")]
+    if any(fnmatchcase(each, name) for each in added):
+        return ""
+    return f"there is no tool '{name[:80]}'{did_you_mean(name, (*known, *added))}"
 
 
 def _fitted(name: str, effect: Literal["allow", "deny"]) -> Iterator[str]:

@@ -306,16 +306,23 @@ class ListRules(_OfSession, tag="list_rules", frozen=True):
     """List the permission rules in effect in the session. The answer is a `RulesPage`."""
 
 
+RuleKind = Literal["settings", "always", "session"]
+
+
 class ShownRule(_Answer, frozen=True):
     """
-    A rule in effect: its text, and the day of its last use in ISO format, if known.
+    A rule in effect: its text, where it is from in words, and the day of its last use in ISO format, if known.
 
-    `origin` is "session", which may be followed by its conditions, "always", or the place in the settings, as `file:line` if it is a file.
+    `kind` says which rules it belongs to; only rules of the settings cannot be changed here. `file` and `line` are its place in a settings
+    file on this machine, if it is in one.
     """
 
     rule: str
     origin: str
     last_use: str = ""
+    kind: RuleKind = "settings"
+    file: str = ""
+    line: int = 0
 
 
 class RulesPage(_Answer, frozen=True):

@@ -18,6 +18,9 @@ CLAUDES: Mapping[str, str] = {
 }
 """Claude's names by our own."""
 
+NAMES = (*CLAUDES, "code_nav", "code_refactor", "diagnostics", "mcp_search")
+"""Our names of all built-in tools, including tools that need a setting."""
+
 _OTHERS = {
     "MultiEdit": "edit",
     "NotebookEdit": "edit",
@@ -26,6 +29,8 @@ _OTHERS = {
     "KillBash": "jobs",
     "LSP": "code_nav",
 }
+_ABSENT = frozenset(("Agent", "EnterPlanMode", "ExitPlanMode", "Skill", "SlashCommand", "Task"))
+"""Tools of Claude's that Sanderling does without: files of Claude Code name them without a mistake."""
 _OWN = {**{claudes: own for own, claudes in CLAUDES.items()}, **_OTHERS}
 
 
@@ -48,3 +53,8 @@ _MEANT = {_folded(name): own for name, own in (*_OWN.items(), *zip(CLAUDES, CLAU
 def meant_name(name: str) -> str:
     """Return our name for a tool that the user names in any case: "BASH", "web-fetch"."""
     return _OWN.get(name) or _MEANT.get(_folded(name), name)
+
+
+def known_names() -> tuple[str, ...]:
+    """Return all names of tools that files may use: Claude's and our own."""
+    return (*NAMES, *_OWN, *_ABSENT)

@@ -1,6 +1,7 @@
 """Effects: a tool describes as data what a call would do, and permissions decide about that."""
 
 import re
+from hashlib import sha256
 from typing import Literal
 
 import msgspec
@@ -29,8 +30,8 @@ class Effect(msgspec.Struct, frozen=True):
     `path` is absolute; `command` is a shell line to run in `cwd` (empty: the project root); `host` may end in `:port`. The kind `none`
     has no effect outside the conversation; `call` has one that only the tool knows. `leaves_sandbox`: it needs more than the session's
     sandbox grants. `paths` are all files of a change to several; `path` is then a directory that contains them. `server` identifies the
-    declaration of the called server, so that a permission does not hold for another server of the same name. `does` is what the tool that
-    is called declares to do; nothing confines it. `exported` lists variables
+    declaration of the called server, so that a permission does not hold for another server of the same name. `does` is what a tool
+    outside the sandbox declares to do; nothing confines it. `exported` lists variables
     set by earlier commands that can change what runs (`NAME='value'`, `NAME (unset)`), in readable form.
     """
 
@@ -47,6 +48,21 @@ class Effect(msgspec.Struct, frozen=True):
     exported: tuple[str, ...] = ()
 
     @property
+    def is_line(self) -> bool:
+        """Return whether it is a shell line for the session's commands, whose parts are judged one by one."""
+        return self.kind == "run" and not self.does
+
+    @property
     def may_change_anything(self) -> bool:
         """Return whether only a comparison before and after can find which files it changes."""
         return self.kind == "run" or (self.kind == "call" and self.does != "read")
+
+
+def outside_sandbox(effect: Effect, owner: str, does: Does) -> Effect:
+    """
+    Return `effect` for a tool of the package or plugin `owner`, whose code has all of the user's rights: `does` is never verified.
+
+    What the user allows holds for this owner's tool, as long as it declares the same.
+    """
+    mark = sha256(f"{owner}\0{does}".encode()).hexdigest()[:16]
+    return msgspec.structs.replace(effect, server=mark, does=does, leaves_sandbox=not does)

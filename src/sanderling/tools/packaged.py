@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, cast
 
@@ -16,13 +16,14 @@ from sanderling.protocol.events import Event, Notice
 from sanderling.text import counted, printable
 from sanderling.tools.base import Context, OutsideTool, Tool
 from sanderling.tools.catalog import NAMES
-from sanderling.tools.effects import MAX_NAME_CHARS, OUTSIDE, Effect
+from sanderling.tools.effects import MAX_NAME_CHARS, OUTSIDE, Does, Effect, outside_sandbox
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.workspace import Workspace
 
 LOADING_S = 5.0
 MAX_CONTENT_CHARS = 100_000
 _NAME = r"[a-z][a-z0-9_]*"
+_DOES: Mapping[str, Does] = {"read": "read", "write": "write", "run": "run", "fetch": "network"}
 log = logging.getLogger(__name__)
 
 
@@ -94,17 +95,21 @@ def _loaded(extension: Extension) -> Tool:
         raise ConfigError(
             f"{extension} is not used: its function has no docstring, which the model would read"
         )
-    return _guarded(str(extension), tool)
+    return _guarded(extension, tool)
 
 
-def _guarded(whose: str, tool: Tool) -> Tool:
-    """Return the tool with an effect in its own name, and with errors that name its package. Its calls are judged like all others."""
+def _guarded(extension: Extension, tool: Tool) -> Tool:
+    """Return the tool with an effect in its own name, judged like that of a Lua tool, and with errors that name its package."""
+    whose = str(extension)
 
     def effect(args: Any, workspace: Workspace) -> Effect:
         with translated(whose, ToolError):
             made = _of_type(tool.effect(args, workspace), Effect)
             path = workspace.path(made.path) if made.path else ""
-            return msgspec.structs.replace(made, tool=tool.name, path=path)
+        made = msgspec.structs.replace(made, tool=tool.name, path=path)
+        if made.kind == "none":
+            return made
+        return outside_sandbox(made, extension.package, _DOES.get(made.kind, made.does))
 
     def title(args: Any, workspace: Workspace) -> str:
         with translated(whose, ToolError):

@@ -258,7 +258,7 @@ class AgentFrontend:
     async def _list_rules(self, params: msgspec.Raw) -> Wire:
         page = await self._live(decoded(params, SessionRequest).session_id).rules()
         lines = [
-            RuleLine(rule=each.rule, origin=each.origin, last_use=each.last_use)
+            RuleLine(rule=each.rule, origin=each.origin, last_use=each.last_use, kind=each.kind)
             for each in page.rules
         ]
         return RulesAnswer(rules=lines, problem=page.problem)

@@ -10,6 +10,7 @@ import msgspec
 
 from sanderling.acp.wire.base import Wire
 from sanderling.acp.wire.errors import invalid
+from sanderling.protocol.requests import RuleKind
 
 OURS = "sanderling"
 PROMPT_ACCEPTED = "_sanderling/prompt_accepted"
@@ -142,6 +143,7 @@ class RuleLine(Wire, frozen=True):
     rule: str
     origin: str
     last_use: str = ""
+    kind: RuleKind = "settings"
 
 
 class RulesAnswer(Wire, frozen=True):

@@ -33,6 +33,7 @@ from sanderling.acp.wire.ours import (
     OfClient,
     Position,
     RuleChange,
+    RuleLine,
     RulesAnswer,
     meta_of,
     ours_in,
@@ -168,7 +169,8 @@ class RemoteAgent(ExternalAgent):
                 raise
             raise SessionError(NO_RULES.format(name=self.name)) from error
         shown = (
-            ShownRule(each.rule, self._origin(each.origin), each.last_use) for each in found.rules
+            ShownRule(each.rule, self._origin(each), each.last_use, each.kind)
+            for each in found.rules
         )
         return RulesPage(tuple(shown), found.problem)
 
@@ -180,9 +182,9 @@ class RemoteAgent(ExternalAgent):
         else:
             self.services.warn(f"Nothing changed: {self.name} is not connected.")
 
-    def _origin(self, origin: str) -> str:
+    def _origin(self, rule: RuleLine) -> str:
         """Name the machine behind an origin that would look like a local file."""
-        return origin if origin.startswith(("always", "session")) else f"{origin} on {self.name}"
+        return f"{rule.origin} on {self.name}" if rule.kind == "settings" else rule.origin
 
     # --- its place, as the link knows it -----------------------------------------------------------------------------------
 

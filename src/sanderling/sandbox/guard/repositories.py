@@ -10,7 +10,7 @@ others.
 `commondir` needs special care. While it does not exist, no mount can protect it, and one small file there redirects config and hooks: a
 plain `git status`, or an editor's git plugin, then runs `core.fsmonitor` from the planted directory. So the sandbox creates a
 **sentinel**: a `commondir` that points to its own directory. This changes nothing for git, libgit2 and gitoxide. It is removed when the
-last session that needs it ends or, if all were killed, when the next one starts.
+last session that needs it ends or, if all were killed, when the next one starts. A missing directory `hooks` is made and removed likewise.
 """
 
 import errno

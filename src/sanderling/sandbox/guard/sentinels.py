@@ -4,6 +4,8 @@ Sentinels: `commondir` files that the sandbox creates so that no command can cre
 A bind mount needs an existing file, so the name must be taken before it can be protected. The content `./` changes nothing for git:
 clone, fetch, stash, submodule, worktree, gc and pack-refs were tested with it. The file is visible to the user, and so to all sessions,
 hence the locks and records below.
+
+A repository without the directory `hooks` gets an empty one, for the same reason and as long.
 """
 
 import errno
@@ -22,6 +24,7 @@ SENTINEL = b"./\n"
 """with a slash: after a plain `.`, libgit2 looks for packed refs in the wrong place"""
 
 CLAIM_TRIES, CLAIM_S = 20, 0.2
+_HOOKS = "hooks"
 
 
 class Claim(NamedTuple):
@@ -38,7 +41,9 @@ class Claim(NamedTuple):
 
 def place_sentinels(state_dir: str, survey: Survey) -> Claim:
     """
-    Create a sentinel in every writable git directory without `commondir`. Return the claim for `remove_sentinels`.
+    Create a sentinel in every writable git directory without `commondir`, and missing directories of hooks.
+
+    Return the claim for `remove_sentinels`.
 
     The record is written first, so that a kill leaves nothing unrecorded. A sentinel without a record, because the user deleted the state
     directory, is adopted.
@@ -59,14 +64,26 @@ def place_sentinels(state_dir: str, survey: Survey) -> Claim:
                 for directory in directories
                 if os.path.isfile(f"{directory}/HEAD") and _is_free(f"{directory}/commondir")
             ]
-            _append(record, b"".join(os.fsencode(path) + b"\0" for path in wanted))
+            hooks = [
+                f"{directory}/{_HOOKS}" for directory in directories if _lacks_hooks(directory)
+            ]
+            _append(record, b"".join(os.fsencode(path) + b"\0" for path in (*wanted, *hooks)))
         except OSError:
             _close(record, *claimed)
             raise
         for path in wanted:
             _place(path)
+        for path in hooks:
+            with suppress(OSError):  # another user's repository; the guard watches for the name
+                os.mkdir(path)
         fcntl.flock(record, fcntl.LOCK_SH)
     return Claim(record, tuple(claimed))
+
+
+def _lacks_hooks(directory: str) -> bool:
+    """Return whether a repository has no directory of hooks. A linked worktree uses the repository's."""
+    is_whole = os.path.isfile(f"{directory}/HEAD") and os.path.isdir(f"{directory}/objects")
+    return is_whole and not os.path.lexists(f"{directory}/{_HOOKS}")
 
 
 def _claimed(directory: str) -> int | None:
@@ -185,11 +202,20 @@ def _remove_if_last(record: int) -> None:
     content = os.pread(record, os.fstat(record).st_size, 0)
     for path in filter(None, os.fsdecode(content).split("\0")):
         with _unclaimed(os.path.dirname(path)) as is_unclaimed:
+            if os.path.basename(path) == _HOOKS:
+                _remove_hooks(path, is_unclaimed=is_unclaimed)
+                continue
             for name in (path, f"{path}.new") if is_unclaimed else ():
                 with suppress(OSError):  # gone, or replaced by another file
                     if read_file(name, len(SENTINEL), follows=False) in (SENTINEL, b""):
                         os.unlink(name)
     os.ftruncate(record, 0)
+
+
+def _remove_hooks(path: str, *, is_unclaimed: bool) -> None:
+    with suppress(OSError):  # gone, or the user has put hooks there
+        if is_unclaimed:
+            os.rmdir(path)
 
 
 def _place(path: str) -> None:
