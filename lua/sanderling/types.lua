@@ -306,6 +306,7 @@
 ---@field proposal? sanderling.Proposal|nil
 ---@field options? sanderling.AnswerOption[]
 ---@field warnings? string[]
+---@field child? string
 
 ---@class (exact) sanderling.ApprovalSettled
 ---@field type 'approval_settled'
@@ -341,6 +342,19 @@
 ---@field type 'job_output'
 ---@field id string
 ---@field text string
+
+---@class (exact) sanderling.ChildChanged
+---@field type 'child_changed'
+---@field id string
+---@field tool_id string
+---@field name string
+---@field task string
+---@field state 'budget'|'denied'|'done'|'error'|'partial'|'queued'|'running'|'timeout'|'waiting'
+---@field activity? string
+---@field calls? integer
+---@field tokens? integer
+---@field cost_usd? number
+---@field budget_tokens? integer
 
 ---@class (exact) sanderling.ToolServer
 ---@field name string
@@ -391,7 +405,7 @@
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.EffortChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.RoleChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.ConnectionChanged|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.EffortChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.RoleChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ChildChanged|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.ConnectionChanged|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
@@ -507,6 +521,7 @@
 ---@field review sanderling.Review|nil
 ---@field option string
 ---@field is_unattended boolean
+---@field for_tree boolean
 
 ---@class (exact) sanderling.RejectedHunk
 ---@field first_line integer
@@ -547,6 +562,10 @@
 
 ---@class (exact) sanderling.StopJob
 ---@field type 'stop_job'
+---@field id string
+
+---@class (exact) sanderling.StopChild
+---@field type 'stop_child'
 ---@field id string
 
 ---@class (exact) sanderling.ControlToolServer
@@ -905,6 +924,7 @@
 ---| sanderling.TodoChanged
 ---| sanderling.JobsChanged
 ---| sanderling.JobOutput
+---| sanderling.ChildChanged
 ---| sanderling.ToolServersChanged
 ---| sanderling.LinkOffered
 ---| sanderling.GuestOptionsChanged
@@ -960,6 +980,7 @@
 ---| sanderling.NoteUsage
 ---| sanderling.WatchJob
 ---| sanderling.StopJob
+---| sanderling.StopChild
 ---| sanderling.ControlToolServer
 ---| sanderling.ChangeRule
 ---| sanderling.SetGuestOption
@@ -1043,6 +1064,7 @@
 ---@overload fun(type: 'todo_changed', fn: fun(event: sanderling.TodoChanged, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'jobs_changed', fn: fun(event: sanderling.JobsChanged, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'job_output', fn: fun(event: sanderling.JobOutput, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'child_changed', fn: fun(event: sanderling.ChildChanged, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'tool_servers_changed', fn: fun(event: sanderling.ToolServersChanged, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'link_offered', fn: fun(event: sanderling.LinkOffered, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'guest_options_changed', fn: fun(event: sanderling.GuestOptionsChanged, session: sanderling.Session)): sanderling.Handle

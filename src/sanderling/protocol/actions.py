@@ -168,7 +168,8 @@ class AnswerApproval(_Action, tag="answer_approval", frozen=True):
     calls of the same message. `values` are the values of a form, as in `FormField`; "cancel" neither answers nor denies. `review` says
     which parts of a proposal the user accepts, unless all of it as it is. "again": the text is not the one that the proposal was made
     for; look at it and ask again. `option` is the chosen answer to an external agent's question. `is_unattended`: no user has seen the
-    question, and `reason` says why.
+    question, and `reason` says why. `for_tree`: with "session", the rule applies to the session that began the work and to all of its
+    children, not only to the child that asked.
     """
 
     id: str
@@ -180,6 +181,7 @@ class AnswerApproval(_Action, tag="answer_approval", frozen=True):
     review: Review | None = None
     option: str = ""
     is_unattended: bool = False
+    for_tree: bool = False
 
 
 class RejectedHunk(_Action, frozen=True):
@@ -234,6 +236,12 @@ class WatchJob(_Action, tag="watch_job", frozen=True):
 
 
 class StopJob(_Action, tag="stop_job", frozen=True):
+    id: str
+
+
+class StopChild(_Action, tag="stop_child", frozen=True):
+    """Stop the turn of a child session; the session that started it gets what the child has done so far."""
+
     id: str
 
 
@@ -300,6 +308,7 @@ Action = (
     | NoteUsage
     | WatchJob
     | StopJob
+    | StopChild
     | ControlToolServer
     | ChangeRule
     | SetGuestOption
