@@ -80,6 +80,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The frontend's name, recorded in a new session."""
     max_cost_usd: float = 0
     """Dollars after which no more requests are made, without a question; 0: no limit."""
+    max_tokens: int = 0
+    """Tokens, of children as well, after which no more requests are made; 0: no limit."""
     fallback_model: str = ""
     """The model to continue with if the session's is unavailable."""
     answer_note: str = ""
@@ -392,7 +394,8 @@ class _AgentBuilder(NamedTuple):
         )
         self.resources.callback(services.workspace.journal.close)
         services.answer_note = options.answer_note
-        services.calls.bound(options.max_cost_usd, options.fallback_model)
+        services.calls.budget.limit_run(options.max_cost_usd, options.max_tokens)
+        services.calls.fallback = options.fallback_model
         return services
 
     def _address(self) -> str:

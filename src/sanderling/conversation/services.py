@@ -10,6 +10,7 @@ from sanderling.changes.commands import CommandChanges
 from sanderling.changes.forking import Origin
 from sanderling.changes.journal import Journal
 from sanderling.config import Settings
+from sanderling.conversation.budget import Budget
 from sanderling.conversation.compaction import PAGE_TOKENS
 from sanderling.conversation.compactor import Compactor
 from sanderling.conversation.hooked import SessionHooks
@@ -84,6 +85,7 @@ class SessionServices:
         sources: replace the built-in tools.
         callbacks, more_tools: see `SessionOptions`.
         has_user, can_ask: see `SessionOptions`.
+        budget: what was reserved for the session, if it is a child.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class SessionServices:
         more_tools: ToolSource | None = None,
         can_ask: bool = False,
         has_user: bool = True,
+        budget: Budget | None = None,
     ) -> None:
         self.session = session
         self.provider = provider
@@ -156,6 +159,7 @@ class SessionServices:
             system=system,
             small_system=system_prompt(has_editor=has_editor, has_user=has_user, is_small=True),
             may_search=self._may_search,
+            own_budget=budget,
         )
         self.role = SessionRole(
             session,
