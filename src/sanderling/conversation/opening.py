@@ -1,7 +1,8 @@
 """Opens a conversation for a frontend: brings settings, project, provider, policy, rules and session together."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -10,6 +11,7 @@ from anyio import to_thread
 
 from sanderling.config import Settings, Table
 from sanderling.config.layers import Layers, place_of
+from sanderling.conversation.children.running import RunningChild, find_running
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import ConfigError
@@ -27,6 +29,7 @@ from sanderling.providers import Provider
 from sanderling.providers.choice import DEFAULT, choose, make_provider
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.policy import TOO_WIDE, SandboxPolicy
+from sanderling.session.log import log_path
 from sanderling.session.session import Session, kept_agent
 from sanderling.tools.catalog import check_disabled
 from sanderling.tools.editor import Editor
@@ -117,10 +120,13 @@ async def open_conversation(
         SessionInUseError: another process has the session open.
         SessionError: the log cannot be read.
     """
+    own = layers.settings()
+    log_dir = options.log_dir or own.session_dir
+    if child := find_running(log_path(log_dir, session_id)):
+        reopen = partial(open_conversation, session_id, project, layers, emit)
+        return await _attached(child, emit, options, reopen)
     resources = AsyncExitStack()
     try:
-        own = layers.settings()
-        log_dir = options.log_dir or own.session_dir
         # Reading a long log takes a while.
         session = await to_thread.run_sync(Session.open, log_dir, session_id, project, options.face)
         resources.callback(session.close)
@@ -137,6 +143,21 @@ async def open_conversation(
         await resources.aclose()
         raise
     return _opened(conversation, aside)
+
+
+async def _attached(
+    child: RunningChild,
+    emit: Callable[[Event], None],
+    options: SessionOptions,
+    reopen: Callable[[SessionOptions], Awaitable[OpenedAgent]],
+) -> OpenedAgent:
+    """Open a child that runs here, by attaching to it; after its end, open its session."""
+    # Only for children that run.
+    from sanderling.conversation.children.attached import AttachedChild
+
+    later = msgspec.structs.replace(options, has_history=False)
+    attached = AttachedChild(child, emit, lambda: reopen(later))
+    return await attached.attach(has_history=options.has_history)
 
 
 async def open_for_client(
