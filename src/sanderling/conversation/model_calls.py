@@ -93,6 +93,11 @@ class ModelCalls:
         self._go_now = anyio.Event()
         self.tool_use_begun = anyio.Event()  # the first of the turn
 
+    @property
+    def fixed_bytes(self) -> int:
+        """The size of instructions and tools, which are in every request."""
+        return len(self._system.encode()) + self.catalog.size_bytes
+
     def bound(self, max_cost_usd: float, fallback: str) -> None:
         """Make no more requests after this many dollars from now on (0: no limit), and use the model `fallback` if the current is unavailable."""
         self._max_cost_usd, self._fallback = max_cost_usd, fallback

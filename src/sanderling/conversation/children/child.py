@@ -2,16 +2,17 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from math import isfinite
 from time import monotonic
-from typing import NamedTuple
+from typing import Literal, NamedTuple, cast
 from uuid import uuid4
 
 import anyio
 import msgspec
-from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from sanderling.conversation.budget import Amount, Budget
+from sanderling.conversation.budget import Budget
 from sanderling.conversation.children.report import Report, cut, merged, references_in, said
 from sanderling.conversation.children.running import RunningChild
 from sanderling.conversation.conversation import Conversation
@@ -42,7 +43,7 @@ WITH_PARENT = "The user stopped the turn that had started it."
 LATE = "It had not ended after {time}."
 CRASHED = "Sanderling failed in it: {error}."
 DENIED = "All its calls were denied."
-NOT_BEGUN = "It was stopped before it began."
+
 _STATES: dict[StopReason, ChildState] = {
     "end_turn": "done",
     "error": "error",
@@ -58,6 +59,7 @@ class ChildStart(NamedTuple):
 
     id: str
     role: Role
+    title: str
     model: str = ""
     fork_at: str = ""
 
@@ -98,11 +100,13 @@ class Child:
         self._conversation: Conversation | None = None
         self._ended = anyio.Event()
         self._stopping = anyio.Event()
-        self._why = ""
+        self._why = self._failure = ""
+        self._is_late = False
         self._reason: StopReason | None = None
         self._state: ChildState = "queued"
         self._activity = ""
         self._asking = set[str]()
+        self._waiting = ExitStack()
         self._calls = self._tokens = 0
         self._cost_usd: float | None = 0.0
         self._used = self._denied = 0  # tool calls
@@ -142,10 +146,10 @@ class Child:
             self._why = self._why or WITH_PARENT
             raise
         except SanderlingError as error:
-            self._fail(str(error))
+            self._failure = str(error)
         except Exception as error:  # a door: its parent goes on
             log.exception("the child %s failed", self.id)
-            self._fail(CRASHED.format(error=_in_words(error)))
+            self._failure = CRASHED.format(error=_in_words(error))
         finally:
             self._budget.close()
             self._end()
@@ -201,7 +205,7 @@ class Child:
         async def watch_clock() -> None:
             with self._budget.running():
                 await self._budget.time_is_up()
-            self._reason_for("timeout")
+            self._is_late = True
             self.stop(LATE.format(time=duration(self._budget.limit.seconds)))
 
         tasks.start_soon(watch_clock)
@@ -221,7 +225,7 @@ class Child:
         match event:
             case events.ApprovalRequested():
                 self._asking.add(event.id)
-                self._budget_pauses(event.id)
+                self._pause(is_waiting=True)
                 shown_id = f"{self.id}/{event.id}"
                 emit(msgspec.structs.replace(event, id=shown_id, child=self._name))
                 self._set_state("waiting")
@@ -229,6 +233,7 @@ class Child:
                 self._asking.discard(approval_id)
                 emit(events.ApprovalSettled(f"{self.id}/{approval_id}"))
                 if not self._asking:
+                    self._pause(is_waiting=False)
                     self._set_state("running")
             case events.ToolStarted(_, name, title):
                 self._activity = shortened(f"{name} {title}".strip(), MAX_ACTIVITY_CHARS)
@@ -245,6 +250,13 @@ class Child:
             case _:
                 pass
 
+    def _pause(self, *, is_waiting: bool) -> None:
+        """Do not count the time in which the user thinks about a question."""
+        if not is_waiting:
+            self._waiting.close()
+        elif len(self._asking) == 1:
+            self._waiting.enter_context(self._budget.paused())
+
     def _book(self, model: str, usage: Usage) -> None:
         calls = self._parent.calls
         calls.note_child(self.id, model, usage)
@@ -255,7 +267,11 @@ class Child:
         known = self._cost_usd
         self._cost_usd = None if cost is None or known is None else known + cost
         self._has_news.set()
-        if self._budget.share >= WRAP_UP_AT and not self._is_asked_to_wrap_up and self._conversation:
+        if (
+            self._budget.share >= WRAP_UP_AT
+            and not self._is_asked_to_wrap_up
+            and self._conversation
+        ):
             self._is_asked_to_wrap_up = True
             note = WRAP_UP.format(share=self._budget.share)
             self._conversation.services.notes.add(note)
@@ -275,38 +291,75 @@ class Child:
         self._has_news = anyio.Event()
         self._shown_at = monotonic()
         limit = self._budget.limit.tokens
-        first = next(iter(self._task.task.strip().splitlines()), "")
         self._parent.emit(
             ChildChanged(
                 self.id,
                 self._tool_use_id,
                 self._name,
-                shortened(first, MAX_ACTIVITY_CHARS),
+                first_line(self._task),
                 self._state,
                 self._activity if self._state in _RUNNING else "",
                 self._calls,
                 self._tokens,
                 self._cost_usd or 0.0,
-                int(limit) if limit != float("inf") else 0,
+                int(limit) if isfinite(limit) else 0,
             )
         )
 
     # --- its end -------------------------------------------------------------------------------------------------------
 
-    def _reason_for(self, state: ChildState) -> None:
-        self._ending: ChildState | None = state
+    def report(self) -> Report:
+        """Return what it has done so far. Looks at files."""
+        state = self._final_state()
+        session = self._conversation.services.session if self._conversation else None
+        history = session.history[self._first_message :] if session else ()
+        text = cut(said(history, is_done=state == "done"), self.id, is_done=state == "done")
+        return Report(
+            self.id,
+            self._name,
+            state,
+            text,
+            why=self._reason_for(state),
+            references=references_in(text, self._parent.session.project),
+            changed=merged(self._changed),
+            tokens=self._tokens,
+            cost_usd=self._cost_usd,
+        )
 
-    def _fail(self, why: str) -> None:
-        self._reason, self._why = "error", why
+    def _final_state(self) -> ChildState:
+        if self._is_late:
+            return "timeout"
+        if self._failure:
+            return "error"
+        state = _STATES.get(self._reason or "cancelled", "partial")
+        return "denied" if state == "done" and 0 < self._used == self._denied else state
+
+    def _reason_for(self, state: ChildState) -> str:
+        match state:
+            case "done":
+                return ""
+            case "denied":
+                return DENIED
+            case _:
+                return self._failure or self._why
 
     def _end(self) -> None:
         self._state = self._final_state()
-        self._log(self._state)
+        if self._conversation:
+            self._log(self._state)
         self._show()
 
-    def _final_state(self) -> ChildState:
-        state = _STATES.get(self._reason or "cancelled", "partial")
-        return state
+    def _log(self, state: ChildState | Literal[""]) -> None:
+        task = first_line(self._task)
+        record = LoggedChild(self.id, self._tool_use_id, self._name, task, state)
+        self._parent.session.append(record)
 
-    def _log(self, state: ChildState | str) -> None:
-        ...
+
+def first_line(task: Task) -> str:
+    return shortened(next(iter(task.task.strip().splitlines()), ""), MAX_ACTIVITY_CHARS)
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return _in_words(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+    return f"{type(error).__name__}: {error}"
