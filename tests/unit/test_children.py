@@ -115,7 +115,7 @@ async def test_a_child_is_offered_the_tool_but_cannot_delegate(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    "call, words",
     [
         (delegate("  "), "`task` is empty"),
         (delegate("A.", "boss"), "There is no role 'boss'; roles: explore, edit, review"),
