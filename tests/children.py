@@ -71,6 +71,9 @@ class Tree:
     def child_ids(self) -> list[str]:
         return [*dict.fromkeys(event.id for event in self.of(ChildChanged))]
 
+    def state_of(self, child_id: str) -> str:
+        return [event.state for event in self.of(ChildChanged) if event.id == child_id][-1]
+
     def read(self, session_id: str) -> tuple[Header, list[Record]]:
         log = log_path(self.logs, session_id)
         with opened(log) as file:
