@@ -7,6 +7,7 @@
 ---@field title? string
 ---@field is_resumed? boolean
 ---@field agent? string
+---@field parent? string
 
 ---@class (exact) sanderling.SessionInUse
 ---@field type 'session_in_use'

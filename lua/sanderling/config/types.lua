@@ -76,8 +76,10 @@
 ---@field open_code sanderling.config.Key open the fenced block in a new buffer
 ---@field apply_code sanderling.config.Key offer the fenced block as an edit
 ---@field write sanderling.config.Key to the prompt, in insert mode
----@field open sanderling.config.Key open the closed fold, or else the file named here
+---@field open sanderling.config.Key open the child session, closed fold or file of the line
 ---@field go_to_file sanderling.config.Key open the file named here, as `path` or `path:line`, in the last code window
+---@field stop_child sanderling.config.Key stop the child session of the line
+---@field parent sanderling.config.Key back to the parent session
 ---@field inspect sanderling.config.Key show the full input and result of the tool call
 ---@field times sanderling.config.Key show or hide when each turn began and ended
 ---@field question sanderling.config.Key to the pending question
@@ -88,6 +90,7 @@
 ---@field previous_session sanderling.config.Key previous session; takes a count
 ---@field question_once sanderling.config.Key allow it once
 ---@field question_session sanderling.config.Key allow it for this session
+---@field question_tree sanderling.config.Key allow it for parent and all children
 ---@field question_always sanderling.config.Key allow it always
 ---@field question_deny sanderling.config.Key deny it
 ---@field question_reason sanderling.config.Key deny it with a reason

@@ -1,0 +1,354 @@
+"""Child sessions on the screen of the session that started them: their lines, their questions, and the way to them and back."""
+
+import pytest
+from tests.conftest import wait_until
+from tests.nvim.conftest import count_keys_after
+
+PARENT = "the-parent"
+
+
+def child_changed(number=1, state="running", **more):
+    """How the `number`th child is now."""
+    return {
+        "type": "child_changed",
+        "id": f"child-{number}",
+        "tool_id": f"use-{number}",
+        "name": "explore",
+        "task": "Find the configuration",
+        "state": state,
+    } | more
+
+
+def started(number=1, title="explore: Find the configuration"):
+    return {"type": "tool_started", "id": f"use-{number}", "tool": "delegate", "title": title}
+
+
+def ended(number=1, summary="done", detail="It is in src/settings.py:12."):
+    return {"type": "tool_ended", "id": f"use-{number}", "summary": summary, "detail": detail}
+
+
+def used(calls=3, tokens=12_345, cost_usd=0.021, budget_tokens=200_000):
+    return {
+        "calls": calls,
+        "tokens": tokens,
+        "cost_usd": cost_usd,
+        "budget_tokens": budget_tokens,
+    }
+
+
+def question(number=1, title="new.txt", **more):
+    return {
+        "type": "approval_requested",
+        "id": f"child-{number}/w{number}",
+        "tool": "write",
+        "title": title,
+        "subject": "new.txt",
+        "choices": ["once", "session", "always"],
+        "reason": "It changes a file.",
+        "cwd": "/",
+        "rule": "allow write ./**",
+        "child": "explore",
+    } | more
+
+
+@pytest.fixture
+def parent(screen):
+    """A chat whose model has delegated a task."""
+    screen.in_a_turn("I look for it.\n\n")
+    screen.send(started())
+    return screen
+
+
+def line_of(screen, text):
+    """The row of the screen with `text`."""
+    rows = [row for row in screen.wait_for_screen(text).splitlines() if text in row]
+    return rows[0].partition("│")[2].strip()
+
+
+def enter_transcript(screen, text):
+    """Go to the line of the transcript with `text`."""
+    screen.lua(
+        """
+        vim.api.nvim_set_current_win(require('sanderling').transcript().win)
+        vim.cmd.stopinsert()
+        vim.fn.cursor(1, 1)
+        vim.fn.search([[\\V]] .. ..., 'cW')
+        """,
+        text,
+    )
+
+
+def open_sessions(screen):
+    return screen.lua(
+        "return vim.tbl_map(function(s) return s.id end, require('sanderling.session.live').all())"
+    )
+
+
+def shown_session(screen):
+    return screen.lua("return require('sanderling.session.live').current_id()")
+
+
+# --- the line of a child -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("event", "shown"),
+    [
+        (child_changed(state="queued"), "explore · queued"),
+        (child_changed(), "explore · working"),
+        (child_changed(activity="grep TODO"), "explore · grep TODO"),
+        (
+            child_changed(activity="grep TODO", **used()),
+            "explore · grep TODO · 3 calls · 12.3k of 200k tokens · $0.02",
+        ),
+        (child_changed(calls=1, tokens=840), "explore · working · 1 call · 840 tokens"),
+        (child_changed(state="waiting"), "explore · waiting for you"),
+        (
+            child_changed(state="waiting", activity="write a.txt"),
+            "explore · waiting for you: write a.txt",
+        ),
+        (child_changed(state="done", activity="grep TODO"), "explore · done"),
+        (child_changed(state="partial"), "explore · stopped, with a partial result"),
+        (child_changed(state="budget"), "explore · budget used up"),
+        (child_changed(state="timeout"), "explore · out of time"),
+        (child_changed(state="denied"), "explore · denied"),
+        (child_changed(state="error"), "explore · failed"),
+        (child_changed(activity="two\nlines"), "explore · two lines"),
+    ],
+)
+def test_the_line_of_a_child_says_what_it_does_and_has_used(start_chat, event, shown):
+    screen = start_chat(columns=160)
+    screen.in_a_turn("I look for it.\n\n")
+    screen.send(started(), event)
+    assert line_of(screen, "  explore ·") == shown
+
+
+def test_the_line_of_a_child_changes_in_place(parent):
+    before = parent.transcript()
+    for calls in range(1, 30):
+        parent.send(child_changed(activity=f"step {calls}", calls=calls))
+    assert "explore · step 29 · 29 calls" in parent.wait_for_screen("step 29")
+    assert parent.screen_text().count("explore ·") == 1
+    assert parent.transcript() == before
+
+
+def test_each_of_several_children_has_its_line_below_its_call(parent):
+    parent.send(started(2, "review: Check the tests"))
+    parent.send(
+        child_changed(2, name="review", activity="read b.py"), child_changed(activity="read a.py")
+    )
+    rows = parent.wait_for_screen("read a.py", "read b.py").splitlines()
+    at = {
+        text: next(i for i, row in enumerate(rows) if text in row)
+        for text in ("Find the", "read a", "Check the", "read b")
+    }
+    assert at["read a"] == at["Find the"] + 1
+    assert at["read b"] == at["Check the"] + 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (38, "explore · reading src/config · $0.02"),
+        (25, "explore · reading src/c…"),
+    ],
+)
+def test_a_narrow_window_shows_the_activity_rather_than_the_counts(start_chat, columns, shown):
+    screen = start_chat(columns=160)
+    screen.in_a_turn("I look for it.\n\n")
+    screen.lua(
+        "vim.api.nvim_win_set_width(require('sanderling').transcript().win, ...)", columns + 2
+    )
+    screen.send(started(), child_changed(activity="reading src/config", **used()))
+    assert line_of(screen, "  explore ·") == shown
+
+
+def test_the_end_of_a_call_replaces_the_line_and_its_fold_shows_the_result(parent):
+    parent.send(child_changed(state="done", **used()), ended(summary="done · 3 calls"))
+    assert "explore ·" not in parent.wait_for_screen("done · 3 calls")
+    enter_transcript(parent, "delegate")
+    parent.feed("zo")
+    assert "It is in src/settings.py:12." in parent.wait_for_screen("src/settings.py:12")
+
+
+def test_a_call_that_ends_under_a_later_header_leaves_the_outcome_at_the_first(parent):
+    parent.send(started(2, "review: Check the tests"), child_changed(activity="read a.py"))
+    parent.send(child_changed(state="done"), ended())
+    assert line_of(parent, "  explore ·") == "explore · done"
+
+
+# --- to the child and back ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["<CR>", "gf"])
+def test_a_key_on_its_line_opens_the_child_and_another_goes_back(parent, key):
+    session_id = parent.session_id()
+    parent.send(child_changed())
+    enter_transcript(parent, "delegate")
+    parent.feed(key)
+    wait_until(lambda: shown_session(parent) == "child-1")
+    parent.send({"type": "session_opened", "model": "m", "title": "Find it", "parent": session_id})
+    parent.send({"type": "title_changed", "title": "Find it"})
+    assert "child of" in parent.winbar()[0]
+    assert "Find it" in parent.winbar()[0]
+    parent.feed("<Esc>\\b")
+    wait_until(lambda: shown_session(parent) == session_id)
+    assert open_sessions(parent) == [session_id, "child-1"]
+
+
+def test_the_child_opens_from_its_closed_fold_and_from_the_history(parent):
+    session_id = parent.session_id()
+    events = [started(7, "explore: An earlier one"), child_changed(7, state="done"), ended(7)]
+    parent.send({"type": "history_shown", "events": events})
+    parent.send(child_changed(state="done"), ended())
+    for text, child in (("An earlier one", "child-7"), ("Find the", "child-1")):
+        enter_transcript(parent, text)
+        assert parent.in_transcript("foldclosed('.')") != -1
+        parent.feed("<CR>")
+        wait_until(lambda: shown_session(parent) == child)  # noqa: B023
+        parent.lua("require('sanderling.chat').open(..., '/', {})", session_id)
+
+
+def test_a_child_that_waits_for_its_turn_cannot_be_opened_yet(parent):
+    session_id = parent.session_id()
+    parent.send(child_changed(state="queued"))
+    enter_transcript(parent, "delegate")
+    parent.feed("<CR>")
+    parent.wait_for_message("has not started yet")
+    assert open_sessions(parent) == [session_id]
+
+
+def test_a_key_stops_the_child_of_the_line(parent):
+    parent.send(child_changed())
+    enter_transcript(parent, "I look")
+    parent.feed("\\s")
+    parent.wait_for_message("No child session under the cursor.")
+    enter_transcript(parent, "delegate")
+    parent.feed("\\s")
+    wait_until(lambda: parent.actions("stop_child") == [{"type": "stop_child", "id": "child-1"}])
+    parent.send(child_changed(state="partial"))
+    parent.feed("\\s")
+    parent.wait_for_message("This child session has already ended.")
+    assert len(parent.actions("stop_child")) == 1
+
+
+def test_a_session_without_a_parent_says_so(parent):
+    enter_transcript(parent, "I look")
+    parent.feed("\\b")
+    parent.wait_for_message("No other session has started this one.")
+
+
+# --- counts and events -------------------------------------------------------------------------------------------------
+
+
+def test_the_statusline_counts_children_that_run_and_that_wait(parent):
+    parent.send(
+        started(2), started(3), child_changed(1), child_changed(2), child_changed(3, state="done")
+    )
+    assert "2 children" in parent.statusline()
+    parent.send(child_changed(2, state="waiting"))
+    assert "2 children (1 waiting)" in parent.statusline()
+    status = parent.lua("return require('sanderling').status()")
+    assert (status["children"], status["children_waiting"]) == (2, 1)
+    parent.send(child_changed(1, state="done"))
+    assert "1 child (1 waiting)" in parent.statusline()
+    parent.send(child_changed(2, state="denied"))
+    assert "child" not in parent.statusline()
+
+
+def test_a_plugin_hears_of_every_change_and_an_autocommand_of_each_state(parent):
+    parent.lua("""
+      _G.heard = {}
+      require('sanderling').on('child_changed', function(event) table.insert(_G.heard, event.calls or 0) end)
+    """)
+    parent.send(child_changed(state="queued"))
+    parent.send(child_changed(calls=1), child_changed(calls=2))
+    parent.send(child_changed(state="done", calls=2))
+    assert parent.lua("return _G.heard") == [0, 1, 2, 2]
+    events = parent.events("AgentChildChanged")
+    assert [event["state"] for event in events] == ["queued", "running", "done"]
+    assert events[0]["session_id"] == parent.session_id()
+    assert (events[0]["id"], events[0]["name"]) == ("child-1", "explore")
+
+
+def test_a_lost_host_takes_its_children_with_it(parent):
+    parent.send(child_changed())
+    parent.lose_host()
+    wait_until(lambda: "child" not in parent.statusline())
+    assert "explore · working" not in parent.screen_text()
+
+
+# --- questions ---------------------------------------------------------------------------------------------------------
+
+
+def ask(parent, *events):
+    parent.send(*events)
+    parent.wait_for_screen("Child session")
+    count_keys_after(parent, 0)
+    parent.command("Agent question")
+
+
+def test_a_question_of_a_child_is_asked_under_its_name(parent):
+    ask(parent, child_changed(state="waiting"), question())
+    parent.wait_for_screen(
+        "Child session “explore” asks.", "s for this child", "S for the parent and all children"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer", "for_tree"),
+    [("a", "once", None), ("s", "session", None), ("S", "session", True), ("d", "deny", None)],
+)
+def test_the_answer_goes_to_the_child_and_says_for_whom_it_counts(parent, keys, answer, for_tree):
+    ask(parent, child_changed(state="waiting"), question())
+    parent.feed(keys)
+    (action,) = wait_until(lambda: parent.actions("answer_approval"))
+    assert (action["id"], action["answer"], action.get("for_tree")) == (
+        "child-1/w1",
+        answer,
+        for_tree,
+    )
+
+
+def test_a_question_of_the_session_itself_is_not_for_a_tree(parent):
+    parent.send(question(child="", id="w1"))
+    parent.wait_for_screen("Allow write")
+    count_keys_after(parent, 0)
+    parent.command("Agent question")
+    parent.feed("S")
+    assert "children" not in parent.screen_text()
+    parent.feed("a")
+    wait_until(lambda: parent.actions("answer_approval"))
+    assert [each["answer"] for each in parent.actions("answer_approval")] == ["once"]
+
+
+def test_a_question_is_listed_once_though_the_chat_of_the_child_is_open(parent):
+    session_id = parent.session_id()
+    parent.send(child_changed(state="waiting"), question())
+    parent.wait_for_screen("Child session")
+    enter_transcript(parent, "delegate")
+    parent.feed("<CR>")
+    wait_until(lambda: shown_session(parent) == "child-1")
+    own = question(child="", id="w1")
+    parent.send({"type": "session_opened", "model": "m", "parent": session_id}, own)
+    asked = "return #require('sanderling.approval.queue').list()"
+    assert parent.lua(asked) == 1
+    assert len(parent.events("AgentApprovalRequested")) == 1
+    count_keys_after(parent, 0)
+    parent.command("Agent question")
+    parent.feed("a")
+    (action,) = wait_until(lambda: parent.actions("answer_approval"))
+    assert action["id"] == "child-1/w1"
+    assert parent.lua(asked) == 0
+
+
+def test_a_session_that_was_a_child_asks_for_itself(parent):
+    session_id = parent.session_id()
+    parent.send(child_changed(state="done"), ended())
+    enter_transcript(parent, "delegate")
+    parent.feed("<CR>")
+    wait_until(lambda: shown_session(parent) == "child-1")
+    parent.send(
+        {"type": "session_opened", "model": "m", "parent": session_id}, question(child="", id="w1")
+    )
+    assert parent.lua("return #require('sanderling.approval.queue').list()") == 1
