@@ -92,7 +92,7 @@ def shown_session(screen):
 
 
 @pytest.mark.parametrize(
-    ("event", "shown"),
+    "event, shown",
     [
         (child_changed(state="queued"), "explore · queued"),
         (child_changed(), "explore · working"),
@@ -147,7 +147,7 @@ def test_each_of_several_children_has_its_line_below_its_call(parent):
 
 
 @pytest.mark.parametrize(
-    ("columns", "shown"),
+    "columns, shown",
     [
         (38, "explore · reading src/config · $0.02"),
         (25, "explore · reading src/c…"),
@@ -296,7 +296,7 @@ def test_a_question_of_a_child_is_asked_under_its_name(parent):
 
 
 @pytest.mark.parametrize(
-    ("keys", "answer", "for_tree"),
+    "keys, answer, for_tree",
     [("a", "once", None), ("s", "session", None), ("S", "session", True), ("d", "deny", None)],
 )
 def test_the_answer_goes_to_the_child_and_says_for_whom_it_counts(parent, keys, answer, for_tree):
