@@ -127,7 +127,7 @@ class Conversation:
             case actions.SetNetwork(mode):
                 services.tasks.start(controls.set_network, mode)
             case actions.SetSandbox(is_on):
-                services.sandbox.switch(is_on=is_on)
+                services.gate.switch_sandbox(is_on=is_on)
             case actions.SetMode(mode):
                 controls.set_mode(mode)
             case actions.SetRole(name):
