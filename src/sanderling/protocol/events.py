@@ -601,6 +601,7 @@ HistoryEvent = (
     | CommandEnded
     | ToolStarted
     | ToolEnded
+    | ChildChanged
     | Compacted
     | CompactionUndone
     | FilesRestored
