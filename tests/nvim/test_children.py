@@ -352,3 +352,204 @@ def test_a_session_that_was_a_child_asks_for_itself(parent):
         {"type": "session_opened", "model": "m", "parent": session_id}, question(child="", id="w1")
     )
     assert parent.lua("return #require('sanderling.approval.queue').list()") == 1
+
+
+# --- the list of sessions ----------------------------------------------------------------------------------------------
+
+CATCH_CHOICES = """
+  _G.choices = {}
+  vim.ui.select = function(items, opts, on_choice)
+    table.insert(_G.choices, vim.tbl_map(opts.format_item or tostring, items))
+    _G.answer = function(index) on_choice(items[index], index) end
+  end
+  local request = require('sanderling.host').request
+  require('sanderling.host').request = function(asked, on_answer)
+    if asked.type == 'list_sessions' then
+      return on_answer({ sessions = _G.stored or {} })
+    end
+    return request(asked, on_answer)
+  end
+"""
+
+
+def stored(session_id, title, age_s=0, **more):
+    return {
+        "id": session_id,
+        "project": "/p",
+        "title": title,
+        "age_s": age_s,
+        "size_bytes": 3000,
+    } | more
+
+
+def listed(screen, *infos, command="AgentSessions"):
+    """The lines of the list, for these stored sessions."""
+    screen.lua(CATCH_CHOICES)
+    screen.lua(
+        """
+        _G.stored = vim.tbl_map(function(info)
+          info.changed_at, info.age_s = os.time() - info.age_s, nil
+          return info
+        end, ...)
+        """,
+        list(infos),
+    )
+    screen.command(command)
+    return wait_until(lambda: screen.lua("return _G.choices[1]"))
+
+
+def pick(screen, line, action):
+    (index,) = [i for i, each in enumerate(screen.lua("return _G.choices[1]"), 1) if line in each]
+    screen.lua("_G.answer(...)", index)
+    actions = wait_until(lambda: screen.lua("return _G.choices[2]"))
+    assert action in actions, actions
+    screen.lua("_G.answer(...)", actions.index(action) + 1)
+
+
+def to_session(screen, session_id, *events):
+    screen.lua(
+        "local id, events = ... require('sanderling.host').receive({ session_id = id, seq = 1, events = events })",
+        session_id,
+        list(events),
+    )
+
+
+def three_sessions(parent):
+    """The parent, one that streams and one in which nothing happens."""
+    parent.send({"type": "title_changed", "title": "The parent"})
+    for name in ("streams", "rests"):
+        parent.lua("require('sanderling.chat').open(..., '/p', {})", name)
+        turn = [
+            {"type": "turn_started", "prompt": {"id": name, "text": "go"}},
+            {"type": "text_delta", "block_id": 1, "text": "x"},
+        ]
+        end = [{"type": "turn_ended", "stop_reason": "end_turn"}] if name == "rests" else []
+        to_session(
+            parent,
+            name,
+            {"type": "session_opened", "model": "a-model", "title": f"It {name}"},
+            *turn,
+            *end,
+        )
+        to_session(parent, name, {"type": "title_changed", "title": f"It {name}"})
+
+
+def names(lines):
+    return [line.partition(" · ")[0].strip() for line in lines]
+
+
+def test_sessions_that_wait_come_first_then_those_that_run_then_by_age(parent):
+    session_id = parent.session_id()
+    three_sessions(parent)
+    to_session(parent, session_id, {"type": "turn_ended", "stop_reason": "end_turn"})
+    stored_ones = [
+        stored("rests", "It rests", 50),
+        stored(session_id, "The parent", 90),
+        stored("old", "Old", 9000),
+        stored("streams", "It streams", 99),
+    ]
+    assert names(listed(parent, *stored_ones)) == ["It streams", "It rests", "The parent", "Old"]
+    to_session(parent, session_id, question(child="", id="w1"))
+    lines = listed(parent, *stored_ones)
+    assert names(lines) == ["The parent", "It streams", "It rests", "Old"]
+    assert "waiting for you: write new.txt" in lines[0]
+    assert "streaming" in lines[1]
+    assert "a-model" in lines[1]
+    assert lines[1].endswith("open")
+    assert lines[3] == "Old · 2 h ago · 3 kB"
+
+
+def test_children_follow_their_parents_whose_place_is_that_of_the_most_urgent(parent):
+    session_id = parent.session_id()
+    three_sessions(parent)
+    to_session(
+        parent,
+        session_id,
+        child_changed(activity="grep TODO", **used()),
+        started(2),
+        child_changed(2, state="waiting", task="Check"),
+        question(2),
+    )
+    lines = listed(
+        parent,
+        stored("streams", "It streams", 1),
+        stored("earlier", "An earlier child", 10, parent=session_id),
+        stored("orphan", "An orphan", 20, parent="gone"),
+        stored(session_id, "The parent", 90),
+    )
+    assert names(lines) == [
+        "The parent",
+        "↳ explore: Check",
+        "↳ explore: Find the configuration",
+        "↳ An earlier child",
+        "It streams",
+        "It rests",
+        "An orphan",
+    ]
+    assert "waiting for you: write new.txt" in lines[1]
+    assert "grep TODO" in lines[2]
+    assert "3 calls · 12.3k tokens · $0.02" in lines[2]
+
+
+def test_the_list_shows_tokens_cost_role_and_agent_of_open_sessions(parent):
+    three_sessions(parent)
+    usage = {
+        "type": "usage_updated",
+        "total": {"input_tokens": 900},
+        "turn": {},
+        "last_request": {},
+        "is_priced": True,
+        "cost_usd": 0.5,
+    }
+    to_session(parent, "rests", usage, {"type": "role_changed", "name": "reviewer"})
+    (line,) = [each for each in listed(parent) if "It rests" in each]
+    assert line == "It rests · just now · a-model · role reviewer · 900 tokens, $0.50 · open"
+
+
+def test_from_the_list_a_child_is_shown_stopped_and_answered(parent):
+    session_id = parent.session_id()
+    three_sessions(parent)
+    to_session(
+        parent,
+        session_id,
+        child_changed(),
+        child_changed(2, state="waiting", task="Check"),
+        question(2),
+    )
+    listed(parent)
+    pick(parent, "Find the conf", "Stop")
+    assert parent.actions("stop_child") == [{"type": "stop_child", "id": "child-1"}]
+    listed(parent)
+    pick(parent, "Find the conf", "Show")
+    wait_until(lambda: shown_session(parent) == "child-1")
+    listed(parent)
+    pick(parent, "explore: Check", "Answer its question")
+    count_keys_after(parent, 0)
+    parent.feed("d")
+    (action,) = wait_until(lambda: parent.actions("answer_approval"))
+    assert (action["id"], action["answer"]) == ("child-2/w2", "deny")
+
+
+def test_a_session_is_stopped_from_the_list(parent):
+    three_sessions(parent)
+    listed(parent)
+    pick(parent, "It streams", "Stop")
+    assert parent.actions("cancel_turn")
+
+
+def test_a_search_lists_only_the_sessions_that_were_found(parent):
+    three_sessions(parent)
+    lines = listed(
+        parent, stored("rests", "It rests", 5, excerpt="a needle"), command="AgentSessions needle"
+    )
+    assert names(lines) == ["It rests"]
+    assert lines[0].endswith("open · “a needle”")
+
+
+def test_resuming_passes_over_children(parent):
+    parent.lua("require('sanderling.session.stored').known = ...", [])
+    found = parent.lua(
+        "return require('sanderling.session.stored').newest_closed(...)",
+        [stored("c", "A child", 0, parent="p"), stored("s", "A session", 9)],
+    )
+    assert found["id"] == "s"

@@ -263,18 +263,6 @@ local function go_to_prompt(session)
   vim.cmd.startinsert({ bang = true })
 end
 
---- Return the last known state of a child of the session.
----@param session sanderling.chat.session.Session
----@param id string
----@return sanderling.ChildState?
-local function state_of_child(session, id)
-  for _, child in ipairs(session.state.children) do
-    if child.id == id then
-      return child.state
-    end
-  end
-end
-
 --- Show the child session that the line under the cursor is about.
 ---@param session sanderling.chat.session.Session
 ---@return boolean is_there
@@ -283,11 +271,8 @@ local function open_child(session)
   local id = is_transcript and browse.child_here(session)
   if not id then
     return false
-  elseif state_of_child(session, id) == 'queued' then
-    message.tell('This child session has not started yet.')
-  else
-    M.open(id, session.project, {})
   end
+  open.open_child(id, session.project, {})
   return true
 end
 
@@ -392,11 +377,7 @@ local function stop_child(session)
     message.tell('No child session under the cursor.')
     return
   end
-  if states.is_active[state_of_child(session, id)] then
-    session:act({ type = 'stop_child', id = id })
-  else
-    message.tell('This child session has already ended.')
-  end
+  open.stop_child(id)
 end
 
 --- Show the session that has started this one.

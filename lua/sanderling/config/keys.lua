@@ -180,8 +180,9 @@ M.rows = {
   key('pick_fork', '<C-o>', { picker = 'ni' }, 'continue in a copy of the session'),
   key('pick_export', '<C-e>', { picker = 'ni' }, 'write the session as Markdown'),
   key('pick_delete', '<C-x>', { picker = 'ni' }, 'delete the session, after a confirmation'),
+  key('pick_answer', '<C-y>', { picker = 'ni' }, 'go to the question of the session'),
   key('pick_start', '<C-s>', { picker = 'ni' }, 'start or restart the tool server'),
-  key('pick_stop', '<C-d>', { picker = 'ni' }, 'stop the tool server until you start it'),
+  key('pick_stop', '<C-d>', { picker = 'ni' }, 'stop the tool server, or what runs in the session'),
   key('pick_login', '<C-l>', { picker = 'ni' }, 'log in to the tool server in a browser'),
 
   key('rules_open', '<CR>', { rules = 'n' }, 'open the settings file at the rule'),

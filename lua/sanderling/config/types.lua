@@ -128,8 +128,9 @@
 ---@field pick_fork sanderling.config.Key continue in a copy of the session
 ---@field pick_export sanderling.config.Key write the session as Markdown
 ---@field pick_delete sanderling.config.Key delete the session, after a confirmation
+---@field pick_answer sanderling.config.Key go to the question of the session
 ---@field pick_start sanderling.config.Key start or restart the tool server
----@field pick_stop sanderling.config.Key stop the tool server until you start it
+---@field pick_stop sanderling.config.Key stop the tool server, or what runs in the session
 ---@field pick_login sanderling.config.Key log in to the tool server in a browser
 ---@field rules_open sanderling.config.Key open the settings file at the rule
 ---@field rules_edit sanderling.config.Key edit the rule

@@ -48,6 +48,13 @@ function M.turn_cost(usage)
   return usage.is_priced and words.dollars(usage.turn_cost_usd) or NO_PRICE
 end
 
+--- Return the tokens and the cost of the session.
+---@param usage sanderling.UsageUpdated
+---@return string
+function M.in_all(usage)
+  return ('%s tokens, %s'):format(words.short(all_tokens(usage.total)), cost(usage))
+end
+
 --- Return the session's usage for the statusline.
 ---@param usage? sanderling.UsageUpdated
 ---@return string

@@ -51,6 +51,14 @@ local function counts_of(child, brevity)
   return text
 end
 
+--- Return what a child has used, in a few words.
+---@param child sanderling.ChildChanged
+---@return string? nil if it has used nothing
+function M.counts(child)
+  local counts = counts_of(child, 1)
+  return counts ~= '' and counts:sub(#icons.separator + 1) or nil
+end
+
 --- Return what a child does, or how it ended.
 ---@param child sanderling.ChildChanged
 ---@return string
