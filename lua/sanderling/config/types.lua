@@ -13,6 +13,13 @@
 ---@field long_input_factor? number
 ---@field long_output_factor? number
 
+---@class (exact) sanderling.config.Delegate
+---@field tokens integer tokens that one child session may use
+---@field tree_tokens integer tokens of all child sessions of a session before you are asked; 0: no limit
+---@field seconds integer seconds that one child session may run
+---@field calls integer model calls that one child session may make
+---@field running integer child sessions that run at the same time
+
 ---@class (exact) sanderling.config.Approval
 ---@field bell boolean ring the terminal's bell when a question comes
 
@@ -173,6 +180,7 @@
 ---@field idle_timeout_s number seconds without a byte before a request fails
 ---@field max_calls integer model calls per turn before you are asked; 0: no limit
 ---@field budget_usd number dollars per session before you are asked; 0: no limit
+---@field delegate sanderling.config.Delegate
 ---@field prices table<string, sanderling.config.Price> dollars per million tokens, by model; override the known prices
 ---@field providers table<string, table> providers of models, by name
 ---@field auto_compact boolean compact the conversation before the context window is full

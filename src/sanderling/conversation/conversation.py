@@ -112,6 +112,8 @@ class Conversation:
                 services.sandbox.manager.rest_soon()
             case actions.AnswerApproval():
                 controls.answer(action)
+            case actions.StopChild(child_id):
+                controls.stop_child(child_id)
             case actions.RejectChanges() | actions.NoteReviewed() | actions.NoteUsage():
                 controls.note_done(action)
             case actions.NoteSaved(path):

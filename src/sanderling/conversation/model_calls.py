@@ -79,8 +79,11 @@ class ModelCalls:
         self.effort = ChosenEffort(provider, settings.effort, emit)
         self.backoff = Backoff()
         self.cache = CacheWatch(session.ledger.last)
-        self._system, self._small_system = system, small_system or system
+        self._small_system = small_system or system
+        self._system = self._small_system if catalog.is_small else system
         self._may_search = may_search
+        self.on_booked: Callable[[str, Usage], None] = lambda _model, _usage: None
+        """Is called with the model and the tokens of each request."""
         self._block_id = 0
         self._left = 0  # calls left in this turn
         self.budget_usd = settings.budget_usd
@@ -89,6 +92,11 @@ class ModelCalls:
         self._measured = ""  # the model whose window was asked for
         self._go_now = anyio.Event()
         self.tool_use_begun = anyio.Event()  # the first of the turn
+
+    @property
+    def fixed_bytes(self) -> int:
+        """The size of instructions and tools, which are in every request."""
+        return len(self._system.encode()) + self.catalog.size_bytes
 
     def bound(self, max_cost_usd: float, fallback: str) -> None:
         """Make no more requests after this many dollars from now on (0: no limit), and use the model `fallback` if the current is unavailable."""
@@ -355,6 +363,11 @@ class ModelCalls:
         if usage != Usage():
             tokens, why = miss or (0, "")
             self._session.append(LoggedUsage(model, usage, missed_tokens=tokens, missed_why=why))
+            self.on_booked(model, usage)
+
+    def note_child(self, child_id: str, model: str, usage: Usage) -> None:
+        """Count the usage of a request of a child session, whose own log has it, too."""
+        self._session.append(LoggedUsage(model, usage, is_aside=True, child=child_id))
 
     def note_aside(self, model: str, usage: Usage) -> None:
         """Count the usage of a request outside the session. A session without prompts has no log yet, so it is only counted in memory."""

@@ -158,6 +158,10 @@ class Gate:
         self._workspace.sandbox.set_mode("ro" if self.mode == "plan" else "rw")
 
     @property
+    def is_confined(self) -> bool:
+        return self._workspace.sandbox.environment.is_confined
+
+    @property
     def is_read_only(self) -> bool:
         """True if nothing may ever be written in this session."""
         return self._workspace.sandbox.effective_policy.is_always_read_only
@@ -328,7 +332,7 @@ class Gate:
 
     def rules_below(self, conditions: Conditions) -> tuple[Rule, ...]:
         """Return the session's rules for a child under these conditions, and what is denied or asked about here, whatever these are."""
-        now = Conditions(self.mode, not self._workspace.sandbox.environment.is_confined)
+        now = Conditions(self.mode, not self.is_confined)
         stricter = (rule for rule in self._session.rules.get(now, ()) if rule.action != "allow")
         return (*self._session.rules.get(conditions, ()), *stricter)
 
@@ -570,6 +574,11 @@ class Gate:
         self._workspace.sandbox.switch(is_on=is_on)
         for gate in self.below:
             gate.switch_sandbox(is_on=is_on)
+
+    def follow_sandbox(self) -> None:
+        """Switch the sandbox off if the parent's is."""
+        if self._above and not self._above.is_confined:
+            self._workspace.sandbox.switch(is_on=False)
 
     def _take_back_hosts(self) -> None:
         self._session.revoke_hosts()

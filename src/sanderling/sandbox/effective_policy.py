@@ -44,7 +44,7 @@ class EffectivePolicy:
         on_change: Callable[[], None],
     ) -> None:
         self.policy = policy
-        self._declared = policy
+        self.declared = policy
         self.sandbox: Sandbox | None = None
         self._on_event = on_event
         self._on_change = on_change
@@ -108,7 +108,7 @@ class EffectivePolicy:
             raise SandboxError(
                 f"'{name}' is not a valid server name: use letters, digits, - and _."
             )
-        settled = self._declared
+        settled = self.declared
         policy = sandbox.policy._replace(
             read_paths=settled.read_paths,
             write_paths=settled.write_paths,
@@ -128,7 +128,7 @@ class EffectivePolicy:
 
     @property
     def is_always_read_only(self) -> bool:
-        return self._declared.mode == "ro"
+        return self.declared.mode == "ro"
 
     def set_mode(self, mode: ProjectAccess) -> None:
         mode = "ro" if self.is_always_read_only else mode
