@@ -3,6 +3,7 @@
 import pytest
 from tests.conftest import wait_until
 from tests.nvim.conftest import count_keys_after
+from tests.nvim.test_diagnostics import reply, use
 
 PARENT = "the-parent"
 
@@ -553,3 +554,116 @@ def test_resuming_passes_over_children(parent):
         [stored("c", "A child", 0, parent="p"), stored("s", "A session", 9)],
     )
     assert found["id"] == "s"
+
+
+# --- with the real tool ------------------------------------------------------------------------------------------------
+
+LOOK, WRITE = "Look at a.txt and report", "Write new.txt"
+
+
+@pytest.fixture
+def start_tree(start_agent):
+    """A chat whose model delegates these tasks, which no rule asks about; each child's replies follow its task."""
+
+    def start(tasks, *replies, **screen):
+        uses = [use("delegate", task=task, role=role) for task, role in tasks.items()]
+        rules = [{"action": "allow", "tool": "delegate"}]
+        agent = start_agent(reply(*uses), *replies, setup={"permissions": rules}, **screen)
+        agent.command("AgentChat")
+        agent.feed("igo<C-s><Esc>")
+        return agent
+
+    return start
+
+
+def child_reply(task, *steps):
+    return {"when": task, "step": list(steps)}
+
+
+def enter_child(agent):
+    """Open the chat of the first child from its line; returns the parent's session."""
+    parent = agent.session_id()
+    wait_until(lambda: "1 child" in agent.statusline())
+    enter_transcript(agent, "delegate")
+    wait_until(lambda: "explore 1 · working" in agent.screen_text())
+    agent.feed("<CR>")
+    wait_until(lambda: shown_session(agent) != parent)
+    return parent
+
+
+def test_a_running_child_is_opened_and_steered_and_then_is_the_users(start_tree):
+    agent = start_tree(
+        {LOOK: "explore"},
+        child_reply(LOOK, {"text": "I look."}, {"delay_ms": 2000}, use("ls", path=".")),
+        child_reply("and b.txt", {"text": "I looked at both."}),
+        child_reply("thanks", {"text": "You are welcome."}),
+        reply({"text": "It is done."}),
+    )
+    parent = enter_child(agent)
+    agent.wait_for_transcript("I look.")
+    agent.feed("iand b.txt<C-s><Esc>")
+    agent.wait_for_transcript("I looked at both.")
+    assert LOOK in agent.transcript_text()
+    agent.feed("\\b")
+    wait_until(lambda: shown_session(agent) == parent)
+    agent.wait_for_transcript("It is done.")
+    assert "child" not in agent.statusline()
+    enter_transcript(agent, "delegate")
+    assert "I looked at both." in agent.transcript_text()  # the report, in the fold
+    agent.feed("gf")
+    wait_until(lambda: shown_session(agent) != parent)
+    agent.feed("ithanks<C-s><Esc>")
+    agent.wait_for_transcript("You are welcome.")
+
+
+def test_stopping_a_child_in_its_chat_gives_its_parent_the_work_so_far(start_tree):
+    agent = start_tree(
+        {LOOK: "explore"},
+        child_reply(LOOK, {"text": "Half of it.", "chunk_chars": 1}, {"delay_ms": 3_600_000}),
+        reply({"text": "It is done."}),
+    )
+    parent = enter_child(agent)
+    agent.wait_for_transcript("Half of it.")
+    agent.feed("<Esc><C-c>")
+    agent.wait_for_transcript("Stopped")
+    agent.feed("\\b")
+    wait_until(lambda: shown_session(agent) == parent)
+    agent.wait_for_transcript("It is done.")
+    assert "Half of it." in agent.transcript_text()
+
+
+def test_the_line_of_a_child_is_right_after_the_session_was_resumed(start_tree):
+    agent = start_tree(
+        {LOOK: "explore"}, child_reply(LOOK, {"text": "Nothing."}), reply({"text": "It is done."})
+    )
+    agent.wait_for_transcript("It is done.")
+    parent, before = agent.session_id(), agent.transcript()
+    agent.command("Agent close")
+    agent.command(f"AgentResume {parent}")
+    wait_until(
+        lambda: shown_session(agent) == parent and agent.transcript()[: len(before)] == before
+    )
+    enter_transcript(agent, "delegate")
+    agent.feed("<CR>")
+    wait_until(lambda: shown_session(agent) not in (parent, None))
+    agent.wait_for_transcript("Nothing.")
+    agent.feed("\\b")
+    wait_until(lambda: shown_session(agent) == parent)
+
+
+def test_a_childs_question_with_a_change_is_shown_in_the_file_and_answered_in_the_parent(
+    start_tree, project
+):
+    (project / "a.txt").write_text("one\n")
+    agent = start_tree(
+        {WRITE: "edit"},
+        child_reply(WRITE, use("edit", path="a.txt", edits=[{"old": "one", "new": "two"}])),
+        reply({"text": "It is done."}),
+    )
+    agent.wait_for_question()
+    agent.wait_for_screen("two")  # in the file, as with any proposal
+    assert "Child session “edit 1” asks." in agent.screen_text()
+    agent.command("Agent question")
+    agent.feed("S")
+    agent.wait_for_transcript("It is done.")
+    wait_until(lambda: (project / "a.txt").read_text() == "two\n")

@@ -176,8 +176,11 @@ end
 ---@param entry sanderling.screens.session_list.Entry
 ---@return string
 local function name_of(entry)
-  local name = stored.name_of(entry)
-  return entry.child and ('%s: %s'):format(words.plain(entry.child.name), name) or name
+  local child, name = entry.child, stored.name_of(entry)
+  if child and entry.title == child.task then -- it has no title yet
+    return ('%s: %s'):format(words.plain(child.name), name)
+  end
+  return name
 end
 
 --- Return the model or agent of an open session, and its tokens and cost.
