@@ -164,6 +164,16 @@ def test_a_narrow_window_shows_the_activity_rather_than_the_counts(start_chat, c
     assert line_of(screen, "  explore ·") == shown
 
 
+def test_the_line_of_a_child_is_fitted_when_its_window_changes(parent):
+    parent.send(child_changed(state="waiting", activity="write the/first/file.txt", **used()))
+    wide = line_of(parent, "  explore ·")
+    resize = "vim.api.nvim_win_set_width(require('sanderling').transcript().win, ...)"
+    parent.lua(resize, 30)
+    wait_until(lambda: line_of(parent, "  explore ·").endswith("…"))
+    parent.lua(resize, 50)
+    wait_until(lambda: line_of(parent, "  explore ·") == wide)
+
+
 def test_the_end_of_a_call_replaces_the_line_and_its_fold_shows_the_result(parent):
     parent.send(child_changed(state="done", **used()), ended(summary="done · 3 calls"))
     assert "explore ·" not in parent.wait_for_screen("done · 3 calls")

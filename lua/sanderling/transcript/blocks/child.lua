@@ -5,6 +5,7 @@ local M = {}
 local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
 local icons = require('sanderling.ui.icons')
+local states = require('sanderling.session.state')
 local words = require('sanderling.ui.words')
 
 local ns = require('sanderling.transcript.writer').NS
@@ -105,6 +106,28 @@ local function block_of(self, tool_id)
   end
 end
 
+---@class (exact) sanderling.transcript.blocks.child.Line
+---@field event sanderling.ChildChanged as drawn
+---@field mark integer
+
+---@param self sanderling.transcript.Transcript
+---@param event sanderling.ChildChanged
+---@param row integer
+---@param mark? integer of the line as drawn before
+---@return integer mark
+local function draw_line(self, event, row, mark)
+  local line = { { INDENT, 'AgentStatus' } }
+  vim.list_extend(line, M.chunks(event, self.footer:width() - #INDENT))
+  return api.nvim_buf_set_extmark(self.buf, ns, row, 0, { id = mark, virt_lines = { line } })
+end
+
+---@param self sanderling.transcript.Transcript
+---@param line sanderling.transcript.blocks.child.Line
+---@return integer
+local function row_of(self, line)
+  return api.nvim_buf_get_extmark_by_id(self.buf, ns, line.mark, {})[1]
+end
+
 ---@type table<string, sanderling.transcript.blocks.Draw>
 local draw = {}
 
@@ -114,15 +137,20 @@ function draw.child_changed(self, event)
     return -- on a page of the history that is not loaded
   end
   block.child = event.id
-  local use = self.tools[event.tool_id]
+  local use, line = self.tools[event.tool_id], self.child_lines[event.tool_id]
   if use then
     use.child = event.id
-    local mark = self.child_lines[event.tool_id]
-    local row = mark and api.nvim_buf_get_extmark_by_id(self.buf, ns, mark, {})[1] or block.first
-    local line = { { INDENT, 'AgentStatus' } }
-    vim.list_extend(line, M.chunks(event, self.footer:width() - #INDENT))
-    self.child_lines[event.tool_id] =
-      api.nvim_buf_set_extmark(self.buf, ns, row, 0, { id = mark, virt_lines = { line } })
+    local row = line and row_of(self, line) or block.first
+    local mark = draw_line(self, event, row, line and line.mark)
+    self.child_lines[event.tool_id] = { event = event, mark = mark }
+  end
+end
+
+--- Fit the lines of running children to the width of the window, which has changed.
+---@param self sanderling.transcript.Transcript
+function M.fit(self)
+  for _, line in pairs(self.child_lines) do
+    draw_line(self, line.event, row_of(self, line), line.mark)
   end
 end
 
@@ -131,9 +159,9 @@ end
 ---@param tool_id string
 ---@param row integer of the summary
 function M.settle(self, tool_id, row)
-  local mark = self.child_lines[tool_id]
-  if mark and api.nvim_buf_get_extmark_by_id(self.buf, ns, mark, {})[1] == row then
-    api.nvim_buf_del_extmark(self.buf, ns, mark)
+  local line = self.child_lines[tool_id]
+  if line and (row_of(self, line) == row or states.is_active[line.event.state]) then
+    api.nvim_buf_del_extmark(self.buf, ns, line.mark)
   end
   self.child_lines[tool_id] = nil
 end
