@@ -207,6 +207,37 @@ def test_a_key_on_its_line_opens_the_child_and_another_goes_back(parent, key):
     assert open_sessions(parent) == [session_id, "child-1"]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"position": "float"},
+        {"position": "tab"},
+        {"position": "bottom"},
+        {"position": "current"},
+        {"markdown": "treesitter"},
+    ],
+    ids=str,
+)
+def test_the_line_and_the_way_to_the_child_are_the_same_in_every_layout(start_screen, options):
+    screen = start_screen(columns=130)
+    screen.setup(chat=options | {"start_insert": False})
+    screen.command("AgentChat")
+    screen.in_a_turn("I look for it.\n\n")
+    screen.send(started(), child_changed(activity="grep TODO", **used()))
+    screen.wait_for_screen("explore · grep TODO ·")
+    session_id, windows = screen.session_id(), screen.lua("return #vim.api.nvim_list_wins()")
+    enter_transcript(screen, "delegate")
+    screen.feed("<CR>")
+    wait_until(lambda: shown_session(screen) == "child-1")
+    assert screen.lua("return #vim.api.nvim_list_wins()") == windows
+    opened = {"type": "session_opened", "model": "m", "parent": session_id}
+    to_session(screen, "child-1", opened)
+    screen.feed("<Esc>\\b")
+    wait_until(lambda: shown_session(screen) == session_id)
+    screen.wait_for_screen("explore · grep TODO")
+    assert screen.lua("return #vim.api.nvim_list_wins()") == windows
+
+
 def test_the_child_opens_from_its_closed_fold_and_from_the_history(parent):
     session_id = parent.session_id()
     events = [started(7, "explore: An earlier one"), child_changed(7, state="done"), ended(7)]
