@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,10 @@ class Tree:
         with opened(log) as file:
             header, records = records_of(log, file)
             return header, list(records)
+
+    def read_if(self, session_id: str) -> list[Record]:
+        """The records of a session that may have no log yet."""
+        return self.read(session_id)[1] if log_path(self.logs, session_id).exists() else []
 
     def act(self, action: Action) -> None:
         self.agent.act(action)
@@ -149,7 +154,7 @@ async def tree(
 def _later(replies: Sequence[Steps]) -> list[tuple[str, Steps]]:
     """Each later reply, after the last call of the one before, which has an id for that."""
     later: list[tuple[str, Steps]] = []
-    for before, steps in zip(replies, replies[1:], strict=False):
+    for before, steps in pairwise(replies):
         last = [step["tool_use"] for step in before if "tool_use" in step][-1]
         last.setdefault("id", f"c{abs(hash(json.dumps(last))) % 10**9}-{len(later)}")
         later.append((last["id"], steps))

@@ -41,6 +41,10 @@ class Amount(NamedTuple):
     def at_least(self, other: "Amount") -> "Amount":
         return Amount(*map(max, self, other))
 
+    def bounded(self) -> "Amount":
+        """Return the amount as a limit: settings and flags take whole numbers of any length."""
+        return Amount(*(each if each == inf else min(each, LARGEST) for each in self))
+
     def counted(self) -> "Amount":
         """Return the amount as it is added: a server may report a negative count, or none that is a number."""
         return Amount(*(min(max(each, 0.0), LARGEST) if not isnan(each) else 0.0 for each in self))
@@ -111,7 +115,7 @@ class Budget:
         spent: Amount = NOTHING,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.limit = limit
+        self.limit = limit.bounded()
         self.outer = outer
         self.name = name
         self.reserved = NOTHING
@@ -164,7 +168,7 @@ class Budget:
         """
         if self.is_closed:
             raise BudgetError(f"{self.name} has ended: nothing can be started for it.")
-        wanted, rest = wanted.at_least(NOTHING), self.rest
+        wanted, rest = wanted.bounded().at_least(NOTHING), self.rest
         for wish, left, (_, shown) in zip(
             wanted, rest._replace(seconds=inf), _FORMATS, strict=True
         ):
@@ -196,6 +200,15 @@ class Budget:
         """Count what was used without a call of this budget's."""
         self.add(used.counted()._replace(seconds=0), NOTHING)
         self.changes.note()
+
+    def check(self) -> None:
+        """
+        Check that a call can be made now.
+
+        Raises:
+            BudgetSpentError: a limit is reached.
+        """
+        self._admits(NOTHING)
 
     @asynccontextmanager
     async def call(self, bound: Amount) -> AsyncGenerator[PaidCall]:

@@ -8,6 +8,7 @@ from typing import Protocol
 import anyio
 from anyio import to_thread
 
+from sanderling.conversation.budget import BudgetSpentError
 from sanderling.conversation.controls import Controls
 from sanderling.conversation.hooked import PromptRefusedError
 from sanderling.conversation.prompt import (
@@ -316,7 +317,11 @@ class Conversation:
     async def _summarize(self) -> None:
         """Summarize between turns, as the user requested."""
         with anyio.CancelScope() as scope, self._active(scope):
-            await self.services.compactor.summarize_as_asked(is_in_turn=False)
+            try:
+                await self.services.compactor.summarize_as_asked(is_in_turn=False)
+            except BudgetSpentError:
+                await self._show_end("budget")
+                return
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 
     async def _undo(self) -> None:

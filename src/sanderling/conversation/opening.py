@@ -90,6 +90,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The frontend's name, recorded in a new session."""
     max_cost_usd: float = 0
     """Dollars after which no more requests are made, without a question; 0: no limit."""
+    max_tokens: int = 0
+    """Tokens, of children as well, after which no more requests are made; 0: no limit."""
     fallback_model: str = ""
     """The model to continue with if the session's is unavailable."""
     answer_note: str = ""
@@ -361,7 +363,13 @@ class _AgentBuilder(NamedTuple):
             policy = policy._replace(mode="ro")
         provider, policy = self._provider(settings, policy, read_providers)
         services = self._services(
-            provider, policy, settings, project, code=self.options.code, parent=parent
+            provider,
+            policy,
+            settings,
+            project,
+            code=self.options.code,
+            parent=parent,
+            budget=budget,
         )
         services.gate.follow_sandbox()
         services.answer_note = NOTE
@@ -480,6 +488,7 @@ class _AgentBuilder(NamedTuple):
         servers: "Mapping[str, McpServer] | None" = None,
         more_tools: "ToolSource | None" = None,
         parent: SessionServices | None = None,
+        budget: Budget | None = None,
     ) -> SessionServices:
         session, options = self.session, self.options
         services = SessionServices(
@@ -500,10 +509,12 @@ class _AgentBuilder(NamedTuple):
             can_ask=options.can_ask,
             has_user=options.has_user,
             parent=parent,
+            budget=budget,
         )
         self.resources.callback(services.close_changes)
         services.answer_note = options.answer_note
-        services.calls.bound(options.max_cost_usd, options.fallback_model)
+        services.calls.budget.limit_run(options.max_cost_usd, options.max_tokens)
+        services.calls.fallback = options.fallback_model
         return services
 
     def _address(self) -> str:

@@ -11,6 +11,7 @@ from sanderling.changes.commands import CommandChanges
 from sanderling.changes.forking import Origin
 from sanderling.changes.journal import Journal
 from sanderling.config import Settings
+from sanderling.conversation.budget import Budget
 from sanderling.conversation.compaction import PAGE_TOKENS
 from sanderling.conversation.compactor import Compactor
 from sanderling.conversation.hooked import SessionHooks
@@ -87,6 +88,7 @@ class SessionServices:
         has_user, can_ask: see `SessionOptions`.
         parent: the parts of the session that this one is a child of. Both have the same tools, tool servers and journal: the changes of a
             child belong to the turn that started it.
+        budget: what was reserved for the session, if it is a child.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class SessionServices:
         can_ask: bool = False,
         has_user: bool = True,
         parent: "SessionServices | None" = None,
+        budget: Budget | None = None,
     ) -> None:
         self.session = session
         self.parent = parent
@@ -162,6 +165,8 @@ class SessionServices:
             system=system,
             small_system=system_prompt(has_editor=has_editor, has_user=has_user, is_small=True),
             may_search=self._may_search,
+            own_budget=budget,
+            parent=parent.calls if parent else None,
         )
         self.role = SessionRole(
             session,

@@ -300,8 +300,8 @@ class ToolEnded(_Event, tag="tool_ended", frozen=True):
     changed: tuple[ChangedLines, ...] = ()
 
 
-Limit = Literal["again", "calls", "budget", "tokens", "retry"]
-"""The limits that a turn can reach: identical calls, number of calls, budget, output tokens, retries."""
+Limit = Literal["again", "calls", "budget", "delegate", "tokens", "retry"]
+"""The limits that a turn can reach: identical calls, number of calls, budget, tokens of child sessions, output tokens, retries."""
 
 
 class FormChoice(_Event, frozen=True):

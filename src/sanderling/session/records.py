@@ -168,7 +168,7 @@ class LoggedUsage(msgspec.Struct, tag="usage", frozen=True, omit_defaults=True):
     """
     The tokens of one request. `is_aside`: the request was outside the session's turns, such as an inline edit.
 
-    `child` is the session that made the request, if it was a child of this one: its own log has the same tokens again. `missed_tokens` were sent again although the API's cache could have had them; `missed_why` says why it had not.
+    `child` is the child session that made the request, whose own log has the same tokens again. `missed_tokens` were sent again although the API's cache could have had them; `missed_why` says why it had not.
     """
 
     model: str

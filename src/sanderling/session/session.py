@@ -194,13 +194,8 @@ class Session:
             case LoggedTurnEnd(stop_reason=stop_reason):
                 self._is_in_turn = False
                 self.prompt_history.end(stop_reason)
-            case LoggedUsage(model=model, usage=usage, is_aside=True):
-                self.ledger.add_aside(model, usage)
-            case LoggedUsage(model=model, usage=usage):
-                self.ledger.add(model, usage)
-                last = Last(model, usage, record.at)
-                self.ledger.end_request(last, record.missed_tokens, record.missed_why)
-                self._history.last_usage = usage
+            case LoggedUsage():
+                self._apply_usage(record)
             case LoggedState(key=key):
                 self._states[key] = record
                 if key == "model":
@@ -217,6 +212,18 @@ class Session:
             self.ledger.begin_turn()
         self.prompts += logged.steered
         self._is_in_turn, self._partial_text = True, ""
+
+    def _apply_usage(self, logged: LoggedUsage) -> None:
+        model, usage = logged.model, logged.usage
+        if logged.child:
+            self.ledger.add_child(logged.child, model, usage)
+        elif logged.is_aside:
+            self.ledger.add_aside(model, usage)
+        else:
+            self.ledger.add(model, usage)
+            last = Last(model, usage, logged.at)
+            self.ledger.end_request(last, logged.missed_tokens, logged.missed_why)
+            self._history.last_usage = usage
 
     def _apply_rewind(self, record: LoggedRewind) -> None:
         self.taken_back.append(record)
@@ -294,7 +301,10 @@ class Session:
         yield from self.children.values()
         yield from map(LoggedCommand, self.commands)
         yield from (each for each in self.taken_back if isinstance(each, LoggedRestored))
-        yield from (LoggedUsage(model, usage) for model, usage in self.ledger.by_model.items())
+        for child, used in self.ledger.children.items():
+            for model, usage in used.by_model.items():
+                yield LoggedUsage(model, usage, is_aside=True, child=child)
+        yield from (LoggedUsage(model, usage) for model, usage in self.ledger.own.by_model.items())
         yield LoggedUsage(self.model, Usage())
 
     def _recover(self, recover: Callable[[LoggedChild], str]) -> None:

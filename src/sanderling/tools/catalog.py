@@ -5,7 +5,6 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, Protocol
 
 import anyio
-import msgspec
 
 from sanderling.errors import ConfigError
 from sanderling.packages import extensions
@@ -115,11 +114,6 @@ class Catalog:
         copy._tools, copy._sent = dict(self._tools), dict(self._sent)
         copy._is_small = self._is_small
         return copy
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the definitions that were sent."""
-        return len(msgspec.json.encode(tuple(self._sent.values())))
 
     @property
     def is_small(self) -> bool:

@@ -11,7 +11,7 @@ from sanderling.protocol.modes import Effort
 
 EXIT_STATUS = """\
 exit status: 0 success; 1 error; 2 usage error; 3 something was denied;
-4 --max-cost or --max-time reached; 5 the answer does not fit --json-schema;
+4 --max-cost, --max-tokens or --max-time reached; 5 the answer does not fit --json-schema;
 128 + N stopped by signal N (130: interrupted)"""
 
 
@@ -113,6 +113,13 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         metavar="USD",
         help="make no more requests after this many dollars",
+    )
+    add(
+        "--max-tokens",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="make no more requests after this many tokens, of child sessions as well",
     )
     add(
         "--max-time",

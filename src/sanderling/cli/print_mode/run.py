@@ -133,6 +133,7 @@ class _PrintRun:
             has_user=False,
             waiting="dropped" if arguments.drop_waiting else "aside",
             max_cost_usd=arguments.max_cost,
+            max_tokens=arguments.max_tokens,
             fallback_model=arguments.fallback_model,
             answer_note=schema.asked if schema else "",
             patience_s=math.inf,  # wait for tool servers: a late tool is of no use, nor is one that would ask

@@ -28,7 +28,6 @@ class Children:
 
     def __init__(self, services: SessionServices, open_child: OpenChild) -> None:
         self._services = services
-        self._budget = Budget()
         self._open_child = open_child
         self._slots = anyio.CapacityLimiter(services.settings.delegate_running)
         self._running: dict[str, Child] = {}
@@ -126,11 +125,18 @@ class Children:
         settings = self._services.settings
         tokens = min(task.budget or settings.delegate_tokens, settings.delegate_tokens)
         wanted = Amount(tokens, inf, settings.delegate_seconds, settings.delegate_calls)
-        return for_child(self._budget.rest, wanted)
+        return for_child(self._services.calls.budget.children.rest, wanted)
 
     async def _reserve(self, task: Task) -> Budget:
+        """
+        Reserve the budget for a task, before its first request.
+
+        Raises:
+            ToolError: too little is left.
+        """
+        wanted = Amount(tokens=task.budget or inf)
         try:
-            return self._budget.reserve(self._wanted(task))
+            return await self._services.calls.reserve_child(wanted, is_fork=task.fork)
         except BudgetError as error:
             raise ToolError(str(error)) from error
 
