@@ -122,7 +122,10 @@ class SessionViews:
     async def show_session(self, *, has_history: bool) -> None:
         """Show which session it is, with the latest of what it was before it was opened if `has_history`."""
         model, session = self._services.provider.model, self._services.session
-        self._emit(SessionOpened(model, session.title, session.is_resumed, self.external))
+        opened = SessionOpened(
+            model, session.title, session.is_resumed, self.external, session.parent
+        )
+        self._emit(opened)
         if session.is_resumed and has_history:
             await self._show_earlier()
 
