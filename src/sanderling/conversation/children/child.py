@@ -1,4 +1,4 @@
-"""A child at work: what it does becomes its state on its parent's screen, and in the end its report."""
+"""A child at work: its events become its state on its parent's screen, and in the end its report."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -74,7 +74,7 @@ class Child:
     """
     One child of the session `parent`.
 
-    `budget` is reserved from its parent's. `open_child` opens its conversation; what that emits goes to the given function.
+    `budget` is reserved from its parent's. `open_child` opens its conversation, with the function that takes its events.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Child:
     # --- its life ------------------------------------------------------------------------------------------------------
 
     async def run(self, slots: anyio.CapacityLimiter) -> None:
-        """Run the task as soon as there is a slot. `report` says what came of it, also after a cancellation."""
+        """Run the task as soon as there is a slot. `report` returns the result, also after a cancellation."""
         self._show()
         try:
             async with anyio.create_task_group() as tasks:
@@ -195,7 +195,7 @@ class Child:
         try:
             with self._running.running(conversation):
                 await conversation.serve()
-        except Exception as error:  # a door: its parent goes on
+        except Exception as error:  # a door: its parent must not end with it
             log.exception("the child %s failed", self.id)
             self._failure = CRASHED.format(error=_in_words(error))
         finally:
