@@ -7,6 +7,7 @@
 ---@field title? string
 ---@field is_resumed? boolean
 ---@field agent? string
+---@field parent? string
 
 ---@class (exact) sanderling.SessionInUse
 ---@field type 'session_in_use'
@@ -216,13 +217,26 @@
 ---@field job? string
 ---@field changed? sanderling.ChangedLines[]
 
+---@class (exact) sanderling.ChildChanged
+---@field type 'child_changed'
+---@field id string
+---@field tool_id string
+---@field name string
+---@field task string
+---@field state 'budget'|'denied'|'done'|'error'|'partial'|'queued'|'running'|'timeout'|'waiting'
+---@field activity? string
+---@field calls? integer
+---@field tokens? integer
+---@field cost_usd? number
+---@field budget_tokens? integer
+
 ---@class (exact) sanderling.TurnEnded
 ---@field type 'turn_ended'
 ---@field stop_reason 'budget'|'cancelled'|'context_full'|'end_turn'|'error'|'interrupted'|'max_calls'|'max_tokens'|'refusal'|'stop_sequence'
 
 ---@class (exact) sanderling.HistoryShown
 ---@field type 'history_shown'
----@field events (sanderling.TurnStarted|sanderling.PromptSteered|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.Notice|sanderling.ErrorOccurred|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.ToolStarted|sanderling.ToolEnded|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ConversationRewound|sanderling.TurnEnded)[]
+---@field events (sanderling.TurnStarted|sanderling.PromptSteered|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.Notice|sanderling.ErrorOccurred|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.ToolStarted|sanderling.ToolEnded|sanderling.ChildChanged|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ConversationRewound|sanderling.TurnEnded)[]
 ---@field has_earlier boolean
 ---@field start integer
 ---@field times table<string, any>
@@ -342,19 +356,6 @@
 ---@field type 'job_output'
 ---@field id string
 ---@field text string
-
----@class (exact) sanderling.ChildChanged
----@field type 'child_changed'
----@field id string
----@field tool_id string
----@field name string
----@field task string
----@field state 'budget'|'denied'|'done'|'error'|'partial'|'queued'|'running'|'timeout'|'waiting'
----@field activity? string
----@field calls? integer
----@field tokens? integer
----@field cost_usd? number
----@field budget_tokens? integer
 
 ---@class (exact) sanderling.ToolServer
 ---@field name string
@@ -749,6 +750,7 @@
 ---@field size_bytes integer
 ---@field is_open? boolean
 ---@field excerpt? string
+---@field parent? string
 
 ---@class (exact) sanderling.ShownPlugin
 ---@field name string
@@ -944,6 +946,7 @@
 ---| sanderling.CommandEnded
 ---| sanderling.ToolStarted
 ---| sanderling.ToolEnded
+---| sanderling.ChildChanged
 ---| sanderling.Compacted
 ---| sanderling.CompactionUndone
 ---| sanderling.FilesRestored

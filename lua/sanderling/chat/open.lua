@@ -404,6 +404,30 @@ function M.open(id, project, opts)
   return assert(live.current())
 end
 
+--- Show a child session, unless it has not started yet.
+---@param id string
+---@param project string
+---@param opts sanderling.ChatOpts
+function M.open_child(id, project, opts)
+  local child = live.find_child(id)
+  if child and child.state == 'queued' then
+    message.tell('This child session has not started yet.')
+  else
+    M.open(id, project, opts)
+  end
+end
+
+--- Stop a child session; its parent gets its work so far.
+---@param id string
+function M.stop_child(id)
+  local child, parent = live.find_child(id)
+  if child and parent and states.is_active[child.state] then
+    parent:act({ type = 'stop_child', id = id })
+  else
+    message.tell('This child session has already ended.')
+  end
+end
+
 --- Show the session opened `step` places after the current one.
 ---@param step integer
 function M.switch(step)

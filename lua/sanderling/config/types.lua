@@ -83,8 +83,10 @@
 ---@field open_code sanderling.config.Key open the fenced block in a new buffer
 ---@field apply_code sanderling.config.Key offer the fenced block as an edit
 ---@field write sanderling.config.Key to the prompt, in insert mode
----@field open sanderling.config.Key open the closed fold, or else the file named here
+---@field open sanderling.config.Key open the child session, closed fold or file of the line
 ---@field go_to_file sanderling.config.Key open the file named here, as `path` or `path:line`, in the last code window
+---@field stop_child sanderling.config.Key stop the child session of the line
+---@field parent sanderling.config.Key back to the parent session
 ---@field inspect sanderling.config.Key show the full input and result of the tool call
 ---@field times sanderling.config.Key show or hide when each turn began and ended
 ---@field question sanderling.config.Key to the pending question
@@ -95,6 +97,7 @@
 ---@field previous_session sanderling.config.Key previous session; takes a count
 ---@field question_once sanderling.config.Key allow it once
 ---@field question_session sanderling.config.Key allow it for this session
+---@field question_tree sanderling.config.Key allow it for parent and all children
 ---@field question_always sanderling.config.Key allow it always
 ---@field question_deny sanderling.config.Key deny it
 ---@field question_reason sanderling.config.Key deny it with a reason
@@ -132,8 +135,9 @@
 ---@field pick_fork sanderling.config.Key continue in a copy of the session
 ---@field pick_export sanderling.config.Key write the session as Markdown
 ---@field pick_delete sanderling.config.Key delete the session, after a confirmation
+---@field pick_answer sanderling.config.Key go to the question of the session
 ---@field pick_start sanderling.config.Key start or restart the tool server
----@field pick_stop sanderling.config.Key stop the tool server until you start it
+---@field pick_stop sanderling.config.Key stop the tool server, or what runs in the session
 ---@field pick_login sanderling.config.Key log in to the tool server in a browser
 ---@field rules_open sanderling.config.Key open the settings file at the rule
 ---@field rules_edit sanderling.config.Key edit the rule

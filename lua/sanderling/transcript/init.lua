@@ -12,6 +12,7 @@ local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
 local blocks = require('sanderling.transcript.blocks')
+local children = require('sanderling.transcript.blocks.child')
 local countdown = lazy('sanderling.transcript.countdown')
 local Folding = require('sanderling.transcript.folding')
 local folds = require('sanderling.transcript.folds')
@@ -65,6 +66,7 @@ local words = require('sanderling.ui.words')
 ---@field tools table<string, sanderling.transcript.blocks.tool.Use> running tool uses, by id
 ---@field jobs_shown table<string, integer> by running job: mark of the line that started it
 ---@field tool_blocks sanderling.transcript.blocks.tool.Block[]
+---@field child_lines table<string, sanderling.transcript.blocks.child.Line> of running children, by tool use
 ---@field tool_end? integer the blank row after the last finished tool block
 ---@field took? string duration and cost of the last turn, while the footer shows it
 ---@field held table[] events that wait until the model's open block reaches a border
@@ -440,6 +442,9 @@ api.nvim_create_autocmd('WinScrolled', {
       if transcript then
         transcript.markdown:show()
         transcript:ask_if_near(win, change.topline < 0)
+        if change.width ~= 0 then
+          children.fit(transcript)
+        end
         if change.topline > 0 then -- scrolling up may hide the footer
           transcript:show_footer()
         end

@@ -113,6 +113,8 @@ class Conversation:
                 services.sandbox.manager.rest_soon()
             case actions.AnswerApproval():
                 controls.answer(action)
+            case actions.StopChild(child_id):
+                controls.stop_child(child_id)
             case actions.RejectChanges() | actions.NoteReviewed() | actions.NoteUsage():
                 controls.note_done(action)
             case actions.NoteSaved(path):
@@ -128,7 +130,7 @@ class Conversation:
             case actions.SetNetwork(mode):
                 services.tasks.start(controls.set_network, mode)
             case actions.SetSandbox(is_on):
-                services.sandbox.switch(is_on=is_on)
+                services.gate.switch_sandbox(is_on=is_on)
             case actions.SetMode(mode):
                 controls.set_mode(mode)
             case actions.SetRole(name):

@@ -94,7 +94,8 @@ class ModelCalls:
         self.effort = ChosenEffort(provider, settings.effort, emit)
         self.backoff = Backoff()
         self.cache = CacheWatch(session.ledger.last)
-        self._system, self._small_system = system, small_system or system
+        self._small_system = small_system or system
+        self._system = self._small_system if catalog.is_small else system
         self._may_search = may_search
         self._block_id = 0
         self._left = 0  # calls left in this turn

@@ -122,6 +122,7 @@ class Notes:
         self._role: str | None = ""
         self._changed_files: set[str] = set()  # before the last summary
         self._rejected: list[str] = []
+        self._once: list[str] = []
 
     def leave_out_todo(self) -> None:
         self._has_todo = False
@@ -145,6 +146,10 @@ class Notes:
         self._role = sent.role
         self._changed_files = set(sent.changed_files)
         self._rejected = sent.rejected
+
+    def add(self, note: str) -> None:
+        """Send this once, with the next message."""
+        self._once.append(note)
 
     def add_rejected(self, changes: RejectChanges) -> None:
         self._rejected.append(_rejection(self._workspace.shown(changes.path), changes))
@@ -211,10 +216,11 @@ class Notes:
             self._news_of_role(),
             self._news_of_mode(),
             *self._rejected,
+            *self._once,
             *map(ending_line, self._workspace.jobs.take_ended()),
             reminder,
         ]
-        self._rejected = []
+        self._rejected, self._once = [], []
         return [note for note in notes if note]
 
     def _news_of_mode(self) -> str:

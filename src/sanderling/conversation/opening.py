@@ -1,7 +1,8 @@
 """Opens a conversation for a frontend: brings settings, project, provider, policy, rules and session together."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -10,6 +11,11 @@ from anyio import to_thread
 
 from sanderling.config import Settings, Table
 from sanderling.config.layers import Layers, place_of
+from sanderling.conversation.budget import Budget
+from sanderling.conversation.children.child import ChildStart
+from sanderling.conversation.children.children import Children
+from sanderling.conversation.children.conversation import NOTE, ChildConversation
+from sanderling.conversation.children.running import RunningChild, find_running
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import ConfigError
@@ -25,8 +31,12 @@ from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.providers import Provider
 from sanderling.providers.choice import DEFAULT, choose, make_provider
+from sanderling.providers.models.known import load_models, split
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.policy import TOO_WIDE, SandboxPolicy
+from sanderling.session.ledger import Prices
+from sanderling.session.log import log_path
+from sanderling.session.records import LoggedChild
 from sanderling.session.session import Session, kept_agent
 from sanderling.tools.catalog import check_disabled
 from sanderling.tools.editor import Editor
@@ -119,12 +129,20 @@ async def open_conversation(
         SessionInUseError: another process has the session open.
         SessionError: the log cannot be read.
     """
+    own = layers.settings()
+    log_dir = options.log_dir or own.session_dir
+    if child := find_running(log_path(log_dir, session_id)):
+        reopen = partial(open_conversation, session_id, project, layers, emit)
+        return await _attached(child, emit, options, reopen)
     resources = AsyncExitStack()
     try:
-        own = layers.settings()
-        log_dir = options.log_dir or own.session_dir
         # Reading a long log takes a while.
-        session = await to_thread.run_sync(Session.open, log_dir, session_id, project, options.face)
+        open_session = partial(
+            Session.open,
+            *(log_dir, session_id, project, options.face),
+            recover=partial(_recovered, log_dir, own),
+        )
+        session = await to_thread.run_sync(open_session)
         resources.callback(session.close)
         conversation = _AgentBuilder(session, own, emit, options, resources).begin(layers)
         aside = () if options.waiting == "held" else conversation.services.waiting.set_aside()
@@ -139,6 +157,21 @@ async def open_conversation(
         await resources.aclose()
         raise
     return _opened(conversation, aside)
+
+
+async def _attached(
+    child: RunningChild,
+    emit: Callable[[Event], None],
+    options: SessionOptions,
+    reopen: Callable[[SessionOptions], Awaitable[OpenedAgent]],
+) -> OpenedAgent:
+    """Open a child that runs here, by attaching to it; after its end, open its session."""
+    # Only for children that run.
+    from sanderling.conversation.children.attached import AttachedChild
+
+    later = msgspec.structs.replace(options, has_history=False)
+    attached = AttachedChild(child, emit, lambda: reopen(later))
+    return await attached.attach(has_history=options.has_history)
 
 
 async def open_for_client(
@@ -230,7 +263,37 @@ class _AgentBuilder(NamedTuple):
         policy = self._policy(settings)
         skills = (path for path in project.places.skills_outside() if path not in TOO_WIDE)
         policy = policy._replace(read_paths=(*policy.read_paths, *skills))
-        sample = ""
+        provider, policy = self._provider(settings, policy, read_providers)
+        services = self._services(
+            provider,
+            policy,
+            settings,
+            project,
+            code=options.code,
+            servers=_servers(settings),
+            more_tools=options.more_tools,
+        )
+        services.workspace.children = self._children(services, read_providers)
+        if options.elsewhere:
+            services.sandbox.switch(is_on=False)
+        if settings.small_model and options.is_eager and not options.model_proxy:
+            services.titler = self._titler(services, settings)
+        return Conversation(
+            services,
+            self.resources,
+            mode=options.mode,
+            role=self._first_role(settings, project),
+            is_eager=options.is_eager,
+        )
+
+    def _provider(
+        self,
+        settings: Settings,
+        policy: SandboxPolicy,
+        read_providers: Callable[[], dict[str, Table]],
+    ) -> tuple[Provider, SandboxPolicy]:
+        """Return the provider, and the policy with what it needs."""
+        options, sample = self.options, ""
         # Without a screen, the user could take the demo model's reply for a real one.
         fallback = "demo" if options.is_shown else DEFAULT
         if choose(settings, fallback=fallback) == "demo":
@@ -249,26 +312,77 @@ class _AgentBuilder(NamedTuple):
             self.session.project,
         )
         self.resources.push_async_callback(provider.aclose)
+        return provider, policy
+
+    def _children(
+        self, services: SessionServices, read_providers: Callable[[], dict[str, Table]]
+    ) -> Children:
+        """Return the child sessions that the session may start."""
+
+        async def open_child(
+            start: ChildStart, budget: Budget, emit: Callable[[Event], None]
+        ) -> Conversation:
+            resources = AsyncExitStack()
+            try:
+                log_dir = services.session.path.parent
+                if start.fork_at:
+                    await to_thread.run_sync(_fork, log_dir, services.session.id, start)
+                open_session = partial(
+                    Session.open,
+                    *(log_dir, start.id, services.session.project, self.options.face),
+                    parent=services.session.id,
+                    is_read_only=start.is_read_only,
+                )
+                session = await to_thread.run_sync(open_session)
+                resources.callback(session.close)
+                builder = _AgentBuilder(session, self.own, emit, self.options, resources)
+                return builder.child(services, start, budget, read_providers)
+            except BaseException:
+                await resources.aclose()
+                raise
+
+        return Children(services, open_child)
+
+    def child(
+        self,
+        parent: SessionServices,
+        start: ChildStart,
+        budget: Budget,
+        read_providers: Callable[[], dict[str, Table]],
+    ) -> Conversation:
+        """
+        Start a child of the session `parent`, whose settings, project and network it has.
+
+        Raises:
+            ConfigError: there is no such model.
+        """
+        settings, project = parent.settings, Project(self.own, self.session.project)
+        theirs = parent.sandbox.effective_policy
+        policy = theirs.declared._replace(network=theirs.policy.network)
+        if self.session.is_read_only:
+            policy = policy._replace(mode="ro")
+        provider, policy = self._provider(settings, policy, read_providers)
         services = self._services(
             provider,
             policy,
             settings,
             project,
-            code=options.code,
-            servers=_servers(settings),
-            more_tools=options.more_tools,
+            code=self.options.code,
+            parent=parent,
+            budget=budget,
         )
-        if options.elsewhere:
-            services.sandbox.switch(is_on=False)
-        if settings.small_model and options.is_eager and not options.model_proxy:
-            services.titler = self._titler(services, settings)
-        return Conversation(
-            services,
-            self.resources,
-            mode=options.mode,
-            role=self._first_role(settings, project),
-            is_eager=options.is_eager,
+        services.gate.follow_sandbox()
+        services.answer_note = NOTE
+        conversation = ChildConversation(
+            services, self.resources, mode=None, is_eager=self.options.is_eager
         )
+        model = services.calls.models.meant(start.model, split(parent.provider.model)[0])
+        _use_model(services, model or parent.provider.model)
+        services.calls.effort.restore(parent.calls.effort.state())
+        services.session.keep_state("title", start.title)
+        services.role.take(start.role)
+        services.memory.keep()
+        return conversation
 
     def _titler(self, services: SessionServices, settings: Settings) -> "Titler":
         from sanderling.conversation.titling import MAX_TOKENS, Titler  # only with a small model
@@ -341,7 +455,8 @@ class _AgentBuilder(NamedTuple):
 
     def _policy(self, settings: Settings) -> SandboxPolicy:
         network = self.options.network or settings.network
-        return policy_for(settings, self.session.project)._replace(network=network)
+        policy = policy_for(settings, self.session.project)._replace(network=network)
+        return policy._replace(mode="ro") if self.session.is_read_only else policy
 
     def _first_role(self, settings: Settings, project: Project) -> str:
         """
@@ -372,6 +487,8 @@ class _AgentBuilder(NamedTuple):
         code: "LanguageServers | None" = None,
         servers: "Mapping[str, McpServer] | None" = None,
         more_tools: "ToolSource | None" = None,
+        parent: SessionServices | None = None,
+        budget: Budget | None = None,
     ) -> SessionServices:
         session, options = self.session, self.options
         services = SessionServices(
@@ -391,8 +508,10 @@ class _AgentBuilder(NamedTuple):
             more_tools=more_tools,
             can_ask=options.can_ask,
             has_user=options.has_user,
+            parent=parent,
+            budget=budget,
         )
-        self.resources.callback(services.workspace.journal.close)
+        self.resources.callback(services.close_changes)
         services.answer_note = options.answer_note
         services.calls.budget.limit_run(options.max_cost_usd, options.max_tokens)
         services.calls.fallback = options.fallback_model
@@ -423,6 +542,32 @@ class _AgentBuilder(NamedTuple):
         from sanderling.agents.declared import load_agent  # only needed for external agents
 
         return load_agent(name, settings.agents)
+
+
+def _recovered(log_dir: Path, settings: Settings, child: LoggedChild) -> str:
+    """Return what a child had done that was interrupted together with its parent."""
+    # Only after a crash.
+    from sanderling.conversation.children.recovery import recovered
+
+    return recovered(child, log_dir, Prices(load_models(settings))).content()
+
+
+def _fork(log_dir: Path, parent: str, start: ChildStart) -> None:
+    from sanderling.session.store import fork  # rarely needed
+
+    fork(
+        *(log_dir, parent, start.id),
+        before_use=start.fork_at,
+        parent=parent,
+        is_read_only=start.is_read_only,
+    )
+
+
+def _use_model(services: SessionServices, model: str) -> None:
+    if model != services.provider.model:
+        services.provider.set_model(model)
+    if services.session.history and services.session.model != services.provider.model:
+        services.session.switch_model(services.provider.model)
 
 
 def _servers(settings: Settings) -> "dict[str, McpServer]":

@@ -1,6 +1,7 @@
 """The parts of a conversation, assembled: everything that its turns and views use."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,8 @@ class SessionServices:
         sources: replace the built-in tools.
         callbacks, more_tools: see `SessionOptions`.
         has_user, can_ask: see `SessionOptions`.
+        parent: the parts of the session that this one is a child of. Both have the same tools, tool servers and journal: the changes of a
+            child belong to the turn that started it.
         budget: what was reserved for the session, if it is a child.
     """
 
@@ -109,9 +112,11 @@ class SessionServices:
         more_tools: ToolSource | None = None,
         can_ask: bool = False,
         has_user: bool = True,
+        parent: "SessionServices | None" = None,
         budget: Budget | None = None,
     ) -> None:
         self.session = session
+        self.parent = parent
         self.provider = provider
         self.emit = emit
         self.settings = settings
@@ -142,12 +147,13 @@ class SessionServices:
         own = (client,) if client else (*own, *search_sources(settings), added)
         disabled = settings.tools_disabled if can_ask else (*settings.tools_disabled, ask_user.name)
         own = (*own, more_tools) if more_tools else own
-        catalog = Catalog(*own, disabled=disabled)
+        catalog = parent.calls.catalog.copy() if parent else Catalog(*own, disabled=disabled)
         if catalog.offers(ask_user.name):
             self.workspace.user = self.gate
-        self._loader = ServerLoader(settings, catalog, self._server_context, patience_s=patience_s)
+        make = partial(ServerLoader, settings, catalog, self._server_context, patience_s=patience_s)
+        self.server_loader = parent.server_loader if parent else make()
         if servers:
-            self._loader.load(servers)
+            self.server_loader.load(servers)
         system = system_prompt(has_editor=has_editor, has_user=has_user)
         self.calls = ModelCalls(
             session,
@@ -195,7 +201,7 @@ class SessionServices:
 
     @property
     def servers(self) -> "NoServers | ToolServers":
-        return self._loader.servers
+        return self.server_loader.servers
 
     def warn(self, text: str) -> None:
         self.emit(events.Notice("warning", text))
@@ -214,6 +220,8 @@ class SessionServices:
         first: dict[StateKey, Any] = {"mode": mode}
         if not session.is_resumed:
             first["mode"] = mode or self.settings.mode
+        if self.parent:
+            first["mode"] = "auto"  # so that its mode is its parent's
         self.memory.restore(self._remembered(), first)
         if role and not session.is_resumed:
             self.role.begin(role, keeps_mode=mode is not None)
@@ -273,8 +281,13 @@ class SessionServices:
         jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
         todo = TodoList(self.memory.keep)
         read_cache = ReadCache(disk=sandbox.environment.disk)
-        journal = self._make_journal()
-        changes = CommandChanges(journal, lambda: jobs.are_running, self.warn)
+        if self.parent:
+            journal, changes = self.parent.workspace.journal, self.parent.workspace.changes
+            self.parent.all_jobs.append(jobs)
+        else:
+            journal = self._make_journal()
+            changes = CommandChanges(journal, self._are_jobs_running, self.warn)
+        self.all_jobs = [jobs]
         return Workspace(
             self.session.project,
             sandbox,
@@ -288,6 +301,20 @@ class SessionServices:
             document_pages=self._document_pages,
             code=code,
         )
+
+    def begin_changes(self, prompt: Prompt) -> None:
+        """Count what is changed from now on as changes of this prompt's turn; of a child, they belong to its parent's turn."""
+        if not self.parent:
+            self.workspace.journal.begin_turn(prompt.id)
+
+    def close_changes(self) -> None:
+        if self.parent:
+            self.parent.all_jobs.remove(self.workspace.jobs)
+        else:
+            self.workspace.journal.close()
+
+    def _are_jobs_running(self) -> bool:
+        return any(jobs.are_running for jobs in self.all_jobs)
 
     def _document_pages(self) -> int:
         """Return how many pages of a PDF the API takes: at most half of the window, because a result too large for it cannot be cleared."""
@@ -340,6 +367,7 @@ class SessionServices:
             rules,
             self.emit,
             on_allowed=self.memory.keep,
+            above=self.parent.gate if self.parent else None,
         )
 
     def _make_hooks(self, client: ClientTools | None, callbacks: Callbacks) -> SessionHooks:
@@ -379,8 +407,9 @@ class SessionServices:
         return limits.context_window_tokens if limits else 0
 
     def declare_servers(self) -> None:
-        """Declare the tool servers that the project currently declares."""
-        self._loader.declare(self.project.trust, self.emit)
+        """Declare the tool servers that the project currently declares. A child has those of its parent."""
+        if not self.parent:
+            self.server_loader.declare(self.project.trust, self.emit)
 
     def show_agent_commands(self, commands: tuple[events.SlashCommand, ...]) -> None:
         """Show these slash commands of an external agent from now on."""

@@ -94,7 +94,7 @@ class Turn:
         services.emit(TurnStarted(prompt))
         self._model.begin(prompt.model, origin="This command")
         services.calls.begin_turn(prompt.effort)
-        services.workspace.journal.begin_turn(prompt.id)
+        services.begin_changes(prompt)
         notes = [*services.notes.with_prompt(prompt), *services.hooks.take_notes()]
         if services.answer_note:
             notes.append(services.answer_note)

@@ -167,6 +167,7 @@ def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision
         "write": "No rule allows this change.",
         "fetch": "No rule allows this host.",
         "call": f"{_DOES[effect.does]}No rule allows this tool.",
+        "delegate": "No rule allows child sessions.",
     }
     is_for_user = effect.does != "" or (effect.kind == "write" and bool(use.protected))
     return Decision("ask", missing[effect.kind], is_for_user=is_for_user)

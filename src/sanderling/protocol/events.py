@@ -23,13 +23,15 @@ class SessionOpened(_Event, tag="session_opened", frozen=True):
     """
     The session is ready. A resumed session then shows its latest history as `HistoryShown`.
 
-    `agent` is the name of the external agent that answers in the session, if any.
+    `agent` is the name of the external agent that answers in the session, if any. `parent` is the session that started this one for a part
+    of its task.
     """
 
     model: str
     title: str = ""
     is_resumed: bool = False
     agent: str = ""
+    parent: str = ""
 
 
 class SessionInUse(_Event, tag="session_in_use", frozen=True):
@@ -599,6 +601,7 @@ HistoryEvent = (
     | CommandEnded
     | ToolStarted
     | ToolEnded
+    | ChildChanged
     | Compacted
     | CompactionUndone
     | FilesRestored

@@ -36,7 +36,11 @@ class ListSessions(_Request, tag="list_sessions", frozen=True):
 
 
 class SessionInfo(_Answer, frozen=True):
-    """`changed_at` is in seconds since 1970; `size_bytes` is the size of the log; `excerpt` is from around the text that was found."""
+    """
+    `changed_at` is in seconds since 1970; `size_bytes` is the size of the log; `excerpt` is from around the text that was found.
+
+    `parent` is the session that started this one for a part of its task.
+    """
 
     id: str
     project: str
@@ -45,6 +49,7 @@ class SessionInfo(_Answer, frozen=True):
     size_bytes: int
     is_open: bool = False
     excerpt: str = ""
+    parent: str = ""
 
 
 class RenameSession(_OfSession, tag="rename_session", frozen=True):

@@ -15,6 +15,7 @@ CLAUDES: Mapping[str, str] = {
     "web_search": "WebSearch",
     "ask_user": "AskUserQuestion",
     "jobs": "BashOutput",
+    "delegate": "Task",
 }
 """Claude's names by our own."""
 
@@ -25,6 +26,7 @@ _OTHERS = {
     "KillShell": "jobs",
     "KillBash": "jobs",
     "LSP": "code_nav",
+    "Agent": "delegate",
 }
 _OWN = {**{claudes: own for own, claudes in CLAUDES.items()}, **_OTHERS}
 

@@ -9,6 +9,7 @@ local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
 local blocks = require('sanderling.transcript.blocks')
+local child = require('sanderling.transcript.blocks.child')
 local diff = lazy('sanderling.transcript.diff')
 local files = require('sanderling.access.files')
 local page = require('sanderling.access.page')
@@ -27,12 +28,14 @@ local TORN = ' (continued)'
 ---@field title string
 ---@field row integer of its last header
 ---@field mark integer of the sign that it is running
+---@field child? string the session that it has started
 
 ---@class (exact) sanderling.transcript.blocks.tool.Block
 ---@field id string of the tool use
 ---@field first integer row of the header
 ---@field last? integer row; nil while it grows
 ---@field title string
+---@field child? string the session that the tool use started
 ---@field diff? integer row of the first line of a diff, which ends the block
 
 -- blocks --------------------------------------------------------------------------------------------------------------
@@ -64,7 +67,7 @@ local function open_block(self, use, suffix)
     virt_text = { { icons.more, 'AgentBusy' } },
     virt_text_pos = 'eol',
   })
-  local block = { id = use.id, first = use.row, title = use.title }
+  local block = { id = use.id, first = use.row, title = use.title, child = use.child }
   table.insert(self.tool_blocks, block)
   self.open = { id = use.id, kind = 'tool', row = use.row, col = 0, block = block }
 end
@@ -167,6 +170,7 @@ function draw.tool_ended(self, event)
   if self.open and self.open.id == event.id then
     fold_block(self, use, summary, is_error)
   end
+  child.settle(self, event.id, use.row)
   if event.job then
     self.jobs_shown[event.job] = api.nvim_buf_set_extmark(self.buf, ns, use.row, 0, {})
   end
