@@ -213,10 +213,10 @@ async def test_children_beyond_the_limit_of_all_are_asked_about_once_for_all(
         for _ in range(3):
             tasks.start_soon(calls.reserve_child, Amount(tokens=15_000))
     reason = (
-        "The work delegated in this session has used 90,000 tokens, and those running may use 25,000 more;"
-        " its limit is 100,000 tokens (tree_tokens)."
+        "Of the 100,000 tokens for child sessions (tree_tokens), 90,000 are used and 25,000 reserved for running ones:"
+        " too few are left for another."
     )
-    assert questions(talk) == [("delegate", reason)]
+    assert questions(talk) == [("children", reason)]
     assert talk.of(ApprovalRequested)[0].subject == "another 100,000 tokens"
     assert calls.budget.children.limit.tokens == 90_000 + 25_000 + 100_000
     first.close()
@@ -226,9 +226,19 @@ async def test_children_beyond_the_limit_of_all_are_asked_about_once_for_all(
 
 async def test_without_a_yes_no_child_begins(tmp_path: Path) -> None:
     talk = Talk(tmp_path, answer="deny", delegate_tree_tokens=1_000)
-    with pytest.raises(BudgetError, match=r"its limit is 1,000 tokens \(tree_tokens\)"):
+    with pytest.raises(
+        BudgetError, match=r"Of the 1,000 tokens for child sessions \(tree_tokens\)"
+    ):
         await talk.services.calls.reserve_child()
     assert talk.services.calls.budget.children.reserved.tokens == 0
+    talk.session.close()
+
+
+async def test_a_limit_that_is_too_low_for_any_child_is_asked_about_once(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, answer="once", delegate_tree_tokens=1_000)
+    with pytest.raises(BudgetError, match=r"more than a third of its budget of 500 tokens"):
+        await talk.services.calls.reserve_child()
+    assert len(questions(talk)) == 1
     talk.session.close()
 
 

@@ -1,7 +1,7 @@
 """
-Budgets of sessions and their children: what may be used, what has been used, and what is set aside.
+Budgets of sessions and their children: limits, use and reserves.
 
-A budget is a limit, and may lie within another. Everything used in it is used in the outer ones as well, so a limit holds for all below it.
+A budget is a limit, and may lie within another. All use of it counts in the outer ones as well, so a limit holds for all budgets within it.
 A child's part is reserved: set aside in the outer budgets before the child's first request, and returned when it ends.
 """
 
@@ -22,7 +22,7 @@ LARGEST = 1e15  # of anything: keeps infinity out of sums, from which it could n
 
 
 class Amount(NamedTuple):
-    """Tokens (all that the API reports), dollars, seconds and model calls. As a limit, `inf` is none."""
+    """Tokens (all that the API reports), dollars, seconds and model calls. `inf` is unlimited."""
 
     tokens: float = inf
     usd: float = inf
@@ -46,7 +46,7 @@ class Amount(NamedTuple):
         return Amount(*(each if each == inf else min(each, LARGEST) for each in self))
 
     def counted(self) -> "Amount":
-        """Return the amount as it is added: a server may report a negative count, or none that is a number."""
+        """Return the amount as it is added: a server may report negative counts, or invalid numbers."""
         return Amount(*(min(max(each, 0.0), LARGEST) if not isnan(each) else 0.0 for each in self))
 
 
@@ -93,10 +93,9 @@ class Budget:
     """
     A limit, within `outer` if that is given.
 
-    A call in flight counts with its upper bound, and what is reserved for a child counts as used. A call is made while something is left,
-    even less than its bound: then nothing is left until it ends, so this happens to one call at a time, and no limit is exceeded by more
-    than one answer. To make only calls whose bound fits would lose the last part of each budget, because a bound is many times what a call
-    uses.
+    A call in flight counts with its upper bound, and a reserve counts as used. A call is made while something is left, even less than its
+    bound: then nothing is left until it ends, so this happens to one call at a time, and no limit is exceeded by more than one answer.
+    Calls could be made only if their bounds fit, but bounds are many times the actual use, so the last part of each budget would be lost.
 
     Args:
         name: the subject of the sentence that reports the limit.
@@ -193,11 +192,11 @@ class Budget:
         self.changes.note()
 
     def extend(self, more: Amount) -> None:
-        """Allow `more` from here on, of whatever is limited."""
+        """Allow `more`, in addition to the limit and to what was used beyond it, of whatever is limited."""
         used = self.spent.plus(self.reserved)
-        extended = zip(self.limit, used.plus(more), strict=True)
+        extended = self.limit.at_least(used).plus(more)
         self.limit = Amount(
-            *(max(limit, each) if isfinite(limit) else inf for limit, each in extended)
+            *(new if isfinite(old) else inf for old, new in zip(self.limit, extended, strict=True))
         )
         self.changes.note()
 

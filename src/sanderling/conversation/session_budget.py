@@ -1,4 +1,4 @@
-"""The budget of one session: what its calls of the model, and those of its children, may use before the user is asked."""
+"""The budget of one session and its children: counts all calls of the model, and asks the user at its limits."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -56,7 +56,7 @@ class FixedPart(NamedTuple):
 
 
 class Answer:
-    """What has come of an answer so far, and what it has used."""
+    """A streaming answer: the size of its received part, and its usage."""
 
     def __init__(self) -> None:
         self.usage = Usage()
@@ -78,7 +78,7 @@ class SessionBudget:
     """
     The budgets that hold for a session's calls, each within the one before: the session's, this run's, and its children's.
 
-    A child's session has as its `own` the budget that was reserved for it in the outer ones, those of its parent.
+    A child's session has as its `own` the budget that its parent reserved for it.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class SessionBudget:
         more = self._settings.delegate_tree_tokens
         amount = NOTHING._replace(tokens=more)
         return await self._extend(
-            self.children, amount, "delegate", f"another {more:,} tokens", reason
+            self.children, amount, "children", f"another {more:,} tokens", reason
         )
 
     async def _extend(
@@ -276,13 +276,15 @@ class SessionBudget:
             raise BudgetError(_too_fixed(fixed, history_tokens, wanted.tokens))
         if not await self.has_more():
             raise BudgetError("The budget of this session is used up.")
-        while (part := for_child(self.children.rest, wanted)).tokens < needed:
-            if self.run.rest.tokens < self.children.free.tokens:
-                raise BudgetError(
-                    f"A child gets at most a quarter of the tokens that are left. {_too_fixed(fixed, history_tokens, part.tokens)}"
-                )
+        part = for_child(self.children.rest, wanted)
+        if part.tokens < needed and self.children.free.tokens <= self.run.rest.tokens:
             if not await self._ask_for_tokens(self._children_at_limit()):
                 raise BudgetError(self._children_at_limit())
+            part = for_child(self.children.rest, wanted)
+        if part.tokens < needed:
+            raise BudgetError(
+                f"A child gets at most a quarter of the tokens that are left. {_too_fixed(fixed, history_tokens, part.tokens)}"
+            )
         usd = self._prices.cost_usd(self._provider.model, Usage(needed)) or 0.0
         if usd > part.usd:
             raise BudgetError(
@@ -292,10 +294,13 @@ class SessionBudget:
         return self.children.reserve(part)
 
     def _children_at_limit(self) -> str:
-        spent, reserved = self.children.spent.tokens, max(self.children.reserved.tokens, 0)
-        running = f", and those running may use {reserved:,.0f} more" if reserved else ""
-        limit = self.children.limit.tokens
-        return f"{self.children.name} has used {spent:,.0f} tokens{running}; its limit is {limit:,.0f} tokens (tree_tokens)."
+        limit, spent = self.children.limit.tokens, self.children.spent.tokens
+        reserved = self.children.reserved.tokens
+        running = f" and {reserved:,.0f} reserved for running ones" if reserved > 0 else ""
+        return (
+            f"Of the {limit:,.0f} tokens for child sessions (tree_tokens), {spent:,.0f} are used{running}:"
+            " too few are left for another."
+        )
 
 
 class _KnownPrompt:
@@ -309,7 +314,7 @@ class _KnownPrompt:
         self._last = request.history[-1] if request.history else None
 
     def begins(self, request: ModelRequest, model: str) -> bool:
-        """Return whether `request` continues this one. What was cleared in it since only makes it shorter."""
+        """Return whether `request` continues this one. Results that were cleared since only make it shorter."""
         is_same = (self._model, self._system) == (model, request.system)
         has_tools = self._tools is request.tools or self._tools == request.tools
         if not (is_same and has_tools and self.messages and len(request.history) >= self.messages):
@@ -333,7 +338,7 @@ def fixed_part(request: ModelRequest, prompt: Prompt | None) -> FixedPart:
 
 
 def _most_tokens(messages: Sequence[Message]) -> int:
-    """Return a bound of the tokens of `messages`, at one for each byte, plus those of images and pages."""
+    """Return a bound of the tokens of `messages`, at one for each byte, plus the tokens of images and pages."""
     return len(msgspec.json.encode(messages)) + estimated_tokens(messages)
 
 

@@ -300,7 +300,7 @@ class ToolEnded(_Event, tag="tool_ended", frozen=True):
     changed: tuple[ChangedLines, ...] = ()
 
 
-Limit = Literal["again", "calls", "budget", "delegate", "tokens", "retry"]
+Limit = Literal["again", "calls", "budget", "children", "tokens", "retry"]
 """The limits that a turn can reach: identical calls, number of calls, budget, tokens of child sessions, output tokens, retries."""
 
 

@@ -26,7 +26,7 @@ EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_DENIED, EXIT_LIMIT, EXIT_MISFIT = range(
 LIFTED: dict[Limit, str] = {
     "calls": "--max-turns N",
     "budget": "budget_usd in config.toml",
-    "delegate": "tree_tokens of [delegate] in config.toml",
+    "children": "tree_tokens of [delegate] in config.toml",
 }
 """The limits that a flag or a setting raises, and which. At the others the turn is given up, and nothing was denied."""
 MISFIT = "schema"  # the kind of error
