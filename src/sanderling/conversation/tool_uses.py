@@ -146,7 +146,9 @@ class ToolUses:
 
     def repaired(self, use: ToolUse) -> ToolUse:
         """Return the call as it will run, and remember a note on what is ignored; unchanged if its input is invalid."""
-        names = (use.name, use.name.lower(), meant_name(use.name))
+        # A name with other characters may be one that no API takes, as it was made fit to be sent back ("ls_").
+        meant = meant_name(use.name) if use.name.isalpha() else use.name
+        names = (use.name, use.name.lower(), meant)
         name = next((each for each in names if each in self._tools), use.name.lower())
         if not (tool := self._tools.get(name)):
             return use
