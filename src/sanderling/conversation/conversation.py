@@ -215,7 +215,7 @@ class Conversation:
 
     async def run_turn(self, prompt: Prompt) -> None:
         """Answer `prompt`, if it can be sent."""
-        asked = None
+        services, asked = self.services, None
         with anyio.CancelScope() as scope, self._active(scope):
             try:
                 asked = await self.expanded(prompt)
@@ -234,6 +234,8 @@ class Conversation:
         turn = self.make_turn()
         with self._active(turn):
             stop_reason = await turn.run(asked)
+        if (worktree := services.worktree) and (problem := await worktree.keep()):
+            services.warn(problem)
         if self._is_eager:
             self.services.servers.begin()  # a short turn has not started them
         await self._show_end(stop_reason)
@@ -302,7 +304,7 @@ class Conversation:
     def _check_mentions(self, prompt: Prompt) -> None:
         if prompt.selections:
             check_images(prompt)
-            check_mentions(prompt, self.services.session.project, self.services.gate.may_read())
+            check_mentions(prompt, self.services.session.work_dir, self.services.gate.may_read())
 
     def _refuse(self, prompt: Prompt, reason: str) -> None:
         self.services.emit(events.TurnStarted(prompt))

@@ -117,7 +117,7 @@ class Notes:
         self._project = project
         self._session_role = role
         self._client = client
-        self._facts = SessionFacts(session.project)
+        self._facts = SessionFacts(session.work_dir)
         self._mode: Mode | None = "ask"
         self._role: str | None = ""
         self._changed_files: set[str] = set()  # before the last summary

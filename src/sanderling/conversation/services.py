@@ -63,6 +63,7 @@ from sanderling.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     from sanderling.conversation.titling import Titler
+    from sanderling.conversation.worktree import SessionWorktree
     from sanderling.mcp.servers import McpServer
     from sanderling.mcp.tool_servers import ServerContext, ToolServers
     from sanderling.tools.code.servers import LanguageServers
@@ -112,11 +113,12 @@ class SessionServices:
         self.provider = provider
         self.emit = emit
         self.settings = settings
-        self.project = project or Project(settings, session.project)
+        self.project = project or Project(settings, session.work_dir, session.project)
         self.agent_commands: tuple[events.SlashCommand, ...] = ()  # of an external agent
         self._told_commands: tuple[events.SlashCommand, ...] | None = None
         self.answer_note = ""  # to the model, with each prompt
         self.titler: Titler | None = None  # if a small model titles sessions
+        self.worktree: SessionWorktree | None = None  # in which the session works, if it has one
         self.tasks = BackgroundTasks()
         self.memory = Memory(session, emit)
         self.waiting = Waiting(self.memory.keep)
@@ -272,7 +274,7 @@ class SessionServices:
         journal = self._make_journal()
         changes = CommandChanges(journal, lambda: jobs.are_running, self.warn)
         return Workspace(
-            self.session.project,
+            self.session.work_dir,
             sandbox,
             shell,
             jobs,
@@ -317,7 +319,7 @@ class SessionServices:
         is_kept = log.parent == self.settings.session_dir
         directory = changes_dir(log) if is_kept else log.parent / "changes" / log.stem
         origin = self._origin(directory.parent)
-        return Journal(directory.parent, log.stem, self.session.project, self.warn, origin)
+        return Journal(directory.parent, log.stem, self.session.work_dir, self.warn, origin)
 
     def _origin(self, root: Path) -> Origin | None:
         """Return the journal of the session that this one was forked from."""
@@ -325,13 +327,13 @@ class SessionServices:
         if not isinstance(source, str) or not is_session_id(source):
             return None
         return Origin(
-            root / source, self.session.project, frozenset(self.session.prompt_history.turn_ids)
+            root / source, self.session.work_dir, frozenset(self.session.prompt_history.turn_ids)
         )
 
     def _make_gate(self, rules: tuple[Rule, ...]) -> Gate:
         return Gate(
             self.workspace,
-            Approvals(self.session.project, self.emit, self._append_said),
+            Approvals(self.session.work_dir, self.emit, self._append_said),
             RuleStore(self.settings.state_dir, self.session.project),
             rules,
             self.emit,
@@ -343,7 +345,7 @@ class SessionServices:
         surroundings = Surroundings(
             self.session.log.path.stem,
             str(self.session.log.path),
-            self.session.project,
+            self.session.work_dir,
             lambda: self.gate.mode,
         )
         hooks = Hooks(
@@ -361,6 +363,7 @@ class SessionServices:
         return ServerContext(
             self.settings.state_dir,
             self.session.project,
+            self.session.work_dir,
             self.sandbox,
             self.approvals.ask,
             self.emit,

@@ -58,7 +58,11 @@ StateKey = Literal[
 
 
 class Header(msgspec.Struct, tag="session", frozen=True):
-    """`forked_from` is the id of the session that the first records come from; `face` is the frontend, unless it was an editor."""
+    """
+    `forked_from` is the id of the session that the first records come from; `face` is the frontend, unless it was an editor.
+
+    `worktree` is the name of the worktree of `project` in which the session works, if it does not work in the project itself.
+    """
 
     version: int
     session_id: str
@@ -67,6 +71,7 @@ class Header(msgspec.Struct, tag="session", frozen=True):
     at: datetime = msgspec.field(default_factory=now)
     forked_from: str | msgspec.UnsetType = msgspec.UNSET
     face: str | msgspec.UnsetType = msgspec.UNSET
+    worktree: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class LoggedPrompt(msgspec.Struct, tag="prompt", frozen=True):
