@@ -120,7 +120,9 @@ class Conversation:
                 services.compactor.ask(focus)
             case actions.UndoCompaction():
                 self._unless_in_turn(services.compactor.undo)
-            case actions.UndoTurn() | actions.RedoTurn() | actions.Rewind():
+            case (
+                actions.UndoTurn() | actions.RedoTurn() | actions.Rewind() | actions.ApplyWorktree()
+            ):
                 self._unless_in_turn(partial(self._undoer.ask, action))
             case actions.RunCommand(command_id, command):
                 services.commands.start(command_id, command)

@@ -212,6 +212,7 @@ def _opened(conversation: Conversation, aside: tuple[Prompt, ...]) -> OpenedAgen
         session.prompt_history.ends,
         ids,
         aside,
+        session.worktree,
     )
 
 

@@ -113,6 +113,7 @@ class _PrintRun:
         layers = with_flags(own_layers(), arguments)
         own = layers.settings()
         make_private(own)
+        self._state_dir = own.state_dir
         load_ahead(own)
         # While the provider loads.
         from sanderling.conversation.opening import SessionOptions, open_conversation
@@ -134,6 +135,7 @@ class _PrintRun:
             waiting="dropped" if arguments.drop_waiting else "aside",
             max_cost_usd=arguments.max_cost,
             fallback_model=arguments.fallback_model,
+            worktree=self._ref_of_worktree(),
             answer_note=schema.asked if schema else "",
             patience_s=math.inf,  # wait for tool servers: a late tool is of no use, nor is one that would ask
         )
@@ -162,6 +164,24 @@ class _PrintRun:
         if is_session_id(session_id) and (session_dir / f"{session_id}.jsonl").is_file():
             return session_id
         raise UsageError(f"there is no session '{session_id}': `sanderling sessions` lists them")
+
+    def _ref_of_worktree(self) -> str | None:
+        """
+        Return where a new worktree starts; None without --worktree.
+
+        `-p --worktree "fix it"` gives the flag the prompt: it has blanks, which no name of a branch has.
+        """
+        arguments = self._arguments
+        ref: str | None = arguments.worktree
+        if ref is None:
+            return None
+        if arguments.is_continued or arguments.resume:
+            raise UsageError(
+                "--worktree is for a new session: a session keeps the place in which it works"
+            )
+        if arguments.prompt is None and any(map(str.isspace, ref)):
+            arguments.prompt, ref = ref, ""
+        return ref
 
     def _log_dir(self) -> Path | None:
         if not self._arguments.no_session:
@@ -225,6 +245,12 @@ class _PrintRun:
 
     async def _end(self) -> int:
         result = self._face.end()
+        if self._opened.worktree and not self._arguments.quiet:
+            from sanderling.cli.worktrees import say_what_is_left  # only with a worktree
+
+            await to_thread.run_sync(
+                say_what_is_left, self._opened.worktree, self._state_dir, self._project
+            )
         with anyio.move_on_after(LAST_WORDS_S if self._signal else None):
             await self._stdout.drain()
         if self._recording and self._recording.problem:
