@@ -24,6 +24,10 @@ class Tree:
         self.top = self.record.directory
         self.git_dir = f"{place.project}/.git"
 
+    def is_whole(self, record: Record) -> bool:
+        pointer = Path(record.directory, ".git")
+        return pointer.read_text() == f"gitdir: {record.git_dir}\n"
+
     def open(self, level: str | None = None, **changes):
         return self.place.open(
             level,
@@ -122,8 +126,8 @@ async def test_nothing_outside_the_worktree_is_reached(tree: Tree, level: str, a
         if path.is_file() and path not in before and path.name != "commondir"
     }
     assert new == set()
-    assert Path(other.directory, ".git").exists()
-    assert Path(tree.top, ".git").read_text() == f"gitdir: {tree.record.git_dir}\n"
+    assert tree.is_whole(other)
+    assert tree.is_whole(tree.record)
 
 
 @pytest.mark.parametrize("attack", ["echo {commit} > {ref}", "rm {ref}", "mv {heads} {heads}2"])

@@ -119,6 +119,7 @@ class _PrintRun:
         from sanderling.conversation.opening import SessionOptions, open_conversation
 
         self._project = project_root(arguments.project)
+        worktree = self._ref_of_worktree()
         self._session_id = self._find_session(own.session_dir)
         is_new = not (arguments.is_continued or arguments.resume)
         options = SessionOptions(
@@ -135,7 +136,7 @@ class _PrintRun:
             waiting="dropped" if arguments.drop_waiting else "aside",
             max_cost_usd=arguments.max_cost,
             fallback_model=arguments.fallback_model,
-            worktree=self._ref_of_worktree(),
+            worktree=worktree,
             answer_note=schema.asked if schema else "",
             patience_s=math.inf,  # wait for tool servers: a late tool is of no use, nor is one that would ask
         )

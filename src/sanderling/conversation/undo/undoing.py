@@ -220,6 +220,9 @@ class Undoer:
 
         self._require_writable()
         done = await bring(self._services, name)
+        if not (done.steps or done.left):
+            self._emit(FilesRestored("worktree", ()))
+            return
         # The undo before remains the last one.
         await self._report("worktree", (), done, self._session.undoing_id)
 
