@@ -56,7 +56,7 @@ class Worktrees:
         Raises:
             WorktreeError: there can be none; nothing was changed.
         """
-        git = Git(self._project)
+        git, ref = Git(self._project), "" if ref == "HEAD" else ref
         top = _top_of(git)
         base = _commit(git, ref)
         prefix = os.path.relpath(self._project, top) if self._project != top else ""
