@@ -80,7 +80,7 @@ def test_its_changes_are_merged_into_the_users_buffer_and_reviewed_hunk_by_hunk(
     assert hunks(worked) == [[2, ["line 3"]], [17, ["line 18"]]]
     buffer = worked.lua("return vim.api.nvim_buf_get_lines(vim.fn.bufnr('a.txt'), 0, -1, true)")
     assert [buffer[n] for n in (2, 9, 17)] == ["three", "mine", "eighteen"]
-    wait_until(lambda: (repository / "new.txt").exists())
+    wait_until((repository / "new.txt").exists)
     assert (repository / "new.txt").read_text() == "new\n"
     go_to_file(worked)
     worked.command("3AgentReject")
