@@ -8,6 +8,7 @@ import pytest
 
 from sanderling.permissions.rules import rule_from_text
 from sanderling.permissions.store import RuleStore
+from sanderling.session.store import fork
 from tests.unit.test_print_mode import Shell
 from tests.worktrees.conftest import run_git
 
@@ -224,3 +225,47 @@ def test_extras_outside_the_project_are_a_mistake_in_the_settings(shell: Shell, 
     done = shell.play([{"text": "Hi."}])
     assert done.returncode == 2
     assert "worktree.extras[1]" in done.stderr
+
+
+def test_a_copy_of_the_session_works_in_the_same_worktree(shell: Shell):
+    name = work(shell, "true")
+    [session] = shell.sessions()
+    fork(session.path.parent, session.id, "copy")
+    done = shell.play([use("bash", 2, command="echo x > copy.txt")], [{"text": "Done."}], args=(
+        "--mode", "auto", "--resume", "copy", "--output-format", "json"
+    ))  # fmt: skip
+    assert json.loads(done.stdout)["worktree"] == name
+    assert not (shell.project / "copy.txt").exists()
+    assert "1 new file (copy.txt)" in listed(shell)[0]["loss"]
+
+
+def test_apply_replaces_binary_files_and_kinds_of_entries(shell: Shell):
+    project = shell.project
+    (project / "binary").write_bytes(b"\0\1\2")
+    (project / "entry").write_text("file\n")
+    (project / "other").mkdir()
+    (project / "other/f").write_text("f\n")
+    (project / "crlf.txt").write_bytes(b"1\r\n2\r\n3\r\n")
+    run_git(project, "add", "-A")
+    run_git(project, "commit", "-qm", "more")
+    name = work(
+        shell,
+        "printf '\\0\\7' > binary; rm entry; mkdir entry; echo in > entry/in; rm -r other; ln -s a.txt other;"
+        " sed -i 's/^3/drei/' crlf.txt; git mv gone.txt moved.txt",
+    )
+    (project / "crlf.txt").write_bytes(b"eins\r\n2\r\n3\r\n")
+    done = shell.run("worktrees", "apply", name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (project / "binary").read_bytes() == b"\0\7"
+    assert (project / "entry/in").read_text() == "in\n"
+    assert (project / "other").readlink() == Path("a.txt")
+    assert (project / "crlf.txt").read_bytes() == b"eins\r\n2\r\ndrei\r\n"
+    assert (project / "moved.txt").read_text() == "gone\n"
+    assert not (project / "gone.txt").exists()
+    undone = shell.run("undo")
+    assert undone.returncode == 0, undone.stdout + undone.stderr
+    assert run_git(project, "status", "--porcelain") == " M crlf.txt"
+    binary = work(shell, "printf '\\0\\8' > binary")
+    (project / "binary").write_bytes(b"\0mine")
+    assert shell.run("worktrees", "apply", binary).returncode == 1
+    assert (project / "binary").read_bytes() == b"\0mine"

@@ -17,6 +17,7 @@ from sanderling.worktrees import records
 from sanderling.worktrees.records import Record
 from sanderling.worktrees.snapshots import keep_snapshot, losses
 from sanderling.worktrees.worktrees import Worktrees
+from tests.conftest import wait_until
 from tests.worktrees.conftest import run_git
 
 
@@ -282,6 +283,24 @@ def test_a_changed_file_is_never_removed(worktrees: Worktrees):
     with pytest.raises(WorktreeError, match=r"it would lose 1 changed file \(a.txt\)"):
         worktrees.remove(record.name)
     assert Path(record.directory, "a.txt").read_text() == "work\n"
+
+
+def test_a_change_in_the_second_of_the_checkout_counts_though_the_size_is_the_same(
+    worktrees: Worktrees, project: Path
+):
+    def changed_at_once() -> Record | None:
+        record = worktrees.create("s")
+        path = Path(record.directory, "a.txt")
+        checked_out = int(path.stat().st_ctime)  # git compares seconds
+        path.write_text("ONE\ntwo\nthree\n")
+        return record if int(path.stat().st_ctime) == checked_out else None
+
+    record = wait_until(changed_at_once)
+    second = int(time.time())
+    wait_until(lambda: time.time() > second + 1)
+    assert losses(record).modified == ("a.txt",)
+    keep_snapshot(record)
+    assert tree(record, project, "a.txt") == "ONE\ntwo\nthree"
 
 
 def test_a_new_file_is_never_removed(worktrees: Worktrees, project: Path):

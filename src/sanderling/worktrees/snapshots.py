@@ -97,11 +97,10 @@ def losses(record: Record) -> Losses:
         staged = git.paths("diff-index", "--cached", *COMPARING, "HEAD", env=index.env)
         others = index.untracked()
         repositories = index.repositories()
-    gone = {path for path in deleted if not os.path.lexists(f"{record.directory}/{path}")}
-    changed = {*modified, *staged} - gone
+    changed = {*modified, *staged} - {*deleted}
     return Losses(
         modified=tuple(sorted(changed)),
-        deleted=tuple(sorted(gone)),
+        deleted=tuple(sorted(deleted)),
         untracked=tuple(path for path in others if not path.endswith("/")),
         repositories=(*repositories, *(path for path in others if path.endswith("/"))),
         extras=tuple(extras.changed(record.work_dir, record.extras)),
@@ -149,7 +148,8 @@ class _Index:
     def __enter__(self) -> Self:
         own = self._git.line("rev-parse", "--git-path", "index")
         try:
-            shutil.copyfile(os.path.join(self._directory, own), self._path)
+            # With its time: by that, git knows which files it must compare although their size and second are the same.
+            shutil.copy2(os.path.join(self._directory, own), self._path)
         except FileNotFoundError:
             self._git.run("read-tree", "HEAD", env=self.env)
         except OSError as error:
@@ -196,7 +196,9 @@ class _Index:
 
     def tree_of_everything(self) -> str:
         """Return a tree with all files that are not ignored, except those of other repositories."""
-        changed = self.changed()
+        # First, because a link may have taken the place of a directory.
+        self._update(self.changed("--diff-filter=D"), "--force-remove")
+        changed = self.changed("--diff-filter=d")
         new = [path for path in self.untracked() if not path.endswith("/")]
-        self._update([*changed, *new], "--add", "--remove", "--replace")
+        self._update([*changed, *new], "--add", "--replace")
         return self._git.line("write-tree", env=self.env)

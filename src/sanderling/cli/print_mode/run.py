@@ -233,7 +233,7 @@ class _PrintRun:
         if aside := self._opened.aside:
             say(_about_waiting([each.text for each in aside], is_dropped=arguments.drop_waiting))
         model = arguments.model
-        self._face.begin(self._session_id, model or self._opened.model)
+        self._face.begin(self._session_id, model or self._opened.model, self._opened.worktree)
         if model and self._opened.is_resumed:
             self._agent.act(SetModel(model))
         if arguments.role and self._opened.is_resumed:

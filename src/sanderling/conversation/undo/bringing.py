@@ -8,12 +8,13 @@ the user has it, and is reported.
 
 import os
 import stat
+from pathlib import PurePath
 from uuid import uuid4
 
 from anyio import to_thread
 
 from sanderling.changes.restoring import RestorePlan
-from sanderling.changes.states import ABSENT, FileChange, State
+from sanderling.changes.states import ABSENT, ANY_MODE, FileChange, State
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import WorktreeError
 from sanderling.tools.restoring import FileRestorer
@@ -43,18 +44,35 @@ async def bring(services: SessionServices, name: str) -> RestorePlan:
     changed = await to_thread.run_sync(changed_paths, record)
     use_id = f"{USE}{name}:{uuid4().hex}"
     workspace.journal.begin_turn(use_id)
-    changes = [await _as_change(services, each, use_id) for each in changed]
+    emptied = {
+        directory
+        for each in changed
+        if each.work.kind == "absent"
+        for directory in map(str, PurePath(each.path).parents)
+    }
+    changes = [
+        await _as_change(services, each, use_id, is_emptied=each.path in emptied)
+        for each in changed
+    ]
     return await FileRestorer(workspace).bring(use_id, changes)
 
 
-async def _as_change(services: SessionServices, changed: ChangedPath, use_id: str) -> FileChange:
-    """Return the change from the worktree's content to the base's: undoing it does the opposite."""
+async def _as_change(
+    services: SessionServices, changed: ChangedPath, use_id: str, *, is_emptied: bool
+) -> FileChange:
+    """
+    Return the change from the worktree's content to the base's: undoing it does the opposite.
+
+    With `is_emptied`, the path was a directory whose files are gone in the worktree.
+    """
     workspace = services.workspace
     path = workspace.disk.real_path(os.path.dirname(f"{workspace.project}/{changed.path}"))  # noqa: PTH120
     path = f"{path}/{os.path.basename(changed.path)}"  # noqa: PTH119
     now = workspace.disk.status(path)
     mode = stat.S_IMODE(now.st_mode) if now and stat.S_ISREG(now.st_mode) else DEFAULT_MODE
     base = await _state(services, path, changed.base, mode)
+    if is_emptied and base == ABSENT:
+        base = State("directory", ANY_MODE)
     work = await _state(services, path, changed.work, _mode(changed, mode))
     return FileChange(path, work, base, use_id)
 

@@ -87,7 +87,7 @@ def fork(
     Copy a session, which may be open, into the new session `new_id`, up to the end of the turn of `prompt_id`.
 
     Without a `prompt_id`, copy all of it. With `is_before`, stop before the prompt and return it. Damaged lines of the source are left
-    out. Long outputs of commands are not copied.
+    out. Long outputs of commands are not copied. A copy of a session in a worktree works in the same one.
 
     Raises:
         SessionError: the session or prompt does not exist, `new_id` is taken, or a log cannot be read or written.
@@ -98,7 +98,9 @@ def fork(
     cut = _Cut(prompt_id, is_before=is_before)
     with opened(source) as file:
         header, records = records_of(source, file)
-        new = Header(LOG_VERSION, new_id, header.project, forked_from=source_id)
+        new = Header(
+            LOG_VERSION, new_id, header.project, forked_from=source_id, worktree=header.worktree
+        )
         try:
             with replacing(target) as fork_file:
                 fork_file.writelines(map(Codec().encoded, chain((new,), cut.kept(records))))
