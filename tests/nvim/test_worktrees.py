@@ -94,8 +94,10 @@ def test_a_conflict_is_shown_and_the_users_lines_stay(worked, repository):
     worked.command("3s/.*/drei/ | write")
     show(worked)
     worked.feed("a")
-    worked.wait_for_screen("the same lines were changed since")
-    assert (repository / "a.txt").read_text() == TEXT.replace("line 3\n", "drei\n")
+    worked.wait_for_transcript("line 3 was changed on both sides, and yours stay")
+    wait_until(lambda: hunks(worked) == [[17, ["line 18"]]])
+    text = TEXT.replace("line 3\n", "drei\n").replace("line 18", "eighteen")
+    wait_until(lambda: (repository / "a.txt").read_text() == text)
     assert (repository / "new.txt").exists()
 
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from sanderling.changes.records import Changed, Changing, Restored, Restoring, Unchanged
 from sanderling.changes.restoring import (
+    SAME_LINES,
     PresentState,
     RestorePlan,
     RestoreStep,
@@ -30,6 +31,7 @@ from sanderling.changes.restoring import (
     is_torn,
     plan,
     states_needed,
+    without_conflicts,
 )
 from sanderling.changes.states import (
     NO_ROOM,
@@ -256,17 +258,22 @@ class FileRestorer:
             return RestorePlan(*await self._take(undoing.id, steps, done, left))
         raise AssertionError
 
-    async def bring(self, use_id: str, changes: Sequence[FileChange]) -> RestorePlan:
+    async def bring(
+        self, use_id: str, changes: Sequence[FileChange], *, by_hunk: bool
+    ) -> RestorePlan:
         """
         Undo `changes` as a tool's change of the current turn: the user reviews it, and undoing the turn takes it back.
 
         So their "before" is what the files get, and their "after" what they were made from. Returns the completed steps and the files left
-        alone.
+        alone. With `by_hunk`, the parts of a file that do not conflict with the user's changes are made; without it, all of a file or
+        nothing.
 
         Raises:
             ToolError: there is no sandbox, or the editor does not answer; nothing was changed.
         """
         planned = await self.plan(changes)
+        if by_hunk:
+            planned = await to_thread.run_sync(self._in_parts, planned, changes)
         files = await self._workspace.files()
         modes = _Modes(files, planned.steps)
         with anyio.CancelScope(shield=True):  # once started, it must finish
@@ -277,6 +284,22 @@ class FileRestorer:
                 await self._workspace.editor.files_changed(())
             return RestorePlan(tuple(done), (*planned.left, *left))
         raise AssertionError  # a shielded scope is not cancelled
+
+    def _in_parts(self, planned: RestorePlan, changes: Sequence[FileChange]) -> RestorePlan:
+        """Return the plan, with files that are left because of conflicts changed where nothing conflicts."""
+        by_name = {change.path: change for change in changes}
+        steps, left = list(planned.steps), list[SkippedPath]()
+        for each in planned.left:
+            if each.why != SAME_LINES:
+                left.append(each)
+                continue
+            now = self._states[each.path].present
+            parts = without_conflicts(by_name[each.path], now, self._journal.stored)
+            then, why = parts or (now, each.why)
+            if then.data != now.data:
+                steps.append(RestoreStep(each.path, now, then, is_merged=True))
+            left.append(SkippedPath(each.path, why))
+        return RestorePlan(tuple(steps), tuple(left))
 
     async def _bring(self, files: Files, modes: _Modes, use_id: str, step: RestoreStep) -> None:
         if await self._workspace.sandbox.undoes(step.path):

@@ -3,7 +3,7 @@ Brings the work of a worktree into the project: one change of the current files,
 
 It is planned as an undo "from the base to the worktree": a file that is still as at the base becomes that of the worktree, and changes
 of the user's since then, saved or not, are merged with the worktree's line by line. Where both changed the same lines, the file stays as
-the user has it, and is reported.
+the user has it, and is reported; in an editor, only these lines stay, and they are named.
 """
 
 import os
@@ -54,7 +54,8 @@ async def bring(services: SessionServices, name: str) -> RestorePlan:
         await _as_change(services, each, use_id, is_emptied=each.path in emptied)
         for each in changed
     ]
-    return await FileRestorer(workspace).bring(use_id, changes)
+    by_hunk = workspace.editor is not None  # where the user sees the lines that are left
+    return await FileRestorer(workspace).bring(use_id, changes, by_hunk=by_hunk)
 
 
 async def _as_change(
