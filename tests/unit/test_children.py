@@ -1,5 +1,7 @@
 """Child sessions: a model gives a task to a session of its own, and gets only its report."""
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ from tests.children import delegate, said, tree, use
 from tests.conftest import happens
 
 from sanderling.protocol.actions import CancelTurn, StopChild, UndoTurn
-from sanderling.protocol.events import ApprovalSettled, ChildChanged, FilesRestored
+from sanderling.protocol.events import ApprovalSettled, ChildChanged, FilesRestored, Notice
 from sanderling.protocol.messages import Usage
 from sanderling.session.records import LoggedMessage, LoggedUsage
 from sanderling.session.store import export_markdown, list_sessions, newest_session
@@ -119,7 +121,6 @@ async def test_a_child_is_offered_the_tool_but_cannot_delegate(tmp_path):
     [
         (delegate("  "), "`task` is empty"),
         (delegate("A.", "boss"), "There is no role 'boss'; roles: explore, edit, review"),
-        (delegate("A.", isolation="worktree"), "worktree"),
         (use("delegate", task="A."), "role"),
     ],
 )
@@ -268,6 +269,14 @@ async def test_a_child_that_crashes_ends_alone(tmp_path, monkeypatch):
         assert it.services.session.history[-1].content[0].text == "All done."
 
 
+async def test_a_child_that_cannot_be_opened_ends_alone(tmp_path):
+    async with tree(tmp_path, [delegate("A.", model="nobody:nothing")]) as it:
+        await it.run()
+        found = facts(it.results[0])
+        assert found["state"] == "error"
+        assert "nobody" in found["reason"]
+
+
 async def test_a_child_has_a_limited_time_in_which_the_users_thinking_does_not_count(tmp_path):
     children = {"A.": [[said("Soon."), use("ls")], [FOREVER]]}
     async with tree(tmp_path, [delegate("A.")], children=children, delegate={"seconds": 1}) as it:
@@ -346,3 +355,47 @@ async def test_a_fork_begins_with_its_parents_history_and_states_what_that_costs
         assert "The first question." in str(records)
         assert "delegate" not in str([each for each in records if isinstance(each, LoggedMessage)])
         assert it.results[0].endswith("Done.")
+
+
+# --- in a worktree -----------------------------------------------------------------------------------------------------
+
+
+def git(directory: Path, *words: str) -> str:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    done = subprocess.run(
+        ["git", *identity, *words], cwd=directory, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+async def test_a_child_in_a_worktree_changes_nothing_in_the_project(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a").write_text("one\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "begin"]):
+        git(project, *words)
+    children = {
+        "A.": [
+            [use("edit", path="a", edits=[{"old": "one", "new": "two"}])],
+            [use("bash", command="cat a; pwd")],
+            [said("See a:1.")],
+        ]
+    }
+    call = delegate("A.", isolation="worktree")
+    async with tree(tmp_path, [call], children=children) as it:
+        await it.run()
+        found = facts(it.results[0])
+        assert (found["state"], found["files changed"]) == ("done", "a")
+        assert found["references"] == "a:1"
+        assert found["worktree"].startswith(it.read(it.child_ids()[0])[0].worktree)
+        assert (project / "a").read_text() == "one\n"
+        assert git(project, "status", "--porcelain") == ""
+        assert any("worktree" in notice.text for notice in it.of(Notice))
+
+
+async def test_where_there_can_be_no_worktree_the_child_says_why(tmp_path):
+    async with tree(tmp_path, [delegate("A.", isolation="worktree")]) as it:
+        await it.run()
+        found = facts(it.results[0])
+        assert found["state"] == "error"
+        assert "git" in found["reason"]

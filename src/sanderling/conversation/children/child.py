@@ -61,6 +61,7 @@ class ChildStart(NamedTuple):
     title: str
     model: str = ""
     fork_at: str = ""
+    in_worktree: bool = False
 
     @property
     def is_read_only(self) -> bool:
@@ -144,8 +145,6 @@ class Child:
         except anyio.get_cancelled_exc_class():
             self._why = self._why or WITH_PARENT
             raise
-        except SanderlingError as error:
-            self._failure = str(error)
         finally:
             if self._has_slot:
                 slots.release_on_behalf_of(self)
@@ -167,7 +166,15 @@ class Child:
         return not self._stopping.is_set()
 
     async def _work(self) -> None:
-        conversation = await self._open_child(self.start, self._budget, self._running.emit)
+        try:
+            conversation = await self._open_child(self.start, self._budget, self._running.emit)
+        except SanderlingError as error:
+            self._failure = str(error)
+            return
+        except Exception as error:  # a door: its parent must not end with it
+            log.exception("the child %s cannot be opened", self.id)
+            self._failure = CRASHED.format(error=_in_words(error))
+            return
         self._conversation = conversation
         services = conversation.services
         self._first_message = len(services.session.history)
@@ -324,7 +331,8 @@ class Child:
             state,
             text,
             why=self._reason_for(state),
-            references=references_in(text, self._parent.session.project),
+            references=references_in(text, (session or self._parent.session).work_dir),
+            worktree=session.worktree if session and self.start.in_worktree else "",
             changed=merged(self._changed),
             tokens=self._tokens,
             cost_usd=self._cost_usd,
