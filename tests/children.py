@@ -1,7 +1,7 @@
 """A session whose model delegates, opened as a frontend opens it; parent and children read one script."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +11,7 @@ import anyio
 
 from sanderling.config import Layer
 from sanderling.config.layers import Layers
+from sanderling.conversation.children.running import find_running
 from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.protocol.actions import Action, AnswerApproval, SubmitPrompt
 from sanderling.protocol.agent import Agent
@@ -42,6 +43,7 @@ class Tree:
         self.agent, self.events = agent, events
         self.project = base / "project"
         self.logs = base / "state/sessions"
+        self.on_event: Callable[[Event], None] = lambda _event: None
 
     @property
     def services(self) -> Any:
@@ -53,6 +55,17 @@ class Tree:
     @property
     def questions(self) -> list[ApprovalRequested]:
         return self.of(ApprovalRequested)
+
+    @property
+    def shown(self) -> list[ChildChanged]:
+        return self.of(ChildChanged)
+
+    @property
+    def children(self) -> dict[str, Agent]:
+        """The children that run, by their ids."""
+        ids = self.child_ids()
+        found = {each: find_running(log_path(self.logs, each)) for each in ids}
+        return {each: child.conversation for each, child in found.items() if child}
 
     @property
     def states(self) -> list[str]:
@@ -70,6 +83,9 @@ class Tree:
 
     def child_ids(self) -> list[str]:
         return [*dict.fromkeys(event.id for event in self.of(ChildChanged))]
+
+    def state_of(self, child_id: str) -> str:
+        return [event.state for event in self.of(ChildChanged) if event.id == child_id][-1]
 
     def read(self, session_id: str) -> tuple[Header, list[Record]]:
         log = log_path(self.logs, session_id)
@@ -138,6 +154,8 @@ async def tree(
         is_about_it = isinstance(event, ApprovalRequested) and event.tool == "delegate"
         if is_about_it and answer and found:
             found[0].answer(event, answer)  # type: ignore[arg-type]
+        elif found:
+            found[0].on_event(event)
 
     with anyio.fail_after(DEADLINE_S):
         session_options = SessionOptions(mode=mode, can_ask=True, **(options or {}))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from tests.conftest import settings_of
 from tests.talk import BaseTalk, scripted
@@ -13,8 +14,15 @@ from tests.unit.test_conversation import LOOK, Talk
 
 from sanderling.conversation.budget import Amount, Budget, BudgetError
 from sanderling.conversation.compaction import DEFAULT_MAX_OUTPUT_TOKENS
+from sanderling.conversation.usage_report import usage_report
 from sanderling.protocol.actions import Compact
-from sanderling.protocol.events import ApprovalRequested, Notice, TurnEnded, UsageUpdated
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    ErrorOccurred,
+    Notice,
+    TurnEnded,
+    UsageUpdated,
+)
 from sanderling.protocol.messages import Prompt, TextBlock, ToolResult, Usage
 from sanderling.providers import Delegate, ModelRequest, Provider, StreamItem, UsageReport
 from sanderling.session.session import Session
@@ -247,6 +255,73 @@ async def test_the_history_of_a_fork_is_a_part_of_what_is_fixed(tmp_path: Path) 
         await talk.services.calls.reserve_child(is_fork=True)
 
 
+async def test_dollars_that_do_not_pay_a_first_request_start_no_child(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, budget_usd=2, prices=PRICES)
+    with pytest.raises(BudgetError, match=r"a quarter of the dollars that are left, \$0\.50, and"):
+        await talk.services.calls.reserve_child()
+    talk.session.close()
+
+
+async def test_a_session_without_dollars_asks_before_it_starts_a_child(tmp_path: Path) -> None:
+    await Talk(tmp_path, using(1_000), prices=PRICES).run(HELLO)
+    talk = Talk(tmp_path, answer="once", budget_usd=0.5, prices=PRICES, delegate_tokens=100_000)
+    with pytest.raises(BudgetError, match=r"\$0\.125"):
+        await talk.services.calls.reserve_child()
+    assert [tool for tool, _ in questions(talk)] == ["budget"]
+    talk.session.close()
+
+
+@pytest.mark.parametrize("tokens", [0, -5, 10**400])
+async def test_no_number_of_tokens_that_a_model_asks_for_is_more_than_the_settings_allow(
+    tmp_path: Path, tokens: int
+) -> None:
+    talk = Talk(tmp_path, delegate_tokens=50_000)
+    if tokens > 0:
+        assert (await talk.services.calls.reserve_child(Amount(tokens))).limit.tokens == 50_000
+    else:
+        with pytest.raises(BudgetError, match="more than a third of its budget"):
+            await talk.services.calls.reserve_child(Amount(tokens))
+    assert talk.services.calls.budget.children.rest.tokens <= 2_000_000
+    talk.session.close()
+
+
+async def test_a_childs_limit_of_the_tree_is_extended_by_the_user_of_its_parent(
+    tmp_path: Path,
+) -> None:
+    parent = Talk(tmp_path, answer="once", budget_usd=1, prices=PRICES)
+    budget = parent.services.calls.budget
+    own = budget.children.reserve(Amount(tokens=50_000))
+    session = Session.open(tmp_path, "child", str(tmp_path))
+    provider = scripted(*[using(600)] * 5)
+    settings = msgspec.structs.replace(settings_of(session), prices=PRICES)
+    talk = BaseTalk(session, provider, settings=settings, budget=own, is_eager=False)
+    async with talk.served():
+        await talk.run_turns(*prompts(3))
+    assert [each.stop_reason for each in talk.of(TurnEnded)] == ["end_turn"] * 3
+    assert questions(talk) == []
+    assert [tool for tool, _ in questions(parent)] == ["budget"]
+    assert budget.session.spent.usd == pytest.approx(1.8)
+    parent.session.close()
+
+
+async def test_a_child_of_a_run_with_a_limit_in_dollars_needs_a_price(tmp_path: Path) -> None:
+    parent = Talk(tmp_path, prices=PRICES)
+    budget = parent.services.calls.budget
+    budget.limit_run(5, 0)
+    own = budget.children.reserve(Amount(tokens=50_000))
+    session = Session.open(tmp_path, "child", str(tmp_path))
+    provider = scripted([{"text": "Free?"}], model="of-tomorrow")
+    talk = BaseTalk(session, provider, budget=own, is_eager=False)
+    talk.services.calls.budget.limit_run(100, 0)  # the parent's is what counts
+    async with talk.served():
+        await talk.run_turns(HELLO)
+    [error] = talk.of(ErrorOccurred)
+    assert error.message == (
+        "The price of of-tomorrow is unknown, so the limit of $5.00 cannot be kept."
+    )
+    parent.session.close()
+
+
 # --- what is logged --------------------------------------------------------------------------------------------------------
 
 
@@ -257,6 +332,10 @@ async def test_what_children_used_counts_once_and_after_a_restart_too(tmp_path: 
         calls.note_child("c1", "scripted", Usage(3_000))
         calls.note_child("c2", "scripted", Usage(5_000))
         calls.show_usage()
+        report = usage_report(
+            talk.session.ledger, calls.prices, model="m", context_used=0, window=0
+        )
+        assert "* Session: $9.00\n* Of that, 2 child sessions: 8,000 tokens, $8.00\n" in report
         shown = talk.of(UsageUpdated)[-1]
         assert (shown.total, shown.turn, shown.cost_usd) == (Usage(9_000), Usage(9_000), 9.0)
         assert shown.last_request == Usage(1_000)  # the context is the session's own

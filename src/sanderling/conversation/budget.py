@@ -5,7 +5,7 @@ A budget is a limit, and may lie within another. Everything used in it is used i
 A child's part is reserved: set aside in the outer budgets before the child's first request, and returned when it ends.
 """
 
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from math import inf, isfinite, isnan
 from time import monotonic
@@ -103,7 +103,14 @@ class Budget:
         reserved_part: what is set aside for this budget in the outer ones.
         spent: what was used before, and counts in this budget alone.
         clock: seconds that jump with no clock of the system.
+
+    Attributes:
+        ask_for_more: asks the user to extend the limit, for a reason, and returns whether it was. Without it the limit is final.
+        needs_prices: no model may be called whose price is unknown.
     """
+
+    ask_for_more: "Callable[[str], Awaitable[bool]] | None" = None
+    needs_prices = False
 
     def __init__(
         self,
@@ -225,12 +232,12 @@ class Budget:
             await self.changes.wait()
         paid = PaidCall()
         self.add(NOTHING, bound)
-        for budget in self._outwards():
+        for budget in self.outwards():
             budget.in_flight += 1
         try:
             yield paid
         finally:
-            for budget in self._outwards():
+            for budget in self.outwards():
                 budget.in_flight -= 1
             used = paid.used.counted()._replace(seconds=0, calls=1)
             self.add(used, NOTHING.minus(bound))
@@ -279,7 +286,7 @@ class Budget:
         """What counts in the outer budget: all that was set aside, or more if more is used."""
         return self._part.at_least(self._spent.plus(self.reserved))._replace(seconds=0)
 
-    def _outwards(self) -> "Iterator[Budget]":
+    def outwards(self) -> "Iterator[Budget]":
         budget: Budget | None = self
         while budget:
             yield budget
@@ -305,7 +312,7 @@ class Budget:
             BudgetSpentError: a limit is reached, and nothing in flight can change that.
         """
         must_wait, part = False, bound
-        for budget in self._outwards():
+        for budget in self.outwards():
             must_wait |= budget.is_blocked(part)
             part = budget.uncovered(part)
         return not must_wait

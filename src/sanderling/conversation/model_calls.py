@@ -70,7 +70,6 @@ class ModelCalls:
         small_system: str = "",
         may_search: Callable[[], bool] = lambda: False,
         own_budget: Budget | None = None,
-        parent: "ModelCalls | None" = None,
     ) -> None:
         self.models = load_models(settings)
         self.prices = Prices(self.models)
@@ -82,7 +81,6 @@ class ModelCalls:
             approvals=approvals,
             emit=emit,
             own=own_budget,
-            parent=parent.budget if parent else None,
         )
         self.on_booked: Callable[[str, Usage], None] = lambda _model, _usage: None
         """Is called with the model and the tokens of each request."""
@@ -123,13 +121,8 @@ class ModelCalls:
             if not await self._approvals.ask_to_go_on("calls", f"{limit} more calls", reason):
                 return "max_calls"
             self._left = limit
-        while True:
-            try:
-                self.budget.check()
-                break
-            except BudgetSpentError as spent:
-                if not await self.budget.goes_on(spent):
-                    return "budget"
+        if not await self.budget.has_more():
+            return "budget"
         self._left -= 1
         return None
 

@@ -166,7 +166,6 @@ class SessionServices:
             small_system=system_prompt(has_editor=has_editor, has_user=has_user, is_small=True),
             may_search=self._may_search,
             own_budget=budget,
-            parent=parent.calls if parent else None,
         )
         self.role = SessionRole(
             session,

@@ -27,7 +27,7 @@ from sanderling.conversation.compaction import (
 from sanderling.conversation.prompt import prompt_blocks
 from sanderling.errors import ProviderError
 from sanderling.permissions.approvals import Approvals
-from sanderling.protocol.events import Event, Notice
+from sanderling.protocol.events import Event, Limit, Notice
 from sanderling.protocol.messages import Message, Prompt, TextBlock, Usage
 from sanderling.providers import (
     ModelRequest,
@@ -78,8 +78,7 @@ class SessionBudget:
     """
     The budgets that hold for a session's calls, each within the one before: the session's, this run's, and its children's.
 
-    A child's session has as its `own` the budget that was reserved for it; the limits of its `parent` hold as well, and only that one asks
-    the user to extend them.
+    A child's session has as its `own` the budget that was reserved for it in the outer ones, those of its parent.
     """
 
     def __init__(
@@ -92,12 +91,11 @@ class SessionBudget:
         approvals: Approvals,
         emit: Callable[[Event], None],
         own: Budget | None = None,
-        parent: "SessionBudget | None" = None,
     ) -> None:
         self._session, self._provider, self._settings = session, provider, settings
         self._models, self._prices = models, Prices(models)
         self._approvals, self._emit = approvals, emit
-        self._parent = parent
+        self._is_child = own is not None
         before_usd, _ = session.ledger.cost(self._prices)
         limit = Amount(usd=settings.budget_usd or inf)
         self.session = own or Budget(limit, spent=NOTHING._replace(usd=before_usd))
@@ -110,13 +108,19 @@ class SessionBudget:
             name="The work delegated in this session",
             spent=NOTHING._replace(tokens=delegated),
         )
+        if not own:
+            self.session.ask_for_more = self._ask_for_dollars
+        self.children.ask_for_more = self._ask_for_tokens
         self._known: _KnownPrompt | None = None
         self._asking = anyio.Lock()
         self._refusals = 0
         self._is_asked_to_wrap_up = False
 
     def limit_run(self, max_cost_usd: float, max_tokens: int) -> None:
-        """Limit what is used from now on, 0: not at all. The user is not asked to extend it."""
+        """Limit what is used from now on, 0: not at all. The user is not asked to extend it. A child is limited by its parent's run."""
+        if self._is_child:
+            return
+        self.run.needs_prices = max_cost_usd > 0
         self.run.limit = Amount(tokens=max_tokens or inf, usd=max_cost_usd or inf).bounded()
 
     # --- calls ---------------------------------------------------------------------------------------------------------
@@ -145,48 +149,53 @@ class SessionBudget:
                 yield answer
             finally:
                 paid.used = self._used(model, answer, prompt)
-                self._known = _KnownPrompt(model, request, prompt, answer.usage)
+                if provider is self._provider:
+                    self._known = _KnownPrompt(model, request, prompt, answer.usage)
 
-    def check(self) -> None:
-        """
-        Check that a call can be made now.
-
-        Raises:
-            BudgetSpentError: a limit is reached.
-        """
-        self._catch_up()
-        self.run.check()
+    async def has_more(self) -> bool:
+        """Return whether a call can be made: no limit is reached, or the user extends it."""
+        while True:
+            self._catch_up()
+            try:
+                self.run.check()
+            except BudgetSpentError as spent:
+                if not await self.goes_on(spent):
+                    return False
+            else:
+                return True
 
     async def goes_on(self, spent: BudgetSpentError) -> bool:
-        """Ask the user for as much again, if they may extend the limit that was reached; return whether they do."""
-        if self._parent and spent.budget not in (self.session, self.run):
-            return await self._parent.goes_on(spent)
-        settings, reason = self._settings, str(spent)
-        if spent.budget is self.children:
-            return await self._extend(self.children, reason)
-        if spent.budget is self.session and settings.budget_usd and not self._parent:
-            return await self._extend(self.session, reason)
-        self._emit(Notice("warning", reason))
+        """Return whether the user extends the limit that was reached, if they may."""
+        if spent.budget.ask_for_more:
+            return await spent.budget.ask_for_more(str(spent))
+        self._emit(Notice("warning", str(spent)))
         return False
 
-    async def _extend(self, budget: Budget, reason: str) -> bool:
+    async def _ask_for_dollars(self, reason: str) -> bool:
+        more = self._settings.budget_usd
+        amount = NOTHING._replace(usd=more)
+        return await self._extend(
+            self.session, amount, "budget", f"another {dollars(more)}", reason
+        )
+
+    async def _ask_for_tokens(self, reason: str) -> bool:
+        more = self._settings.delegate_tree_tokens
+        amount = NOTHING._replace(tokens=more)
+        return await self._extend(
+            self.children, amount, "delegate", f"another {more:,} tokens", reason
+        )
+
+    async def _extend(
+        self, budget: Budget, more: Amount, kind: Limit, subject: str, reason: str
+    ) -> bool:
         """Ask once, however many calls have reached the limit at the same time: the answer is for all of them."""
-        usd, tokens = self._settings.budget_usd, self._settings.delegate_tree_tokens
         limit, refusals = budget.limit, self._refusals
         async with self._asking:
             if budget.limit != limit:
                 return True
             if self._refusals != refusals:
                 return False
-            if budget is self.session:
-                kind, subject, more = "budget", dollars(usd), NOTHING._replace(usd=usd)
-            else:
-                kind, subject, more = (
-                    "delegate",
-                    f"{tokens:,} tokens",
-                    NOTHING._replace(tokens=tokens),
-                )
-            if not await self._approvals.ask_to_go_on(kind, f"another {subject}", reason):
+            if not await self._approvals.ask_to_go_on(kind, subject, reason):
                 self._refusals += 1
                 return False
             budget.extend(more)
@@ -199,14 +208,15 @@ class SessionBudget:
         Raises:
             ProviderError: the run is limited in dollars, and the model's price is unknown.
         """
-        model, limit_usd = provider.model, self.run.limit.usd
-        if limit_usd == inf or self._prices.of(model):
+        model = provider.model
+        limits_usd = [each.limit.usd for each in self.run.outwards() if each.needs_prices]
+        if not limits_usd or self._prices.of(model):
             return
         if provider.limits is None:
             await provider.learn_limits()
         limits = provider.limits
         if not (limits and limits.price):
-            message = f"The price of {model} is unknown, so the limit of {dollars(limit_usd)} cannot be kept."
+            message = f"The price of {model} is unknown, so the limit of {dollars(min(limits_usd))} cannot be kept."
             table = dotted(("prices", model))
             remedy = f"Set `input` and `output` in [{table}] of config.toml, in dollars per million tokens."
             raise ProviderError("invalid_request", message, remedy)
@@ -259,14 +269,21 @@ class SessionBudget:
         needed = FIXED_SHARE * (fixed.tokens + history_tokens)
         if needed > wanted.tokens:
             raise BudgetError(_too_fixed(fixed, history_tokens, wanted.tokens))
-        self.check()
+        if not await self.has_more():
+            raise BudgetError("The budget of this session is used up.")
         while (part := for_child(self.children.rest, wanted)).tokens < needed:
             if self.run.rest.tokens < self.children.free.tokens:
                 raise BudgetError(
                     f"A child gets at most a quarter of the tokens that are left. {_too_fixed(fixed, history_tokens, part.tokens)}"
                 )
-            if not await self._extend(self.children, self._children_at_limit()):
+            if not await self._ask_for_tokens(self._children_at_limit()):
                 raise BudgetError(self._children_at_limit())
+        usd = self._prices.cost_usd(self._provider.model, Usage(needed)) or 0.0
+        if usd > part.usd:
+            raise BudgetError(
+                f"A child gets at most a quarter of the dollars that are left, {dollars(part.usd)}, and its first request alone can cost"
+                f" {dollars(usd / FIXED_SHARE)}."
+            )
         return self.children.reserve(part)
 
     def _children_at_limit(self) -> str:

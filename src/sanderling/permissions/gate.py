@@ -1,7 +1,7 @@
 """The gate in front of every tool use: rules and the mode allow it, deny it, or leave it to the user."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -129,6 +129,7 @@ class Gate:
         """Returns why the session's role does not allow a tool, if so."""
         self._in_order = anyio.Lock()
         self._changing_network = anyio.Lock()
+        self._delegating = anyio.Lock()
 
     @property
     def mode(self) -> Mode:
@@ -188,13 +189,15 @@ class Gate:
         Raises:
             DeniedError, ForbiddenError, ToolError: see `judge` and `ask`.
         """
-        judged = self.judge(request)
-        if isinstance(judged, Permit):
-            await self._note_use(judged.rule)
-            return judged
-        if is_answered or await self._is_allowed_by_hook(judged):
-            return judged.permit
-        return await self.ask(judged)
+        # One question is for all child sessions, so the second call of a message waits for the answer to the first.
+        async with self._delegating if request.effect.kind == "delegate" else nullcontext():
+            judged = self.judge(request)
+            if isinstance(judged, Permit):
+                await self._note_use(judged.rule)
+                return judged
+            if is_answered or await self._is_allowed_by_hook(judged):
+                return judged.permit
+            return await self.ask(judged)
 
     async def _is_allowed_by_hook(self, question: Question) -> bool:
         """

@@ -1,4 +1,4 @@
-"""A child at work: what it does becomes its state on its parent's screen, and in the end its report."""
+"""A child at work: its events become its state on its parent's screen, and in the end its report."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,6 @@ from uuid import uuid4
 
 import anyio
 import msgspec
-from anyio.abc import TaskGroup
 
 from sanderling.conversation.budget import Budget
 from sanderling.conversation.children.report import Report, cut, merged, references_in, said
@@ -75,7 +74,7 @@ class Child:
     """
     One child of the session `parent`.
 
-    `budget` is reserved from its parent's. `open_child` opens its conversation; what that emits goes to the given function.
+    `budget` is reserved from its parent's. `open_child` opens its conversation, with the function that takes its events.
     """
 
     def __init__(
@@ -99,7 +98,9 @@ class Child:
         self._running = RunningChild(self._take)
         self._conversation: Conversation | None = None
         self._ended = anyio.Event()
+        self._served = anyio.Event()
         self._stopping = anyio.Event()
+        self._has_slot = False
         self._why = self._failure = ""
         self._is_late = False
         self._reason: StopReason | None = None
@@ -132,39 +133,38 @@ class Child:
     # --- its life ------------------------------------------------------------------------------------------------------
 
     async def run(self, slots: anyio.CapacityLimiter) -> None:
-        """Run the task as soon as there is a slot. `report` says what came of it, also after a cancellation."""
+        """Run the task as soon as there is a slot. `report` returns the result, also after a cancellation."""
         self._show()
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._show_counters)
-                await self._wait_for_slot(slots)
-                if not self._stopping.is_set():
-                    async with slots:
-                        await self._work()
+                if await self._take_slot(slots):
+                    await self._work()
                 tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
             self._why = self._why or WITH_PARENT
             raise
         except SanderlingError as error:
             self._failure = str(error)
-        except Exception as error:  # a door: its parent goes on
-            log.exception("the child %s failed", self.id)
-            self._failure = CRASHED.format(error=_in_words(error))
         finally:
+            if self._has_slot:
+                slots.release_on_behalf_of(self)
             self._budget.close()
             self._end()
 
-    async def _wait_for_slot(self, slots: anyio.CapacityLimiter) -> None:
+    async def _take_slot(self, slots: anyio.CapacityLimiter) -> bool:
+        """Wait until fewer children run; return False if this one is stopped before."""
         async with anyio.create_task_group() as tasks:
 
-            async def stop() -> None:
+            async def give_up() -> None:
                 await self._stopping.wait()
                 tasks.cancel_scope.cancel()
 
-            tasks.start_soon(stop)
-            async with slots:
-                pass
+            tasks.start_soon(give_up)
+            await slots.acquire_on_behalf_of(self)
+            self._has_slot = True
             tasks.cancel_scope.cancel()
+        return not self._stopping.is_set()
 
     async def _work(self) -> None:
         conversation = await self._open_child(self.start, self._budget, self._running.emit)
@@ -173,45 +173,48 @@ class Child:
         self._first_message = len(services.session.history)
         services.calls.on_booked = self._book
         self._log("")
-        await self._parent.session.log.synced()
-        self._set_state("running")
-        with self._running.running(conversation):
+        # Not a task of the call: stopping the turn must not cut it off, but let it end.
+        self._parent.tasks.start(self._serve, conversation)
+        try:
+            await self._parent.session.log.synced()
+            self._set_state("running")
+            conversation.submit(Prompt(uuid4().hex, self._text()))
             async with anyio.create_task_group() as tasks:
-                served = anyio.Event()
-
-                async def serve() -> None:
-                    try:
-                        await conversation.serve()
-                    finally:
-                        served.set()
-
-                tasks.start_soon(serve)
-                tasks.start_soon(self._stop_in_time, tasks)
-                conversation.submit(Prompt(uuid4().hex, self._text()))
-                try:
-                    await self._ended.wait()
-                finally:
-                    with anyio.move_on_after(END_S, shield=True):
-                        if not self._ended.is_set():
-                            conversation.cancel()
-                            await self._ended.wait()
-                        conversation.close()
-                        await served.wait()
+                tasks.start_soon(self._stop_in_time, conversation)
+                await self._ended.wait()
                 tasks.cancel_scope.cancel()
+        finally:
+            with anyio.move_on_after(END_S, shield=True):
+                if not self._ended.is_set():
+                    conversation.cancel()
+                    await self._ended.wait()
+                conversation.close()
+                await self._served.wait()
 
-    async def _stop_in_time(self, tasks: TaskGroup) -> None:
+    async def _serve(self, conversation: Conversation) -> None:
+        try:
+            with self._running.running(conversation):
+                await conversation.serve()
+        except Exception as error:  # a door: its parent must not end with it
+            log.exception("the child %s failed", self.id)
+            self._failure = CRASHED.format(error=_in_words(error))
+        finally:
+            self._served.set()
+            self._ended.set()
+
+    async def _stop_in_time(self, conversation: Conversation) -> None:
         """Stop the turn when the time is up, or when the user stops it."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_clock)
+            await self._stopping.wait()
+            conversation.cancel()
+            tasks.cancel_scope.cancel()
 
-        async def watch_clock() -> None:
-            with self._budget.running():
-                await self._budget.time_is_up()
-            self._is_late = True
-            self.stop(LATE.format(time=duration(self._budget.limit.seconds)))
-
-        tasks.start_soon(watch_clock)
-        await self._stopping.wait()
-        if self._conversation:
-            self._conversation.cancel()
+    async def _watch_clock(self) -> None:
+        with self._budget.running():
+            await self._budget.time_is_up()
+        self._is_late = True
+        self.stop(LATE.format(time=duration(self._budget.limit.seconds)))
 
     def _text(self) -> str:
         task = self._task
@@ -288,7 +291,8 @@ class Child:
             self._show()
 
     def _show(self) -> None:
-        self._has_news = anyio.Event()
+        if self._has_news.is_set():
+            self._has_news = anyio.Event()
         self._shown_at = monotonic()
         limit = self._budget.limit.tokens
         self._parent.emit(

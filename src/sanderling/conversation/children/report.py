@@ -22,9 +22,9 @@ _FAILED: tuple[ChildState, ...] = ("denied", "error")
 
 class Report(msgspec.Struct, frozen=True):
     """
-    What a child has done.
+    The work of a child.
 
-    `why` says why it has ended so, if it is not done. `tokens` are all that the API has reported; `cost_usd` is None if a price is unknown.
+    `why` is the reason of its end, unless it is done. `tokens` are all that the API has reported; `cost_usd` is None if a price is unknown.
     """
 
     id: str
