@@ -207,7 +207,7 @@ def in_auto_mode(child: Pictured, text: str) -> None:
 
 
 def children(child: Pictured) -> None:
-    ask(child, "Refuse empty lists, with a test.", "use of mean", "Child session")
+    ask(child, "Refuse empty lists, with a test.", "Child session")
 
 
 def network(child: Pictured) -> None:
