@@ -182,10 +182,93 @@ def test_the_end_of_a_call_replaces_the_line_and_its_fold_shows_the_result(paren
     assert "It is in src/settings.py:12." in parent.wait_for_screen("src/settings.py:12")
 
 
-def test_a_call_that_ends_under_a_later_header_leaves_the_outcome_at_the_first(parent):
-    parent.send(started(2, "review: Check the tests"), child_changed(activity="read a.py"))
-    parent.send(child_changed(state="done"), ended())
-    assert line_of(parent, "  explore ·") == "explore · done"
+def folded(screen):
+    """The lines of the transcript as they are shown, without blank ones."""
+    return [
+        line
+        for line in screen.in_transcript(
+            "map(range(1, line('$')), {_, l -> foldclosed(l) == -1 ? getline(l) : foldclosed(l) == l ? foldtextresult(l) : ''})"
+        )
+        if line
+    ]
+
+
+def test_each_of_several_children_keeps_its_result_below_its_own_header(parent):
+    tasks = {2: "review: Check the tests", 3: "edit: Write a test"}
+    parent.send(*(started(n, title) for n, title in tasks.items()))
+    parent.send(*(child_changed(n, activity=f"step of {n}") for n in (1, 2, 3)))
+    parent.send(child_changed(2, state="done"), ended(2, "done", "Two are missing.\nOne is wrong."))
+    assert "explore · step of 3" in parent.wait_for_screen("explore · step of 1", "done · 2 lines")
+    assert "step of 2" not in parent.screen_text()
+    parent.send(child_changed(1, state="done"), ended(1, "done · 3 calls"))
+    parent.send(child_changed(3, state="error"), ended(3, "failed", "No key.") | {"is_error": True})
+    parent.send(
+        {"type": "text_delta", "block_id": 2, "text": "All have ended."},
+        {"type": "block_ended", "block_id": 2},
+    )
+    shown = folded(parent)
+    assert shown[-5:] == [
+        "▸ delegate explor…ation  done · 3 calls · 1 line",
+        "▸ delegate review: Ch… the tests  done · 2 lines",
+        "delegate edit: Write a test  ✗ failed",
+        "No key.",
+        "All have ended.",
+    ]
+    assert "(continued)" not in parent.transcript_text()
+    text = parent.transcript_text()
+    places = [
+        text.index(part)
+        for part in (
+            "Find the",
+            "src/settings",
+            "Check the",
+            "Two are",
+            "One is",
+            "Write a",
+            "No key",
+            "All have",
+        )
+    ]
+    assert places == sorted(places)
+    for header, detail in (
+        ("Find the", "It is in"),
+        ("Check the", "Two are"),
+        ("Write a", "No key"),
+    ):
+        enter_transcript(parent, header)
+        parent.feed("zo")
+        enter_transcript(parent, detail)
+        assert parent.in_transcript("foldlevel('.')") == 1
+    parent.feed("gg]t]t")
+    wait_until(lambda: "Check the" in parent.lua("return vim.api.nvim_get_current_line()"))
+    parent.feed("gf")
+    wait_until(lambda: shown_session(parent) == "child-2")
+
+
+def test_a_window_keeps_its_view_when_a_result_is_put_in_above_it(parent):
+    parent.send(started(2, "review: Check the tests"), child_changed(1), child_changed(2))
+    for number in range(10, 60):
+        parent.send(started(number, f"grep {number}") | {"tool": "grep"}, ended(number, "", ""))
+    enter_transcript(parent, "grep 30")
+    parent.feed("zt3j")
+    wait_until(lambda: "grep 33" in parent.lua("return vim.api.nvim_get_current_line()"))
+    before = parent.screen_text().replace("1 child", "").replace("2 children", "")
+    parent.send(child_changed(1, state="done"), ended(1, "done", "one\ntwo\nthree"))
+    assert "grep 33" in parent.lua("return vim.api.nvim_get_current_line()")
+    rows = [row.partition("│")[2] for row in before.splitlines()[:30]]
+    assert [row.partition("│")[2] for row in parent.screen_text().splitlines()[:30]] == rows
+    parent.send(ended(2, "done", "four"))
+    parent.send({"type": "text_delta", "block_id": 2, "text": "The end."})
+    parent.feed("G")
+    parent.wait_for_screen("The end.")
+
+
+def test_a_child_whose_call_is_shown_later_has_its_line_then(screen):
+    screen.in_a_turn("I look for it.\n\n")
+    screen.send(child_changed(state="waiting", activity="write a.txt"))
+    assert "explore ·" not in screen.screen_text()
+    screen.send(started())
+    assert line_of(screen, "  explore ·") == "explore · waiting for you: write a.txt"
 
 
 # --- to the child and back ---------------------------------------------------------------------------------------------

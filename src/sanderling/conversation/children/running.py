@@ -83,7 +83,7 @@ class RunningChild:
                 emit(event)
 
     def attach(self, emit: Emit) -> None:
-        """Show to a frontend all that has happened since the child was opened, and from now on what happens."""
+        """Send a frontend the events since the child was opened, and from now on each new one."""
         for event in self._events():
             emit(event)
         self._frontends.append(emit)
