@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
     from sanderling.conversation.children.child import ChildStart
     from sanderling.conversation.children.children import Children
+    from sanderling.conversation.children.conversation import ChildConversation
     from sanderling.conversation.titling import Titler
     from sanderling.conversation.worktree import SessionWorktree
     from sanderling.hooks.callbacks import Callbacks
@@ -353,7 +354,7 @@ class _AgentBuilder(NamedTuple):
 
         async def open_child(
             start: "ChildStart", budget: Budget, emit: Callable[[Event], None]
-        ) -> Conversation:
+        ) -> "ChildConversation":
             resources = AsyncExitStack()
             try:
                 log_dir = services.session.path.parent
@@ -395,7 +396,7 @@ class _AgentBuilder(NamedTuple):
         start: "ChildStart",
         budget: Budget,
         read_providers: Callable[[], dict[str, Table]],
-    ) -> Conversation:
+    ) -> "ChildConversation":
         """
         Start a child of the session `parent`, whose settings, project and network it has.
 
