@@ -169,6 +169,17 @@ async def test_a_child_ends_with_its_budget_and_its_parent_counts_what_it_used(
     assert (parent.spent.tokens, parent.rest.tokens) == (1_200, 8_800)
 
 
+async def test_whoever_is_informed_of_a_request_sees_it_in_the_budget(tmp_path: Path) -> None:
+    own = Budget().reserve(Amount(tokens=1_000))
+    session = Session.open(tmp_path, "child", str(tmp_path))
+    talk = BaseTalk(session, scripted(using(850)), budget=own, is_eager=False)
+    shares: list[float] = []
+    talk.services.calls.on_booked = lambda _model, _usage: shares.append(own.share)
+    async with talk.served():
+        await talk.run_turns(HELLO)
+    assert shares == [0.85]
+
+
 async def test_the_budget_of_a_child_ends_with_its_calls(tmp_path: Path) -> None:
     own = Budget().reserve(Amount(calls=2))
     session = Session.open(tmp_path, "child", str(tmp_path))

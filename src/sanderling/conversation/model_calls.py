@@ -71,6 +71,8 @@ class ModelCalls:
         may_search: Callable[[], bool] = lambda: False,
         own_budget: Budget | None = None,
     ) -> None:
+        self.on_booked: Callable[[str, Usage], None] = lambda _model, _usage: None
+        """Is called with the model and the tokens of each request, when its budget has counted them."""
         self.models = load_models(settings)
         self.prices = Prices(self.models)
         self.budget = SessionBudget(
@@ -80,10 +82,9 @@ class ModelCalls:
             self.models,
             approvals=approvals,
             emit=emit,
+            on_used=self._report_booked,
             own=own_budget,
         )
-        self.on_booked: Callable[[str, Usage], None] = lambda _model, _usage: None
-        """Is called with the model and the tokens of each request."""
         self._session = session
         self._provider = provider
         self._settings = settings
@@ -341,7 +342,9 @@ class ModelCalls:
         if usage != Usage():
             tokens, why = miss or (0, "")
             self._session.append(LoggedUsage(model, usage, missed_tokens=tokens, missed_why=why))
-            self.on_booked(model, usage)
+
+    def _report_booked(self, model: str, usage: Usage) -> None:
+        self.on_booked(model, usage)
 
     def note_aside(self, model: str, usage: Usage) -> None:
         """Count the usage of a request outside the session's turns. A session without prompts has no log yet, so it is only counted in memory."""
@@ -352,7 +355,6 @@ class ModelCalls:
             self._session.append(record)
         else:
             self._session.apply(record)
-        self.on_booked(model, usage)
 
     def note_child(self, child_id: str, model: str, usage: Usage) -> None:
         """Count the usage of a request of a child session, whose own log has it, too."""

@@ -90,11 +90,12 @@ class SessionBudget:
         *,
         approvals: Approvals,
         emit: Callable[[Event], None],
+        on_used: Callable[[str, Usage], None],
         own: Budget | None = None,
     ) -> None:
         self._session, self._provider, self._settings = session, provider, settings
         self._models, self._prices = models, Prices(models)
-        self._approvals, self._emit = approvals, emit
+        self._approvals, self._emit, self._on_used = approvals, emit, on_used
         self._is_child = own is not None
         before_usd, _ = session.ledger.cost(self._prices)
         limit = Amount(usd=settings.budget_usd or inf)
@@ -143,14 +144,18 @@ class SessionBudget:
         limits = provider.limits
         most = provider.answer_limit or (limits.max_output_tokens if limits else 0)
         bound = Usage(0, most or DEFAULT_MAX_OUTPUT_TOKENS, cache_creation_input_tokens=prompt)
-        async with self.run.call(self._amount(model, bound)) as paid:
-            answer = Answer()
-            try:
-                yield answer
-            finally:
-                paid.used = self._used(model, answer, prompt)
-                if provider is self._provider:
-                    self._known = _KnownPrompt(model, request, prompt, answer.usage)
+        answer = Answer()
+        try:
+            async with self.run.call(self._amount(model, bound)) as paid:
+                try:
+                    yield answer
+                finally:
+                    paid.used = self._used(model, answer, prompt)
+                    if provider is self._provider:
+                        self._known = _KnownPrompt(model, request, prompt, answer.usage)
+        finally:
+            if answer.usage != Usage():
+                self._on_used(model, answer.usage)
 
     async def has_more(self) -> bool:
         """Return whether a call can be made: no limit is reached, or the user extends it."""

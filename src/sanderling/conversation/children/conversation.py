@@ -22,6 +22,9 @@ class ChildConversation(Conversation):
                 | actions.RejectChanges()
                 | actions.NoteReviewed()
             ):
+                if self.services.worktree:
+                    super().act(action)
+                    return
                 parent = self.services.session.parent
                 self.services.warn(OF_PARENT.format(parent=parent))
             case _:
