@@ -133,7 +133,7 @@
 
 ---@class (exact) sanderling.FilesRestored
 ---@field type 'files_restored'
----@field kind 'finish'|'redo'|'rewind'|'undo'
+---@field kind 'finish'|'redo'|'rewind'|'undo'|'worktree'
 ---@field turns string[]
 ---@field files? sanderling.RestoredFile[]
 ---@field rest_of? integer
@@ -413,6 +413,7 @@
 ---@field project string
 ---@field wants_history boolean
 ---@field agent string
+---@field worktree string
 
 ---@class (exact) sanderling.SubmitPrompt
 ---@field type 'submit_prompt'
@@ -464,6 +465,10 @@
 ---@field type 'rewind'
 ---@field prompt_id string
 ---@field what 'both'|'conversation'|'files'
+
+---@class (exact) sanderling.ApplyWorktree
+---@field type 'apply_worktree'
+---@field name string
 
 ---@class (exact) sanderling.SetTitle
 ---@field type 'set_title'
@@ -645,6 +650,21 @@
 ---@field type 'change_plugin'
 ---@field name string
 ---@field what 'disable'|'enable'|'remove'
+
+---@class (exact) sanderling.ListWorktrees
+---@field type 'list_worktrees'
+---@field project string
+
+---@class (exact) sanderling.DiffWorktree
+---@field type 'diff_worktree'
+---@field project string
+---@field name string
+
+---@class (exact) sanderling.RemoveWorktree
+---@field type 'remove_worktree'
+---@field project string
+---@field name string
+---@field loses string
 
 ---@class (exact) sanderling.Draft
 ---@field instruction string
@@ -968,6 +988,7 @@
 ---| sanderling.UndoTurn
 ---| sanderling.RedoTurn
 ---| sanderling.Rewind
+---| sanderling.ApplyWorktree
 ---| sanderling.SetTitle
 ---| sanderling.ShowEarlier
 ---| sanderling.TrustFiles
@@ -1003,6 +1024,9 @@
 ---| sanderling.ListAgents
 ---| sanderling.ListPlugins
 ---| sanderling.ChangePlugin
+---| sanderling.ListWorktrees
+---| sanderling.DiffWorktree
+---| sanderling.RemoveWorktree
 ---| sanderling.Rewrite
 ---| sanderling.ListModels
 ---| sanderling.ListEfforts

@@ -35,7 +35,7 @@ PASSED_ON = {
             "StopChild",
         ),
         *("SetNetwork", "SetSandbox", "SetMode", "RejectChanges", "NoteReviewed", "NoteSaved"),
-        *("ControlToolServer", "ChangeRule", "Rest"),
+        *("ControlToolServer", "ChangeRule", "Rest", "ApplyWorktree"),
     },
     # The first are done or refused as with any guest. Jobs, tool servers and changes of here there are none.
     RemoteConversation: {

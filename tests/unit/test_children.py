@@ -1,16 +1,24 @@
 """Child sessions: a model gives a task to a session of its own, and gets only its report."""
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.children import delegate, said, tree, use
 from tests.conftest import happens
 
 from sanderling.protocol.actions import CancelTurn, StopChild, UndoTurn
-from sanderling.protocol.events import ApprovalSettled, ChildChanged, FilesRestored
+from sanderling.protocol.events import ApprovalSettled, ChildChanged, FilesRestored, Notice
 from sanderling.protocol.messages import Usage
+from sanderling.providers import ModelRequest, Provider
 from sanderling.session.records import LoggedMessage, LoggedUsage
 from sanderling.session.store import export_markdown, list_sessions, newest_session
+from sanderling.tools.base import Arguments, Context, OutsideTool
+from sanderling.tools.catalog import TOOLS, specs_of
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome
 from sanderling.tools.todo_list import TodoList
 
 
@@ -119,7 +127,6 @@ async def test_a_child_is_offered_the_tool_but_cannot_delegate(tmp_path):
     [
         (delegate("  "), "`task` is empty"),
         (delegate("A.", "boss"), "There is no role 'boss'; roles: explore, edit, review"),
-        (delegate("A.", isolation="worktree"), "worktree"),
         (use("delegate", task="A."), "role"),
     ],
 )
@@ -268,6 +275,14 @@ async def test_a_child_that_crashes_ends_alone(tmp_path, monkeypatch):
         assert it.services.session.history[-1].content[0].text == "All done."
 
 
+async def test_a_child_that_cannot_be_opened_ends_alone(tmp_path):
+    async with tree(tmp_path, [delegate("A.", model="nobody:nothing")]) as it:
+        await it.run()
+        found = facts(it.results[0])
+        assert found["state"] == "error"
+        assert "nobody" in found["reason"]
+
+
 async def test_a_child_has_a_limited_time_in_which_the_users_thinking_does_not_count(tmp_path):
     children = {"A.": [[said("Soon."), use("ls")], [FOREVER]]}
     async with tree(tmp_path, [delegate("A.")], children=children, delegate={"seconds": 1}) as it:
@@ -346,3 +361,168 @@ async def test_a_fork_begins_with_its_parents_history_and_states_what_that_costs
         assert "The first question." in str(records)
         assert "delegate" not in str([each for each in records if isinstance(each, LoggedMessage)])
         assert it.results[0].endswith("Done.")
+
+
+# --- in a worktree -----------------------------------------------------------------------------------------------------
+
+
+def git(directory: Path, *words: str) -> str:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    done = subprocess.run(
+        ["git", *identity, *words], cwd=directory, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+async def test_a_child_in_a_worktree_changes_nothing_in_the_project(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a").write_text("one\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "begin"]):
+        git(project, *words)
+    children = {
+        "A.": [
+            [use("edit", path="a", edits=[{"old": "one", "new": "two"}])],
+            [use("bash", command="cat a; pwd")],
+            [said("See a:1.")],
+        ]
+    }
+    call = delegate("A.", isolation="worktree")
+    async with tree(tmp_path, [call], children=children) as it:
+        await it.run()
+        found = facts(it.results[0])
+        assert (found["state"], found["files changed"]) == ("done", "a")
+        assert found["references"] == "a:1"
+        assert found["worktree"].startswith(it.read(it.child_ids()[0])[0].worktree)
+        assert (project / "a").read_text() == "one\n"
+        assert git(project, "status", "--porcelain") == ""
+        assert any("worktree" in notice.text for notice in it.of(Notice))
+
+
+async def test_where_there_can_be_no_worktree_the_child_says_why(tmp_path):
+    async with tree(tmp_path, [delegate("A.", isolation="worktree")]) as it:
+        await it.run()
+        found = facts(it.results[0])
+        assert found["state"] == "error"
+        assert "git" in found["reason"]
+
+
+# --- cost and budget ---------------------------------------------------------------------------------------------------
+
+
+class Wrapped:
+    """A provider around another one."""
+
+    def __init__(self, inner: Provider) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class MoreTools:
+    """Two tools of the frontend, which note that they were called; one declares that it only reads."""
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        self.called: list[str] = []
+        self._tools = [self._tool(name, answer) for name, answer in answers.items()]
+
+    async def tools(self) -> Any:
+        return self._tools
+
+    def _tool(self, name: str, answer: str) -> OutsideTool:
+        async def run(_args: Arguments, _context: Context) -> Outcome:
+            self.called.append(name)
+            return Outcome(content=answer)
+
+        does = "read" if name == "read" else "write"
+        effect = Effect(f"lua__{name}", "call", does=does)
+        return OutsideTool(
+            f"lua__{name}",
+            Arguments,
+            run,
+            lambda _args, _workspace: effect,
+            lambda _args, _workspace: "",
+            remote_description=name,
+            input_schema={"type": "object", "properties": {}},
+        )
+
+
+def test_the_tool_adds_at_most_700_bytes_to_a_request():
+    assert len(msgspec.json.encode(specs_of([TOOLS["delegate"]]))) <= 702  # with the brackets
+
+
+async def test_requests_of_parent_and_children_begin_with_the_same_bytes(tmp_path):
+    sent: list[tuple[str, bytes]] = []
+
+    class Noting(Wrapped):
+        async def stream(self, request: ModelRequest) -> Any:
+            sent.append((request.system, msgspec.json.encode(request.tools)))
+            async for item in self.inner.stream(request):
+                yield item
+
+    children = {"A.": [[said("a")]], "B.": [[said("b")]]}
+    calls = [delegate("A.", "explore"), delegate("B.", "edit")]
+    options = {"wrap": lambda provider, _project: Noting(provider)}
+    async with tree(tmp_path, calls, children=children, options=options) as it:
+        await it.run()
+        assert len(sent) == 4
+        assert len({*sent}) == 1
+
+
+async def test_a_child_whose_budget_is_used_up_is_not_called_again_and_reports(tmp_path):
+    many = [[said(f"Step {number}."), use("ls")] for number in range(6)]
+    children = {"A.": [*many, [said("Done.")]]}
+    async with tree(tmp_path, [delegate("A.")], children=children, delegate={"calls": 3}) as it:
+        await it.run()
+        found = facts(it.results[0])
+        assert found["state"] == "budget"
+        assert "3 model calls" in found["reason"]
+        assert "Step 2." in it.results[0]
+        assert "Step 3." not in it.results[0]
+
+
+async def test_a_child_is_asked_once_to_wrap_up(tmp_path):
+    many = [[said(f"Step {number}."), use("ls")] for number in range(4)]
+    async with tree(
+        tmp_path, [delegate("A.")], children={"A.": [*many, [said("x")]]}, delegate={"calls": 5}
+    ) as it:
+        await it.run()
+        [child] = it.child_ids()
+        assert str(it.read(child)[1]).count("Wrap up now") == 1
+
+
+async def test_a_read_only_child_may_call_only_those_outside_tools_that_declare_to_read(tmp_path):
+    answers = {"read": "Read.", "change": "Changed."}
+    source = MoreTools(answers)
+    children = {
+        "A.": [[use("lua__read")], [use("lua__change")], [said("I tried.")]],
+    }
+    rules = [{"action": "allow", "tool": "lua__*"}]
+    async with tree(
+        tmp_path,
+        [delegate("A.", "explore")],
+        children=children,
+        options={"more_tools": source},
+        permissions=rules,
+    ) as it:
+        await it.run()
+        assert it.results[0].endswith("I tried.")
+        assert source.called == ["read"]
+
+
+# --- what a task cannot do -----------------------------------------------------------------------------------------------
+
+
+async def test_commands_and_mentions_in_a_task_are_only_text(tmp_path):
+    async with tree(tmp_path, [said("The secret of another session.")], session_id="other") as it:
+        await it.run()
+    task = "/init @session:other @README.md"
+    (tmp_path / "project/README.md").write_text("not attached")
+    async with tree(tmp_path, [delegate(task)], children={task: [[said("Done.")]]}) as it:
+        await it.run()
+        assert it.results[0].endswith("Done.")
+        log = str(it.read(it.child_ids()[0])[1])
+        assert task in log
+        assert "secret" not in log
+        assert "not attached" not in log

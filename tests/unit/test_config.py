@@ -127,6 +127,9 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         provider = "kagi"
         url = "https://k"
         api_key = "$K"
+        [worktree]
+        extras = [".env"]
+        links = ["node_modules"]
         [mcp.servers.git]
         command = ["g"]
         [agents.claude]

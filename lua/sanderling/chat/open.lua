@@ -180,12 +180,13 @@ end
 ---@param id? string
 ---@param project? string
 ---@param agent? string the external agent, if any
+---@param worktree? string see `Session:begin`
 ---@return sanderling.chat.session.Session
-local function begin(session, id, project, agent)
+local function begin(session, id, project, agent, worktree)
   if next(config.options.extensions) then
     extensions.load_configured()
   end
-  session:begin(id or stored.new_id(), project or stored.root_here(), agent)
+  session:begin(id or stored.new_id(), project or stored.root_here(), agent, worktree)
   set_up(session)
   live.add(session)
   return session
@@ -204,11 +205,12 @@ end
 ---@param id? string
 ---@param project? string
 ---@param agent? string
+---@param worktree? string
 ---@return sanderling.chat.session.Session
-local function add_session(id, project, agent)
+local function add_session(id, project, agent, worktree)
   local session = new_session()
   session:make_prompt()
-  begin(session, id, project, agent)
+  begin(session, id, project, agent, worktree)
   live.set_current(session)
   return session
 end
@@ -380,8 +382,10 @@ end
 
 -- choosing a session --------------------------------------------------------------------------------------------------
 
-function M.new()
-  add_session(nil, stored.project_here())
+--- Open another session.
+---@param worktree? string a branch or commit, from which it gets a worktree of its own
+function M.new(worktree)
+  add_session(nil, stored.project_here(), nil, worktree)
   M.show({})
 end
 

@@ -193,6 +193,11 @@ M.rows = {
   key('plugins_toggle', 'd', { plugins = 'n' }, 'disable the plugin, or enable it'),
   key('plugins_remove', 'D', { plugins = 'n' }, 'remove the plugin'),
 
+  key('worktrees_diff', '<CR>', { worktrees = 'n' }, 'show what the worktree changed'),
+  key('worktrees_apply', 'a', { worktrees = 'n' }, 'make its changes here, and review them'),
+  key('worktrees_open', 'o', { worktrees = 'n' }, 'open its session'),
+  key('worktrees_remove', 'D', { worktrees = 'n' }, 'remove it, after naming what is lost'),
+
   key(
     'next_hunk',
     ']h',
@@ -242,20 +247,23 @@ M.rows = {
   key(
     'close',
     'q',
-    for_each('page trust waiting whole form job mcp rules plugins rewind ask answer asked', 'n'),
+    for_each(
+      'page trust waiting whole form job mcp rules plugins worktrees rewind ask answer asked',
+      'n'
+    ),
     'close it without an answer'
   ),
   key(
     'close_page',
     '<Esc>',
-    { page = 'n', mcp = 'n', rules = 'n', plugins = 'n', rewind = 'n', ask = 'n' },
+    for_each('page mcp rules plugins worktrees rewind ask', 'n'),
     'the same'
   ),
   key(
     'show_keys',
     'g?',
     for_each(
-      'prompt transcript question whole form trust waiting job mcp rules plugins rewind ask answer page',
+      'prompt transcript question whole form trust waiting job mcp rules plugins worktrees rewind ask answer page',
       'n'
     ),
     'show these keys'
@@ -269,7 +277,7 @@ M.rows = {
 M.allowing = for_each(
   'answer_once question_once question_session question_tree question_always question_option question_choice '
     .. 'question_send form_send trust_all trust_mark trust_choose mcp_start mcp_login pick_start pick_login plugins_toggle '
-    .. 'accept_hunk accept_file edit_accept',
+    .. 'worktrees_apply accept_hunk accept_file edit_accept',
   true
 )
 

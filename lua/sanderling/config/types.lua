@@ -145,6 +145,10 @@
 ---@field plugins_check sanderling.config.Key read the plugins again
 ---@field plugins_toggle sanderling.config.Key disable the plugin, or enable it
 ---@field plugins_remove sanderling.config.Key remove the plugin
+---@field worktrees_diff sanderling.config.Key show what the worktree changed
+---@field worktrees_apply sanderling.config.Key make its changes here, and review them
+---@field worktrees_open sanderling.config.Key open its session
+---@field worktrees_remove sanderling.config.Key remove it, after naming what is lost
 ---@field next_hunk sanderling.config.Key to the next change, or the one in question; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
 ---@field accept_hunk sanderling.config.Key accept the change here; takes a count

@@ -21,7 +21,7 @@ KeyPath = tuple[str | int, ...]
 Table = dict[str, Any]
 LEVELS: tuple[ConfiningLevel, ...] = get_args(ConfiningLevel)  # the strongest first
 
-GROUPS = ("sandbox", "mcp", "skills", "plugins", "tools", "web_search", "delegate")
+GROUPS = (*("sandbox", "mcp", "skills", "plugins", "tools", "web_search", "delegate", "worktree"),)
 """The tables of a file whose keys are fields of `Settings`, with the table's name as prefix."""
 
 NEOVIM_KEYS = name_set(
@@ -37,6 +37,14 @@ HostText = Annotated[
 ]
 VariableText = Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*$", title="the name of a variable")]
 
+
+RelativePathText = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?!/|~|\.\.?(/|$)|.*/\.\.?(/|$)).",
+        title="a path in the project, like .env or node_modules, without ..",
+    ),
+]
 
 SearchProvider = Literal["off", "api", "searxng", "brave", "kagi", "gemini"]
 
@@ -212,6 +220,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox_env: Annotated[
         tuple[VariableText, ...],
         Meta(description="names of environment variables that commands see"),
+    ] = ()
+
+    worktree_extras: Annotated[
+        tuple[RelativePathText, ...],
+        Meta(
+            description="files of the project, ignored by git, that a new worktree gets a copy of"
+        ),
+    ] = ()
+    worktree_links: Annotated[
+        tuple[RelativePathText, ...],
+        Meta(description="the same, but linked to the project's own, and read-only"),
     ] = ()
 
     @property

@@ -123,7 +123,9 @@ class Conversation:
                 services.compactor.ask(focus)
             case actions.UndoCompaction():
                 self._unless_in_turn(services.compactor.undo)
-            case actions.UndoTurn() | actions.RedoTurn() | actions.Rewind():
+            case (
+                actions.UndoTurn() | actions.RedoTurn() | actions.Rewind() | actions.ApplyWorktree()
+            ):
                 self._unless_in_turn(partial(self._undoer.ask, action))
             case actions.RunCommand(command_id, command):
                 services.commands.start(command_id, command)
@@ -218,7 +220,7 @@ class Conversation:
 
     async def run_turn(self, prompt: Prompt) -> None:
         """Answer `prompt`, if it can be sent."""
-        asked = None
+        services, asked = self.services, None
         with anyio.CancelScope() as scope, self._active(scope):
             try:
                 asked = await self.expanded(prompt)
@@ -237,6 +239,8 @@ class Conversation:
         turn = self.make_turn()
         with self._active(turn):
             stop_reason = await turn.run(asked)
+        if (worktree := services.worktree) and (problem := await worktree.keep()):
+            services.warn(problem)
         if self._is_eager:
             self.services.servers.begin()  # a short turn has not started them
         await self._show_end(stop_reason)
@@ -305,7 +309,7 @@ class Conversation:
     def _check_mentions(self, prompt: Prompt) -> None:
         if prompt.selections:
             check_images(prompt)
-            check_mentions(prompt, self.services.session.project, self.services.gate.may_read())
+            check_mentions(prompt, self.services.session.work_dir, self.services.gate.may_read())
 
     def _refuse(self, prompt: Prompt, reason: str) -> None:
         self.services.emit(events.TurnStarted(prompt))

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -12,9 +12,6 @@ from anyio import to_thread
 from sanderling.config import Settings, Table
 from sanderling.config.layers import Layers, place_of
 from sanderling.conversation.budget import Budget
-from sanderling.conversation.children.child import ChildStart
-from sanderling.conversation.children.children import Children
-from sanderling.conversation.children.conversation import NOTE, ChildConversation
 from sanderling.conversation.children.running import RunningChild, find_running
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
@@ -43,7 +40,11 @@ from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
+    from sanderling.conversation.children.child import ChildStart
+    from sanderling.conversation.children.children import Children
+    from sanderling.conversation.children.conversation import ChildConversation
     from sanderling.conversation.titling import Titler
+    from sanderling.conversation.worktree import SessionWorktree
     from sanderling.hooks.callbacks import Callbacks
     from sanderling.mcp.servers import McpServer
     from sanderling.providers.http.model_proxy import ModelProxy
@@ -110,6 +111,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The client's tools, which replace Sanderling's; then nothing runs here."""
     callbacks: "Callbacks | None" = None
     """Callbacks of the user's editor, which run before prompts, tool calls and summaries."""
+    worktree: str | None = None
+    """The branch or commit from which a new session gets a worktree of its own, "" for HEAD; None: it works in the project."""
     more_tools: "ToolSource | None" = None
     """Tools that the frontend provides, in addition to Sanderling's. They act on this machine."""
 
@@ -144,7 +147,9 @@ async def open_conversation(
         )
         session = await to_thread.run_sync(open_session)
         resources.callback(session.close)
-        conversation = _AgentBuilder(session, own, emit, options, resources).begin(layers)
+        worktree = await _worktree(session, own, options, resources)
+        conversation = _AgentBuilder(session, own, emit, options, resources, worktree).begin(layers)
+        conversation.services.worktree = worktree
         aside = () if options.waiting == "held" else conversation.services.waiting.set_aside()
         if options.waiting == "dropped":
             conversation.services.waiting.drop_aside()
@@ -211,6 +216,26 @@ def check_settings(settings: Settings, project: str) -> None:
         raise refusal(mistakes)
 
 
+async def _worktree(
+    session: Session, own: Settings, options: SessionOptions, resources: AsyncExitStack
+) -> "SessionWorktree | None":
+    """
+    Return the worktree in which the session works, if it has one or a new session asks for one.
+
+    Raises:
+        WorktreeError: there can be none.
+    """
+    is_asked_for = options.worktree is not None and not session.is_resumed
+    if not (session.worktree or is_asked_for):
+        return None
+    from sanderling.conversation.worktree import SessionWorktree  # runs git
+
+    worktree = await to_thread.run_sync(SessionWorktree.open, session, own, options.worktree)
+    if worktree:
+        resources.callback(lambda: worktree.close(is_unused=session.log.size == 0))
+    return worktree
+
+
 def _opened(conversation: Conversation, aside: tuple[Prompt, ...]) -> OpenedAgent:
     services, session = conversation.services, conversation.services.session
     waiting = services.waiting.shown()
@@ -222,6 +247,7 @@ def _opened(conversation: Conversation, aside: tuple[Prompt, ...]) -> OpenedAgen
         session.prompt_history.ends,
         ids,
         aside,
+        session.worktree,
     )
 
 
@@ -233,13 +259,20 @@ class _AgentBuilder(NamedTuple):
     emit: Callable[[Event], None]
     options: SessionOptions
     resources: AsyncExitStack
+    worktree: "SessionWorktree | None" = None
 
     def begin(self, layers: Layers) -> Conversation:
+        if (self.worktree or self.options.worktree is not None) and (
+            self._address() or self.options.tools
+        ):
+            raise ConfigError(
+                "a session whose files are on another machine can have no worktree here"
+            )
         if address := self._address():
             return self._remote(address)
         if self.options.tools:  # a directory of that name may exist here, but is not the client's
             return self._for_client(self.options.tools)
-        project = Project(self.own, self.session.project)
+        project = Project(self.own, self.session.work_dir, self.session.project)
         settings = project.settings(layers)
         try:
             if agent := self._agent(settings):
@@ -249,7 +282,7 @@ class _AgentBuilder(NamedTuple):
             # Only needed after an error.
             from sanderling.conversation.checks.configuration import explained
 
-            raise explained(error, settings, self.session.project) from error
+            raise explained(error, settings, self.session.work_dir) from error
 
     def _here(self, project: Project, settings: Settings, layers: Layers) -> Conversation:
         """Start a session in the project, with the project's settings."""
@@ -309,19 +342,19 @@ class _AgentBuilder(NamedTuple):
                 model_proxy=options.model_proxy,
                 read_providers=read_providers,
             ),
-            self.session.project,
+            self.session.work_dir,
         )
         self.resources.push_async_callback(provider.aclose)
         return provider, policy
 
     def _children(
         self, services: SessionServices, read_providers: Callable[[], dict[str, Table]]
-    ) -> Children:
-        """Return the child sessions that the session may start."""
+    ) -> "Callable[[], Children]":
+        """Return the source of the child sessions that the session may start."""
 
         async def open_child(
-            start: ChildStart, budget: Budget, emit: Callable[[Event], None]
-        ) -> Conversation:
+            start: "ChildStart", budget: Budget, emit: Callable[[Event], None]
+        ) -> "ChildConversation":
             resources = AsyncExitStack()
             try:
                 log_dir = services.session.path.parent
@@ -335,30 +368,48 @@ class _AgentBuilder(NamedTuple):
                 )
                 session = await to_thread.run_sync(open_session)
                 resources.callback(session.close)
-                builder = _AgentBuilder(session, self.own, emit, self.options, resources)
-                return builder.child(services, start, budget, read_providers)
+                own, worktree = services.session, None
+                if start.in_worktree:
+                    chosen = msgspec.structs.replace(self.options, worktree="")
+                    worktree = await _worktree(session, services.settings, chosen, resources)
+                elif own.worktree:
+                    session.work_in(own.worktree, own.work_dir)
+                builder = _AgentBuilder(session, self.own, emit, self.options, resources, worktree)
+                conversation = builder.child(services, start, budget, read_providers)
+                conversation.services.worktree = worktree
+                return conversation  # noqa: TRY300 - no else: all of it may fail
             except BaseException:
                 await resources.aclose()
                 raise
 
-        return Children(services, open_child)
+        @cache
+        def make() -> "Children":
+            from sanderling.conversation.children.children import Children  # 4 ms
+
+            return Children(services, open_child)
+
+        return make
 
     def child(
         self,
         parent: SessionServices,
-        start: ChildStart,
+        start: "ChildStart",
         budget: Budget,
         read_providers: Callable[[], dict[str, Table]],
-    ) -> Conversation:
+    ) -> "ChildConversation":
         """
         Start a child of the session `parent`, whose settings, project and network it has.
 
         Raises:
             ConfigError: there is no such model.
         """
-        settings, project = parent.settings, Project(self.own, self.session.project)
+        from sanderling.conversation.children.conversation import NOTE, ChildConversation
+
+        settings = parent.settings
+        project = Project(self.own, self.session.work_dir, self.session.project)
         theirs = parent.sandbox.effective_policy
-        policy = theirs.declared._replace(network=theirs.policy.network)
+        policy = self._policy(settings) if self.worktree else theirs.declared
+        policy = policy._replace(network=theirs.policy.network)
         if self.session.is_read_only:
             policy = policy._replace(mode="ro")
         provider, policy = self._provider(settings, policy, read_providers)
@@ -392,7 +443,7 @@ class _AgentBuilder(NamedTuple):
         )
 
         def make() -> Provider:
-            return self.options.wrap(make_provider(small, fallback=DEFAULT), self.session.project)
+            return self.options.wrap(make_provider(small, fallback=DEFAULT), self.session.work_dir)
 
         return Titler(self.session, services.calls, self.emit, make)
 
@@ -404,7 +455,7 @@ class _AgentBuilder(NamedTuple):
         check_disabled(settings.tools_disabled)
         provider = make_provider(settings, fallback="demo")
         self.resources.push_async_callback(provider.aclose)
-        policy = policy_for(settings, self.session.project)
+        policy = policy_for(settings, self.session.work_dir)
         services = SessionServices(
             self.session,
             provider,
@@ -455,8 +506,13 @@ class _AgentBuilder(NamedTuple):
 
     def _policy(self, settings: Settings) -> SandboxPolicy:
         network = self.options.network or settings.network
-        policy = policy_for(settings, self.session.project)._replace(network=network)
-        return policy._replace(mode="ro") if self.session.is_read_only else policy
+        policy = policy_for(settings, self.session.work_dir)._replace(network=network)
+        if self.session.is_read_only:
+            policy = policy._replace(mode="ro")
+        if not self.worktree:
+            return policy
+        read_paths = (*policy.read_paths, *self.worktree.readable())
+        return policy._replace(is_worktree=True, read_paths=read_paths)
 
     def _first_role(self, settings: Settings, project: Project) -> str:
         """
@@ -498,7 +554,7 @@ class _AgentBuilder(NamedTuple):
             policy,
             settings,
             project=project,
-            rules=(*load_rules(settings.permissions, session.project), *options.rules),
+            rules=(*load_rules(settings.permissions, session.work_dir), *options.rules),
             editor=options.editor,
             code=code,
             servers=servers,
@@ -552,7 +608,7 @@ def _recovered(log_dir: Path, settings: Settings, child: LoggedChild) -> str:
     return recovered(child, log_dir, Prices(load_models(settings))).content()
 
 
-def _fork(log_dir: Path, parent: str, start: ChildStart) -> None:
+def _fork(log_dir: Path, parent: str, start: "ChildStart") -> None:
     from sanderling.session.store import fork  # rarely needed
 
     fork(

@@ -65,6 +65,7 @@ from sanderling.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     from sanderling.conversation.titling import Titler
+    from sanderling.conversation.worktree import SessionWorktree
     from sanderling.mcp.servers import McpServer
     from sanderling.mcp.tool_servers import ServerContext, ToolServers
     from sanderling.tools.code.servers import LanguageServers
@@ -120,11 +121,12 @@ class SessionServices:
         self.provider = provider
         self.emit = emit
         self.settings = settings
-        self.project = project or Project(settings, session.project)
+        self.project = project or Project(settings, session.work_dir, session.project)
         self.agent_commands: tuple[events.SlashCommand, ...] = ()  # of an external agent
         self._told_commands: tuple[events.SlashCommand, ...] | None = None
         self.answer_note = ""  # to the model, with each prompt
         self.titler: Titler | None = None  # if a small model titles sessions
+        self.worktree: SessionWorktree | None = None  # in which the session works, if it has one
         self.tasks = BackgroundTasks()
         self.memory = Memory(session, emit)
         self.waiting = Waiting(self.memory.keep)
@@ -281,7 +283,7 @@ class SessionServices:
         jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
         todo = TodoList(self.memory.keep)
         read_cache = ReadCache(disk=sandbox.environment.disk)
-        if self.parent:
+        if self.parent and self._shares_changes:
             journal, changes = self.parent.workspace.journal, self.parent.workspace.changes
             self.parent.all_jobs.append(jobs)
         else:
@@ -289,7 +291,7 @@ class SessionServices:
             changes = CommandChanges(journal, self._are_jobs_running, self.warn)
         self.all_jobs = [jobs]
         return Workspace(
-            self.session.project,
+            self.session.work_dir,
             sandbox,
             shell,
             jobs,
@@ -304,14 +306,19 @@ class SessionServices:
 
     def begin_changes(self, prompt: Prompt) -> None:
         """Count what is changed from now on as changes of this prompt's turn; of a child, they belong to its parent's turn."""
-        if not self.parent:
+        if not self._shares_changes:
             self.workspace.journal.begin_turn(prompt.id)
 
     def close_changes(self) -> None:
-        if self.parent:
+        if self.parent and self._shares_changes:
             self.parent.all_jobs.remove(self.workspace.jobs)
         else:
             self.workspace.journal.close()
+
+    @property
+    def _shares_changes(self) -> bool:
+        """True for a child that works in the same directory as its parent."""
+        return self.parent is not None and self.parent.session.work_dir == self.session.work_dir
 
     def _are_jobs_running(self) -> bool:
         return any(jobs.are_running for jobs in self.all_jobs)
@@ -348,7 +355,7 @@ class SessionServices:
         is_kept = log.parent == self.settings.session_dir
         directory = changes_dir(log) if is_kept else log.parent / "changes" / log.stem
         origin = self._origin(directory.parent)
-        return Journal(directory.parent, log.stem, self.session.project, self.warn, origin)
+        return Journal(directory.parent, log.stem, self.session.work_dir, self.warn, origin)
 
     def _origin(self, root: Path) -> Origin | None:
         """Return the journal of the session that this one was forked from."""
@@ -356,13 +363,13 @@ class SessionServices:
         if not isinstance(source, str) or not is_session_id(source):
             return None
         return Origin(
-            root / source, self.session.project, frozenset(self.session.prompt_history.turn_ids)
+            root / source, self.session.work_dir, frozenset(self.session.prompt_history.turn_ids)
         )
 
     def _make_gate(self, rules: tuple[Rule, ...]) -> Gate:
         return Gate(
             self.workspace,
-            Approvals(self.session.project, self.emit, self._append_said),
+            Approvals(self.session.work_dir, self.emit, self._append_said),
             RuleStore(self.settings.state_dir, self.session.project),
             rules,
             self.emit,
@@ -375,7 +382,7 @@ class SessionServices:
         surroundings = Surroundings(
             self.session.log.path.stem,
             str(self.session.log.path),
-            self.session.project,
+            self.session.work_dir,
             lambda: self.gate.mode,
         )
         hooks = Hooks(
@@ -393,6 +400,7 @@ class SessionServices:
         return ServerContext(
             self.settings.state_dir,
             self.session.project,
+            self.session.work_dir,
             self.sandbox,
             self.approvals.ask,
             self.emit,
@@ -457,7 +465,8 @@ class SessionServices:
 
     def _emit_sandbox(self) -> None:
         self.emit(shown_sandbox(self.sandbox))
-        self.servers.network_changed()
+        if not self.parent:
+            self.servers.network_changed()
 
     def _emit_denial(self, denial: Denial) -> None:
         self.emit(_shown_event(denial))

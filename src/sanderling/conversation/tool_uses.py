@@ -173,7 +173,8 @@ class ToolUses:
         self._uses = [self._prepare(use, problems.get(use.id, "")) for use in uses]
         await self._run_hooks_before()
         self._find_what_only_reads()
-        screen = InLine(self._emit)
+        children = {use.requested.id for use in self._uses if use.effect.kind == "delegate"}
+        screen = InLine(self._emit, aside=children)
         async with anyio.create_task_group() as tasks:
             for index, use in enumerate(self._uses):
                 before = [earlier for earlier in self._uses[:index] if _depends(use, earlier)]

@@ -193,7 +193,7 @@ class SessionViews:
         )
 
     def _kept(self, paths: tuple[str, ...]) -> requests.KeptFiles:
-        may_read, project = self._services.gate.may_read(), self._services.session.project
+        may_read, project = self._services.gate.may_read(), self._services.session.work_dir
         kept = (path for path in paths if may_read and not may_read(absolute(path, project)))
         return requests.KeptFiles(tuple(kept))
 

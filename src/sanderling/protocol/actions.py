@@ -17,12 +17,14 @@ class OpenSession(_Action, tag="open_session", frozen=True):
     """
     Open the session, or resume it if its log exists. `project` is the absolute path of the project's root.
 
-    `wants_history`: show the earlier conversation, as `HistoryShown`. `agent` is the name of the external agent for a new session.
+    `wants_history`: show the earlier conversation, as `HistoryShown`. `agent` is the name of the external agent for a new session. With a
+    `worktree`, a branch, a commit or "HEAD", a new session gets a worktree of its own.
     """
 
     project: str
     wants_history: bool = False
     agent: str = ""
+    worktree: str = ""
 
 
 class SubmitPrompt(_Action, tag="submit_prompt", frozen=True):
@@ -93,6 +95,12 @@ class RedoTurn(_Action, tag="redo_turn", frozen=True):
     """Redo the last undo or rewind of files; with a `turn`, the last one of that turn."""
 
     turn: str = ""
+
+
+class ApplyWorktree(_Action, tag="apply_worktree", frozen=True):
+    """Make the changes of the worktree `name` in the project, merged with the user's own since then. The user reviews them."""
+
+    name: str
 
 
 class Rewind(_Action, tag="rewind", frozen=True):
@@ -293,6 +301,7 @@ Action = (
     | UndoTurn
     | RedoTurn
     | Rewind
+    | ApplyWorktree
     | SetTitle
     | ShowEarlier
     | TrustFiles

@@ -553,13 +553,13 @@ class RestoredFile(_Event, frozen=True):
     removed: int = 0
 
 
-Restoration = Literal["undo", "redo", "rewind", "finish"]
+Restoration = Literal["undo", "redo", "rewind", "finish", "worktree"]
 """"finish" completes the undo of a process that was killed."""
 
 
 class FilesRestored(_Event, tag="files_restored", frozen=True):
     """
-    The agent's changes in these turns were undone or redone; `turns` are the ids of their prompts.
+    The agent's changes in these turns were undone or redone; `turns` are the ids of their prompts. Or the work of a worktree was applied.
 
     `rest_of` is the number of a turn for which another try may restore the files that were left, or 0.
     """

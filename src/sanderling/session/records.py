@@ -67,6 +67,8 @@ class Header(msgspec.Struct, tag="session", frozen=True):
 
     `parent` is the id of the session that started this one for a part of its task. `access` is "ro" if nothing that runs in the session may
     ever write to the project.
+
+    `worktree` is the name of the worktree of `project` in which the session works, if it does not work in the project itself.
     """
 
     version: int
@@ -78,6 +80,7 @@ class Header(msgspec.Struct, tag="session", frozen=True):
     face: str | msgspec.UnsetType = msgspec.UNSET
     parent: str | msgspec.UnsetType = msgspec.UNSET
     access: Literal["ro"] | msgspec.UnsetType = msgspec.UNSET
+    worktree: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class LoggedPrompt(msgspec.Struct, tag="prompt", frozen=True):

@@ -89,6 +89,7 @@ class Session:
         self.prompt_history = PromptHistory(self._history)
         self._states: dict[StateKey, LoggedState] = {}
         self._is_in_turn, self._partial_text = False, ""
+        self._work_dir = ""
 
     @classmethod
     def open(
@@ -141,6 +142,22 @@ class Session:
     def is_read_only(self) -> bool:
         """True if nothing that runs in this session may ever write to the project."""
         return self.log.header.access == "ro"
+
+    @property
+    def work_dir(self) -> str:
+        """The directory in which the session works: its project, or a worktree of it. Rules and trust are the project's in both."""
+        return self._work_dir or self.project
+
+    @property
+    def worktree(self) -> str:
+        """The name of that worktree, or ""."""
+        return self.log.header.worktree or ""
+
+    def work_in(self, worktree: str, directory: str) -> None:
+        """Work in the worktree `worktree` of the project, in `directory`. A new session's log records that."""
+        self._work_dir = directory
+        if not self.is_resumed:
+            self.log.header = msgspec.structs.replace(self.log.header, worktree=worktree)
 
     @property
     def is_resumed(self) -> bool:

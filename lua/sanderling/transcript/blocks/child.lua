@@ -107,42 +107,52 @@ local function block_of(self, tool_id)
 end
 
 ---@class (exact) sanderling.transcript.blocks.child.Line
----@field event sanderling.ChildChanged as drawn
----@field mark integer
+---@field event sanderling.ChildChanged
+---@field mark? integer nil until the tool call is shown
 
 ---@param self sanderling.transcript.Transcript
----@param event sanderling.ChildChanged
----@param row integer
----@param mark? integer of the line as drawn before
----@return integer mark
-local function draw_line(self, event, row, mark)
-  local line = { { INDENT, 'AgentStatus' } }
-  vim.list_extend(line, M.chunks(event, self.footer:width() - #INDENT))
-  return api.nvim_buf_set_extmark(self.buf, ns, row, 0, { id = mark, virt_lines = { line } })
+---@param line sanderling.transcript.blocks.child.Line
+---@return integer? row
+local function row_of(self, line)
+  return line.mark and api.nvim_buf_get_extmark_by_id(self.buf, ns, line.mark, {})[1]
 end
 
 ---@param self sanderling.transcript.Transcript
 ---@param line sanderling.transcript.blocks.child.Line
----@return integer
-local function row_of(self, line)
-  return api.nvim_buf_get_extmark_by_id(self.buf, ns, line.mark, {})[1]
+---@param row integer
+local function draw_line(self, line, row)
+  local chunks = { { INDENT, 'AgentStatus' } }
+  vim.list_extend(chunks, M.chunks(line.event, self.footer:width() - #INDENT))
+  local opts = { id = line.mark, virt_lines = { chunks } }
+  line.mark = api.nvim_buf_set_extmark(self.buf, ns, row, 0, opts)
+end
+
+--- Show the child of a tool call that is shown now, if there is one already.
+---@param self sanderling.transcript.Transcript
+---@param tool_id string
+function M.begin(self, tool_id)
+  local line, block = self.child_lines[tool_id], block_of(self, tool_id)
+  if line and block then
+    block.child, self.tools[tool_id].child = line.event.id, line.event.id
+    draw_line(self, line, row_of(self, line) or block.first)
+  end
 end
 
 ---@type table<string, sanderling.transcript.blocks.Draw>
 local draw = {}
 
 function draw.child_changed(self, event)
-  local block = block_of(self, event.tool_id)
-  if not block then
-    return -- on a page of the history that is not loaded
+  local tool_id = event.tool_id
+  if self.tools[tool_id] or states.is_active[event.state] then
+    self.child_lines[tool_id] = self.child_lines[tool_id] or {}
+    self.child_lines[tool_id].event = event
   end
-  block.child = event.id
-  local use, line = self.tools[event.tool_id], self.child_lines[event.tool_id]
-  if use then
-    use.child = event.id
-    local row = line and row_of(self, line) or block.first
-    local mark = draw_line(self, event, row, line and line.mark)
-    self.child_lines[event.tool_id] = { event = event, mark = mark }
+  if self.tools[tool_id] then
+    return M.begin(self, tool_id)
+  end
+  local block = block_of(self, tool_id)
+  if block then -- of the history, or it has ended
+    block.child = event.id
   end
 end
 
@@ -150,17 +160,19 @@ end
 ---@param self sanderling.transcript.Transcript
 function M.fit(self)
   for _, line in pairs(self.child_lines) do
-    draw_line(self, line.event, row_of(self, line), line.mark)
+    local row = row_of(self, line)
+    if row then
+      draw_line(self, line, row)
+    end
   end
 end
 
---- Remove the line of a child whose call has ended, unless the call's summary is on a later row: then it is the outcome.
+--- Remove the line of a child whose call has ended: the call's header has the outcome.
 ---@param self sanderling.transcript.Transcript
 ---@param tool_id string
----@param row integer of the summary
-function M.settle(self, tool_id, row)
+function M.settle(self, tool_id)
   local line = self.child_lines[tool_id]
-  if line and (row_of(self, line) == row or states.is_active[line.event.state]) then
+  if line and line.mark then
     api.nvim_buf_del_extmark(self.buf, ns, line.mark)
   end
   self.child_lines[tool_id] = nil

@@ -156,6 +156,13 @@ def _add_session_flags(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="remove the prompts waiting in the session; by default they are kept, and not sent",
     )
+    parser.add_argument(
+        "--worktree",
+        nargs="?",
+        const="",
+        metavar="REF",
+        help="work in a new worktree of HEAD, or of this branch or commit; the project stays as it is",
+    )
     session.add_argument("--no-session", action="store_true", help="do not store the session")
 
 

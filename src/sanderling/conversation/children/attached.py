@@ -49,7 +49,7 @@ class AttachedChild:
         self._is_closed = False
 
     async def attach(self, *, has_history: bool) -> OpenedAgent:
-        """Show the child: its earlier history, what it does now, and from then on what happens."""
+        """Show the child: its earlier history, its turn so far, and from then on its events."""
         await self._views.show_session(has_history=has_history)
         self._child.attach(self._emit)
         session = self._child.conversation.services.session

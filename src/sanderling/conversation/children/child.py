@@ -6,22 +6,21 @@ from contextlib import ExitStack
 from math import isfinite
 from time import monotonic
 from typing import Literal, NamedTuple, cast
-from uuid import uuid4
 
 import anyio
 import msgspec
 
 from sanderling.conversation.budget import Budget
+from sanderling.conversation.children.conversation import ChildConversation
 from sanderling.conversation.children.report import Report, cut, merged, references_in, said
 from sanderling.conversation.children.running import RunningChild
-from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import SanderlingError
 from sanderling.project.roles import Role, is_read_only
 from sanderling.protocol import events
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ChildChanged, ChildState
-from sanderling.protocol.messages import Prompt, StopReason, Usage
+from sanderling.protocol.messages import StopReason, Usage
 from sanderling.session.ledger import prompt_tokens
 from sanderling.session.records import LoggedChild
 from sanderling.text import duration, shortened
@@ -61,13 +60,16 @@ class ChildStart(NamedTuple):
     title: str
     model: str = ""
     fork_at: str = ""
+    in_worktree: bool = False
 
     @property
     def is_read_only(self) -> bool:
         return is_read_only(self.role)
 
 
-OpenChild = Callable[[ChildStart, Budget, Callable[[events.Event], None]], Awaitable[Conversation]]
+OpenChild = Callable[
+    [ChildStart, Budget, Callable[[events.Event], None]], Awaitable[ChildConversation]
+]
 
 
 class Child:
@@ -96,12 +98,12 @@ class Child:
         self._budget = budget
         self._name = name
         self._running = RunningChild(self._take)
-        self._conversation: Conversation | None = None
+        self._conversation: ChildConversation | None = None
         self._ended = anyio.Event()
         self._served = anyio.Event()
         self._stopping = anyio.Event()
         self._has_slot = False
-        self._why = self._failure = ""
+        self._why = self._failure = self._warning = ""
         self._is_late = False
         self._reason: StopReason | None = None
         self._state: ChildState = "queued"
@@ -144,8 +146,6 @@ class Child:
         except anyio.get_cancelled_exc_class():
             self._why = self._why or WITH_PARENT
             raise
-        except SanderlingError as error:
-            self._failure = str(error)
         finally:
             if self._has_slot:
                 slots.release_on_behalf_of(self)
@@ -167,7 +167,15 @@ class Child:
         return not self._stopping.is_set()
 
     async def _work(self) -> None:
-        conversation = await self._open_child(self.start, self._budget, self._running.emit)
+        try:
+            conversation = await self._open_child(self.start, self._budget, self._running.emit)
+        except SanderlingError as error:
+            self._failure = str(error)
+            return
+        except Exception as error:  # a door: its parent must not end with it
+            log.exception("the child %s cannot be opened", self.id)
+            self._failure = CRASHED.format(error=_in_words(error))
+            return
         self._conversation = conversation
         services = conversation.services
         self._first_message = len(services.session.history)
@@ -178,7 +186,7 @@ class Child:
         try:
             await self._parent.session.log.synced()
             self._set_state("running")
-            conversation.submit(Prompt(uuid4().hex, self._text()))
+            conversation.begin(self._text())
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._stop_in_time, conversation)
                 await self._ended.wait()
@@ -191,7 +199,7 @@ class Child:
                 conversation.close()
                 await self._served.wait()
 
-    async def _serve(self, conversation: Conversation) -> None:
+    async def _serve(self, conversation: ChildConversation) -> None:
         try:
             with self._running.running(conversation):
                 await conversation.serve()
@@ -202,7 +210,7 @@ class Child:
             self._served.set()
             self._ended.set()
 
-    async def _stop_in_time(self, conversation: Conversation) -> None:
+    async def _stop_in_time(self, conversation: ChildConversation) -> None:
         """Stop the turn when the time is up, or when the user stops it."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_clock)
@@ -239,6 +247,7 @@ class Child:
                     self._pause(is_waiting=False)
                     self._set_state("running")
             case events.ToolStarted(_, name, title):
+                self._wrap_up_in_time()
                 self._activity = shortened(f"{name} {title}".strip(), MAX_ACTIVITY_CHARS)
                 self._has_news.set()
             case events.ToolEnded():
@@ -247,6 +256,8 @@ class Child:
                 self._changed += event.changed
             case events.ErrorOccurred(_, message):
                 self._why = self._why or message
+            case events.Notice("warning", text):
+                self._warning = text  # a limit that is reached is reported so
             case events.TurnEnded(reason):
                 self._reason = reason
                 self._ended.set()
@@ -270,14 +281,13 @@ class Child:
         known = self._cost_usd
         self._cost_usd = None if cost is None or known is None else known + cost
         self._has_news.set()
-        if (
-            self._budget.share >= WRAP_UP_AT
-            and not self._is_asked_to_wrap_up
-            and self._conversation
-        ):
+
+    def _wrap_up_in_time(self) -> None:
+        """Ask the model once to come to an end, together with the results of its calls."""
+        share = self._budget.share
+        if share >= WRAP_UP_AT and not self._is_asked_to_wrap_up and self._conversation:
             self._is_asked_to_wrap_up = True
-            note = WRAP_UP.format(share=self._budget.share)
-            self._conversation.services.notes.add(note)
+            self._conversation.services.notes.add(WRAP_UP.format(share=share))
 
     async def _show_counters(self) -> None:
         while True:
@@ -324,7 +334,8 @@ class Child:
             state,
             text,
             why=self._reason_for(state),
-            references=references_in(text, self._parent.session.project),
+            references=references_in(text, (session or self._parent.session).work_dir),
+            worktree=session.worktree if session and self.start.in_worktree else "",
             changed=merged(self._changed),
             tokens=self._tokens,
             cost_usd=self._cost_usd,
@@ -344,6 +355,10 @@ class Child:
                 return ""
             case "denied":
                 return DENIED
+            case "budget":
+                return self._why or self._warning
+            case "partial" if self._reason == "cancelled":
+                return self._why or STOPPED
             case _:
                 return self._failure or self._why
 

@@ -12,6 +12,7 @@ from sanderling.conversation.services import SessionServices
 from sanderling.errors import ConfigError, ToolError
 from sanderling.project.roles import Role, is_read_only
 from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import Notice
 from sanderling.protocol.messages import Usage
 from sanderling.session.records import new_session_id
 from sanderling.text import counted, duration, shortened, visible_prose
@@ -19,7 +20,7 @@ from sanderling.tools.children import Task
 from sanderling.tools.outcome import Outcome
 
 NO_TASK = "`task` is empty: say what the child session must do, and what it reports."
-NO_WORKTREES = "Child sessions cannot work in a worktree here: leave out `isolation`."
+IN_WORKTREE = "The child session {name} has changed files in the worktree {worktree}. :AgentWorktrees shows and applies them."
 MAX_SHOWN_CHARS = 1_000
 
 
@@ -30,6 +31,7 @@ class Children:
         self._services = services
         self._open_child = open_child
         self._slots = anyio.CapacityLimiter(services.settings.delegate_running)
+        self._started = len(services.session.children)
         self._running: dict[str, Child] = {}
         self._interrupted: dict[str, Outcome] = {}
 
@@ -38,8 +40,6 @@ class Children:
     def check(self, task: Task) -> None:
         if not task.task.strip():
             raise ToolError(NO_TASK)
-        if task.isolation == "worktree":
-            raise ToolError(NO_WORKTREES)
         self._role(task)
 
     def _role(self, task: Task) -> Role:
@@ -92,14 +92,15 @@ class Children:
 
     async def run(self, task: Task, tool_use_id: str) -> Outcome:
         role = self._role(task)
-        number = len(self._services.session.children) + len(self._running) + 1
-        name = f"{role.name} {number}"
+        self._started += 1
+        name = f"{role.name} {self._started}"
         start = ChildStart(
             new_session_id(),
             role,
             f"{name}: {first_line(task)}",
             task.model,
             tool_use_id if task.fork else "",
+            task.isolation == "worktree",
         )
         child = Child(
             self._services,
@@ -119,6 +120,9 @@ class Children:
         finally:
             del self._running[child.id]
         report = await to_thread.run_sync(child.report)
+        if report.worktree and report.changed:
+            words = IN_WORKTREE.format(name=name, worktree=report.worktree)
+            self._services.emit(Notice("info", words))
         return report.outcome()
 
     def _wanted(self, task: Task) -> Amount:

@@ -15,6 +15,9 @@ MAX_TEXT_BYTES = 4096
 MAX_REFERENCES, MAX_FILES = 20, 50
 CUT = "[Cut here. The rest is in the session {id}.]"
 SHORT_OF = "[The beginning is left out: see the session {id}.]"
+WORKTREE = (
+    "{name}: the files were changed there, not in the project; the user reviews and applies them"
+)
 NO_TEXT = "(It has written nothing.)"
 _REFERENCE = r"(?<![\w./~-])((?:~?/|\.{1,2}/)?[\w@+.-]+(?:/[\w@+.-]+)*):(\d{1,7})\b"
 _FAILED: tuple[ChildState, ...] = ("denied", "error")
@@ -36,6 +39,7 @@ class Report(msgspec.Struct, frozen=True):
     changed: tuple[ChangedLines, ...] = ()
     tokens: int = 0
     cost_usd: float | None = 0.0
+    worktree: str = ""
 
     def outcome(self) -> Outcome:
         return Outcome(
@@ -62,6 +66,7 @@ class Report(msgspec.Struct, frozen=True):
             "tokens": f"{self.tokens:,}",
             "cost": self._cost(),
             "files changed": ", ".join(names[:MAX_FILES]) + more or "none",
+            "worktree": WORKTREE.format(name=self.worktree) if self.worktree else "",
             "references": ", ".join(self.references),
         }
         lines = (f"{name}: {printable(value)}" for name, value in facts.items() if value)

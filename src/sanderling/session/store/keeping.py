@@ -93,8 +93,8 @@ def fork(
     Copy a session, which may be open, into the new session `new_id`, up to the end of the turn of `prompt_id`.
 
     Without a `prompt_id`, copy all of it. With `is_before`, stop before the prompt and return it; with `before_use`, before the message with
-    this tool call. A child has a `parent`, and its access. Damaged lines of the source are left
-    out. Long outputs of commands are not copied.
+    this tool call. A child has a `parent`, and its access. Damaged lines of the source are left out. Long outputs of commands are not
+    copied. A copy of a session in a worktree works in the same one.
 
     Raises:
         SessionError: the session or prompt does not exist, `new_id` is taken, or a log cannot be read or written.
@@ -112,6 +112,7 @@ def fork(
             forked_from=source_id,
             parent=parent or UNSET,
             access="ro" if is_read_only else UNSET,
+            worktree=header.worktree,
         )
         try:
             with replacing(target) as fork_file:

@@ -1,7 +1,7 @@
 """Child sessions on the screen of the session that started them: their lines, their questions, and the way to them and back."""
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove, wait_until
 from tests.nvim.conftest import count_keys_after
 from tests.nvim.test_diagnostics import reply, use
 
@@ -182,10 +182,93 @@ def test_the_end_of_a_call_replaces_the_line_and_its_fold_shows_the_result(paren
     assert "It is in src/settings.py:12." in parent.wait_for_screen("src/settings.py:12")
 
 
-def test_a_call_that_ends_under_a_later_header_leaves_the_outcome_at_the_first(parent):
-    parent.send(started(2, "review: Check the tests"), child_changed(activity="read a.py"))
-    parent.send(child_changed(state="done"), ended())
-    assert line_of(parent, "  explore ·") == "explore · done"
+def folded(screen):
+    """The lines of the transcript as they are shown, without blank ones."""
+    return [
+        line
+        for line in screen.in_transcript(
+            "map(range(1, line('$')), {_, l -> foldclosed(l) == -1 ? getline(l) : foldclosed(l) == l ? foldtextresult(l) : ''})"
+        )
+        if line
+    ]
+
+
+def test_each_of_several_children_keeps_its_result_below_its_own_header(parent):
+    tasks = {2: "review: Check the tests", 3: "edit: Write a test"}
+    parent.send(*(started(n, title) for n, title in tasks.items()))
+    parent.send(*(child_changed(n, activity=f"step of {n}") for n in (1, 2, 3)))
+    parent.send(child_changed(2, state="done"), ended(2, "done", "Two are missing.\nOne is wrong."))
+    assert "explore · step of 3" in parent.wait_for_screen("explore · step of 1", "done · 2 lines")
+    assert "step of 2" not in parent.screen_text()
+    parent.send(child_changed(1, state="done"), ended(1, "done · 3 calls"))
+    parent.send(child_changed(3, state="error"), ended(3, "failed", "No key.") | {"is_error": True})
+    parent.send(
+        {"type": "text_delta", "block_id": 2, "text": "All have ended."},
+        {"type": "block_ended", "block_id": 2},
+    )
+    shown = folded(parent)
+    assert shown[-5:] == [
+        "▸ delegate explor…ation  done · 3 calls · 1 line",
+        "▸ delegate review: Ch… the tests  done · 2 lines",
+        "delegate edit: Write a test  ✗ failed",
+        "No key.",
+        "All have ended.",
+    ]
+    assert "(continued)" not in parent.transcript_text()
+    text = parent.transcript_text()
+    places = [
+        text.index(part)
+        for part in (
+            "Find the",
+            "src/settings",
+            "Check the",
+            "Two are",
+            "One is",
+            "Write a",
+            "No key",
+            "All have",
+        )
+    ]
+    assert places == sorted(places)
+    for header, detail in (
+        ("Find the", "It is in"),
+        ("Check the", "Two are"),
+        ("Write a", "No key"),
+    ):
+        enter_transcript(parent, header)
+        parent.feed("zo")
+        enter_transcript(parent, detail)
+        assert parent.in_transcript("foldlevel('.')") == 1
+    parent.feed("gg]t]t")
+    wait_until(lambda: "Check the" in parent.lua("return vim.api.nvim_get_current_line()"))
+    parent.feed("gf")
+    wait_until(lambda: shown_session(parent) == "child-2")
+
+
+def test_a_window_keeps_its_view_when_a_result_is_put_in_above_it(parent):
+    parent.send(started(2, "review: Check the tests"), child_changed(1), child_changed(2))
+    for number in range(10, 60):
+        parent.send(started(number, f"grep {number}") | {"tool": "grep"}, ended(number, "", ""))
+    enter_transcript(parent, "grep 30")
+    parent.feed("zt3j")
+    wait_until(lambda: "grep 33" in parent.lua("return vim.api.nvim_get_current_line()"))
+    before = parent.screen_text().replace("1 child", "").replace("2 children", "")
+    parent.send(child_changed(1, state="done"), ended(1, "done", "one\ntwo\nthree"))
+    assert "grep 33" in parent.lua("return vim.api.nvim_get_current_line()")
+    rows = [row.partition("│")[2] for row in before.splitlines()[:30]]
+    assert [row.partition("│")[2] for row in parent.screen_text().splitlines()[:30]] == rows
+    parent.send(ended(2, "done", "four"))
+    parent.send({"type": "text_delta", "block_id": 2, "text": "The end."})
+    parent.feed("G")
+    parent.wait_for_screen("The end.")
+
+
+def test_a_child_whose_call_is_shown_later_has_its_line_then(screen):
+    screen.in_a_turn("I look for it.\n\n")
+    screen.send(child_changed(state="waiting", activity="write a.txt"))
+    assert "explore ·" not in screen.screen_text()
+    screen.send(started())
+    assert line_of(screen, "  explore ·") == "explore · waiting for you: write a.txt"
 
 
 # --- to the child and back ---------------------------------------------------------------------------------------------
@@ -632,6 +715,7 @@ def enter_child(agent):
     return parent
 
 
+@prove
 def test_a_running_child_is_opened_and_steered_and_then_is_the_users(start_tree):
     agent = start_tree(
         {LOOK: "explore"},
@@ -692,6 +776,7 @@ def test_the_line_of_a_child_is_right_after_the_session_was_resumed(start_tree):
     wait_until(lambda: shown_session(agent) == parent)
 
 
+@prove
 def test_a_childs_question_with_a_change_is_shown_in_the_file_and_answered_in_the_parent(
     start_tree, project
 ):
@@ -708,3 +793,52 @@ def test_a_childs_question_with_a_change_is_shown_in_the_file_and_answered_in_th
     agent.feed("S")
     agent.wait_for_transcript("It is done.")
     wait_until(lambda: (project / "a.txt").read_text() == "two\n")
+
+
+def test_the_list_shows_a_running_child_that_is_not_open_and_opens_it(start_tree):
+    agent = start_tree(
+        {LOOK: "explore"},
+        child_reply(LOOK, {"text": "I look."}, {"delay_ms": 3_600_000}),
+        columns=160,
+    )
+    parent = agent.session_id()
+    agent.wait_for_screen("explore 1 · working")
+    agent.lua("""
+      _G.choices = {}
+      vim.ui.select = function(items, opts, on_choice)
+        table.insert(_G.choices, vim.tbl_map(opts.format_item or tostring, items))
+        _G.answer = function(index) on_choice(items[index], index) end
+      end
+    """)
+    agent.feed("<Esc>")
+    agent.command("AgentSessions")
+    lines = wait_until(lambda: agent.lua("return _G.choices[1]"))
+    assert [line.partition(" · ")[0].strip() for line in lines] == ["go", f"↳ explore 1: {LOOK}"]
+    assert "open elsewhere" not in lines[1]
+    assert "working" in lines[1]
+    pick(agent, LOOK, "Show")
+    wait_until(lambda: shown_session(agent) != parent)
+    agent.wait_for_transcript("I look.")
+
+
+def test_a_question_of_a_child_is_answered_in_its_own_chat(start_tree, project):
+    agent = start_tree(
+        {WRITE: "edit"},
+        child_reply(WRITE, use("write", path="new.txt", content="new\n")),
+        reply({"text": "It is done."}),
+    )
+    agent.wait_for_question()
+    parent = agent.session_id()
+    enter_transcript(agent, "delegate")
+    agent.feed("<CR>")
+    wait_until(lambda: shown_session(agent) != parent)
+    agent.wait_for_transcript("write new.txt")
+    assert len(agent.events("AgentApprovalRequested")) == 1
+    agent.feed("<Esc>\\a")
+    wait_until(lambda: agent.lua("return vim.api.nvim_get_current_win()") == agent.float())
+    agent.feed("a")
+    wait_until((project / "new.txt").exists)
+    agent.lua("require('sanderling.chat').open(..., '/', {})", parent)
+    agent.wait_for_transcript("It is done.")
+    asked = "return #require('sanderling.approval.queue').list()"
+    wait_until(lambda: agent.lua(asked) == 0)
