@@ -120,3 +120,17 @@ async def test_a_run_that_is_out_of_tokens_ends_with_its_child(tmp_path: Path) -
         assert child.budget_tokens < child.tokens < child.budget_tokens + 30_000
         assert budget.run.spent.tokens == it.services.session.ledger.total.context_tokens
         assert it.of(Notice) == []  # that is the child's
+
+
+async def test_a_restart_leaves_to_the_children_of_a_session_what_they_had(tmp_path: Path) -> None:
+    async with tree(tmp_path, [delegate("A.")], children={"A.": [[said("Done.")]]}) as it:
+        await it.run()
+        left = it.services.calls.budget.children.rest.tokens
+    async with tree(tmp_path, [said("Again.")]) as it:
+        assert it.services.calls.budget.children.rest.tokens == left < 2_000_000
+        await it.run()
+        assert (
+            it.services.calls.budget.children.rest.tokens == left
+        )  # its own tokens are not theirs
+    async with tree(tmp_path, [said("Mine.")], session_id="other") as it:
+        assert it.services.calls.budget.children.rest.tokens == 2_000_000
