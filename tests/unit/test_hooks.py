@@ -964,14 +964,10 @@ def test_a_mistake_in_the_settings_is_named(text, words):
             "no regular expression",
         ),
         ('{"hooks": {"Stop": [1]}}', "is not a table"),
-        ('{"hooks": {"Stop": {"hooks": []}}}', "they are not a list"),
-        ('{"hooks": {"Stop": [{"command": "x"}]}}', "`hooks` is not a list"),
-        ('{"hooks": {"Stop": [{"hooks": {"command": "x"}}]}}', "`hooks` is not a list"),
+        ('{"hooks": {"Stop": {"hooks": []}}}', "they must be a list"),
+        ('{"hooks": {"Stop": [{"hooks": {"command": "x"}}]}}', "it has no list `hooks`"),
         ('{"hooks": []}', "not an object of lists by event"),
         ('[{"hooks": {}}]', "not an object of lists by event"),
-
-
-@pytest.mark.parametrize(
         (with_key("args", ["x"]), "'args' is not supported"),
         (with_key("shell", "powershell"), "its shell 'powershell' is not supported"),
         (with_key("if", "Bash"), "'if' is only for events about tool calls"),
@@ -994,7 +990,6 @@ async def test_what_is_not_used_of_a_projects_file_is_shown_once(tmp_path):
     assert talk.notices == [".claude/settings.json: hooks for 'Notification' are not supported."]
 
 
-@pytest.mark.parametrize(
 def test_a_key_that_has_no_effect_is_said(trust, project):
     keys = {"statusMessage": "x", "asynch": True, "rewakeMessage": "x"}
     write(project, ".claude/settings.json", json.dumps({"hooks": {"Stop": group("x", **keys)}}))

@@ -36,7 +36,8 @@ def list_sessions(arguments: argparse.Namespace) -> int:
         else:
             at = datetime.fromtimestamp(info.changed_at)  # noqa: DTZ006 - the user's local time
             where = f"  {info.project}" if arguments.all else ""
-            line = f"{info.id}  {at:%Y-%m-%d %H:%M}{where}  {info.title}"
+            of_parent = f"  (child of {info.parent})" if info.parent else ""
+            line = f"{info.id}  {at:%Y-%m-%d %H:%M}{where}  {info.title}{of_parent}"
             line = visible(line).replace("\n", " ")
         print(line)  # noqa: T201 - the output of the command
     return 0

@@ -98,8 +98,8 @@ class PrintFrontend:
         self._has_used_tools = False
         self._held: list[Event] = []
 
-    def begin(self, session_id: str, model: str) -> None:
-        self._session_id, self._model = session_id, model
+    def begin(self, session_id: str, model: str, worktree: str = "") -> None:
+        self._session_id, self._model, self._worktree = session_id, model, worktree
         self._started_at = time.monotonic()
         if self._format == "stream-json":
             self._print_json(StreamHead(STREAM_VERSION, session_id, model))
@@ -132,7 +132,8 @@ class PrintFrontend:
         if self._result is None:
             duration_s = time.monotonic() - self._started_at
             result = self._builder.result(self._session_id, self._model, duration_s)
-            self._result = self._judged(result)
+            worktree = self._worktree or msgspec.UNSET
+            self._result = self._judged(msgspec.structs.replace(result, worktree=worktree))
             if self._format != "text":
                 self._print_json(self._result)
             elif self._result.stop_reason not in ("cancelled", "max_time"):

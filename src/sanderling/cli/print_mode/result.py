@@ -23,7 +23,11 @@ from sanderling.protocol.messages import StopReason, Usage
 from sanderling.text import printable
 
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_DENIED, EXIT_LIMIT, EXIT_MISFIT = range(6)
-LIFTED: dict[Limit, str] = {"calls": "--max-turns N", "budget": "budget_usd in config.toml"}
+LIFTED: dict[Limit, str] = {
+    "calls": "--max-turns N",
+    "budget": "budget_usd in config.toml",
+    "children": "tree_tokens of [delegate] in config.toml",
+}
 """The limits that a flag or a setting raises, and which. At the others the turn is given up, and nothing was denied."""
 MISFIT = "schema"  # the kind of error
 DONE = frozenset[StopReason](("end_turn", "stop_sequence"))
@@ -46,7 +50,7 @@ class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
     The result that `--output-format json` prints, and `stream-json` as its last line.
 
     `usage`, `cost_usd` and `model_calls` are for this run. Without a known price there is no `cost_usd`. `output` is the answer's value if
-    a schema was given and the answer fits it.
+    a schema was given and the answer fits it. `worktree` is the name of the worktree in which the session works, if it has one.
     """
 
     session_id: str
@@ -61,6 +65,7 @@ class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
     cost_usd: float | msgspec.UnsetType = msgspec.UNSET
     duration_ms: int
     denials: tuple[DeniedCall, ...]
+    worktree: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def exit_status(self) -> int:
