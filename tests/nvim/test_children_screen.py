@@ -628,7 +628,7 @@ def test_the_list_shows_tokens_cost_role_and_agent_of_open_sessions(parent):
     }
     to_session(parent, "rests", usage, {"type": "role_changed", "name": "reviewer"})
     (line,) = [each for each in listed(parent) if "It rests" in each]
-    assert line == "It rests · just now · a-model · role reviewer · 900 tokens, $0.50 · open"
+    assert line == "It rests · idle · just now · a-model · role reviewer · 900 tokens, $0.50 · open"
 
 
 def test_from_the_list_a_child_is_shown_stopped_and_answered(parent):

@@ -51,7 +51,7 @@ end
 
 --- Return the state of a session in words.
 ---@param entry sanderling.screens.session_list.Entry
----@return string? nil if nothing happens in it
+---@return string? nil if it is not open here
 local function describe(entry)
   local q = M.question_of(entry)
   if q then
@@ -60,9 +60,7 @@ local function describe(entry)
   elseif entry.child then
     return children.doing(entry.child)
   end
-  local session = entry.session
-  local activity = session and status.of(session).activity or 'idle'
-  return activity ~= 'idle' and activity or nil
+  return entry.session and status.of(entry.session).activity
 end
 
 -- entries -------------------------------------------------------------------------------------------------------------
