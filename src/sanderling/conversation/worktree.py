@@ -17,7 +17,7 @@ UNKEPT = "The worktree's state could not be kept: {}. The files themselves are i
 
 
 class SessionWorktree:
-    """The worktree in which a session works. While the session is open, nobody can remove it."""
+    """The worktree in which a session works. While the session is open, it cannot be removed."""
 
     def __init__(self, worktrees: Worktrees, record: Record) -> None:
         self.record = record

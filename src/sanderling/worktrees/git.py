@@ -2,7 +2,7 @@
 Git on the host, for repositories in which a model has worked.
 
 Git runs programs that its configuration names: hooks, filters, the file system monitor. None of them is needed here, so all are
-turned off, whoever configured them. A filter that is off leaves a file as git stores it: with Git LFS a pointer, which is what a
+turned off, the user's own as well. A filter that is off leaves a file as git stores it: with Git LFS a pointer, which is what a
 worktree contains then.
 
 Git also looks into repositories below a worktree, with *their* configuration, when it compares a submodule (`git status`, `git add`).

@@ -182,7 +182,7 @@ class Worktrees:
         return record
 
     def _discard(self, path: Path, record: Record) -> None:
-        """Remove a worktree that was never given to anybody."""
+        """Remove a worktree in which no session has worked."""
         git = Git(record.project)
         if os.path.lexists(record.directory) or record.directory in _registered(git):
             with suppress(WorktreeError):
