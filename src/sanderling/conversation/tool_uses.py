@@ -38,7 +38,7 @@ from sanderling.permissions.gate import (
 from sanderling.protocol.events import Event, ToolEnded, ToolOutput, ToolStarted
 from sanderling.protocol.in_line import InLine
 from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse
-from sanderling.protocol.tool_names import meant_name
+from sanderling.protocol.tool_names import own_name
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session.records import LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
@@ -146,9 +146,7 @@ class ToolUses:
 
     def repaired(self, use: ToolUse) -> ToolUse:
         """Return the call as it will run, and remember a note on what is ignored; unchanged if its input is invalid."""
-        # A name with other characters may be one that no API takes, as it was made fit to be sent back ("ls_").
-        meant = meant_name(use.name) if use.name.isalpha() else use.name
-        names = (use.name, use.name.lower(), meant)
+        names = (use.name, use.name.lower(), own_name(use.name), own_name(use.name.capitalize()))
         name = next((each for each in names if each in self._tools), use.name.lower())
         if not (tool := self._tools.get(name)):
             return use
