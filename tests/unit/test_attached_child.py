@@ -12,7 +12,7 @@ from tests.talk import Emitted
 
 from sanderling.config import Layer
 from sanderling.config.layers import Layers
-from sanderling.conversation.children.running import RunningChild
+from sanderling.conversation.children.running import MAX_PIECES_CHARS, RunningChild
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.protocol.actions import (
@@ -31,6 +31,7 @@ from sanderling.protocol.events import (
     SessionOpened,
     TextDelta,
     ToolEnded,
+    ToolOutput,
     ToolStarted,
     TurnEnded,
     TurnStarted,
@@ -120,6 +121,19 @@ async def test_a_newcomer_sees_the_running_turn_from_its_beginning_and_then_what
             await frontend.until(TurnEnded)
             assert said(frontend) == "Looking on."
         assert said(family.parent) == "Looking on."
+
+
+def test_of_endless_output_a_newcomer_gets_the_end():
+    child, newcomer = RunningChild(lambda _: None), Emitted()
+    child.emit(ToolStarted("t1", "bash", "yes"))
+    line = "y" * 999 + "\n"
+    for _ in range(10_000):
+        child.emit(ToolOutput("t1", line))
+    child.emit(ToolOutput("t1", "the end"))
+    child.attach(newcomer.emit)
+    (output,) = newcomer.of(ToolOutput)
+    assert output.text.endswith(line + "the end")
+    assert MAX_PIECES_CHARS - 2 * len(line) < len(output.text) <= MAX_PIECES_CHARS
 
 
 async def test_opening_and_scrolling_in_one_frontend_changes_no_other(tmp_path):

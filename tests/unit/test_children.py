@@ -509,3 +509,20 @@ async def test_a_read_only_child_may_call_only_those_outside_tools_that_declare_
         await it.run()
         assert it.results[0].endswith("I tried.")
         assert source.called == ["read"]
+
+
+# --- what a task cannot do -----------------------------------------------------------------------------------------------
+
+
+async def test_commands_and_mentions_in_a_task_are_only_text(tmp_path):
+    async with tree(tmp_path, [said("The secret of another session.")], session_id="other") as it:
+        await it.run()
+    task = "/init @session:other @README.md"
+    (tmp_path / "project/README.md").write_text("not attached")
+    async with tree(tmp_path, [delegate(task)], children={task: [[said("Done.")]]}) as it:
+        await it.run()
+        assert it.results[0].endswith("Done.")
+        log = str(it.read(it.child_ids()[0])[1])
+        assert task in log
+        assert "secret" not in log
+        assert "not attached" not in log

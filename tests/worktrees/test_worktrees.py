@@ -579,6 +579,23 @@ def test_a_file_that_appears_after_the_check_survives_an_interrupted_removal(
     assert Path(record.directory, "late.txt").exists()
 
 
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_worktree_whose_record_was_deleted_is_not_replaced(
+    worktrees: Worktrees, state: Path, project: Path, is_moved: bool
+):
+    record = worktrees.create("s", name="w")
+    path = Path(record.directory)
+    (path / "new.txt").write_text("work\n")
+    (only,) = Path(state, "worktrees").glob("*/w.json")
+    only.unlink()
+    if is_moved:
+        path = path.rename(project.parent / "moved")
+    with pytest.raises(WorktreeError, match="there is a worktree w already"):
+        worktrees.create("s", name="w")
+    assert (path / "new.txt").read_text() == "work\n"
+    assert Path(record.git_dir, "HEAD").exists()
+
+
 def test_only_the_user_can_look_at_worktrees(worktrees: Worktrees, state: Path):
     worktrees.create("s")
     (root,) = Path(state, "worktrees").iterdir()

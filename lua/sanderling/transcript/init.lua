@@ -1,7 +1,8 @@
 --- Draws events into a transcript buffer.
 ---
---- Text is appended without reading anything back, and no row before the last block moves. Only two rare events move
---- rows: a page of history inserted at the top (`pages.lua`), and the removal of an answer that was cut off.
+--- Text is appended without reading anything back, and no row before the last block moves. Only three rare events move
+--- rows: a page of history inserted at the top (`pages.lua`), the removal of an answer that was cut off, and the result
+--- of a child session, which is inserted below its call.
 ---
 --- The model and commands produce output at the same time. Events of a command are held while the model's block is
 --- open, until it reaches the end of a paragraph, so that no sentence or code block is split. Two commands, or a

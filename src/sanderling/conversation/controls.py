@@ -70,7 +70,7 @@ class Controls:
     def answer(self, answer: AnswerApproval) -> None:
         """Settle a question, or pass the answer on to the child that asks. Accepting a plan switches the mode."""
         if "/" in answer.id and (children := self._services.workspace.children):
-            children.answer(answer)
+            children().answer(answer)
         approvals = self._services.approvals
         if mode := approvals.mode_chosen(answer):
             self.set_mode(mode)
@@ -119,7 +119,7 @@ class Controls:
 
     def stop_child(self, child_id: str) -> None:
         if children := self._services.workspace.children:
-            children.stop(child_id)
+            children().stop(child_id)
 
     async def stop_job(self, job_id: str) -> None:
         with suppress(ToolError):

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -12,9 +12,6 @@ from anyio import to_thread
 from sanderling.config import Settings, Table
 from sanderling.config.layers import Layers, place_of
 from sanderling.conversation.budget import Budget
-from sanderling.conversation.children.child import ChildStart
-from sanderling.conversation.children.children import Children
-from sanderling.conversation.children.conversation import NOTE, ChildConversation
 from sanderling.conversation.children.running import RunningChild, find_running
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
@@ -43,6 +40,9 @@ from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
+    from sanderling.conversation.children.child import ChildStart
+    from sanderling.conversation.children.children import Children
+    from sanderling.conversation.children.conversation import ChildConversation
     from sanderling.conversation.titling import Titler
     from sanderling.conversation.worktree import SessionWorktree
     from sanderling.hooks.callbacks import Callbacks
@@ -349,12 +349,12 @@ class _AgentBuilder(NamedTuple):
 
     def _children(
         self, services: SessionServices, read_providers: Callable[[], dict[str, Table]]
-    ) -> Children:
-        """Return the child sessions that the session may start."""
+    ) -> "Callable[[], Children]":
+        """Return the source of the child sessions that the session may start."""
 
         async def open_child(
-            start: ChildStart, budget: Budget, emit: Callable[[Event], None]
-        ) -> Conversation:
+            start: "ChildStart", budget: Budget, emit: Callable[[Event], None]
+        ) -> "ChildConversation":
             resources = AsyncExitStack()
             try:
                 log_dir = services.session.path.parent
@@ -382,21 +382,29 @@ class _AgentBuilder(NamedTuple):
                 await resources.aclose()
                 raise
 
-        return Children(services, open_child)
+        @cache
+        def make() -> "Children":
+            from sanderling.conversation.children.children import Children  # 4 ms
+
+            return Children(services, open_child)
+
+        return make
 
     def child(
         self,
         parent: SessionServices,
-        start: ChildStart,
+        start: "ChildStart",
         budget: Budget,
         read_providers: Callable[[], dict[str, Table]],
-    ) -> Conversation:
+    ) -> "ChildConversation":
         """
         Start a child of the session `parent`, whose settings, project and network it has.
 
         Raises:
             ConfigError: there is no such model.
         """
+        from sanderling.conversation.children.conversation import NOTE, ChildConversation
+
         settings = parent.settings
         project = Project(self.own, self.session.work_dir, self.session.project)
         theirs = parent.sandbox.effective_policy
@@ -600,7 +608,7 @@ def _recovered(log_dir: Path, settings: Settings, child: LoggedChild) -> str:
     return recovered(child, log_dir, Prices(load_models(settings))).content()
 
 
-def _fork(log_dir: Path, parent: str, start: ChildStart) -> None:
+def _fork(log_dir: Path, parent: str, start: "ChildStart") -> None:
     from sanderling.session.store import fork  # rarely needed
 
     fork(

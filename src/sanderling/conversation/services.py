@@ -465,7 +465,8 @@ class SessionServices:
 
     def _emit_sandbox(self) -> None:
         self.emit(shown_sandbox(self.sandbox))
-        self.servers.network_changed()
+        if not self.parent:
+            self.servers.network_changed()
 
     def _emit_denial(self, denial: Denial) -> None:
         self.emit(_shown_event(denial))

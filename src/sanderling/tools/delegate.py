@@ -13,7 +13,7 @@ NO_CHILDREN = "A child session cannot delegate: do the work here, or report what
 def _children(workspace: Workspace) -> Children:
     if workspace.children is None:
         raise ToolError(NO_CHILDREN)
-    return workspace.children
+    return workspace.children()
 
 
 def _effect(args: Task, workspace: Workspace) -> Effect:

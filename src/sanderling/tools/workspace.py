@@ -70,8 +70,8 @@ class Workspace(Struct):
     """Return how many pages a PDF may have that the model's API gets whole; of others it gets the text."""
     user: User | None = None
     """The user, if they can be asked in this session."""
-    children: Children | None = None
-    """Child sessions, unless this session is one."""
+    children: Callable[[], Children] | None = None
+    """Return the child sessions, unless this session is one. Their code is loaded with the first."""
     edited_unsaved: set[str] = field(default_factory=set[str])
     """Files that the model edited in buffers with unsaved text, until the user is asked whether to save them."""
     left_unsaved: set[str] = field(default_factory=set[str])
@@ -88,7 +88,7 @@ class Workspace(Struct):
         """Return what a call that was cancelled has done so far, if that is known."""
         if output := self.jobs.take_interrupted(tool_use_id):
             return Outcome(content=output, summary="stopped", is_error=True)
-        return self.children.take_interrupted(tool_use_id) if self.children else None
+        return self.children().take_interrupted(tool_use_id) if self.children else None
 
     @property
     def environment(self) -> ExecutionEnvironment:

@@ -107,9 +107,12 @@ def use(path: Path, *, alone: bool = False) -> int:
     Raises:
         WorktreeError: another process uses it.
     """
-    fd = os.open(path.with_suffix(".use"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = path.with_suffix(".use")
+    fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(fd), os.stat(lock)):  # removed just now
+            raise FileNotFoundError(lock)
     except OSError as error:
         os.close(fd)
         raise WorktreeError(

@@ -71,12 +71,14 @@ class Worktrees:
         path = self._path(name)
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with records.in_use(path, alone=True):
-            if path.exists():
+            directory = str(self._root / name)
+            # Whatever is there was not made here, so a failure below must not remove it.
+            if path.exists() or os.path.lexists(directory) or directory in _registered(git):
                 raise WorktreeError(f"there is a worktree {name} already")
             record = Record(
                 name=name,
                 project=self._project,
-                directory=str(self._root / name),
+                directory=directory,
                 prefix=prefix,
                 base=base,
                 ref=printable(ref),
@@ -144,6 +146,12 @@ class Worktrees:
         return records.use(self._path(record.name))
 
     def _read(self) -> Iterator[Record]:
+        for path in self._root.glob(
+            "*.use"
+        ):  # of a process that was killed before it wrote a record
+            if not path.with_suffix(".json").exists():
+                with suppress(WorktreeError), records.in_use(path, alone=True):
+                    path.unlink()
         for path in sorted(self._root.glob("*.json")):
             if record := self._one(path):
                 yield record
@@ -184,7 +192,8 @@ class Worktrees:
             self._forget(path)
 
     def _forget(self, path: Path) -> None:
-        for each in (path, path.with_suffix(".lock"), path.with_suffix(".use")):
+        copies = self._root.glob(f"{path.stem}.index-*")  # of the index, in a killed process
+        for each in (path, path.with_suffix(".lock"), path.with_suffix(".use"), *copies):
             each.unlink(missing_ok=True)
 
     # --- removing --------------------------------------------------------------------------------------------------------

@@ -6,22 +6,21 @@ from contextlib import ExitStack
 from math import isfinite
 from time import monotonic
 from typing import Literal, NamedTuple, cast
-from uuid import uuid4
 
 import anyio
 import msgspec
 
 from sanderling.conversation.budget import Budget
+from sanderling.conversation.children.conversation import ChildConversation
 from sanderling.conversation.children.report import Report, cut, merged, references_in, said
 from sanderling.conversation.children.running import RunningChild
-from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import SanderlingError
 from sanderling.project.roles import Role, is_read_only
 from sanderling.protocol import events
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ChildChanged, ChildState
-from sanderling.protocol.messages import Prompt, StopReason, Usage
+from sanderling.protocol.messages import StopReason, Usage
 from sanderling.session.ledger import prompt_tokens
 from sanderling.session.records import LoggedChild
 from sanderling.text import duration, shortened
@@ -68,7 +67,9 @@ class ChildStart(NamedTuple):
         return is_read_only(self.role)
 
 
-OpenChild = Callable[[ChildStart, Budget, Callable[[events.Event], None]], Awaitable[Conversation]]
+OpenChild = Callable[
+    [ChildStart, Budget, Callable[[events.Event], None]], Awaitable[ChildConversation]
+]
 
 
 class Child:
@@ -97,7 +98,7 @@ class Child:
         self._budget = budget
         self._name = name
         self._running = RunningChild(self._take)
-        self._conversation: Conversation | None = None
+        self._conversation: ChildConversation | None = None
         self._ended = anyio.Event()
         self._served = anyio.Event()
         self._stopping = anyio.Event()
@@ -185,7 +186,7 @@ class Child:
         try:
             await self._parent.session.log.synced()
             self._set_state("running")
-            conversation.submit(Prompt(uuid4().hex, self._text()))
+            conversation.begin(self._text())
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._stop_in_time, conversation)
                 await self._ended.wait()
@@ -198,7 +199,7 @@ class Child:
                 conversation.close()
                 await self._served.wait()
 
-    async def _serve(self, conversation: Conversation) -> None:
+    async def _serve(self, conversation: ChildConversation) -> None:
         try:
             with self._running.running(conversation):
                 await conversation.serve()
@@ -209,7 +210,7 @@ class Child:
             self._served.set()
             self._ended.set()
 
-    async def _stop_in_time(self, conversation: Conversation) -> None:
+    async def _stop_in_time(self, conversation: ChildConversation) -> None:
         """Stop the turn when the time is up, or when the user stops it."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_clock)
@@ -356,6 +357,8 @@ class Child:
                 return DENIED
             case "budget":
                 return self._why or self._warning
+            case "partial" if self._reason == "cancelled":
+                return self._why or STOPPED
             case _:
                 return self._failure or self._why
 

@@ -31,6 +31,7 @@ class Children:
         self._services = services
         self._open_child = open_child
         self._slots = anyio.CapacityLimiter(services.settings.delegate_running)
+        self._started = len(services.session.children)
         self._running: dict[str, Child] = {}
         self._interrupted: dict[str, Outcome] = {}
 
@@ -91,8 +92,8 @@ class Children:
 
     async def run(self, task: Task, tool_use_id: str) -> Outcome:
         role = self._role(task)
-        number = len(self._services.session.children) + len(self._running) + 1
-        name = f"{role.name} {number}"
+        self._started += 1
+        name = f"{role.name} {self._started}"
         start = ChildStart(
             new_session_id(),
             role,

@@ -1,7 +1,10 @@
 """The conversation of a child session while its parent waits for it."""
 
+from uuid import uuid4
+
 from sanderling.conversation.conversation import Conversation
 from sanderling.protocol import actions
+from sanderling.protocol.messages import Prompt
 
 OF_PARENT = "The changes of this session belong to the turn that started it: undo that turn in {parent}, where they are reviewed, too."
 NOTE = (
@@ -11,7 +14,18 @@ NOTE = (
 
 
 class ChildConversation(Conversation):
-    """A conversation whose tool servers and changes are its parent's."""
+    """A conversation that begins with a task of its parent's model, and whose tool servers and changes are its parent's."""
+
+    _task_id = ""
+
+    def begin(self, task: str) -> None:
+        prompt = Prompt(uuid4().hex, task)
+        self._task_id = prompt.id
+        self.submit(prompt)
+
+    async def expanded(self, prompt: Prompt) -> Prompt:
+        """Expand what the user sends. The task is the model's: commands and mentions in it would give it what only the user may."""
+        return prompt if prompt.id == self._task_id else await super().expanded(prompt)
 
     def act(self, action: actions.Action) -> None:
         match action:

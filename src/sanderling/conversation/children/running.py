@@ -59,6 +59,9 @@ WHOLE = (
 """Events that describe the whole of something, so that the last one is enough."""
 
 
+MAX_PIECES_CHARS = 1 << 18  # of one call's output that a newcomer gets
+
+
 class RunningChild:
     """
     A child at work: its events for its parent, which go to `emit`, and for each frontend that has it open.
@@ -72,6 +75,7 @@ class RunningChild:
         self._frontends: list[Emit] = []
         self._so_far: dict[object, Event | Pieces] = {}
         self._last: Pieces | None = None
+        self._last_chars = 0
         self._numbers = count()
         self._is_in_turn = False
 
@@ -128,13 +132,20 @@ class RunningChild:
                 self._so_far[type(event)] = event
                 self._last = last
             case _ if isinstance(event, Piece):
-                if last and last.is_continued_by(event):
-                    last.add(event)
-                    self._last = last
-                else:
-                    self._last = self._so_far[next(self._numbers)] = Pieces(event)
+                self._keep_piece(event, last)
             case _:
                 self._so_far[next(self._numbers)] = event
+
+    def _keep_piece(self, piece: Piece, last: Pieces | None) -> None:
+        if not last or not last.is_continued_by(piece):
+            self._last = self._so_far[next(self._numbers)] = Pieces(piece)
+            self._last_chars = len(piece.text)
+            return
+        self._last = last
+        last.add(piece)
+        self._last_chars += len(piece.text)
+        while self._last_chars > MAX_PIECES_CHARS and len(last.pieces) > 1:
+            self._last_chars -= len(last.pieces.popleft())
 
     def _events(self) -> Iterator[Event]:
         for event in tuple(self._so_far.values()):

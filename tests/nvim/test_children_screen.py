@@ -1,7 +1,7 @@
 """Child sessions on the screen of the session that started them: their lines, their questions, and the way to them and back."""
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove, wait_until
 from tests.nvim.conftest import count_keys_after
 from tests.nvim.test_diagnostics import reply, use
 
@@ -715,6 +715,7 @@ def enter_child(agent):
     return parent
 
 
+@prove
 def test_a_running_child_is_opened_and_steered_and_then_is_the_users(start_tree):
     agent = start_tree(
         {LOOK: "explore"},
@@ -775,6 +776,7 @@ def test_the_line_of_a_child_is_right_after_the_session_was_resumed(start_tree):
     wait_until(lambda: shown_session(agent) == parent)
 
 
+@prove
 def test_a_childs_question_with_a_change_is_shown_in_the_file_and_answered_in_the_parent(
     start_tree, project
 ):
@@ -791,3 +793,52 @@ def test_a_childs_question_with_a_change_is_shown_in_the_file_and_answered_in_th
     agent.feed("S")
     agent.wait_for_transcript("It is done.")
     wait_until(lambda: (project / "a.txt").read_text() == "two\n")
+
+
+def test_the_list_shows_a_running_child_that_is_not_open_and_opens_it(start_tree):
+    agent = start_tree(
+        {LOOK: "explore"},
+        child_reply(LOOK, {"text": "I look."}, {"delay_ms": 3_600_000}),
+        columns=160,
+    )
+    parent = agent.session_id()
+    agent.wait_for_screen("explore 1 · working")
+    agent.lua("""
+      _G.choices = {}
+      vim.ui.select = function(items, opts, on_choice)
+        table.insert(_G.choices, vim.tbl_map(opts.format_item or tostring, items))
+        _G.answer = function(index) on_choice(items[index], index) end
+      end
+    """)
+    agent.feed("<Esc>")
+    agent.command("AgentSessions")
+    lines = wait_until(lambda: agent.lua("return _G.choices[1]"))
+    assert [line.partition(" · ")[0].strip() for line in lines] == ["go", f"↳ explore 1: {LOOK}"]
+    assert "open elsewhere" not in lines[1]
+    assert "working" in lines[1]
+    pick(agent, LOOK, "Show")
+    wait_until(lambda: shown_session(agent) != parent)
+    agent.wait_for_transcript("I look.")
+
+
+def test_a_question_of_a_child_is_answered_in_its_own_chat(start_tree, project):
+    agent = start_tree(
+        {WRITE: "edit"},
+        child_reply(WRITE, use("write", path="new.txt", content="new\n")),
+        reply({"text": "It is done."}),
+    )
+    agent.wait_for_question()
+    parent = agent.session_id()
+    enter_transcript(agent, "delegate")
+    agent.feed("<CR>")
+    wait_until(lambda: shown_session(agent) != parent)
+    agent.wait_for_transcript("write new.txt")
+    assert len(agent.events("AgentApprovalRequested")) == 1
+    agent.feed("<Esc>\\a")
+    wait_until(lambda: agent.lua("return vim.api.nvim_get_current_win()") == agent.float())
+    agent.feed("a")
+    wait_until((project / "new.txt").exists)
+    agent.lua("require('sanderling.chat').open(..., '/', {})", parent)
+    agent.wait_for_transcript("It is done.")
+    asked = "return #require('sanderling.approval.queue').list()"
+    wait_until(lambda: agent.lua(asked) == 0)
