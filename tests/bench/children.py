@@ -60,6 +60,7 @@ def _screen(bench: Bench) -> Iterator[Row]:
         rules = [{"action": "allow", "tool": "delegate"}]
         nvim.setup(max_calls=0, provider="scripted", script=str(script), permissions=rules)
         nvim.open_prompt()
+        nvim.follow(time.monotonic() + SETTLED_S)
         before, end = cpu_s(nvim.pid), time.monotonic() + IDLE_S
         before_echoes = type_until(nvim, lambda: time.monotonic() > end)
         idle = (cpu_s(nvim.pid) - before) / IDLE_S
