@@ -337,14 +337,14 @@ async def test_a_rule_limits_hooks_of_other_events_too(tmp_path, event, command,
 async def test_a_rule_that_cannot_be_followed_is_reported_once(tmp_path):
     hooks = [
         *group("exit 2", **{"if": "Bash(* --force)"}),
-        *group("exit 2", **{"if": "Task(x)"}),
+        *group("exit 2", **{"if": "TodoWrite(x)"}),
         *group("exit 2", **{"if": "Bash("}),
     ]
     talk = HookedTalk(tmp_path, project={"PreToolUse": hooks})
     async with talk.served():
         await talk.run_turns(Prompt("p1", "a"), Prompt("p2", "b"))
     assert len(talk.notices) == 3
-    for words in ("last word can be `*`", "'Task' has none", "'Bash(' is not a rule"):
+    for words in ("last word can be `*`", "'todo' has none", "'Bash(' is not a rule"):
         assert any(words in each for each in talk.notices)
 
 

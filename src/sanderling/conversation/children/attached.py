@@ -63,9 +63,11 @@ class AttachedChild:
             self.close()
         elif self._own:
             self._own.act(action)
-        elif not self._child.ended.is_set():
+        elif not (
+            self._child.ended.is_set() or (self._child.is_done and isinstance(action, _PROMPTS))
+        ):
             self._act_on_child(action)
-        else:  # its log is closed, and would be opened again by a late prompt
+        else:  # a late prompt begins the user's own turn
             self._early.append(action)
             self._arrived.set()
 

@@ -17,11 +17,18 @@ class ChildConversation(Conversation):
     """A conversation that begins with a task of its parent's model, and whose tool servers and changes are its parent's."""
 
     _task_id = ""
+    _has_begun = False
 
     def begin(self, task: str) -> None:
         prompt = Prompt(uuid4().hex, task)
         self._task_id = prompt.id
         self.submit(prompt)
+
+    def next_prompt(self) -> Prompt | None:
+        """Return the task, once. Its turn takes what the user sends meanwhile; what comes too late waits until the session opens as the user's."""
+        prompt = None if self._has_begun else super().next_prompt()
+        self._has_begun = self._has_begun or prompt is not None
+        return prompt
 
     async def expanded(self, prompt: Prompt) -> Prompt:
         """Expand what the user sends. The task is the model's: commands and mentions in it would give it what only the user may."""

@@ -77,7 +77,7 @@ class RunningChild:
         self._last: Pieces | None = None
         self._last_chars = 0
         self._numbers = count()
-        self._is_in_turn = False
+        self.is_in_turn = False
 
     def emit(self, event: Event) -> None:
         self._keep(event)
@@ -106,7 +106,7 @@ class RunningChild:
             yield
         finally:
             del _running[path]
-            if self._is_in_turn:  # it crashed
+            if self.is_in_turn:  # it crashed
                 for emit in tuple(self._frontends):
                     emit(TurnEnded("error"))
             self.ended.set()
@@ -114,9 +114,9 @@ class RunningChild:
     def _keep(self, event: Event) -> None:
         match event:
             case TurnStarted():
-                self._is_in_turn = True
+                self.is_in_turn = True
             case TurnEnded():
-                self._is_in_turn = False
+                self.is_in_turn = False
             case _:
                 pass
         last, self._last = self._last, None
