@@ -63,13 +63,17 @@ class AttachedChild:
             self.close()
         elif self._own:
             self._own.act(action)
-        elif not (
-            self._child.ended.is_set() or (self._child.is_done and isinstance(action, _PROMPTS))
-        ):
+        elif self._takes(action):
             self._act_on_child(action)
-        else:  # a late prompt begins the user's own turn
+        else:  # the log is about to close, or closed
             self._early.append(action)
             self._arrived.set()
+
+    def _takes(self, action: Action) -> bool:
+        """Return whether the child does `action`. It has one turn: a prompt for another begins the user's own."""
+        if isinstance(action, _PROMPTS):
+            return self._child.is_in_turn
+        return not self._child.ended.is_set()
 
     def _act_on_child(self, action: Action) -> None:
         conversation = self._child.conversation
