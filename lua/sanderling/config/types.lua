@@ -33,6 +33,10 @@
 ---@class (exact) sanderling.config.Skills
 ---@field disabled string[] names of skills that are not used
 
+---@class (exact) sanderling.config.Worktree
+---@field extras string[] files of the project, ignored by git, that a new worktree gets a copy of
+---@field links string[] the same, but linked to the project's own, and read-only
+
 ---@class (exact) sanderling.config.Web_search
 ---@field provider 'off'|'api'|'searxng'|'brave'|'kagi'|'gemini' what the model searches the web with: 'api' is the API's own tool
 ---@field url string the search endpoint's address; SearXNG requires it
@@ -197,6 +201,7 @@
 ---@field hooks table<string, table[]> commands that run when something happens, by event
 ---@field plugins sanderling.config.Plugins
 ---@field skills sanderling.config.Skills
+---@field worktree sanderling.config.Worktree
 ---@field roles table<string, table> roles: instructions, tools, model, effort and mode together, by name
 ---@field web_search sanderling.config.Web_search
 ---@field mcp sanderling.config.Mcp
