@@ -902,8 +902,9 @@ def test_to_allow_a_page_that_the_network_does_not_reach_is_to_grant_its_host(st
     agent = start_agent(reply(use("web_fetch", url="http://example.org/page")), DONE)
     agent.ask()
     text = agent.wait_for_question()
-    assert "Allow web_fetch http://example.org/page?" in text
+    assert "╭ Allow web_fetch? ─" in text
     rows = re.findall(r"││(.*?) *│\n", text)
+    assert rows[0] == "http://example.org/page"
     assert "example.org is blocked. Allowing opens it" in " ".join(rows)
     agent.command("AgentDeny")
     agent.wait_for_turns()
@@ -940,11 +941,10 @@ def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, line
     assert "+    return [greet(name) for name in names]" in text
     agent.command("Agent question")
     agent.feed("a")
-    text = agent.wait_for_question(2)
-    assert "Allow bash cd " in text
-    assert "unittest" in text
+    agent.wait_for_question(2)
+    text = agent.wait_for_screen("╭ Allow bash? ─", "││cd ", "unittest", "│ bash cd ")
     assert 0 < text.index("│ bash cd ") < text.index("╭ Allow")  # what led to it is not hidden
-    assert "+1 −1" in text
+    assert "+1 −1" in (text if lines == 40 else agent.transcript_text())
     agent.feed(":AgentAllow<CR>")
     text = agent.wait_for_question(3)
     assert "call_out.py" in text
