@@ -339,7 +339,16 @@ class _AgentBuilder(NamedTuple):
 
     def _policy(self, settings: Settings) -> SandboxPolicy:
         network = self.options.network or settings.network
-        return policy_for(settings, self.session.project)._replace(network=network)
+        policy = policy_for(settings, self.session.project)._replace(network=network)
+        if not policy.is_outer:
+            return policy
+        if self.options.network not in (None, "on"):
+            raise ConfigError(
+                "the container is the sandbox, and its network is not Sanderling's: leave out --net"
+            )
+        from sanderling.providers.endpoint import keys_of_providers  # reads a table
+
+        return policy._replace(keys=keys_of_providers(settings.providers))
 
     def _first_role(self, settings: Settings, project: Project) -> str:
         """

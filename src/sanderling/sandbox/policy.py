@@ -52,6 +52,8 @@ class SandboxPolicy(NamedTuple):
         level: exactly this level, if given.
         server: the name of a server with its own HOME, /tmp and namespaces; empty for commands.
         state_root: contains all of Sanderling's state, with rules, trust and sessions: nothing in it is ever writable.
+        is_outer: the container around Sanderling is the sandbox, so nothing here is enforced. `keys` are the variables that may hold a key
+            of Sanderling's, which commands do not get then.
     """
 
     project: str
@@ -73,6 +75,8 @@ class SandboxPolicy(NamedTuple):
     has_guard: bool = True
     server: str = ""
     state_root: str = ""
+    is_outer: bool = False
+    keys: frozenset[str] = frozenset()
 
 
 def private_home(policy: SandboxPolicy) -> str:

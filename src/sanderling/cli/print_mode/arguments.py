@@ -109,6 +109,15 @@ def _add_permission_flags(parser: argparse.ArgumentParser) -> None:
         choices=("off", "proxy", "on"),
         help="network of commands: off, proxy (listed hosts only) or on (default: that of the settings, off)",
     )
+    add_sandbox(parser)
+
+
+def add_sandbox(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sandbox",
+        choices=("outer", "outer-unchecked"),
+        help="outer: the container around Sanderling is the sandbox, refused if there seems to be none (outer-unchecked: in a virtual machine)",
+    )
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:

@@ -36,6 +36,7 @@ from sanderling.protocol.actions import Action, SetEffort, SetModel, SetRole, Su
 from sanderling.protocol.remedies import SHELL, UNKEPT, use
 from sanderling.providers import Provider, not_taken
 from sanderling.providers.choice import load_ahead
+from sanderling.sandbox.outer import VARIABLE as OUTER_VARIABLE
 from sanderling.session.records import is_session_id, new_session_id
 from sanderling.text import shortened, visible
 
@@ -112,6 +113,8 @@ class _PrintRun:
             SanderlingError: the session cannot be opened.
         """
         arguments = self._arguments
+        if arguments.sandbox:
+            os.environ[OUTER_VARIABLE] = arguments.sandbox
         schema = load_schema(arguments.json_schema) if arguments.json_schema else None
         layers = with_flags(own_layers(), arguments)
         self._settings = own = layers.settings()
