@@ -190,6 +190,16 @@ def install_project(environment: Path, uv: str | None) -> None:
     """Install the checkout itself, so that its sources are what runs."""
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--editable", "."]
     run(installer(environment, uv, *options), "the project could not be built", NO_CONSTRAINTS)
+    name_sources_relatively(environment, ROOT)
+
+
+def name_sources_relatively(environment: Path, root: Path) -> None:
+    """Have an environment inside the checkout find the sources where both of them are moved or mounted: in a container, for example."""
+    if root not in environment.parents:
+        return
+    for path in environment.glob("lib/python*/site-packages/*.pth"):
+        if path.read_text().strip() == str(root / "src"):
+            path.write_text(f"{os.path.relpath(root / 'src', path.parent)}\n")
 
 
 def sections_of(lock: str) -> dict[str, str]:

@@ -243,7 +243,7 @@
 
 ---@class (exact) sanderling.SandboxChanged
 ---@field type 'sandbox_changed'
----@field level ''|'full'|'full-bwrap'|'landlock'|'namespaces'|'none'|'off'
+---@field level ''|'full'|'full-bwrap'|'landlock'|'namespaces'|'none'|'off'|'outer'
 ---@field network 'off'|'on'|'proxy'
 ---@field missing? string[]
 ---@field problem? string

@@ -400,6 +400,7 @@ def test_a_change_of_the_network_is_a_message_where_the_chat_is_hidden(screen):
             ("namespaces", "off", "sbx:ns partial net:off", "AgentWarning"),
             ("landlock", "off", "sbx:landlock partial net:off", "AgentWarning"),
             ("none", "off", "sbx:none blocked net:off", "AgentError"),
+            ("outer", "on", "sbx:outer container net:on", "AgentWarning"),
             ("off", "off", "sbx:OFF unprotected net:on", "AgentError"),
         ]
     ),

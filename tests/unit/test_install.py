@@ -4,7 +4,10 @@ import base64
 import hashlib
 import importlib.metadata
 import importlib.util
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -119,3 +122,63 @@ def test_other_bytes_than_those_that_were_tested_are_refused(
     assert subprocess.run(says, check=True, capture_output=True).stdout == b"tested\n"
     with pytest.raises(install.InstallError):
         install.install_packages(environment, ["other"], None)  # a pin without a hash
+
+
+def moved(install: ModuleType, tmp_path: Path) -> Path:
+    """A checkout with its environment, moved to another directory after it was installed."""
+    first, second = tmp_path / "first", tmp_path / "moved here"
+    environment = first / ".venv"
+    environment.parent.mkdir()
+    copy = ["cp", "-al", sys.prefix, str(environment)]
+    if subprocess.run(copy, capture_output=True, check=False).returncode:  # another file system
+        shutil.copytree(sys.prefix, environment, symlinks=True)
+    shutil.copytree(ROOT / "src", first / "src")
+    for path in environment.glob("lib/python*/site-packages/*.pth"):
+        if "src" in path.read_text():
+            path.unlink()  # the other link of it stays
+            path.write_text(f"{first / 'src'}\n")
+    install.name_sources_relatively(environment, first)
+    first.rename(second)
+    return second
+
+
+@prove
+def test_an_environment_and_its_checkout_work_where_they_are_moved(install, tmp_path):
+    checkout = moved(install, tmp_path)
+    link = tmp_path / "sanderling"
+    link.symlink_to(checkout / ".venv" / "bin" / "sanderling")
+    script = tmp_path / "script.json"
+    use = {"tool_use": {"name": "bash", "input": {"command": "echo $((6 * 7))"}}}
+    replies = [{"step": [use]}, {"step": [{"text": "Done."}]}]
+    script.write_text(json.dumps({"version": 1, "reply": replies}))
+    project = tmp_path / "project"
+    project.mkdir()
+    trajectory = tmp_path / "trajectory.json"
+    ran = subprocess.run(
+        [
+            *(str(link), "-p", "Go.", "--model", f"script:{script}", "--mode", "auto"),
+            *("--project", str(project), "--trajectory", str(trajectory)),
+        ],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "Done.\n"), ran.stderr
+    assert "42" in trajectory.read_text()
+    where = [
+        str(checkout / ".venv/bin/python"),
+        "-I",
+        "-c",
+        "import sanderling as s; print(s.__file__)",
+    ]
+    found = subprocess.run(where, capture_output=True, text=True, check=True).stdout
+    assert found.startswith(str(checkout / "src"))
+
+
+def test_an_environment_elsewhere_keeps_the_path_of_the_checkout(install, tmp_path):
+    pth = tmp_path / "env/lib/python3.11/site-packages/_sanderling.pth"
+    pth.parent.mkdir(parents=True)
+    pth.write_text("/checkout/src\n")
+    install.name_sources_relatively(tmp_path / "env", Path("/checkout"))
+    assert pth.read_text() == "/checkout/src\n"

@@ -28,6 +28,7 @@ local level_words = {
   namespaces = { name = 'ns', warning = 'partial', hl = 'AgentWarning' },
   landlock = { name = 'landlock', warning = 'partial', hl = 'AgentWarning' },
   none = { name = 'none', warning = 'blocked', hl = 'AgentError' },
+  outer = { name = 'outer', warning = 'container', hl = 'AgentWarning' },
   off = { name = 'OFF', warning = 'unprotected', hl = 'AgentError' },
 }
 
@@ -74,6 +75,7 @@ local level_sentences = {
   namespaces = 'Sandbox namespaces, weaker than full: Landlock is not available.',
   landlock = 'Sandbox landlock, weaker than full: commands have no namespaces of their own.',
   none = 'Sandbox none: nothing here can confine commands, so they are blocked. :Agent sandbox off runs them unconfined in this session.',
+  outer = 'Sandbox outer: the container around the agent confines commands, and nothing else does.',
   off = M.OFF_SENTENCE,
 }
 
@@ -87,7 +89,7 @@ function M.report(session_id)
   if known.problem ~= '' then
     lines[#lines + 1] = known.problem
   end
-  if known.level ~= 'off' then
+  if known.level ~= 'off' and known.level ~= 'outer' then
     lines[#lines + 1] = M.network_sentence(known.network)
   end
   if #known.missing > 0 then

@@ -43,6 +43,8 @@ from sanderling.providers.credentials import CredentialsError
 from sanderling.providers.endpoint import is_local, load_endpoint
 from sanderling.providers.local_servers import find_local
 from sanderling.providers.packaged import load_wires
+from sanderling.sandbox.gaps import OUTER
+from sanderling.sandbox.outer import is_outer
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.text import counted, printable
 from sanderling.tools.packaged import load_tools
@@ -289,7 +291,9 @@ async def _is_listening(url: str) -> bool:
 async def _sandbox(subject: _Subject) -> list[Line]:
     try:
         report = await Sandbox.probe()
-    except SandboxError as error:
+        if is_outer():
+            return [Line("warn", "level outer: the container is the sandbox", OUTER)]
+    except (SandboxError, ConfigError) as error:
         return [Line("error", f"state unknown: {error}")]
     found = [
         Line(each["level"], each["text"], tuple(each["advice"]))

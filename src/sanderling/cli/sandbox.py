@@ -14,13 +14,14 @@ from typing import Any
 
 import anyio
 
-from sanderling.errors import SandboxError
+from sanderling.errors import ConfigError, SandboxError
 from sanderling.json_lines import for_terminal
 from sanderling.paths import state_directory
 from sanderling.protocol.modes import Level
+from sanderling.sandbox import outer
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
-from sanderling.sandbox.gaps import missing_at
+from sanderling.sandbox.gaps import OUTER, missing_at
 from sanderling.sandbox.policy import LEVELS, SandboxPolicy
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent, LayerReport
@@ -83,10 +84,15 @@ EXEC_USAGE = "sanderling sandbox exec [options] -- COMMAND [ARGUMENT...]"
 def print_status(arguments: argparse.Namespace) -> int:
     try:
         report = anyio.run(Sandbox.probe)
-    except SandboxError as error:
+        is_outer = outer.is_outer()
+    except (SandboxError, ConfigError) as error:
         return _refuse(error)
     if arguments.json:
-        text = for_terminal(describe(report, arguments.min_level), has_lines=True)
+        text = for_terminal(
+            describe(report, arguments.min_level, is_outer=is_outer), has_lines=True
+        )
+    elif is_outer:
+        text = "\n".join(("level: outer", *(f"- {gap}" for gap in OUTER)))
     else:
         missing = (f"- {gap['what']} ({gap['reason']})" for gap in missing_at(report, report.level))
         advice = (f"* {each}" for each in advice_on(report))
@@ -95,17 +101,19 @@ def print_status(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def describe(report: LayerReport, min_level: Level) -> dict[str, Any]:
-    """Return the report for `status --json`. Only sessions open the network, so it is off here."""
+def describe(report: LayerReport, min_level: Level, *, is_outer: bool = False) -> dict[str, Any]:
+    """Return the report for `status --json`. Only sessions open the network, so it is off here, if it is not a container's."""
+    reason = "the container around Sanderling is the sandbox"
+    missing = [{"what": each, "reason": reason} for each in OUTER]
     return {
-        "level": report.level,
+        "level": "outer" if is_outer else report.level,
         "layers": {
             layer: {"works": not reason, "reason": reason}
             for layer, reason in report.reasons.items()
         },
         "landlock_abi": report.landlock_abi,
-        "missing": missing_at(report, report.level),
-        "network": "off",
+        "missing": missing if is_outer else missing_at(report, report.level),
+        "network": "on" if is_outer else "off",
         "findings": findings(report, min_level),
     }
 
@@ -145,7 +153,7 @@ def advice_on(report: LayerReport) -> list[str]:
     return [LAYER_ADVICE[layer] for layer in failed]
 
 
-def _refuse(error: SandboxError) -> int:
+def _refuse(error: SandboxError | ConfigError) -> int:
     sys.stderr.write(f"sanderling: {error}\n")
     return EXIT_REFUSED
 

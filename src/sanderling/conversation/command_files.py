@@ -65,12 +65,12 @@ class CommandFiles:
         """Run the line and return its output, bounded, with how it ended if it failed."""
         output, sandbox = Ends(), self._workspace.sandbox
         began, ending = time.monotonic(), CommandEnding("stopped", took_s=TIMEOUT_S)
-        own = sandbox.first_on_path(sandbox.confined)
+        own = sandbox.first_on_path(sandbox.boundary)
         begin = f"{first_on_path(own)}; {_ARGUMENTS}" if own else _ARGUMENTS
         argv = [*SHELL, begin + line.command, "sh", asked.arguments, *asked.words]
         with self._workspace.changes.of_person(), anyio.move_on_after(TIMEOUT_S):
             try:
-                process = await sandbox.confined.spawn(argv)
+                process = await sandbox.boundary.spawn(argv)
                 status = await run_to_end(
                     process, ScreenText(), output.add, lambda _: None, linger_s=LINGER_S
                 )

@@ -142,7 +142,7 @@ class SessionHooks:
         fields["tool_response"] = tool_response(tool, text, path, is_error=outcome.is_error)
         async with AsyncExitStack() as running:
             if workspace.sandbox.can_write:
-                during = workspace.changes.during(workspace.sandbox.confined, use_id)
+                during = workspace.changes.during(workspace.sandbox.boundary, use_id)
                 await running.enter_async_context(during)
             is_met = self._conditions(tool, effect)
             verdict = await self._hooks.run("PostToolUse", fields, names, is_met=is_met)

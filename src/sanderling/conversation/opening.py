@@ -507,12 +507,20 @@ class _AgentBuilder(NamedTuple):
     def _policy(self, settings: Settings) -> SandboxPolicy:
         network = self.options.network or settings.network
         policy = policy_for(settings, self.session.work_dir)._replace(network=network)
-        if self.session.is_read_only:
-            policy = policy._replace(mode="ro")
-        if not self.worktree:
+        if self.session.is_read_only:  # a container would not keep it from writing
+            policy = policy._replace(mode="ro", is_outer=False)
+        if self.worktree:
+            read_paths = (*policy.read_paths, *self.worktree.readable())
+            policy = policy._replace(is_worktree=True, read_paths=read_paths)
+        if not policy.is_outer:
             return policy
-        read_paths = (*policy.read_paths, *self.worktree.readable())
-        return policy._replace(is_worktree=True, read_paths=read_paths)
+        if self.options.network not in (None, "on"):
+            raise ConfigError(
+                "the container is the sandbox, and its network is not Sanderling's: leave out --net"
+            )
+        from sanderling.providers.endpoint import keys_of_providers  # reads a table
+
+        return policy._replace(keys=keys_of_providers(settings.providers))
 
     def _first_role(self, settings: Settings, project: Project) -> str:
         """

@@ -388,7 +388,7 @@ class SessionServices:
         hooks = Hooks(
             () if client else own_hooks(self.settings),
             None if client else self.project.trust,
-            self.sandbox.confined,
+            self.sandbox.boundary,
             surroundings,
             self.emit,
             problem_of=_problem_of_condition,

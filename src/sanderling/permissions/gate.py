@@ -35,6 +35,7 @@ from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
 from sanderling.protocol.messages import SEARCH_TOOL
 from sanderling.protocol.modes import MODES_BY_STRICTNESS, Mode, NetworkMode
 from sanderling.protocol.requests import RulesPage, ShownRule
+from sanderling.sandbox.execution_environment import ExecutionEnvironment
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import visible_line
 from sanderling.tools.base import UseRequest
@@ -242,7 +243,7 @@ class Gate:
         """
         workspace, effect = self._workspace, request.effect
         self.check_role(request.tool.name)
-        conditions = Conditions(self.mode, not request.environment.is_confined)
+        conditions = self._conditions(request.environment)
         stored = self._store.load()
         rules = self._rules(stored, conditions)
         unseen = tuple(setting for setting in effect.exported if setting not in self._seen_exports)
@@ -303,6 +304,9 @@ class Gate:
             self._seen_exports |= {*unseen}
             self._on_allowed()
         return permit
+
+    def _conditions(self, environment: ExecutionEnvironment) -> Conditions:
+        return Conditions(self.mode, not self._workspace.sandbox.is_bounded(environment, self.mode))
 
     def decide(self, effect: Effect, *, is_confined: bool) -> "Decision":
         """Decide by rules and mode alone, as `judge` does, without a request. "ask" leaves the use to the user."""
@@ -484,8 +488,7 @@ class Gate:
 
     def session_rules(self) -> tuple[ShownRule, ...]:
         """Return what the user has allowed for the session: rules, and exact uses that these rules do not cover."""
-        is_off = not self._workspace.sandbox.environment.is_confined
-        return self._session.shown(Conditions(self.mode, is_off))
+        return self._session.shown(self._conditions(self._workspace.sandbox.environment))
 
     def change_rule(self, text: str, new: str = "") -> None:
         """

@@ -23,6 +23,7 @@ NO_REPOSITORY = "no repository"
 
 _UNUSUAL = {
     "off": "off: commands run with all rights of the user",
+    "outer": "the container around this session: commands can write wherever it lets them, and the network is its own",
     "landlock": "on, without a private /tmp: use $TMPDIR",
 }
 """Levels at which the sandbox is not what the system prompt says."""

@@ -13,5 +13,9 @@ NETWORKS_BY_STRICTNESS: tuple[NetworkMode, ...] = ("off", "proxy", "on")
 ConfiningLevel = Literal["full", "full-bwrap", "namespaces", "landlock"]
 Level = Literal[ConfiningLevel, "none"]
 """How much of the sandbox's policy the kernel enforces, strongest first. `sandbox/gaps.py` lists what each level lacks."""
-SandboxLevel = Literal["", Level, "off"]
-"""The enforced level; empty while unknown, "off" when the user has switched the sandbox off."""
+SandboxLevel = Literal["", Level, "outer", "off"]
+"""
+The enforced level; empty while unknown.
+
+"outer": the container around Sanderling is the sandbox. "off": the user has switched the sandbox off.
+"""

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from sanderling.config import Settings
+from sanderling.errors import ConfigError
 from sanderling.paths import real_path, state_directory
-from sanderling.protocol.modes import NetworkMode
+from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.sandbox.confined import Confined
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.effective_policy import EffectivePolicy
@@ -15,19 +16,32 @@ from sanderling.sandbox.execution_environment import (
     RunningServer,
     SandboxState,
 )
+from sanderling.sandbox.gaps import OUTER
 from sanderling.sandbox.manager import SandboxManager
+from sanderling.sandbox.outer import VARIABLE, is_outer
 from sanderling.sandbox.policy import NO_GRANT, Grant, ProjectAccess, SandboxPolicy
 from sanderling.sandbox.project_location import ProjectLocation
 from sanderling.sandbox.report import ProjectReplaced
 from sanderling.sandbox.sandbox import SandboxEvent
-from sanderling.sandbox.unconfined import Unconfined
+from sanderling.sandbox.unconfined import Outer, Unconfined
 
 SessionEvent = SandboxEvent | ProjectReplaced
 """An unsolicited event: from the sandbox, or a replaced project directory."""
 
 
 def policy_for(settings: Settings, project: str) -> SandboxPolicy:
-    """Return the initial policy of a session of `project`. Its network is off."""
+    """
+    Return the initial policy of a session of `project`. Its network is off.
+
+    Raises:
+        ConfigError: the user wants a container to be the sandbox, where that cannot be.
+    """
+    outer = is_outer()
+    if outer and settings.sandbox_min_level not in ("landlock", "none"):
+        raise ConfigError(
+            f"sandbox.min_level is '{settings.sandbox_min_level}', so the container cannot be the sandbox (${VARIABLE})",
+            ("sandbox", "min_level"),
+        )
     return SandboxPolicy(
         project=project,
         home=os.path.expanduser("~"),
@@ -38,6 +52,7 @@ def policy_for(settings: Settings, project: str) -> SandboxPolicy:
         env_pass=settings.sandbox_env,
         min_level=settings.sandbox_min_level,
         state_root=settings.state_dir,
+        is_outer=outer,
     )
 
 
@@ -45,6 +60,7 @@ class SessionSandbox:
     """
     Controls how a session's commands are confined. Commands start on `environment`; `confined` is where access can be granted.
 
+    `boundary` is where programs run that must be confined even while the user has switched the sandbox off.
     `manager.serve` must run as long as the session lives. `on_change` is called when `facts` changed.
     """
 
@@ -63,11 +79,16 @@ class SessionSandbox:
         self.confined = Confined(self.effective_policy, self.location, self.manager)
         self._ahead = Confined(self.effective_policy, self.location, self.manager, is_ahead=True)
         self._unconfined = Unconfined(policy, self.manager.look_at_project)
-        self.environment: ExecutionEnvironment = self.confined
+        self.boundary: ExecutionEnvironment = self.confined
+        if policy.is_outer:
+            self.boundary = Outer(policy, self.manager.look_at_project)
+        self.environment = self.boundary
         self._servers = WeakKeyDictionary[RunningServer, tuple[object, ...]]()
 
     @property
     def facts(self) -> SandboxState:
+        if isinstance(self.environment, Outer):
+            return SandboxState("outer", "on", OUTER)
         facts = self.confined.facts
         return facts if self.environment.is_confined else facts._replace(level="off")
 
@@ -78,7 +99,7 @@ class SessionSandbox:
         Without confinement, an open sandbox and its guard are not needed. It rests at once, unless something in it would be lost.
         """
         is_on = is_on or self.effective_policy.is_always_read_only
-        self.environment = self.confined if is_on else self._unconfined
+        self.environment = self.boundary if is_on else self._unconfined
         self._end_servers_of_other_terms()
         if not is_on:
             self.manager.rest_soon()
@@ -100,6 +121,10 @@ class SessionSandbox:
     @property
     def can_write(self) -> bool:
         return not self.environment.is_confined or self.effective_policy.is_writable
+
+    def is_bounded(self, environment: ExecutionEnvironment, mode: Mode) -> bool:
+        """Return whether what runs in `environment` stays within bounds. Those of a container are not those of plan mode."""
+        return environment.is_confined or (mode != "plan" and isinstance(environment, Outer))
 
     def confines(self, *, is_confined: bool) -> bool:
         """Return whether a program started now is confined, given the user's setting `is_confined` for it."""

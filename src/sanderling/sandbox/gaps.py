@@ -147,6 +147,14 @@ NETWORK_ON: "dict[Level, tuple[Gap, ...]]" = {
 """The gaps that an open network adds to a level."""
 
 
+OUTER = (
+    "Commands can do whatever the container lets them: they can change and read everything in it, Sanderling's own files included.",
+    "Plan mode cannot keep commands from writing, so it asks about each, and no guard protects files that run something.",
+    "The network is that of the container.",
+)
+"""What is open if the container around Sanderling is the sandbox."""
+
+
 def gaps_at(
     level: "Level",
     *,

@@ -92,8 +92,9 @@ class SandboxManager:
     async def find_level(self) -> None:
         """Probe what the kernel can enforce, to show it before a sandbox is opened."""
         try:
-            self.report = await Sandbox.probe()
-            check_level(self._effective_policy.policy, self.report)
+            if not self._effective_policy.policy.is_outer:
+                self.report = await Sandbox.probe()
+                check_level(self._effective_policy.policy, self.report)
         except SandboxError as error:
             self.problem = str(error)
         self._on_change()

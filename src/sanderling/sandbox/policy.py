@@ -53,6 +53,8 @@ class SandboxPolicy(NamedTuple):
         server: the name of a server with its own HOME, /tmp and namespaces; empty for commands.
         is_worktree: the project is a worktree that Sanderling made. Of its repository, commands may only change what commits need.
         state_root: contains all of Sanderling's state, with rules, trust and sessions: nothing in it is ever writable.
+        is_outer: the container around Sanderling is the sandbox, so nothing here is enforced. `keys` are the variables that may hold a key
+            of Sanderling's, which commands do not get then.
     """
 
     project: str
@@ -75,6 +77,8 @@ class SandboxPolicy(NamedTuple):
     server: str = ""
     state_root: str = ""
     is_worktree: bool = False
+    is_outer: bool = False
+    keys: frozenset[str] = frozenset()
 
 
 def private_home(policy: SandboxPolicy) -> str:

@@ -190,6 +190,11 @@ class Unconfined:
         self._look_at_project = look_at_project
         self._scratch = ""
 
+    @property
+    def _variables(self) -> Mapping[str, str]:
+        """The environment variables that commands get."""
+        return os.environ
+
     async def spawn(
         self,
         argv: Sequence[str],
@@ -199,7 +204,9 @@ class Unconfined:
         grant: Grant = NO_GRANT,  # noqa: ARG002 - it may do all of that anyway
     ) -> UnconfinedProcess:
         self._look_at_project()
-        return await spawn_unconfined(argv, cwd=cwd or self._policy.project, env=env)
+        variables = {**self._variables, **(env or {})}
+        cwd = cwd or self._policy.project
+        return await spawn_unconfined(argv, cwd=cwd, env=variables, inherits=False)
 
     async def spawn_server(
         self,
@@ -216,10 +223,10 @@ class Unconfined:
         return await spawn_unconfined(
             argv,
             cwd=cwd or self._policy.project,
-            env=env,
+            env=env if is_third_party else {**self._variables, **env},
             stdin=PIPE,
             stderr=PIPE,
-            inherits=not is_third_party,
+            inherits=False,
         )
 
     async def files(self, _grant: Grant = NO_GRANT) -> UnconfinedFiles:
@@ -253,3 +260,15 @@ class Unconfined:
 
     async def set_network(self, _mode: NetworkMode) -> None:
         raise SandboxError("The sandbox is off, so the network cannot be restricted.")
+
+
+class Outer(Unconfined):
+    """Commands and files with all rights that the container gives. Commands do not get Sanderling's keys."""
+
+    @property
+    def _variables(self) -> Mapping[str, str]:
+        return {name: each for name, each in os.environ.items() if name not in self._policy.keys}
+
+    async def set_network(self, mode: NetworkMode) -> None:
+        if mode != "on":
+            raise SandboxError("The container is the sandbox, and its network is not Sanderling's.")

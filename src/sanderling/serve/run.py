@@ -13,11 +13,13 @@ import anyio
 
 import sanderling
 from sanderling.acp.agent.options import LEVELS
+from sanderling.cli.print_mode.arguments import add_sandbox
 from sanderling.cli.streams import say, stopping_signals
 from sanderling.config import make_private, state_dir
 from sanderling.conversation.opening import check_settings
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.protocol.remedies import CLIENT, use
+from sanderling.sandbox.outer import VARIABLE as OUTER_VARIABLE
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.serve.listen_address import DEFAULT, ListenAddress, listening, parse_listen_address
 from sanderling.serve.registry import SessionRegistry, ToolsOf
@@ -60,6 +62,7 @@ def serve_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="allow an address that other machines can reach, unencrypted",
     )
+    add_sandbox(parser)
     parser.add_argument(
         "--tools",
         choices=("server", "client"),
@@ -85,6 +88,8 @@ def serve(argv: list[str]) -> int:
         listen_address = parse_listen_address(arguments.listen)
         if not listen_address.is_local and not arguments.insecure_remote:
             raise ConfigError(FAR.format(listen=arguments.listen))
+        if arguments.sandbox:
+            os.environ[OUTER_VARIABLE] = arguments.sandbox
         own = own_layers_with(arguments.model).settings()
         check_settings(own, str(Path.cwd()))  # or each client would be the first to see a mistake
         make_private(own)

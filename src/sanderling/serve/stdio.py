@@ -16,9 +16,11 @@ import sanderling
 from sanderling.acp.agent.stdio import Stdin, Stdout, keep_to_messages
 from sanderling.acp.wire.connection import AcpConnection
 from sanderling.acp.wire.wire_log import VARIABLE, WireLog
+from sanderling.cli.print_mode.arguments import add_sandbox
 from sanderling.config import Layer
 from sanderling.config.layers import Layers, own_layers
 from sanderling.protocol.remedies import CLIENT, use
+from sanderling.sandbox.outer import VARIABLE as OUTER_VARIABLE
 
 EXIT_USAGE, EXIT_SIGNAL = 2, 128
 LAST_WORDS_S = 5.0  # for sessions to close
@@ -36,6 +38,7 @@ def acp_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--model", default="", metavar="NAME", help="model for new sessions; 'demo' needs no key"
     )
+    add_sandbox(parser)
     parser.add_argument(
         "--log-dir",
         default=os.environ.get(VARIABLE, ""),
@@ -51,6 +54,8 @@ def acp_parser() -> argparse.ArgumentParser:
 def serve(argv: list[str]) -> int:
     """Serve the client until it disconnects; return the exit status."""
     arguments = acp_parser().parse_args(argv)
+    if arguments.sandbox:
+        os.environ[OUTER_VARIABLE] = arguments.sandbox
     messages = keep_to_messages()
     with ExitStack() as stack:
         wire_log = None

@@ -1,22 +1,37 @@
 """Login methods. API keys come from the environment or the keychain; a new one is typed in a terminal."""
 
+import os
+from collections.abc import Callable
+
 from anyio import to_thread
 
 from sanderling.acp.agent.clients import Client
 from sanderling.acp.wire.errors import AUTH_REQUIRED, RpcError, invalid
-from sanderling.acp.wire.setup import AuthMethod
+from sanderling.acp.wire.setup import AuthMethod, AuthVariable
 from sanderling.config import Settings
+from sanderling.config.layers import Layers
+from sanderling.errors import ConfigError
+from sanderling.providers.endpoint import ANTHROPIC
 
 ENVIRONMENT, KEYCHAIN, TERMINAL = "environment", "keychain", "login"
 ARGUMENT = "login"
 
 
-def methods(client: Client) -> list[AuthMethod]:
+def methods(client: Client, layers: Callable[[], Layers]) -> list[AuthMethod]:
+    """
+    Return the methods for `client`.
+
+    The variable is named only to a client without terminals, such as a benchmark: an editor that asks for its value would store the key in
+    its settings, and not in the keychain.
+    """
+    variable = None if client.logs_in_terminals else AuthVariable(name=_variable(layers))
     found = [
         AuthMethod(
             id=ENVIRONMENT,
             name="API key from the environment",
             description="ANTHROPIC_API_KEY, or another provider's variable, in the environment of the editor",
+            type=variable and "env_var",
+            vars=[variable] if variable else None,
         ),
         AuthMethod(
             id=KEYCHAIN,
@@ -35,6 +50,21 @@ def methods(client: Client) -> list[AuthMethod]:
             )
         )
     return found
+
+
+def _variable(layers: Callable[[], Layers]) -> str:
+    """Return the environment variable with the key of the configured provider: one that is set, or the first."""
+    from sanderling.providers.choice import chosen_model, credentials  # as late as in a session
+
+    try:
+        settings = layers().settings()
+        chosen = chosen_model(settings)
+        variables = credentials(
+            settings, chosen.provider if chosen.variable else ""
+        ).account.variables
+    except ConfigError:  # session/new reports it
+        variables = ANTHROPIC.account.variables
+    return next(filter(os.environ.get, variables), variables[0])
 
 
 async def authenticate(method: str, settings: Settings) -> None:

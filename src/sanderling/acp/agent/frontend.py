@@ -15,6 +15,7 @@ from sanderling.acp.agent.clients import Client
 from sanderling.acp.agent.live import AgentSession
 from sanderling.acp.agent.own_sessions import Sessions
 from sanderling.acp.agent.prompts import prompt_of
+from sanderling.acp.agent.tracked_prompts import TrackedPrompt
 from sanderling.acp.wire.base import EMPTY, Implementation, Wire
 from sanderling.acp.wire.connection import AcpConnection, Method
 from sanderling.acp.wire.envelope import decoded
@@ -43,6 +44,7 @@ from sanderling.acp.wire.sessions import (
     SetConfigOptionRequest,
     SetConfigOptionResponse,
     SetModeRequest,
+    TokenUsage,
 )
 from sanderling.acp.wire.setup import (
     AgentCapabilities,
@@ -57,6 +59,8 @@ from sanderling.acp.wire.setup import (
 )
 from sanderling.config.layers import Layers
 from sanderling.errors import ConfigError, SanderlingError
+from sanderling.protocol.messages import Usage
+from sanderling.session.ledger import prompt_tokens
 from sanderling.session.records import is_session_id
 
 PAGE = 50
@@ -120,7 +124,7 @@ class AgentFrontend:
             agent_info=Implementation(
                 name="sanderling", title="Sanderling", version=sanderling.__version__
             ),
-            auth_methods=auth.methods(client),
+            auth_methods=auth.methods(client, self._layers),
         )
 
     async def _authenticate(self, params: msgspec.Raw) -> Wire:
@@ -228,7 +232,7 @@ class AgentFrontend:
             self._submit(live, params, ours)
         await request.done.wait()
         await self._sessions.has_told(live)
-        return PromptResponse(stop_reason=request.result())
+        return PromptResponse(stop_reason=request.result(), usage=_usage_of(request))
 
     def _submit(self, live: AgentSession, params: msgspec.Raw, ours: OfPrompt) -> None:
         try:
@@ -277,6 +281,21 @@ def _place_of(cursor: str | None) -> int:
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < MAX_CURSOR_CHARS):
         raise invalid(f"{cursor[:20]!r} is not a cursor of session/list")
     return int(cursor)
+
+
+def _usage_of(request: TrackedPrompt) -> TokenUsage | None:
+    """Return the tokens of a turn; None if it used none, or was cancelled: those of a request that was cut off are unknown."""
+    usage = request.usage
+    if usage == Usage() or request.outcome == "cancelled":
+        return None
+    taken = prompt_tokens(usage)
+    return TokenUsage(
+        total_tokens=taken + usage.output_tokens,
+        input_tokens=taken,
+        output_tokens=usage.output_tokens,
+        cached_read_tokens=usage.cache_read_input_tokens,
+        cached_write_tokens=usage.cache_creation_input_tokens,
+    )
 
 
 def _translated(

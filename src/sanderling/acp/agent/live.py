@@ -54,6 +54,7 @@ from sanderling.protocol.events import (
     SlashCommandsChanged,
     TurnEnded,
     TurnStarted,
+    UsageUpdated,
     WaitingChanged,
 )
 from sanderling.protocol.messages import Prompt
@@ -90,7 +91,8 @@ class AgentSession:
         self.project = project
         self.ended = anyio.Event()
         client = audience.client  # a Sanderling client cannot switch off the remote sandbox
-        self.options = ConfigOptions("", has_switch=client.takes_booleans and not client.is_ours)
+        has_switch = client.takes_booleans and not client.is_ours
+        self.options = ConfigOptions("", has_switch=has_switch, is_ours=client.is_ours)
         self.prompts = TrackedPrompts()
         self._tasks = tasks
         self._audience = audience
@@ -306,6 +308,9 @@ class AgentSession:
                 self.options.model, self.options.title = model, title
             case HistoryShown():
                 self._earlier.take(event)
+            case UsageUpdated(turn=usage):
+                self.prompts.count(usage)
+                self._send_all(self._translator.updates(event))
             case TurnStarted(prompt):
                 if not self.prompts.begin(prompt):  # a queued prompt of another frontend
                     self._audience.tell(self._translator.prompt(prompt))

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from sanderling.acp.agent import model_names
 from sanderling.acp.wire.errors import RpcError, invalid
 from sanderling.acp.wire.sessions import ConfigChoice, ConfigOption, SessionMode, SessionModes
 from sanderling.protocol.actions import (
@@ -53,15 +54,21 @@ LEVELS: dict[SandboxLevel, str] = {
     "namespaces": "Sandbox: namespaces only",
     "landlock": "Sandbox: Landlock only",
     "none": "No sandbox: commands are blocked",
+    "outer": "Sandbox: the container around the agent",
     "off": "Sandbox: off",
 }
 
 
 class ConfigOptions:
-    """The options of a session, kept up to date by events. `has_switch`: the client may switch the sandbox off."""
+    """
+    The options of a session, kept up to date by events. `has_switch`: the client may switch the sandbox off.
 
-    def __init__(self, model: str, *, has_switch: bool = False) -> None:
+    `is_ours`: the client knows our names of models.
+    """
+
+    def __init__(self, model: str, *, has_switch: bool = False, is_ours: bool = False) -> None:
         self.model = model
+        self._is_ours = is_ours
         self._has_switch = has_switch
         self.mode: Mode = "ask"
         self.sandbox = SandboxChanged("", "off")
@@ -103,7 +110,7 @@ class ConfigOptions:
             case "network", _ if value in NETWORKS:
                 return SetNetwork(msgspec.convert(value, NetworkMode))
             case "model", str() if value:
-                return SetModel(value)
+                return SetModel(self._model_of(value))
             case "effort", _ if value in EFFORTS:
                 return SetEffort(msgspec.convert(value, Effort))
             case "role", str() if value in ("", NO_ROLE, *self.roles):
@@ -122,8 +129,18 @@ class ConfigOptions:
         ]
         return SessionModes(current_mode_id=self.mode, available_modes=modes)
 
+    @property
+    def _names(self) -> list[str]:
+        """The models that can be chosen."""
+        return [*filter(None, dict.fromkeys((*self.models, self.model)))]
+
+    def _model_of(self, value: str) -> str:
+        return value if self._is_ours else model_names.meant(value, self._names)
+
+    def _value_of(self, model: str) -> str:
+        return model if self._is_ours else model_names.with_slash(model)
+
     def shown(self) -> list[ConfigOption]:
-        names = filter(None, dict.fromkeys((*self.models, self.model)))
         options = [
             ConfigOption(
                 id="mode",
@@ -140,8 +157,10 @@ class ConfigOptions:
                 description="The model that answers",
                 category="model",
                 type="select",
-                current_value=self.model,
-                options=[ConfigChoice(value=name, name=name) for name in names],
+                current_value=self._value_of(self.model),
+                options=[
+                    ConfigChoice(value=self._value_of(each), name=each) for each in self._names
+                ],
             ),
             ConfigOption(
                 id="network",
@@ -219,8 +238,10 @@ class ConfigOptions:
         """
         now = self.now(option)
         value = value or NO_ROLE if option == "role" else value
-        # The current model may be a longer name for `value`.
-        if now != value and not (option == "model" and str(value) in str(now)):
+        is_it = now == value
+        if option == "model":
+            is_it = model_names.is_same(self._model_of(str(value)), self.model)
+        if not is_it:
             raise RpcError(-32602, f"the {option} is still {now}")
 
 

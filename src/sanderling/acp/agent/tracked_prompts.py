@@ -19,7 +19,7 @@ from sanderling.acp.wire.errors import (
     invalid,
 )
 from sanderling.protocol.events import ErrorOccurred
-from sanderling.protocol.messages import Prompt, StopReason
+from sanderling.protocol.messages import Prompt, StopReason, Usage
 from sanderling.session.records import is_session_id
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class TrackedPrompt:
         self.error: ErrorOccurred | None = None
         self.failure: SanderlingError | None = None
         self.stop_reason: StopReason | None = None
+        self.usage = Usage()  # of its turn, so far
         self.ended = anyio.Event()
         self.done = anyio.Event()
 
@@ -139,6 +140,11 @@ class TrackedPrompts:
         if self.now and is_it:
             self.now.has_begun = True
         return is_it
+
+    def count(self, usage: Usage) -> None:
+        """Note what the running turn has used so far."""
+        if self.now and self.now.has_begun:
+            self.now.usage = usage
 
     def end(self, stop_reason: StopReason) -> None:
         self.is_in_turn = False

@@ -128,10 +128,25 @@ class PromptRequest(Wire, frozen=True):
     prompt: list[ContentBlock]
 
 
+class TokenUsage(Wire, frozen=True):
+    """
+    The tokens of a turn. `input_tokens` include those read from the cache or written to it: `total_tokens` is input plus output.
+
+    The protocol has the field, but leaves open what the numbers contain. Harbor counts the input with the cache.
+    """
+
+    total_tokens: int
+    input_tokens: int
+    output_tokens: int
+    cached_read_tokens: int
+    cached_write_tokens: int
+
+
 class PromptResponse(Wire, frozen=True):
-    """`stop_reason` is end_turn, max_tokens, max_turn_requests, refusal or cancelled."""
+    """`stop_reason` is end_turn, max_tokens, max_turn_requests, refusal or cancelled; `usage` is missing if it is unknown."""
 
     stop_reason: str
+    usage: TokenUsage | None = None
 
 
 class SetModeRequest(Wire, frozen=True):

@@ -79,20 +79,29 @@ class AgentCapabilities(Wire, frozen=True):
     auth: LogoutCapabilities | None = None
 
 
+class AuthVariable(Wire, frozen=True):
+    """An environment variable with a key."""
+
+    name: str
+    label: str | None = None
+
+
 class AuthMethod(Wire, frozen=True):
     """
     A login method: handled by the agent if it has no `type`.
 
-    terminal: the client runs the agent's command in a terminal, with `args` and `env` added.
+    terminal: the client runs the agent's command in a terminal, with `args` and `env` added. env_var: the client starts the agent with `vars`
+    in its environment. The latter is not in the stable protocol, for which it is a method without a type.
     """
 
-    exact: ClassVar = ("type", "args", "env")
+    exact: ClassVar = ("type", "args", "env", "vars")
     id: str
     name: str
     description: str | None = None
     type: str | None = None
     args: list[str] | None = None
     env: dict[str, str] | None = None
+    vars: list[AuthVariable] | None = None
 
 
 class InitializeResponse(Wire, frozen=True):

@@ -82,6 +82,12 @@ def _add_output_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the answers to FILE as a script, redacted",
     )
+    add(
+        "--trajectory",
+        type=Path,
+        metavar="FILE",
+        help="write the session to FILE as a trajectory (ATIF 1.8), which Harbor reads",
+    )
     add("--quiet", action="store_true", help="print only errors on standard error")
 
 
@@ -102,6 +108,15 @@ def _add_permission_flags(parser: argparse.ArgumentParser) -> None:
         "--net",
         choices=("off", "proxy", "on"),
         help="network of commands: off, proxy (listed hosts only) or on (default: that of the settings, off)",
+    )
+    add_sandbox(parser)
+
+
+def add_sandbox(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sandbox",
+        choices=("outer", "outer-unchecked"),
+        help="outer: the container around Sanderling is the sandbox, refused if there seems to be none (outer-unchecked: in a virtual machine)",
     )
 
 

@@ -22,12 +22,23 @@ def _count(reported: int) -> int:
 
 
 class TokenUsage(msgspec.Struct, frozen=True, rename="camel"):
-    """The tokens of a turn, as some agents report them with the answer."""
+    """
+    The tokens of a turn, as some agents report them with the answer.
+
+    The protocol leaves open whether `input_tokens` contain the cached ones; the total shows it.
+    """
 
     input_tokens: int
     output_tokens: int
     cached_read_tokens: int | None = None
     cached_write_tokens: int | None = None
+    total_tokens: int | None = None
+
+    @property
+    def uncached_tokens(self) -> int:
+        has_cached = self.total_tokens == self.input_tokens + self.output_tokens
+        cached = (self.cached_read_tokens or 0) + (self.cached_write_tokens or 0)
+        return self.input_tokens - cached * has_cached
 
 
 class ExternalUsage:
@@ -60,7 +71,7 @@ class ExternalUsage:
         except msgspec.ValidationError:
             return
         told_tokens = (
-            usage.input_tokens,
+            usage.uncached_tokens,
             usage.output_tokens,
             usage.cached_write_tokens or 0,
             usage.cached_read_tokens or 0,

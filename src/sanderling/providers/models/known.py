@@ -196,6 +196,11 @@ def split(name: str) -> tuple[str, str]:
     return (name, "") if name in _REPLAYED else (DEFAULT_PROVIDER, name)
 
 
+def is_replayed(provider: str) -> bool:
+    """Return whether the models of `provider` are scripts."""
+    return provider in _REPLAYED
+
+
 def load_models(settings: Settings) -> KnownModels:
     """
     Return the known models, with the user's own file and prices.

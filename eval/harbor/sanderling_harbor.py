@@ -1,0 +1,336 @@
+"""
+Sanderling in Harbor: an agent, and an environment without Docker.
+
+    PYTHONPATH=eval/harbor harbor run --path TASKS --model openai/gpt-5.5 \\
+        --agent sanderling_harbor:Sanderling --env sanderling_harbor:NamespaceEnvironment
+
+It belongs to Harbor's process and imports nothing of Sanderling, which runs in the environment.
+"""
+
+import asyncio
+import io
+import json
+import os
+import shlex
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, override
+
+from harbor.agents.capabilities import AgentCapabilities
+from harbor.agents.installed.base import BaseInstalledAgent, with_prompt_template
+from harbor.agents.options import InstalledAgentOptions
+from harbor.environments.base import BaseEnvironment, ExecResult
+from harbor.environments.capabilities import EnvironmentCapabilities
+from harbor.environments.options import EnvironmentOptions
+from harbor.models.agent.context import AgentContext
+from harbor.models.task.config import NetworkPolicy
+from harbor.models.trial.paths import EnvironmentPaths
+from pydantic import Field
+
+TRAJECTORY = "trajectory.json"
+DENIED = 3  # the exit status of a run in which something was denied
+
+
+class SanderlingOptions(InstalledAgentOptions):
+    command: str = Field(default="", description="An installed `sanderling`, instead of a new one.")
+    sandbox: Literal["", "outer", "outer-unchecked"] = Field(
+        default="outer", description="outer: the container is the sandbox; empty: Sanderling's own."
+    )
+    flags: str = Field(default="", description="More flags of `sanderling -p`.")
+
+
+class Sanderling(BaseInstalledAgent):
+    """Sanderling's print mode. It writes its own trajectory, with the tokens and cost of each step."""
+
+    capabilities = AgentCapabilities(atif=True)
+    options_model = SanderlingOptions
+    options: SanderlingOptions
+
+    @staticmethod
+    @override
+    def name() -> str:
+        return "sanderling"
+
+    @override
+    def get_version_command(self) -> str | None:
+        return f"{self._command} --version"
+
+    @override
+    def parse_version(self, stdout: str) -> str:
+        return stdout.strip().removeprefix("sanderling").strip()
+
+    @property
+    def _command(self) -> str:
+        return self.options.command or "/opt/sanderling/bin/sanderling"
+
+    @override
+    async def install(self, environment: BaseEnvironment) -> None:
+        if self.options.command:
+            return
+        package = shlex.quote(f"sanderling=={self._version}" if self._version else "sanderling")
+        await self.ensure_system_dependencies(environment, ("git", "ripgrep"))
+        venv = "python3 -m venv /opt/sanderling && /opt/sanderling/bin/python -m pip install -q"
+        await self.exec_as_root(environment, f"{venv} {package}")
+
+    @with_prompt_template
+    @override
+    async def run(
+        self, instruction: str, environment: BaseEnvironment, context: AgentContext
+    ) -> None:
+        flags = ["-p", "--mode", "auto", "--output-format", "stream-json"]
+        flags += ["--trajectory", str(EnvironmentPaths.agent_dir / TRAJECTORY)]
+        if self.options.sandbox:
+            flags += ["--sandbox", self.options.sandbox]
+        if self.model_name:
+            flags += ["--model", self.model_name.replace("/", ":", 1)]
+        log = EnvironmentPaths.agent_dir / "sanderling.jsonl"
+        await self.exec_as_agent(
+            environment,
+            f"printf %s {shlex.quote(instruction)}"
+            f" | {self._command} {shlex.join(flags)} {self.options.flags} > {log}"
+            f" || [ $? -eq {DENIED} ]",
+            env=self._keys(),
+        )
+
+    def _keys(self) -> dict[str, str]:
+        provider = (self.model_name or "").partition("/")[0].upper().replace("-", "_")
+        names = (f"{provider}_API_KEY", f"{provider}_BASE_URL")
+        return {name: value for name in names if (value := self._get_env(name))}
+
+    @override
+    def populate_context_post_run(self, context: AgentContext) -> None:
+        try:
+            totals = json.loads((self.logs_dir / TRAJECTORY).read_text())["final_metrics"]
+        except (OSError, ValueError, KeyError) as error:
+            self.logger.warning("Sanderling left no trajectory: %r", error)
+            return
+        context.n_input_tokens = totals["total_prompt_tokens"]
+        context.n_cache_tokens = totals["total_cached_tokens"]
+        context.n_output_tokens = totals["total_completion_tokens"]
+        context.cost_usd = totals.get("total_cost_usd")
+
+
+# --- the environment ---------------------------------------------------------------------------------------------------
+
+SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
+LINKS = tuple(f"/{name}" for name in SYSTEM if os.path.islink(f"/{name}"))
+SETTINGS = (
+    *(
+        "alternatives",
+        "ca-certificates",
+        "group",
+        "host.conf",
+        "hosts",
+        "ld.so.cache",
+        "ld.so.conf",
+    ),
+    *("ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "passwd", "pki", "protocols"),
+    *("resolv.conf", "services", "ssl", "terminfo"),
+)
+"""Of /etc, without what has passwords."""
+DIRECTORIES = ("app", "home", "opt", "proc", "dev", "root", "run", "srv", "tmp", "var/tmp")
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ACP_VENV = "/opt/harbor-acp-venv"
+"""Where Harbor's `acp` agent expects a Python with the package agent-client-protocol."""
+UNBUILT = "{} builds no images, and {} has {!r}: only FROM, WORKDIR, COPY and ENV need none."
+
+
+class NamespaceOptions(EnvironmentOptions):
+    read_paths: str = Field(default="", description="Paths of this machine to show, as in PATH.")
+    acp_venv: str = Field(default="", description="A Python environment for the agent `acp`.")
+
+
+class NamespaceEnvironment(BaseEnvironment):
+    """
+    A root of its own for each trial, in namespaces that bubblewrap makes: this machine's system, read-only, and a writable rest.
+
+    Each command has its own processes, so none of them survives it. Nothing limits CPU or memory.
+    """
+
+    options_model = NamespaceOptions
+    options: NamespaceOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._workdir = "/app"
+        self._image_env: dict[str, str] = {}
+        self._copies: list[tuple[str, str]] = []
+        self._root: Path | None = None
+        super().__init__(*args, **kwargs)
+
+    @classmethod
+    @override
+    def preflight(cls, kwargs: dict[str, Any] | None = None) -> None:
+        super().preflight(kwargs)
+        if not shutil.which("bwrap"):
+            raise SystemExit("NamespaceEnvironment needs bubblewrap: install the package.")
+
+    @staticmethod
+    @override
+    def type() -> str:
+        return "namespaces"
+
+    @property
+    @override
+    def capabilities(self) -> EnvironmentCapabilities:
+        return EnvironmentCapabilities(disable_internet=True, dynamic_network_policy=True)
+
+    @override
+    async def _apply_network_policy(self, network_policy: NetworkPolicy) -> None:
+        pass  # each command has its own namespaces
+
+    @override
+    def _validate_definition(self) -> None:
+        """Read what a Dockerfile says without building anything."""
+        path = self.environment_dir / "Dockerfile"
+        text = path.read_text() if path.is_file() else ""
+        for line in text.replace("\\\n", " ").splitlines():
+            instruction, _, rest = line.strip().partition(" ")
+            match instruction.upper(), shlex.split(rest, comments=True):
+                case (("" | "FROM" | "LABEL" | "MAINTAINER"), _):
+                    pass
+                case word, _ if word.startswith("#"):
+                    pass
+                case "WORKDIR", [directory]:
+                    self._workdir = os.path.join(self._workdir, directory)
+                case "ENV", [*pairs] if all("=" in pair for pair in pairs):
+                    self._image_env |= dict(pair.split("=", 1) for pair in pairs)
+                case "COPY", [*sources, target] if sources and not sources[0].startswith("--"):
+                    target = os.path.join(self._workdir, target)
+                    self._copies += [(source, target) for source in sources]
+                case _:
+                    raise NotImplementedError(UNBUILT.format(self.type(), path, line.strip()))
+        self._workdir = self.task_env_config.workdir or self._workdir
+
+    @override
+    async def start(self, force_build: bool) -> None:
+        root = self._root = Path(tempfile.mkdtemp(prefix="sanderling-harbor-"))
+        for name in DIRECTORIES:
+            (root / name).mkdir(parents=True, exist_ok=True)
+        (root / "run/.containerenv").touch()  # it is a container: `sanderling --sandbox outer`
+        for link in LINKS:  # /bin, where it leads to /usr/bin
+            (root / link.lstrip("/")).symlink_to(os.readlink(link))
+        paths = EnvironmentPaths
+        made = (paths.agent_dir, paths.verifier_dir, paths.artifacts_dir, paths.tests_dir)
+        await self._check("mkdir", "-p", self._workdir, "/installed-agent", *map(str, made))
+        for source, target in self._copies:
+            await self._copy_in(self.environment_dir / source, target)
+        await self._upload_environment_dir_after_start()
+
+    async def _copy_in(self, source: Path, target: str) -> None:
+        if source.is_dir():
+            await self.upload_dir(source, target)
+        else:
+            is_directory = target.endswith(("/", "/."))
+            await self.upload_file(
+                source, os.path.join(target, source.name) if is_directory else target
+            )
+
+    @override
+    async def stop(self, delete: bool) -> None:
+        if self._root and delete:
+            await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
+
+    # --- files: always from inside, where no link leads out of the root ------------------------------------------------
+
+    @override
+    async def upload_file(self, source_path: Path | str, target_path: str) -> None:
+        directory, name = os.path.split(target_path)
+        await self._unpack(directory or "/", [(Path(source_path), name)])
+
+    @override
+    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
+        await self._unpack(target_dir, [(Path(source_dir), ".")])
+
+    async def _unpack(self, directory: str, files: Sequence[tuple[Path, str]]) -> None:
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            for path, name in files:
+                tar.add(path, arcname=name)
+        await self._check("mkdir", "-p", directory)
+        options = ("--no-same-owner", "-C", directory)
+        await self._check("tar", "-x", *options, stdin=packed.getvalue())
+
+    @override
+    async def download_file(self, source_path: str, target_path: Path | str) -> None:
+        Path(target_path).write_bytes(await self._check("cat", "--", source_path))
+
+    @override
+    async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
+        packed = io.BytesIO(await self._check("tar", "-c", "-C", source_dir, "."))
+        Path(target_dir).mkdir(parents=True, exist_ok=True)
+        with tarfile.open(fileobj=packed) as tar:
+            tar.extractall(target_dir, filter="data")
+
+    # --- commands ------------------------------------------------------------------------------------------------------
+
+    @override
+    async def exec(
+        self,
+        command: str,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        timeout_sec: int | None = None,
+        user: str | int | None = None,
+    ) -> ExecResult:
+        shell = ("bash", "-c", command)
+        code, out, err = await self._run(shell, cwd, self._merge_env(env), timeout_sec)
+        return ExecResult(
+            stdout=out.decode(errors="replace"),
+            stderr=err.decode(errors="replace"),
+            return_code=code,
+        )
+
+    async def _check(self, *argv: str, stdin: bytes = b"") -> bytes:
+        code, out, err = await self._run(argv, "/", None, None, stdin)
+        if code:
+            raise RuntimeError(
+                f"{shlex.join(argv)} failed in the environment: {err.decode(errors='replace').strip()}"
+            )
+        return out
+
+    async def _run(
+        self,
+        argv: Sequence[str],
+        cwd: str | None,
+        env: dict[str, str] | None,
+        timeout_sec: int | None,
+        stdin: bytes = b"",
+    ) -> tuple[int, bytes, bytes]:
+        process = await asyncio.create_subprocess_exec(
+            *self._confinement(cwd or self._workdir),
+            *argv,
+            env={"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"} | self._image_env | (env or {}),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(timeout_sec):
+                out, err = await process.communicate(stdin)
+        except TimeoutError:
+            raise RuntimeError(f"Command timed out after {timeout_sec} seconds") from None
+        finally:
+            if process.returncode is None:
+                process.kill()  # and with it all of the command's processes
+                await process.wait()
+        assert process.returncode is not None
+        return process.returncode, out, err
+
+    def _confinement(self, cwd: str) -> list[str]:
+        if self._root is None:
+            raise RuntimeError("the environment was not started")
+        argv = ["bwrap", "--unshare-user", "--uid", "0", "--gid", "0", "--unshare-pid"]
+        argv += ["--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"]
+        argv += ["--unshare-net"] if self._network_disabled else []
+        argv += ["--bind", str(self._root), "/", "--proc", "/proc", "--dev", "/dev"]
+        shown = [*(f"/{name}" for name in SYSTEM), *(f"/etc/{name}" for name in SETTINGS)]
+        shown += filter(None, self.options.read_paths.split(os.pathsep))
+        for each in shown:
+            if os.path.exists(each) and each not in LINKS:
+                argv += ["--ro-bind", each, each]
+        if self.options.acp_venv:
+            argv += ["--ro-bind", self.options.acp_venv, ACP_VENV]
+        return [*argv, "--chdir", cwd, "--"]
