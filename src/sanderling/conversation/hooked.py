@@ -1,5 +1,6 @@
 """The events at which a conversation runs its hooks: the fields of each event's message, and the consequences of the verdict."""
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, Literal
 
