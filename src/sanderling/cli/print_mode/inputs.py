@@ -2,7 +2,9 @@
 
 import argparse
 import secrets
+from typing import cast
 
+import msgspec
 from msgspec.structs import replace
 
 from sanderling.cli.streams import read_stdin
@@ -17,8 +19,18 @@ ACTIONS = ("allow", "ask", "deny")
 
 
 def with_flags(layers: Layers, arguments: argparse.Namespace) -> Layers:
-    """Return `layers` with the settings from the command line."""
+    """
+    Return `layers` with the settings from the command line. They override the user's.
+
+    Raises:
+        UsageError: the file of `--settings` cannot be read.
+    """
     options: Table = {}
+    if arguments.settings:
+        try:
+            options = cast("Table", msgspec.json.decode(arguments.settings.read_bytes(), type=dict))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--settings {arguments.settings}: {error}") from error
     if arguments.model:
         options["model"] = printable(arguments.model)
     if arguments.no_thinking:

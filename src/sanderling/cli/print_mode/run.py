@@ -57,6 +57,10 @@ def print_answer(arguments: argparse.Namespace) -> int:
 
 async def _answer(arguments: argparse.Namespace) -> int:
     use(UNKEPT if arguments.no_session else SHELL)
+    if arguments.die_with_parent:
+        from sanderling.batch.parent import end_with_parent
+
+        end_with_parent()
     with ExitStack() as stack, anyio.open_signal_receiver(*stopping_signals()) as signals:
         try:
             run = _PrintRun(arguments, stack)
