@@ -17,7 +17,7 @@ COMMANDS = {
     "rules": ("rules", "list what is allowed and denied here, or remove a rule"),
     "sandbox": ("sandbox", "show what the sandbox enforces here, or run a command in it"),
     "serve": ("", "serve sessions over WebSocket"),
-    "sessions": ("sessions", "list the sessions of this project, newest first"),
+    "sessions": ("sessions", "list the sessions of this project, newest first, or export one"),
     "skills": ("skills", "list the skills of this project and your own, or check them"),
     "trust": ("trust", "show a project's instructions and settings, and trust them"),
     "undo": ("undo", "undo the changes of the agent's last turn"),

@@ -1,26 +1,59 @@
-"""`sanderling sessions`: a list of earlier sessions."""
+"""`sanderling sessions`: a list of earlier sessions, and their export."""
 
 import argparse
 import sys
 from datetime import datetime
 from typing import Any
 
+from sanderling.cli.alone import refuse_options
+from sanderling.cli.streams import say
 from sanderling.config.layers import own_settings
-from sanderling.errors import ConfigError, UsageError
+from sanderling.errors import ConfigError, SessionError, UsageError
 from sanderling.json_lines import for_terminal
 from sanderling.project.root import project_root
+from sanderling.providers.models.known import load_models
 from sanderling.session import store
+from sanderling.session.ledger import Prices
+from sanderling.session.store.atif import export_trajectory
 from sanderling.text import visible
 
-EXIT_USAGE = 2
+EXIT_ERROR, EXIT_USAGE = 1, 2
 
 
 def add(commands: Any) -> None:
-    sessions = commands.add_parser("sessions")
-    sessions.add_argument("list", nargs="?", choices=("list",), help=argparse.SUPPRESS)
-    sessions.add_argument("--all", action="store_true", help="list the sessions of all projects")
-    sessions.add_argument("--json", action="store_true", help="print one JSON object per line")
-    sessions.set_defaults(run=list_sessions)
+    sessions = commands.add_parser(
+        "sessions",
+        description="List earlier sessions, or export one. Without an action, list those of this project, newest first.",
+    )
+    _add_options(sessions)
+    sessions.set_defaults(run=list_sessions, all=False, json=False)
+    actions = sessions.add_subparsers(metavar="{list,export}")
+    listing = actions.add_parser("list", help="list the sessions of this project, newest first")
+    _add_options(listing)
+    listing.set_defaults(run=list_sessions)
+    exporting = actions.add_parser(
+        "export", help="write a session as Markdown, or as a trajectory that Harbor reads"
+    )
+    exporting.add_argument(
+        "id", metavar="ID", help="the session, as `sanderling sessions` shows it"
+    )
+    exporting.add_argument(
+        "--format",
+        choices=("markdown", "atif"),
+        default="markdown",
+        help="markdown: to read; atif: a trajectory (ATIF 1.8), with tokens and cost (default: markdown)",
+    )
+    exporting.add_argument(
+        "-o", "--output", default="", metavar="FILE", help="write a new file, not standard output"
+    )
+    exporting.set_defaults(run=export_session)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    absent = argparse.SUPPRESS  # an action's defaults would replace the values that came before it
+    add("--all", action="store_true", default=absent, help="list the sessions of all projects")
+    add("--json", action="store_true", default=absent, help="print one JSON object per line")
 
 
 def list_sessions(arguments: argparse.Namespace) -> int:
@@ -28,7 +61,7 @@ def list_sessions(arguments: argparse.Namespace) -> int:
         settings = own_settings()
         project = "" if arguments.all else project_root("")
     except (ConfigError, UsageError) as error:
-        sys.stderr.write(f"sanderling: {error}\n")
+        say(str(error))
         return EXIT_USAGE
     for info in store.list_sessions(settings.session_dir, project, ""):
         if arguments.json:
@@ -40,3 +73,29 @@ def list_sessions(arguments: argparse.Namespace) -> int:
             line = visible(line).replace("\n", " ")
         print(line)  # noqa: T201 - the output of the command
     return 0
+
+
+def export_session(arguments: argparse.Namespace) -> int:
+    try:
+        refuse_options(arguments, "all", "json")
+        text = _exported(arguments.id, arguments.format)
+        if arguments.output:
+            store.write_export(arguments.output, text)
+        else:
+            sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+    except ConfigError as error:
+        say(str(error))
+        return EXIT_USAGE
+    except SessionError as error:
+        say(str(error))
+        return EXIT_ERROR
+    return 0
+
+
+def _exported(session_id: str, form: str) -> str:
+    settings = own_settings()
+    if form == "markdown":
+        return store.export_markdown(settings.session_dir, session_id)
+    prices = Prices(load_models(settings))
+    found = export_trajectory(settings.session_dir, session_id, prices)
+    return f"{for_terminal(found, has_lines=True)}\n"

@@ -85,6 +85,12 @@ def _add_output_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the answers to FILE as a script, redacted",
     )
+    add(
+        "--trajectory",
+        type=Path,
+        metavar="FILE",
+        help="write the session to FILE as a trajectory (ATIF 1.8), which Harbor reads",
+    )
     add("--quiet", action="store_true", help="print only errors on standard error")
 
 

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
+import msgspec
 from anyio import to_thread
 
 from sanderling.cli.print_mode.frontend import PrintFrontend
@@ -28,6 +29,8 @@ from sanderling.cli.streams import (
 from sanderling.config import make_private
 from sanderling.config.layers import own_layers
 from sanderling.errors import ConfigError, ProviderError, SanderlingError, UsageError
+from sanderling.json_lines import encoded
+from sanderling.paths import replacing
 from sanderling.project.root import project_root
 from sanderling.protocol.actions import Action, SetEffort, SetModel, SetRole, SubmitPrompt
 from sanderling.protocol.remedies import SHELL, UNKEPT, use
@@ -115,14 +118,17 @@ class _PrintRun:
         arguments = self._arguments
         schema = load_schema(arguments.json_schema) if arguments.json_schema else None
         layers = with_flags(own_layers(), arguments)
-        own = layers.settings()
+        self._settings = own = layers.settings()
         make_private(own)
         load_ahead(own)
+        if arguments.trajectory:
+            _check_writable(arguments.trajectory)
         # While the provider loads.
         from sanderling.conversation.opening import SessionOptions, open_conversation
 
         self._project = project_root(arguments.project)
         self._session_id = self._find_session(own.session_dir)
+        self._log_dir = self._find_log_dir()
         is_new = not (arguments.is_continued or arguments.resume)
         options = SessionOptions(
             # The mode of an editor's session is for a user who watches.
@@ -132,7 +138,7 @@ class _PrintRun:
             rules=rules_of(arguments.allow),
             is_eager=False,  # many runs send one request and end
             wrap=self._wrap,
-            log_dir=self._log_dir(),
+            log_dir=self._log_dir,
             face="print",
             has_user=False,
             waiting="dropped" if arguments.drop_waiting else "aside",
@@ -167,7 +173,7 @@ class _PrintRun:
             return session_id
         raise UsageError(f"there is no session '{session_id}': `sanderling sessions` lists them")
 
-    def _log_dir(self) -> Path | None:
+    def _find_log_dir(self) -> Path | None:
         if not self._arguments.no_session:
             return None
         return Path(self._stack.enter_context(TemporaryDirectory(prefix="sanderling-")))
@@ -233,6 +239,8 @@ class _PrintRun:
             await self._stdout.drain()
         if self._recording and self._recording.problem:
             say(f"the recording is incomplete: {self._recording.problem}")
+        if path := self._arguments.trajectory:
+            self._write_trajectory(path)
         if self._signal:
             again = "" if self._arguments.no_session else f"; --resume {self._session_id} continues"
             say(f"interrupted{again}")
@@ -245,6 +253,23 @@ class _PrintRun:
             say(f"standard output cannot be written: {self._stdout.problem.strerror}")
             return EXIT_ERROR
         return result.exit_status
+
+    def _write_trajectory(self, path: Path) -> None:
+        """Write the session's trajectory. A failure is only reported: the turn is paid for."""
+        from sanderling.providers.models.known import load_models
+        from sanderling.session.ledger import Prices
+        from sanderling.session.store.atif import export_trajectory
+
+        directory = self._log_dir or self._settings.session_dir
+        try:
+            prices = Prices(load_models(self._settings))
+            trajectory = export_trajectory(directory, self._session_id, prices)
+            with replacing(path) as file:
+                file.write(msgspec.json.format(encoded(trajectory)))
+        except SanderlingError as error:
+            say(f"no trajectory was written: {error}")
+        except OSError as error:
+            say(f"cannot write {path}: {error.strerror}")
 
     def _act(self, action: Action) -> None:
         self._agent.act(action)
@@ -276,6 +301,18 @@ class _PrintRun:
                 await self._provider.prepare()
         gc.freeze()  # `__main__` disables it while the permanent objects are loaded
         gc.enable()
+
+
+def _check_writable(path: Path) -> None:
+    """
+    Check that a run can write the file `path` at its end.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    is_other = path.exists() and not path.is_file()  # a device would be replaced by a file
+    if is_other or not os.access(path.parent, os.W_OK):
+        raise UsageError(f"cannot write the trajectory {path}: it is not a writable file")
 
 
 def _about_waiting(texts: Sequence[str], *, is_dropped: bool) -> str:
