@@ -27,8 +27,13 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     """
     How an agent is started.
 
-    `options` are settings that override the user's; `log` is the directory for what it writes; `state` is for its sessions, sandbox and
-    caches. 0: no limit.
+    Attributes:
+        options: settings that override the user's.
+        log: the directory for what it writes.
+        state: the directory for its sessions, sandbox and caches.
+        variables: for its commands. A task may name any, so its own process does not get them.
+        config: the directory of the user's settings, if it is a copy.
+        time_s, cost_usd, calls: limits; 0: none.
     """
 
     project: Path
@@ -42,7 +47,8 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     time_s: float = 0.0
     cost_usd: float = 0.0
     calls: int = 0
-    env: dict[str, str] = {}
+    variables: dict[str, str] = {}
+    config: Path | None = None
 
 
 class _Failure(msgspec.Struct, frozen=True):
@@ -89,7 +95,7 @@ async def run_agent(run: AgentRun, on_cost: Callable[[float], None]) -> AgentEnd
     run.log.mkdir(parents=True, exist_ok=True)
     settings = run.state / "settings.json"
     settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_bytes(encoded(run.options))
+    settings.write_bytes(encoded({"settings": run.options, "variables": run.variables}))
     end = AgentEnd()
     with (
         (run.log / "stderr.txt").open("wb") as stderr,
@@ -98,7 +104,7 @@ async def run_agent(run: AgentRun, on_cost: Callable[[float], None]) -> AgentEnd
         async with await anyio.open_process(
             list(_command_line(run, settings)),
             cwd=run.project,
-            env=own_environment(run.state) | run.env,
+            env=own_environment(run),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -142,14 +148,16 @@ def _command_line(run: AgentRun, settings: Path) -> Sequence[str]:
     return (
         *(sys.executable, "-m", "sanderling", "-p", "--die-with-parent", "--quiet"),
         *("--output-format", "stream-json", f"--project={run.project}", f"--settings={settings}"),
+        f"--trajectory={run.log / 'trajectory.json'}",
         *(f"{name}={value}" for name, value in values.items() if value),
         *(f"--allow={rule}" for rule in run.settings.allow),
     )
 
 
-def own_environment(state: Path, host: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment of a task's processes: the host's, with directories of their own for what they keep."""
-    own = {"XDG_STATE_HOME": state / "state", "XDG_CACHE_HOME": state / "cache"}
+def own_environment(run: AgentRun, host: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment of the agent's process: the host's, with directories of its own for what it keeps."""
+    own = {"XDG_STATE_HOME": run.state / "state", "XDG_CACHE_HOME": run.state / "cache"}
+    own |= {"XDG_CONFIG_HOME": run.config} if run.config else {}
     kept = {name: value for name, value in host.items() if name not in ("NVIM", "OLDPWD", "PWD")}
     return kept | {name: str(path) for name, path in own.items()}
 

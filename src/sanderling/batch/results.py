@@ -11,6 +11,7 @@ import msgspec
 from sanderling.errors import UsageError
 from sanderling.json_lines import encoded
 from sanderling.paths import replacing, write_all
+from sanderling.protocol.modes import NetworkMode
 
 RUN_FILE = "batch.json"
 VERSION = 1
@@ -79,7 +80,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     effort: str = ""
     role: str = ""
     mode: str = "auto"
-    net: str = ""
+    net: NetworkMode | Literal[""] = ""
     allow: tuple[str, ...] = ()
 
 

@@ -109,9 +109,7 @@ def is_url(repository: str) -> bool:
     return bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/:]+:", repository))
 
 
-def for_each(
-    patterns: Sequence[str], prompt: str, check: str, limits: Limits, here: Path
-) -> list[Task]:
+def for_each(patterns: Sequence[str], prompt: str, check: str, here: Path) -> list[Task]:
     """
     Return a task for each directory that a pattern matches.
 
@@ -137,7 +135,6 @@ def for_each(
                 prompt=prompt,
                 project=str(path.resolve()),
                 check=check,
-                limits=limits,
             )
         )
         for path in found
@@ -150,6 +147,18 @@ def with_digest(task: Task, contents: Iterable[bytes] = ()) -> Task:
     for content in contents:
         digest.update(len(content).to_bytes(8, "big") + content)
     return msgspec.structs.replace(task, digest=digest.hexdigest()[:32])
+
+
+def with_limits(task: Task, limits: Limits) -> Task:
+    """Return the task with `limits` where it has none of its own."""
+    own = task.limits
+    merged = msgspec.structs.replace(
+        own,
+        time_s=own.time_s or limits.time_s,
+        cost_usd=own.cost_usd or limits.cost_usd,
+        calls=own.calls or limits.calls,
+    )
+    return msgspec.structs.replace(task, limits=merged)
 
 
 def unique(tasks: Sequence[Task], where: str) -> list[Task]:

@@ -5,6 +5,7 @@ Harbor's documentation calls the file `results.json`, and its code reads `result
 """
 
 import os
+import shutil
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,10 +18,14 @@ import sanderling
 from sanderling.batch.agent import AgentEnd
 from sanderling.batch.checks import main_reward
 from sanderling.batch.jobs import Job
+from sanderling.batch.patches import Baseline
 from sanderling.batch.results import Result, State
 from sanderling.json_lines import encoded
 from sanderling.text import printable
 
+PATCH = "changes.patch"
+GRADED: tuple[State, ...] = ("completed", "timeout", "limit")
+"""The states of an agent whose work is checked. What an agent leaves that could not work says nothing about it."""
 Phase = Literal["environment_setup", "agent_execution", "verifier"]
 
 EXCEPTIONS: dict[State, str] = {
@@ -66,6 +71,26 @@ class Trial:
 
     def note(self, text: str) -> None:
         self._notes.append(printable(text))
+
+    def write_patch(self, baseline: Baseline, prompt: str) -> None:
+        """
+        Write the patch of what has changed, if anything has. Its subject is the first line of the prompt.
+
+        Raises:
+            GitError: it cannot be made.
+        """
+        first_line = prompt.strip().split("\n")[0]
+        if patch := baseline.patch(f"{self._job.task.id}: {first_line}"):
+            (self._job.trial / PATCH).write_bytes(patch)
+            self.has_patch = True
+        if left_out := baseline.left_out():
+            self.note(f"not in the patch, because they are repositories: {', '.join(left_out)}")
+
+    def keep_session(self, to: Path) -> None:
+        """Keep the log of the newest session in the directory `to`."""
+        logs = self._job.work.glob("state/*/sanderling/sessions/*.jsonl")
+        if newest := max(logs, key=lambda path: path.stat().st_mtime_ns, default=None):
+            shutil.copyfile(newest, to / "session.jsonl")
 
     def end(self, state: State, reason: str = "") -> Result:
         job, agent = self._job, self.agent

@@ -6,7 +6,6 @@ JSON. It ends with everything that it has started when its parent ends, or at SI
 """
 
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -27,21 +26,23 @@ from sanderling.batch.git import GitError
 from sanderling.batch.jobs import Done, Job, Progress, decode_job
 from sanderling.batch.parent import end_with_parent
 from sanderling.batch.patches import Baseline
-from sanderling.batch.results import Result, State
-from sanderling.batch.trial import Trial
+from sanderling.batch.results import Result
+from sanderling.batch.trial import GRADED, Trial
 from sanderling.errors import SandboxError
 from sanderling.json_lines import encoded
-
-PATCH = "changes.patch"
-GRADED: tuple[State, ...] = ("completed", "timeout", "limit")
-"""The states of an agent whose work is checked. What an agent leaves that could not work says nothing about it."""
 
 
 def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _end_all)
     end_with_parent(signal.SIGTERM)
     job = decode_job(sys.stdin.buffer.readline())
-    _say(Done(anyio.run(_run, job, report_cost)))
+    if job.task.harbor:
+        from sanderling.batch.harbor.worker import run_harbor_task
+
+        result = run_harbor_task(job, report_cost)
+    else:
+        result = anyio.run(_run, job, report_cost)
+    _say(Done(result))
     os._exit(0)
 
 
@@ -71,9 +72,9 @@ async def _run(job: Job, on_cost: Callable[[float], None]) -> Result:
         return trial.end("setup_error", str(error))
     with trial.timed("agent_execution"):
         trial.agent = await run_agent(_agent_run(job, copy), on_cost)
-    keep_session(job)
+    trial.keep_session(job.trial / "agent")
     try:
-        write_patch(job, baseline, trial)
+        trial.write_patch(baseline, job.task.prompt)
     except GitError as error:
         return trial.end("setup_error", str(error))
     if not job.task.check or trial.agent.state not in GRADED:
@@ -116,27 +117,6 @@ async def _checked(job: Job, copy: Copy, trial: Trial) -> Result:
         return trial.end("check_error", str(error))
     trial.rewards = reward_of_status(status)
     return trial.end(trial.agent.state, trial.agent.reason)
-
-
-def write_patch(job: Job, baseline: Baseline, trial: Trial) -> None:
-    """
-    Write the patch of what has changed, if anything has.
-
-    Raises:
-        GitError: it cannot be made.
-    """
-    first_line = job.task.prompt.strip().split("\n")[0]
-    if patch := baseline.patch(f"{job.task.id}: {first_line}"):
-        (job.trial / PATCH).write_bytes(patch)
-        trial.has_patch = True
-    if left_out := baseline.left_out():
-        trial.note(f"not in the patch, because they are repositories: {', '.join(left_out)}")
-
-
-def keep_session(job: Job) -> None:
-    """Keep the session's log in the trial's directory."""
-    for path in job.work.glob("state/*/sanderling/sessions/*.jsonl"):
-        shutil.copyfile(path, job.trial / "agent" / "session.jsonl")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -29,6 +30,7 @@ from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.policy import TOO_WIDE, SandboxPolicy
 from sanderling.session.session import Session, kept_agent
 from sanderling.tools.catalog import check_disabled
+from sanderling.tools.commands.shell import ShellState
 from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
@@ -90,6 +92,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The external agent for a new session; a resumed session remembers its own."""
     elsewhere: "Elsewhere | None" = None
     """Where commands run, if not in the sandbox."""
+    variables: Mapping[str, str] = MappingProxyType({})
+    """Variables of commands at the beginning, in addition to those that the sandbox passes. This process does not have them."""
     model_proxy: "ModelProxy | None" = None
     """The proxy to models, if the keys are on another machine."""
     can_ask: bool = False
@@ -392,6 +396,8 @@ class _AgentBuilder(NamedTuple):
         )
         self.resources.callback(services.workspace.journal.close)
         services.answer_note = options.answer_note
+        if options.variables:
+            services.workspace.shell.restore(ShellState(session.project, {**options.variables}))
         services.calls.bound(options.max_cost_usd, options.fallback_model)
         return services
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import anyio
 
 from sanderling.batch.engine import Engine, LocalEngine
+from sanderling.batch.harbor.tasks import read_directory
 from sanderling.batch.results import ResultsFile, RunSettings, check_settings, results_name
 from sanderling.batch.run import Budget, Places, Plan, Run
-from sanderling.batch.tasks import Limits, Task, for_each, read_lines, shard_of, unique
+from sanderling.batch.tasks import Limits, Task, for_each, read_lines, shard_of, unique, with_limits
 from sanderling.cli.batch.progress import ProgressLine
 from sanderling.cli.streams import say, stopping_signals
 from sanderling.config import state_dir
@@ -103,46 +104,32 @@ async def _stop_at_signal(
 
 def read_tasks(arguments: argparse.Namespace) -> list[Task]:
     """
-    Return the tasks that the arguments name.
+    Return the tasks that the arguments name, with the limits of the command line where they have none. Those do not change a digest.
 
     Raises:
         UsageError: there are none, or something is wrong in them.
     """
-    words: list[str] = arguments.words
     limits = Limits(
         time_s=arguments.max_time, cost_usd=arguments.max_task_cost, calls=arguments.max_turns
     )
+    return [with_limits(task, limits) for task in _named_tasks(arguments)]
+
+
+def _named_tasks(arguments: argparse.Namespace) -> list[Task]:
+    words: list[str] = arguments.words
     if arguments.each:
         if words:
             raise UsageError(f"either TASKS ({words[0]}) or --each, not both")
         if arguments.prompt is None:
             raise UsageError("--each needs --prompt FILE")
-        return unique(
-            for_each(
-                arguments.each, _prompt_in(arguments.prompt), arguments.check, limits, Path.cwd()
-            ),
-            "--each",
-        )
+        prompt = _prompt_in(arguments.prompt)
+        return unique(for_each(arguments.each, prompt, arguments.check, Path.cwd()), "--each")
     if arguments.prompt or arguments.check:
         raise UsageError("--prompt and --check belong to --each: tasks have their own")
     if len(words) != 1:
         raise UsageError("name one file or directory of tasks, or use --each")
     path = Path(words[0]).absolute()
-    return [_with_limits(task, limits) for task in read_lines(path)]
-
-
-def _with_limits(task: Task, limits: Limits) -> Task:
-    """Return the task with the limits of the command line where it has none of its own. They do not change its digest."""
-    import msgspec
-
-    own = task.limits
-    merged = msgspec.structs.replace(
-        own,
-        time_s=own.time_s or limits.time_s,
-        cost_usd=own.cost_usd or limits.cost_usd,
-        calls=own.calls or limits.calls,
-    )
-    return msgspec.structs.replace(task, limits=merged)
+    return read_directory(path) if path.is_dir() else read_lines(path)
 
 
 def _prompt_in(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 import argparse
 import secrets
-from typing import cast
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -18,19 +18,31 @@ from sanderling.text import printable
 ACTIONS = ("allow", "ask", "deny")
 
 
-def with_flags(layers: Layers, arguments: argparse.Namespace) -> Layers:
+class GivenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file of `--settings`: settings that override the user's, and variables for commands."""
+
+    settings: Table = {}
+    variables: dict[str, str] = {}
+
+
+def read_given_settings(path: Path | None) -> GivenSettings:
     """
-    Return `layers` with the settings from the command line. They override the user's.
+    Read the file of `--settings`, if one is named.
 
     Raises:
-        UsageError: the file of `--settings` cannot be read.
+        UsageError: it cannot be read.
     """
-    options: Table = {}
-    if arguments.settings:
-        try:
-            options = cast("Table", msgspec.json.decode(arguments.settings.read_bytes(), type=dict))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"--settings {arguments.settings}: {error}") from error
+    if path is None:
+        return GivenSettings()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=GivenSettings)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"--settings {path}: {error}") from error
+
+
+def with_flags(layers: Layers, arguments: argparse.Namespace, given: GivenSettings) -> Layers:
+    """Return `layers` with the settings from the command line. They override the user's."""
+    options: Table = {**given.settings}
     if arguments.model:
         options["model"] = printable(arguments.model)
     if arguments.no_thinking:

@@ -17,7 +17,7 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.cli.print_mode.frontend import PrintFrontend
-from sanderling.cli.print_mode.inputs import read_prompt, rules_of, with_flags
+from sanderling.cli.print_mode.inputs import read_given_settings, read_prompt, rules_of, with_flags
 from sanderling.cli.print_mode.result import EXIT_ERROR, EXIT_LIMIT, EXIT_USAGE
 from sanderling.cli.print_mode.schema import load_schema
 from sanderling.cli.streams import (
@@ -117,7 +117,8 @@ class _PrintRun:
         """
         arguments = self._arguments
         schema = load_schema(arguments.json_schema) if arguments.json_schema else None
-        layers = with_flags(own_layers(), arguments)
+        given = read_given_settings(arguments.settings)
+        layers = with_flags(own_layers(), arguments, given)
         self._settings = own = layers.settings()
         make_private(own)
         load_ahead(own)
@@ -138,6 +139,7 @@ class _PrintRun:
             rules=rules_of(arguments.allow),
             is_eager=False,  # many runs send one request and end
             wrap=self._wrap,
+            variables=given.variables,
             log_dir=self._log_dir,
             face="print",
             has_user=False,
