@@ -51,7 +51,7 @@ def make_copy(task: Task, to: Path, cache: Path, *, without: Path | None = None)
         source = Path(task.project)
         if not source.is_dir():
             raise CopyError(f"there is no directory {source}")
-        if repository := _repository_around(source):
+        if repository := repository_around(source):
             return _clone_with_changes(source, repository, to, without)
         _copy_tree(source, to, without)
     except (GitError, OSError, shutil.Error) as error:
@@ -59,7 +59,7 @@ def make_copy(task: Task, to: Path, cache: Path, *, without: Path | None = None)
     return Copy(to, to)
 
 
-def _repository_around(source: Path) -> Path | None:
+def repository_around(source: Path) -> Path | None:
     """Return the root of the repository that the directory is in; None if there is none, or it has no commit."""
     try:
         git("rev-parse", "--verify", "--quiet", "HEAD^{commit}", cwd=source)

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any, get_args
 
-from sanderling.cli.batch.run import run_batch
 from sanderling.errors import ConfigError, SanderlingError, UsageError
 from sanderling.protocol.modes import Effort
 from sanderling.text import visible
@@ -87,13 +86,41 @@ def _add_agent_flags(batch: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        return run_batch(arguments)
+        return _command(arguments)
     except (UsageError, ConfigError) as error:
         sys.stderr.write(visible(f"sanderling: {error}\n"))
         return EXIT_USAGE
     except SanderlingError as error:
         sys.stderr.write(visible(f"sanderling: {error}\n"))
         return EXIT_ERROR
+
+
+def _command(arguments: argparse.Namespace) -> int:
+    words: list[str] = arguments.words
+    if words[:1] == ["apply"]:
+        from sanderling.cli.batch.apply import apply
+
+        return apply(_directories(words, 1)[0], arguments)
+    if words[:1] == ["compare"]:
+        from sanderling.cli.batch.compare import compare
+
+        return compare(*_directories(words, 2))
+    if words[:1] == ["report"]:
+        from sanderling.cli.batch.report import report
+
+        return report(_directories(words, 1)[0], arguments.report or "")
+    from sanderling.cli.batch.run import run_batch
+
+    for name in ("min_reward", "open", "yes"):
+        if getattr(arguments, name):
+            raise UsageError(f"--{name.replace('_', '-')} belongs to `batch apply`")
+    return run_batch(arguments)
+
+
+def _directories(words: list[str], count: int) -> list[Path]:
+    if len(words) != count + 1:
+        raise UsageError(f"batch {words[0]} needs {count} director{'y' if count == 1 else 'ies'}")
+    return [Path(word) for word in words[1:]]
 
 
 def _positive(text: str) -> float:

@@ -60,6 +60,10 @@ def run_batch(arguments: argparse.Namespace) -> int:
         remove_tree(root)
     finally:
         file.close()
+    if arguments.report:
+        from sanderling.cli.batch.report import report
+
+        report(out, arguments.report)
     return status
 
 
