@@ -322,7 +322,7 @@ def test_a_stopped_batch_leaves_no_process_and_its_next_run_no_files(home: Batch
     arguments = ("batch", str(home.tasks), "-o", str(home.out), "--model", model)
     copies = home.folder / "state" / "nvim" / "sanderling" / "batch"
     with home.launch(*arguments) as run:
-        wait_until(lambda: list(copies.glob("*/work/*/project/started")))
+        wait_until(lambda: list(copies.glob("*/*/*/project/started")))
         run.send_signal(number)
         run.communicate()
     wait_until(lambda: processes_of(home) == [], "no process is left")
@@ -340,7 +340,7 @@ def test_a_worker_that_dies_is_a_result(home: Batches):
     copies = home.folder / "state" / "nvim" / "sanderling" / "batch"
     arguments = ("batch", str(home.tasks), "-o", str(home.out), "--model", model)
     with home.launch(*arguments) as run:
-        wait_until(lambda: list(copies.glob("*/work/*/project/started")))
+        wait_until(lambda: list(copies.glob("*/*/*/project/started")))
         [worker] = [
             pid
             for pid in processes_of(home)

@@ -151,29 +151,25 @@ def read_all_lines(directory: Path) -> Iterator[Result]:
                 raise UsageError(f"{path}:{number}: {error}") from error
 
 
-def check_settings(file: ResultsFile, settings: RunSettings, *, is_resumed: bool) -> None:
+def check_settings(results: Path, settings: RunSettings) -> None:
     """
-    Write the settings of a new run, or compare them with those of the run that is resumed, or of another shard.
+    Write the settings of a new run next to its results, or compare them with those of earlier results there.
 
     Raises:
         UsageError: the directory has results of another run.
     """
-    directory = file.path.parent
-    path = directory / RUN_FILE
+    path = results.parent / RUN_FILE
     try:
         before = msgspec.json.decode(path.read_bytes(), type=RunSettings)
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as new:
-            new.write(msgspec.json.format(encoded(settings)) + b"\n")
+        with replacing(path) as file:
+            file.write(msgspec.json.format(encoded(settings)) + b"\n")
         return
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
-    if not is_resumed and file.path.stat().st_size:
-        raise UsageError(f"{directory} has results: add --resume, or name another directory")
     if changed := list(_differences(before, settings)):
         raise UsageError(
-            f"{directory} was made with other settings ({'; '.join(changed)}): use the same, or another directory"
+            f"{path.parent} was made with other settings ({'; '.join(changed)}): use the same, or another directory"
         )
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import secrets
 import shutil
 import signal
 from collections.abc import AsyncIterator
@@ -41,24 +42,28 @@ def run_batch(arguments: argparse.Namespace) -> int:
     own = own_settings()
     out: Path = arguments.out.absolute().resolve()
     file = ResultsFile(out / results_name(arguments.shard))
+    root = Path(state_directory(str(state_dir() / "batch"), str(file.path)))
     try:
-        check_settings(file, settings, is_resumed=arguments.resume)
-        root = state_directory(str(state_dir() / "batch"), str(file.path))
-        remove_tree(root)  # of a run that was killed
-        places = Places(out, Path(root, "work"), Path(root, "repositories"))
+        check_settings(file.path, settings)
+        remove_tree(str(root))  # of a run that was killed
+        # A name of its own: processes of the killed run may still be ending, in theirs.
+        work = root / secrets.token_hex(4)
+        work.mkdir(mode=0o700, parents=True)
         plan = Plan(
             list(shard_of(tasks, *arguments.shard)),
             arguments.repeats,
             settings,
-            places,
+            Places(out, work, root / "repositories"),
             own.sandbox_read,
         )
+        if not arguments.resume and (plan.results or file.path.stat().st_size):
+            raise UsageError(f"{out} has results: add --resume, or name another directory")
         try:
             status = anyio.run(_serve, plan, LocalEngine(arguments.jobs), file, arguments)
         except* OSError as group:
             raise SanderlingError(f"the run cannot go on: {group.exceptions[0]}") from group
-        remove_tree(root)
     finally:
+        remove_tree(str(root))
         file.close()
     if arguments.report:
         from sanderling.cli.batch.report import report
