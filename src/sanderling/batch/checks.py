@@ -31,7 +31,7 @@ class Command(NamedTuple):
     A command in the sandbox of a project.
 
     Attributes:
-        argv, cwd, env: the command, where it runs, and variables in addition to those that the sandbox passes.
+        argv, cwd, env: the command, where it runs, and variables in addition to the sandbox's.
         project, write_paths, read_paths, network, hosts: its access.
         state: the directory for its HOME and /tmp.
         output: the file that gets its standard output and standard error.

@@ -1,5 +1,5 @@
 """
-Fresh copies of projects. What is written in a copy does not reach the user's files.
+Fresh copies of projects. Changes in a copy do not reach the user's files.
 
 In a repository the copy is a clone that borrows the objects (`--shared`) and has the files as they are now: with uncommitted changes and
 new files, without ignored ones. A clone with hard links (`--local`) would be quicker to make independent, but a task could write through

@@ -45,7 +45,7 @@ def decode_job(line: bytes) -> Job:
 
 
 class Progress(msgspec.Struct, tag="progress", frozen=True):
-    """What the agent has spent so far, in dollars."""
+    """The dollars that the agent has spent so far."""
 
     cost_usd: float
 

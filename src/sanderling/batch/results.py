@@ -137,7 +137,7 @@ def read_results(directory: Path) -> list[Result]:
 
 def read_all_lines(directory: Path) -> Iterator[Result]:
     """
-    Yield each line of the results, with those that only say what a stopped job has cost.
+    Yield each line of the results, also the lines with only the cost of a stopped job.
 
     Raises:
         UsageError: a line is not a result.
@@ -153,7 +153,7 @@ def read_all_lines(directory: Path) -> Iterator[Result]:
 
 def check_settings(results: Path, settings: RunSettings) -> None:
     """
-    Write the settings of a new run next to its results, or compare them with those of earlier results there.
+    Write the settings of a new run next to its results, or compare them with the settings of earlier results there.
 
     Raises:
         UsageError: the directory has results of another run.

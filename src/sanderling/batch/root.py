@@ -48,7 +48,7 @@ def can_be_placed(name: str) -> bool:
 
 def enter_root_with(places: Mapping[str, Path], staging: Path) -> None:
     """
-    Make `places`, directories of this machine by the names that they get in /, visible to this process and those that it starts.
+    Make `places`, directories of this machine by the names that they get in /, visible to this process and its children.
 
     Raises:
         OSError: this machine allows no namespaces, or one of the mounts failed.

@@ -1,4 +1,4 @@
-"""The run of a batch: which jobs are left, what they may cost, and a line of results for each."""
+"""The run of a batch: the jobs that are left, their budget, and a line of results for each."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def results(self) -> list[Result]:
-        """The results of this plan's jobs so far. A line of a task that was changed since is none of them."""
+        """The results of this plan's jobs so far. A line of a task that has changed since does not count."""
         return [self.finished[job.key] for job in self._all() if job.key in self.finished]
 
     def left(self) -> Iterator[Job]:
@@ -72,7 +72,7 @@ class Plan:
 
 
 class Budget:
-    """The dollars of a run: what finished jobs have cost, and running ones so far."""
+    """The dollars of a run: the cost of finished jobs, and of running ones so far."""
 
     def __init__(self, max_usd: float, spent_usd: float) -> None:
         self._max_usd = max_usd or math.inf

@@ -20,7 +20,7 @@ class Rate(NamedTuple):
 
 
 class TaskMeans(NamedTuple):
-    """The means of a task's repetitions. The reward is None if none of them has one."""
+    """The means of a task's repetitions. The reward is None if it is missing in all of them."""
 
     hash: str
     reward: float | None

@@ -20,7 +20,7 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The limits of a task; 0: none but those of the run and of the settings."""
+    """The limits of a task; 0: only the limits of the run and of the settings apply."""
 
     time_s: Annotated[float, Meta(ge=0)] = 0.0
     cost_usd: Annotated[float, Meta(ge=0)] = 0.0
@@ -30,7 +30,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
-    A task. `harbor` is a directory in Harbor's format, which contains the rest; the others have a `project` or a `repository`.
+    A task. `harbor` is a directory in Harbor's format, which contains the rest. Other tasks have a `project` or a `repository`.
 
     `digest` covers what the task consists of. It changes with the files of a Harbor task, but not with those of a project.
     """
@@ -150,7 +150,7 @@ def with_digest(task: Task, contents: Iterable[bytes] = ()) -> Task:
 
 
 def with_limits(task: Task, limits: Limits) -> Task:
-    """Return the task with `limits` where it has none of its own."""
+    """Return the task with `limits` in place of missing ones."""
     own = task.limits
     merged = msgspec.structs.replace(
         own,

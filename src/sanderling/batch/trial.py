@@ -42,7 +42,7 @@ EXCEPTIONS: dict[State, str] = {
 
 
 class Trial:
-    """The trial of a job, while it goes on. `end` writes its files and returns its result."""
+    """The trial of a job while it runs. `end` writes its files and returns its result."""
 
     def __init__(self, job: Job) -> None:
         self.agent = AgentEnd()

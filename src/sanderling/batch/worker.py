@@ -84,7 +84,7 @@ async def _run(job: Job, on_cost: Callable[[float], None]) -> Result:
 
 def _agent_run(job: Job, copy: Copy) -> AgentRun:
     task, limits = job.task, job.task.limits
-    # Paths that the user lets commands write are shared by all tasks, so none of them applies. The rest of the repository can be read.
+    # Paths that the user lets commands write are shared by all tasks, so they do not apply. The rest of the repository can be read.
     readable = [str(copy.root)] if copy.root != copy.project else []
     return AgentRun(
         project=copy.project,

@@ -128,7 +128,7 @@ def copy_into(source: Path, target: Path, is_copied: Callable[[Path], bool] = bo
 
 
 def move_out(source: Path, target: Path) -> None:
-    """Move what a task wrote in `source` to `target`, which is ours. Links stay links."""
+    """Move the files that a task wrote in `source` to `target`, a directory of the trial. Links stay links."""
     if source.is_dir() and not source.is_symlink():
         target.mkdir(parents=True, exist_ok=True)
         for path in source.iterdir():

@@ -1,4 +1,4 @@
-"""The file `task.toml`, as far as it counts here. Unknown keys are ignored, as in Harbor."""
+"""The file `task.toml`: the keys that a run here needs. Unknown keys are ignored, as in Harbor."""
 
 import ipaddress
 import os
@@ -25,7 +25,7 @@ class UnsupportedError(SanderlingError):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """What a part of the task may reach. None: what the environment may."""
+    """The network of a part of the task. None: that of the environment."""
 
     network_mode: Literal["no-network", "public", "allowlist"] | None = None
     allowed_hosts: tuple[str, ...] | None = None
@@ -125,7 +125,7 @@ def read_task_file(directory: Path) -> TaskFile:
 
     Raises:
         ConfigError: it is wrong.
-        UnsupportedError: it asks for what is not here.
+        UnsupportedError: the task needs something that is missing here.
     """
     path = directory / TASK_FILE
     try:

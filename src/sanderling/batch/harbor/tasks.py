@@ -12,7 +12,7 @@ from sanderling.errors import UsageError
 
 def read_directory(path: Path) -> list[Task]:
     """
-    Return the task that the directory is, or those that it contains.
+    Return the task in the directory, or in each directory below it.
 
     Raises:
         UsageError: there are none, or their files cannot be read.

@@ -23,7 +23,7 @@ def apply(out: Path, arguments: argparse.Namespace) -> int:
     Apply the patches that the user accepts.
 
     Raises:
-        UsageError: there are none, or nobody can be asked.
+        UsageError: there are no patches, or no terminal for the questions.
     """
     patches = list(patches_of(out, read_results(out), arguments.min_reward))
     if not patches:

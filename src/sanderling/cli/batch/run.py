@@ -33,7 +33,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
 
     Raises:
         UsageError, ConfigError: the arguments, the tasks or the settings are wrong. Nothing has run.
-        SanderlingError: the run cannot go on.
+        SanderlingError: the run cannot continue.
     """
     if arguments.out is None:
         raise UsageError("batch needs -o OUT, the directory for results")
@@ -46,7 +46,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
     try:
         check_settings(file.path, settings)
         remove_tree(str(root))  # of a run that was killed
-        # A name of its own: processes of the killed run may still be ending, in theirs.
+        # A new name: processes of the killed run may still be ending in the old directory.
         work = root / secrets.token_hex(4)
         work.mkdir(mode=0o700, parents=True)
         plan = Plan(
@@ -61,7 +61,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
         try:
             status = anyio.run(_serve, plan, LocalEngine(arguments.jobs), file, arguments)
         except* OSError as group:
-            raise SanderlingError(f"the run cannot go on: {group.exceptions[0]}") from group
+            raise SanderlingError(f"the run cannot continue: {group.exceptions[0]}") from group
     finally:
         remove_tree(str(root))
         file.close()
@@ -113,7 +113,7 @@ async def _stop_at_signal(
 
 def read_tasks(arguments: argparse.Namespace) -> list[Task]:
     """
-    Return the tasks that the arguments name, with the limits of the command line where they have none. Those do not change a digest.
+    Return the tasks that the arguments name, with the limits of the command line where they have none. These do not change a digest.
 
     Raises:
         UsageError: there are none, or something is wrong in them.
