@@ -28,7 +28,7 @@ LAYERS = (
     {"permissions", "mcp", "api"},
     {"agents"},
     {"acp"},
-    {"conversation"},
+    {"conversation", "batch"},
     {"editor", "cli"},
     {"serve"},
     {"__main__"},

@@ -33,13 +33,17 @@ def open_chat() -> int:
 
     Returns an exit status only if there is no Neovim.
     """
-    environment = Path(sys.prefix, "bin/nvim")
-    nvim = shutil.which("nvim") or (str(environment) if environment.exists() else None)
-    if nvim:
+    if nvim := neovim_program():
         command = OPEN.format(root=_as_lua(_plugin()), no_plugin=_as_lua(NO_PLUGIN))
         os.execv(nvim, [nvim, "-c", " ".join(command.split("\n"))])  # noqa: S606 - not through a shell
     sys.stderr.write(NO_NEOVIM)
     return EXIT_USAGE
+
+
+def neovim_program() -> str:
+    """Return the Neovim on PATH, or that of this environment; "" if there is none."""
+    environment = Path(sys.prefix, "bin/nvim")
+    return shutil.which("nvim") or (str(environment) if environment.exists() else "")
 
 
 def _plugin() -> str:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -36,6 +37,7 @@ from sanderling.session.log import log_path
 from sanderling.session.records import LoggedChild
 from sanderling.session.session import Session, kept_agent
 from sanderling.tools.catalog import check_disabled
+from sanderling.tools.commands.shell import ShellState
 from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
@@ -103,6 +105,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The external agent for a new session; a resumed session remembers its own."""
     elsewhere: "Elsewhere | None" = None
     """Where commands run, if not in the sandbox."""
+    variables: Mapping[str, str] = MappingProxyType({})
+    """Variables of commands at the beginning, in addition to those that the sandbox passes. This process does not have them."""
     model_proxy: "ModelProxy | None" = None
     """The proxy to models, if the keys are on another machine."""
     can_ask: bool = False
@@ -577,6 +581,8 @@ class _AgentBuilder(NamedTuple):
         )
         self.resources.callback(services.close_changes)
         services.answer_note = options.answer_note
+        if options.variables:
+            services.workspace.shell.restore(ShellState(session.work_dir, {**options.variables}))
         services.calls.budget.limit_run(options.max_cost_usd, options.max_tokens)
         services.calls.fallback = options.fallback_model
         return services

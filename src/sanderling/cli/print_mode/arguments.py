@@ -65,6 +65,9 @@ def print_parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
         metavar="DIR",
         help="project directory (default: the nearest one upwards with .git)",
     )
+    # For the process that `sanderling batch` starts for a task.
+    add("--settings", type=Path, help=argparse.SUPPRESS)
+    add("--die-with-parent", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 

@@ -2,7 +2,9 @@
 
 import argparse
 import secrets
+from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from sanderling.cli.streams import read_stdin
@@ -16,9 +18,31 @@ from sanderling.text import printable
 ACTIONS = ("allow", "ask", "deny")
 
 
-def with_flags(layers: Layers, arguments: argparse.Namespace) -> Layers:
-    """Return `layers` with the settings from the command line."""
-    options: Table = {}
+class GivenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file of `--settings`: settings that override the user's, and variables for commands."""
+
+    settings: Table = {}
+    variables: dict[str, str] = {}
+
+
+def read_given_settings(path: Path | None) -> GivenSettings:
+    """
+    Read the file of `--settings`, if one is named.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    if path is None:
+        return GivenSettings()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=GivenSettings)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"--settings {path}: {error}") from error
+
+
+def with_flags(layers: Layers, arguments: argparse.Namespace, given: GivenSettings) -> Layers:
+    """Return `layers` with the settings from the command line. They override the user's."""
+    options: Table = {**given.settings}
     if arguments.model:
         options["model"] = printable(arguments.model)
     if arguments.no_thinking:

@@ -17,7 +17,7 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.cli.print_mode.frontend import PrintFrontend
-from sanderling.cli.print_mode.inputs import read_prompt, rules_of, with_flags
+from sanderling.cli.print_mode.inputs import read_given_settings, read_prompt, rules_of, with_flags
 from sanderling.cli.print_mode.result import EXIT_ERROR, EXIT_LIMIT, EXIT_USAGE
 from sanderling.cli.print_mode.schema import load_schema
 from sanderling.cli.streams import (
@@ -61,6 +61,10 @@ def print_answer(arguments: argparse.Namespace) -> int:
 
 async def _answer(arguments: argparse.Namespace) -> int:
     use(UNKEPT if arguments.no_session else SHELL)
+    if arguments.die_with_parent:
+        from sanderling.batch.parent import end_with_parent
+
+        end_with_parent()
     with ExitStack() as stack, anyio.open_signal_receiver(*stopping_signals()) as signals:
         try:
             run = _PrintRun(arguments, stack)
@@ -116,7 +120,8 @@ class _PrintRun:
         if arguments.sandbox:
             os.environ[OUTER_VARIABLE] = arguments.sandbox
         schema = load_schema(arguments.json_schema) if arguments.json_schema else None
-        layers = with_flags(own_layers(), arguments)
+        given = read_given_settings(arguments.settings)
+        layers = with_flags(own_layers(), arguments, given)
         self._settings = own = layers.settings()
         make_private(own)
         self._state_dir = own.state_dir
@@ -139,6 +144,7 @@ class _PrintRun:
             rules=rules_of(arguments.allow),
             is_eager=False,  # many runs send one request and end
             wrap=self._wrap,
+            variables=given.variables,
             log_dir=self._log_dir,
             face="print",
             has_user=False,

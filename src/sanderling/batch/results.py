@@ -1,0 +1,186 @@
+"""The results of a run: one line of JSON for each job, and the settings that they were made with."""
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from sanderling.errors import UsageError
+from sanderling.json_lines import encoded
+from sanderling.paths import replacing, write_all
+from sanderling.protocol.modes import NetworkMode
+
+RUN_FILE = "batch.json"
+VERSION = 1
+
+State = Literal[
+    "completed",  # the agent has ended its work
+    "timeout",  # the agent took longer than it may
+    "limit",  # it reached the limit of dollars or model calls
+    "error",  # the model or the settings failed
+    "crashed",  # its process or its worker died
+    "setup_error",  # there is no copy of the project
+    "check_error",  # the check left no reward
+    "check_timeout",  # the check took longer than it may
+    "unsupported",  # the task needs what is not here
+    "stopped",  # the run was stopped; not a result, but it has cost something
+]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    A line of `results.jsonl`.
+
+    Attributes:
+        id, attempt, hash: the task, the number of the repetition, from 1, and the digest of the task's definition.
+        state, reason: how it ended, and why if that is not plain.
+        reward: of the check; None if there is none. `rewards` has all of them, if a Harbor task has several.
+        tokens: all of input and output, with what the API read from its cache.
+        cost: in dollars; None if a price is not known.
+        wall, setup, checking: seconds of the agent, before it and after it.
+        calls, questions, denials: how often the model was called, and what was asked and denied.
+        exit: the exit status of the agent; None if it has not run, negative for a signal.
+        patch: whether the task changed something.
+        trial: the trial's directory, relative to that of the results.
+    """
+
+    id: str
+    attempt: int = 1
+    hash: str
+    state: State
+    reason: str = ""
+    reward: float | None = None
+    rewards: dict[str, float] = {}
+    tokens: int = 0
+    usage: dict[str, int] = {}
+    cost: float | None = 0.0
+    wall: float = 0.0
+    setup: float = 0.0
+    checking: float = 0.0
+    calls: int = 0
+    questions: int = 0
+    denials: int = 0
+    exit: int | None = None
+    patch: bool = False
+    trial: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.id, self.hash, self.attempt
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the agent works in a run, in `batch.json`. All results of a directory are made with the same."""
+
+    version: int = VERSION
+    model: str = ""
+    effort: str = ""
+    role: str = ""
+    mode: str = "auto"
+    net: NetworkMode | Literal[""] = ""
+    allow: tuple[str, ...] = ()
+
+
+class ResultsFile:
+    """An open `results.jsonl`, which no other process writes."""
+
+    def __init__(self, path: Path) -> None:
+        """
+        Open or create the file, and remove a line that was cut off.
+
+        Raises:
+            UsageError: another run writes it, or it cannot be opened.
+        """
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UsageError(f"cannot open {path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._fd)
+            raise UsageError(f"another run writes to {path}") from error
+        data = path.read_bytes()
+        os.ftruncate(self._fd, data.rfind(b"\n") + 1)
+
+    def append(self, result: Result) -> None:
+        """Add a line. It is on the disk when this returns."""
+        write_all(self._fd, encoded(result) + b"\n")
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def results_name(shard: tuple[int, int]) -> str:
+    index, count = shard
+    return "results.jsonl" if count == 1 else f"results.{index}-of-{count}.jsonl"
+
+
+def read_results(directory: Path) -> list[Result]:
+    """
+    Return the results in all `results*.jsonl` of the directory. The last line of a job counts; a line that is cut off does not.
+
+    Raises:
+        UsageError: there are none, or a line is not a result.
+    """
+    found = {each.key: each for each in read_all_lines(directory) if each.state != "stopped"}
+    if not found:
+        raise UsageError(f"{directory} has no results")
+    return list(found.values())
+
+
+def read_all_lines(directory: Path) -> Iterator[Result]:
+    """
+    Yield each line of the results, also the lines with only the cost of a stopped job.
+
+    Raises:
+        UsageError: a line is not a result.
+    """
+    for path in sorted(directory.glob("results*.jsonl")):
+        *lines, _ = path.read_bytes().split(b"\n")
+        for number, line in enumerate(lines, 1):
+            try:
+                yield msgspec.json.decode(line, type=Result)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise UsageError(f"{path}:{number}: {error}") from error
+
+
+def check_settings(results: Path, settings: RunSettings) -> None:
+    """
+    Write the settings of a new run next to its results, or compare them with the settings of earlier results there.
+
+    Raises:
+        UsageError: the directory has results of another run.
+    """
+    path = results.parent / RUN_FILE
+    try:
+        before = msgspec.json.decode(path.read_bytes(), type=RunSettings)
+    except FileNotFoundError:
+        with replacing(path) as file:
+            file.write(msgspec.json.format(encoded(settings)) + b"\n")
+        return
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    if changed := list(_differences(before, settings)):
+        raise UsageError(
+            f"{path.parent} was made with other settings ({'; '.join(changed)}): use the same, or another directory"
+        )
+
+
+def _differences(before: RunSettings, now: RunSettings) -> Iterable[str]:
+    for name in RunSettings.__struct_fields__:
+        old, new = getattr(before, name), getattr(now, name)
+        if old != new:
+            yield f"{name}: {_shown(old)}, now {_shown(new)}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return str(value) or "default"

@@ -1,0 +1,181 @@
+"""The run of a batch: the jobs that are left, their budget, and a line of results for each."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from sanderling.batch.engine import Engine
+from sanderling.batch.jobs import Job, trial_name
+from sanderling.batch.results import Result, ResultsFile, RunSettings, read_all_lines
+from sanderling.batch.tasks import Task
+
+Key = tuple[str, str, int]
+
+
+class Places(msgspec.Struct, frozen=True):
+    """The directories of a run: for what stays, for what does not, and of fetched repositories."""
+
+    out: Path
+    work: Path
+    cache: Path
+
+
+class Plan:
+    """The jobs of a run, in their order: all tasks once, then all of them again."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        repeats: int,
+        settings: RunSettings,
+        places: Places,
+        readable: tuple[str, ...] = (),
+    ) -> None:
+        self._tasks = tasks
+        self._repeats = repeats
+        self._settings = settings
+        self._places = places
+        self._readable = readable
+        lines = list(read_all_lines(places.out))
+        self.finished = {line.key: line for line in lines if line.state != "stopped"}
+        self.spent_usd = sum(line.cost or 0.0 for line in lines)
+
+    def __len__(self) -> int:
+        return len(self._tasks) * self._repeats
+
+    @property
+    def results(self) -> list[Result]:
+        """The results of this plan's jobs so far. A line of a task that has changed since does not count."""
+        return [self.finished[job.key] for job in self._all() if job.key in self.finished]
+
+    def left(self) -> Iterator[Job]:
+        """Yield the jobs without a result."""
+        return (job for job in self._all() if job.key not in self.finished)
+
+    def _all(self) -> Iterator[Job]:
+        for attempt in range(1, self._repeats + 1):
+            for task in self._tasks:
+                name = trial_name(task, attempt)
+                yield Job(
+                    task=task,
+                    attempt=attempt,
+                    settings=self._settings,
+                    out=self._places.out,
+                    trial=self._places.out / name,
+                    work=self._places.work / name,
+                    cache=self._places.cache,
+                    readable=self._readable,
+                )
+
+
+class Budget:
+    """The dollars of a run: the cost of finished jobs, and of running ones so far."""
+
+    def __init__(self, max_usd: float, spent_usd: float) -> None:
+        self._max_usd = max_usd or math.inf
+        self._spent_usd = spent_usd
+        self._running: dict[Key, float] = {}
+        self.is_over = anyio.Event()
+        self._look()
+
+    @property
+    def total_usd(self) -> float:
+        return self._spent_usd + sum(self._running.values())
+
+    def limit_of(self, job: Job) -> float:
+        """Return the most that the job may spend; 0: no limit."""
+        own = job.task.limits.cost_usd or math.inf
+        limit = min(own, self._max_usd - self.total_usd)
+        return limit if limit < math.inf else 0.0
+
+    def note(self, job: Job, cost_usd: float) -> None:
+        self._running[job.key] = cost_usd
+        self._look()
+
+    def spent_by(self, job: Job) -> float:
+        return self._running.get(job.key, 0.0)
+
+    def end(self, job: Job, cost_usd: float) -> None:
+        self._running.pop(job.key, None)
+        self._spent_usd += cost_usd
+        self._look()
+
+    def _look(self) -> None:
+        if self.total_usd >= self._max_usd:
+            self.is_over.set()
+
+
+class Run:
+    """Runs the jobs that are left, and writes their results. `on_change` is called whenever something has begun, cost or ended."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        engine: Engine,
+        file: ResultsFile,
+        budget: Budget,
+        on_change: Callable[[Result | None], None],
+    ) -> None:
+        self.plan = plan
+        self.budget = budget
+        self.running = 0
+        self._engine = engine
+        self._file = file
+        self._on_change = on_change
+
+    async def serve(self) -> None:
+        """Run until no job is left, or the budget is spent. Jobs that a cancellation stops have no result, but what they cost is noted."""
+        jobs = iter(self.plan.left())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stop_when_spent, tasks.cancel_scope)
+            async with anyio.create_task_group() as slots:
+                for _ in range(self._engine.slots):
+                    slots.start_soon(self._fill_slot, jobs)
+            tasks.cancel_scope.cancel()
+
+    async def _stop_when_spent(self, scope: anyio.CancelScope) -> None:
+        await self.budget.is_over.wait()
+        scope.cancel()
+
+    async def _fill_slot(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            if self.budget.is_over.is_set():
+                return
+            await self._run_one(job)
+
+    async def _run_one(self, job: Job) -> None:
+        def note_cost(cost_usd: float) -> None:
+            self.budget.note(job, cost_usd)
+            self._on_change(None)
+
+        self.running += 1
+        self._on_change(None)
+        result: Result | None = None
+        try:
+            limited = msgspec.structs.replace(job, cost_usd=self.budget.limit_of(job))
+            result = await self._engine.run(limited, note_cost)
+        finally:
+            self.running -= 1
+            spent_usd = self.budget.spent_by(job)
+            if result is None and spent_usd:
+                self._file.append(_stopped(job, spent_usd))
+            if result:
+                self._file.append(result)
+                self.plan.finished[job.key] = result
+            cost_usd = result.cost if result else None
+            self.budget.end(job, spent_usd if cost_usd is None else cost_usd)
+        self._on_change(result)
+
+
+def _stopped(job: Job, cost_usd: float) -> Result:
+    return Result(
+        id=job.task.id,
+        attempt=job.attempt,
+        hash=job.task.digest,
+        state="stopped",
+        cost=cost_usd,
+        trial=job.trial.name,
+    )

@@ -1,0 +1,193 @@
+"""Tasks as data: from a file of JSON lines, or one prompt for many directories."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from sanderling.errors import UsageError
+
+MAX_ID_CHARS = 200
+CHECK_TIME_S = 600.0
+_SAFE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+_DIGEST_CHARS = 8
+
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The limits of a task; 0: only the limits of the run and of the settings apply."""
+
+    time_s: Annotated[float, Meta(ge=0)] = 0.0
+    cost_usd: Annotated[float, Meta(ge=0)] = 0.0
+    calls: Annotated[int, Meta(ge=0)] = 0
+    check_time_s: Seconds = CHECK_TIME_S
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    A task. `harbor` is a directory in Harbor's format, which contains the rest. Other tasks have a `project` or a `repository`.
+
+    `digest` covers what the task consists of. It changes with the files of a Harbor task, but not with those of a project.
+    """
+
+    id: str
+    prompt: str = ""
+    project: str = ""
+    repository: str = ""
+    revision: str = ""
+    check: str = ""
+    role: str = ""
+    limits: Limits = Limits()
+    harbor: str = ""
+    digest: str = ""
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A line of the file."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=MAX_ID_CHARS)]
+    prompt: Annotated[str, Meta(min_length=1)]
+    project: str = ""
+    repository: str = ""
+    revision: str = ""
+    check: str = ""
+    role: str = ""
+    limits: Limits = Limits()
+
+
+def read_lines(path: Path) -> list[Task]:
+    """
+    Read a file of JSON lines. Relative directories in it are relative to the file.
+
+    Raises:
+        UsageError: names the line and what is wrong in it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    tasks = list[Task]()
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                tasks.append(_task_of(msgspec.json.decode(line, type=_Line), path.parent))
+            except (msgspec.DecodeError, UsageError) as error:
+                raise UsageError(f"{path}:{number}: {error}") from error
+    return unique(tasks, str(path))
+
+
+def _task_of(line: _Line, directory: Path) -> Task:
+    if bool(line.project) == bool(line.repository):
+        raise UsageError("a task needs either `project` or `repository`")
+    if line.revision and not line.repository:
+        raise UsageError("`revision` needs a `repository`")
+    repository = line.repository
+    if repository and not is_url(repository):
+        repository = str((directory / Path(repository).expanduser()).resolve())
+    project = line.project and str((directory / Path(line.project).expanduser()).resolve())
+    return with_digest(
+        Task(
+            id=line.id,
+            prompt=line.prompt,
+            project=project,
+            repository=repository,
+            revision=line.revision,
+            check=line.check,
+            role=line.role,
+            limits=line.limits,
+        )
+    )
+
+
+def is_url(repository: str) -> bool:
+    """Return whether git takes the text for an address: `https://…`, or `host:path`, as in git-clone(1)."""
+    return bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/:]+:", repository))
+
+
+def for_each(patterns: Sequence[str], prompt: str, check: str, here: Path) -> list[Task]:
+    """
+    Return a task for each directory that a pattern matches.
+
+    Raises:
+        UsageError: a pattern matches no directory, or cannot be used.
+    """
+    found = dict[Path, None]()
+    for pattern in patterns:
+        try:
+            base, relative = (
+                (Path("/"), pattern.lstrip("/")) if pattern[:1] == "/" else (here, pattern)
+            )
+            matches = sorted(path for path in base.glob(relative) if path.is_dir())
+        except (ValueError, NotImplementedError, IndexError) as error:
+            raise UsageError(f"--each '{pattern}': {error}") from error
+        if not matches:
+            raise UsageError(f"--each '{pattern}' matches no directory")
+        found |= dict.fromkeys(matches)
+    return [
+        with_digest(
+            Task(
+                id=str(path.relative_to(here)) if path.is_relative_to(here) else str(path),
+                prompt=prompt,
+                project=str(path.resolve()),
+                check=check,
+            )
+        )
+        for path in found
+    ]
+
+
+def with_digest(task: Task, contents: Iterable[bytes] = ()) -> Task:
+    """Return the task with the digest of its own fields and of `contents`."""
+    digest = sha256(msgspec.json.encode(task, order="sorted"))
+    for content in contents:
+        digest.update(len(content).to_bytes(8, "big") + content)
+    return msgspec.structs.replace(task, digest=digest.hexdigest()[:32])
+
+
+def with_limits(task: Task, limits: Limits) -> Task:
+    """Return the task with `limits` in place of missing ones."""
+    own = task.limits
+    merged = msgspec.structs.replace(
+        own,
+        time_s=own.time_s or limits.time_s,
+        cost_usd=own.cost_usd or limits.cost_usd,
+        calls=own.calls or limits.calls,
+    )
+    return msgspec.structs.replace(task, limits=merged)
+
+
+def unique(tasks: Sequence[Task], where: str) -> list[Task]:
+    """
+    Return the tasks.
+
+    Raises:
+        UsageError: there are none, or two have the same id.
+    """
+    if not tasks:
+        raise UsageError(f"{where} has no tasks")
+    seen = set[str]()
+    for task in tasks:
+        if task.id in seen:
+            raise UsageError(f"{where}: the id '{task.id}' occurs twice")
+        seen.add(task.id)
+    return list(tasks)
+
+
+def directory_name(task_id: str) -> str:
+    """Return a name for files that belong to the task: its id, if that can be one, else what is similar to it, and unique."""
+    if re.fullmatch(_SAFE_NAME, task_id) and "__" not in task_id:
+        return task_id
+    similar = re.sub(r"[^A-Za-z0-9.-]+", "_", task_id).strip("_.-")[:60] or "task"
+    return f"{similar}-{sha256(task_id.encode()).hexdigest()[:_DIGEST_CHARS]}"
+
+
+def shard_of(tasks: Sequence[Task], index: int, count: int) -> Iterator[Task]:
+    """Yield the tasks of one shard, from 1. The division depends on the ids only, not on the order of the tasks."""
+    ordered = sorted(tasks, key=lambda task: sha256(task.id.encode()).digest())
+    chosen = {task.id for task in ordered[index - 1 :: count]}
+    return (task for task in tasks if task.id in chosen)

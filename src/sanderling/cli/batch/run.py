@@ -1,0 +1,167 @@
+"""`sanderling batch TASKS -o OUT`: runs tasks and shows how far it is."""
+
+import argparse
+import os
+import secrets
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+
+from sanderling.batch.engine import Engine, LocalEngine
+from sanderling.batch.harbor.tasks import read_directory
+from sanderling.batch.results import ResultsFile, RunSettings, check_settings, results_name
+from sanderling.batch.run import Budget, Places, Plan, Run
+from sanderling.batch.tasks import Limits, Task, for_each, read_lines, shard_of, unique, with_limits
+from sanderling.cli.batch.progress import ProgressLine
+from sanderling.cli.streams import say, stopping_signals
+from sanderling.config import state_dir
+from sanderling.config.layers import own_settings
+from sanderling.errors import SanderlingError, UsageError
+from sanderling.paths import state_directory
+from sanderling.sandbox.kernel.layout import remove_tree
+
+EXIT_DONE, EXIT_OTHERWISE, EXIT_LIMIT, EXIT_SIGNAL = 0, 3, 4, 128
+SCRIPT_PREFIX = "script:"
+
+
+def run_batch(arguments: argparse.Namespace) -> int:
+    """
+    Run the tasks, and return the exit status.
+
+    Raises:
+        UsageError, ConfigError: the arguments, the tasks or the settings are wrong. Nothing has run.
+        SanderlingError: the run cannot continue.
+    """
+    if arguments.out is None:
+        raise UsageError("batch needs -o OUT, the directory for results")
+    tasks = read_tasks(arguments)
+    settings = _settings(arguments)
+    own = own_settings()
+    out: Path = arguments.out.absolute().resolve()
+    file = ResultsFile(out / results_name(arguments.shard))
+    root = Path(state_directory(str(state_dir() / "batch"), str(file.path)))
+    try:
+        check_settings(file.path, settings)
+        remove_tree(str(root))  # of a run that was killed
+        # A new name: processes of the killed run may still be ending in the old directory.
+        work = root / secrets.token_hex(4)
+        work.mkdir(mode=0o700, parents=True)
+        plan = Plan(
+            list(shard_of(tasks, *arguments.shard)),
+            arguments.repeats,
+            settings,
+            Places(out, work, root / "repositories"),
+            own.sandbox_read,
+        )
+        if not arguments.resume and (plan.results or file.path.stat().st_size):
+            raise UsageError(f"{out} has results: add --resume, or name another directory")
+        try:
+            status = anyio.run(_serve, plan, LocalEngine(arguments.jobs), file, arguments)
+        except* OSError as group:
+            raise SanderlingError(f"the run cannot continue: {group.exceptions[0]}") from group
+    finally:
+        remove_tree(str(root))
+        file.close()
+    if arguments.report:
+        from sanderling.cli.batch.report import report
+
+        report(out, arguments.report)
+    return status
+
+
+async def _serve(
+    plan: Plan, engine: Engine, file: ResultsFile, arguments: argparse.Namespace
+) -> int:
+    budget = Budget(arguments.max_cost, plan.spent_usd)
+    progress = ProgressLine(plan, budget, is_quiet=arguments.quiet)
+    run = Run(plan, engine, file, budget, lambda result: progress.show(result, run.running))
+    received: list[signal.Signals] = []
+    with anyio.open_signal_receiver(*stopping_signals()) as signals:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_stop_at_signal, signals, tasks.cancel_scope, received)
+            await run.serve()
+            tasks.cancel_scope.cancel()
+    progress.end()
+    left = len(plan) - len(plan.results)
+    if received:
+        say(f"stopped, with {left} left: --resume continues")
+        return EXIT_SIGNAL + received[0]
+    if left:
+        say(f"--max-cost is reached, with {left} left: --resume continues with a higher one")
+        return EXIT_LIMIT
+    is_completed = all(result.state == "completed" for result in plan.results)
+    return EXIT_DONE if is_completed else EXIT_OTHERWISE
+
+
+async def _stop_at_signal(
+    signals: AsyncIterator[signal.Signals],
+    scope: anyio.CancelScope,
+    received: list[signal.Signals],
+) -> None:
+    async for number in signals:
+        if received:
+            os._exit(
+                EXIT_SIGNAL + number
+            )  # a second signal: do not wait. Workers end with this process
+        received.append(number)
+        scope.cancel()
+        return
+
+
+def read_tasks(arguments: argparse.Namespace) -> list[Task]:
+    """
+    Return the tasks that the arguments name, with the limits of the command line where they have none. These do not change a digest.
+
+    Raises:
+        UsageError: there are none, or something is wrong in them.
+    """
+    limits = Limits(
+        time_s=arguments.max_time, cost_usd=arguments.max_task_cost, calls=arguments.max_turns
+    )
+    return [with_limits(task, limits) for task in _named_tasks(arguments)]
+
+
+def _named_tasks(arguments: argparse.Namespace) -> list[Task]:
+    words: list[str] = arguments.words
+    if arguments.each:
+        if words:
+            raise UsageError(f"either TASKS ({words[0]}) or --each, not both")
+        if arguments.prompt is None:
+            raise UsageError("--each needs --prompt FILE")
+        prompt = _prompt_in(arguments.prompt)
+        return unique(for_each(arguments.each, prompt, arguments.check, Path.cwd()), "--each")
+    if arguments.prompt or arguments.check:
+        raise UsageError("--prompt and --check belong to --each: tasks have their own")
+    if len(words) != 1:
+        raise UsageError("name one file or directory of tasks, or use --each")
+    path = Path(words[0]).absolute()
+    return read_directory(path) if path.is_dir() else read_lines(path)
+
+
+def _prompt_in(path: Path) -> str:
+    try:
+        prompt = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    if not prompt.strip():
+        raise UsageError(f"{path} is empty")
+    return prompt
+
+
+def _settings(arguments: argparse.Namespace) -> RunSettings:
+    if shutil.which("git") is None:
+        raise UsageError("batch needs git: install it")
+    model = arguments.model
+    if model.startswith(SCRIPT_PREFIX):  # the agent runs in another directory
+        model = SCRIPT_PREFIX + str(Path(model.removeprefix(SCRIPT_PREFIX)).absolute())
+    return RunSettings(
+        model=model,
+        effort=arguments.effort,
+        role=arguments.role,
+        mode=arguments.mode,
+        net=arguments.net,
+        allow=tuple(arguments.allow),
+    )

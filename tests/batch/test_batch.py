@@ -1,0 +1,383 @@
+"""`sanderling batch` as a process: tasks of JSON lines and of directories, with a scripted model."""
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.batch.batches import Batches, bash, git
+from tests.conftest import is_alive, prove, wait_until
+
+DONE = [{"text": "Done."}]
+
+
+def test_a_patch_has_what_the_task_changed_created_and_removed_in_any_file(home: Batches):
+    home.repository("project", changed="old\n", removed="x\n")
+    home.write_tasks({"id": "a", "project": "project", "prompt": "Change it."})
+    command = (
+        r"echo new > changed; rm removed; mkdir d; printf '\0\1' > d/binary; chmod +x d/binary"
+    )
+    done, results = home.play([bash(command)], DONE)
+    assert done.returncode == 0, done.stderr
+    assert results["a"]["state"] == "completed"
+    assert results["a"]["patch"]
+    fresh = home.folder / "fresh"
+    git(home.folder, "clone", "--quiet", str(home.project / "project"), str(fresh))
+    git(fresh, "am", "--quiet", str(home.patch("a")))
+    assert (fresh / "changed").read_text() == "new\n"
+    assert not (fresh / "removed").exists()
+    assert (fresh / "d" / "binary").read_bytes() == b"\0\1"
+    assert os.access(fresh / "d" / "binary", os.X_OK)
+    assert git(home.project / "project", "status", "--short") == ""
+
+
+def test_a_task_sees_uncommitted_changes_and_new_files_but_no_ignored_ones(home: Batches):
+    project = home.repository("project", f="committed\n", gone="x", __gitignore="ignored\n")
+    (project / "f").write_text("uncommitted\n")
+    (project / "new").write_text("new\n")
+    (project / "ignored").write_text("ignored\n")
+    (project / "gone").unlink()
+    home.write_tasks(
+        {"id": "a", "project": "project", "prompt": "Look.", "check": "ls -A; cat f new"}
+    )
+    _, results = home.play(DONE)
+    assert not results["a"]["patch"]
+    output = (home.out / "a__1" / "verifier" / "test-stdout.txt").read_text().split()
+    assert output == [".git", ".gitignore", "f", "new", "uncommitted", "new"]
+
+
+def test_a_directory_outside_of_repositories_is_copied_with_its_links(home: Batches):
+    project = home.directory("plain", f="text\n")
+    (project / "link").symlink_to("f")
+    (project / "nowhere").symlink_to("missing")
+    os.mkfifo(project / "pipe")
+    home.write_tasks({"id": "a", "project": "plain", "prompt": "Do.", "check": "cat link; ls -A"})
+    _, results = home.play([bash("echo more >> f")], DONE)
+    assert results["a"]["reward"] == 1
+    output = (home.out / "a__1" / "verifier" / "test-stdout.txt").read_text().split()
+    assert output == ["text", "more", "f", "link", "nowhere"]
+    assert (project / "f").read_text() == "text\n"
+    assert "+more" in home.patch("a").read_text()
+
+
+def test_a_repository_is_used_at_the_revision_that_the_task_names(home: Batches):
+    repository = home.repository("source", f="first\n")
+    first = git(repository, "rev-parse", "HEAD").strip()
+    (repository / "f").write_text("second\n")
+    git(repository, "commit", "--quiet", "--all", "--message=Second")
+    home.write_tasks(
+        {"id": "first", "repository": "source", "revision": first, "prompt": "1", "check": "cat f"},
+        {"id": "url", "repository": repository.as_uri(), "prompt": "2", "check": "cat f"},
+        {"id": "none", "repository": "source", "revision": "nonsense", "prompt": "3"},
+    )
+    done, results = home.play(DONE)
+    assert done.returncode == 3
+    outputs = {
+        name: (home.out / f"{name}__1" / "verifier" / "test-stdout.txt").read_text()
+        for name in ("first", "url")
+    }
+    assert outputs == {"first": "first\n", "url": "second\n"}
+    assert results["none"]["state"] == "setup_error"
+    assert "has no revision 'nonsense'" in results["none"]["reason"]
+    assert results["none"]["exit"] is None
+
+
+def test_each_makes_a_task_of_each_directory_and_a_package_writes_only_itself(home: Batches):
+    repository = home.repository("mono")
+    for name in ("one", "two"):
+        (repository / "packages" / name).mkdir(parents=True)
+        (repository / "packages" / name / "f").write_text(f"{name}\n")
+    (repository / "packages" / "file").touch()
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--message=Packages")
+    prompt = home.project / "prompt.md"
+    prompt.write_text("Change the package.\n")
+    model = home.write_script(
+        [bash("x=$(cat ../two/f); echo $x > f; echo x > ../file; echo y > ../../z")], DONE
+    )
+    arguments = ("--each", "mono/packages/*", "--prompt", str(prompt), "--check", "test -s f")
+    done = home.batch(*arguments, "-o", str(home.out), "-j", "2", "--model", model)
+    results = {result["id"]: result for result in home.results()}
+    assert done.returncode == 0, done.stderr
+    assert results.keys() == {"mono/packages/one", "mono/packages/two"}
+    patch = (home.out / results["mono/packages/one"]["trial"] / "changes.patch").read_text()
+    assert re.findall(r"^diff --git a/(\S+)", patch, re.MULTILINE) == ["packages/one/f"]
+    assert not results["mono/packages/two"]["patch"]
+
+
+def test_the_check_gives_the_reward_and_its_time_does_not_count_for_the_agent(home: Batches):
+    home.directory("p", f="x")
+    task = {"project": "p", "prompt": "Do."}
+    home.write_tasks(
+        task | {"id": "good", "check": "test -e made"},
+        task | {"id": "bad", "check": "echo why; exit 7"},
+        task | {"id": "none"},
+        task | {"id": "late", "check": "sleep 60", "limits": {"check_time_s": 0.5}},
+    )
+    _, results = home.play([bash("touch made")], DONE)
+    rewards = {name: (result["state"], result["reward"]) for name, result in results.items()}
+    assert rewards == {
+        "good": ("completed", 1),
+        "bad": ("completed", 0),
+        "none": ("completed", None),
+        "late": ("check_timeout", None),
+    }
+    assert (home.out / "bad__1" / "verifier" / "test-stdout.txt").read_text() == "why\n"
+    assert results["late"]["checking"] >= 0.5
+
+
+def test_a_timeout_a_limit_and_an_error_are_no_failures_of_the_check(home: Batches):
+    home.directory("p", f="x")
+    task = {"project": "p", "prompt": "Do.", "check": "test -e made"}
+    home.write_tasks(
+        task | {"id": "late", "limits": {"time_s": 2}},
+        task | {"id": "calls", "limits": {"calls": 1}},
+    )
+    _, results = home.play([bash("touch made")], [{"delay_ms": 60_000}, *DONE])
+    assert (results["late"]["state"], results["late"]["reward"]) == ("timeout", 1)
+    assert (results["calls"]["state"], results["calls"]["reward"]) == ("limit", 1)
+    done = home.batch(str(home.tasks), "-o", str(home.project / "other"), "--model", "nobody:x")
+    assert done.returncode == 3
+    for result in home.results(home.project / "other"):
+        assert (result["state"], result["reward"]) == ("error", None)
+        assert "nobody" in result["reason"]
+
+
+def test_a_result_counts_what_the_agent_used_asked_and_was_denied(home: Batches):
+    home.directory("p", f="x")
+    home.write_tasks({"id": "a", "project": "p", "prompt": "Do."})
+    used = {"usage": {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 3}}
+    script = {
+        "version": 1,
+        "reply": [
+            {"step": [bash("curl http://localhost:1; git push", "toolu_1")], **used},
+            {"step": DONE, **used},
+        ],
+    }
+    home.script.write_text(json.dumps(script))
+    model = f"script:{home.script}"
+    arguments = (str(home.tasks), "-o", str(home.out), "--model", model, "--mode", "ask")
+    home.batch(*arguments)
+    [result] = home.results()
+    assert result["tokens"] == 36
+    assert result["calls"] == 2
+    assert result["questions"] == result["denials"] == 1
+    assert result["exit"] == 3
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ('{"id": "a", "prompt": "x"}', "needs either `project` or `repository`"),
+        ('{"id": "a", "prompt": "x", "project": "p", "repository": "r"}', "needs either"),
+        ('{"id": "a", "prompt": "x", "project": "p", "revision": "r"}', "needs a `repository`"),
+        ('{"id": "a", "prompt": "", "project": "p"}', "prompt"),
+        ('{"id": "a", "prompt": "x", "project": "p", "extra": 1}', "unknown field `extra`"),
+        ('{"id": "a", "prompt": "x", "project": "p", "limits": {"time_s": -1}}', "time_s"),
+        ("{", "truncated"),
+    ],
+)
+def test_a_wrong_line_is_reported_with_its_number_and_nothing_runs(home: Batches, line, words):
+    good = '{"id": "first", "prompt": "x", "project": "p"}'
+    home.tasks.write_text(f"{good}\n\n{line}\n")
+    done = home.batch(str(home.tasks), "-o", str(home.out), "--model", "demo")
+    assert done.returncode == 2
+    assert f"{home.tasks}:3: " in done.stderr
+    assert words in done.stderr
+    assert not home.out.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ((), "-o OUT"),
+        (("-o", "out"), "name one file or directory of tasks"),
+        (("missing", "-o", "out"), "cannot read"),
+        (("--each", "nothing*", "--prompt", "prompt", "-o", "out"), "matches no directory"),
+        (("--each", "*", "-o", "out"), "needs --prompt"),
+        (("--each", "*", "--prompt", "empty", "-o", "out"), "is empty"),
+        (("tasks.jsonl", "--prompt", "prompt", "-o", "out"), "belong to --each"),
+        (("tasks.jsonl", "-o", "out", "--shard", "3/2"), "I/N"),
+        (("tasks.jsonl", "-o", "out", "-j", "0"), "from 1 on"),
+        (("twice.jsonl", "-o", "out"), "occurs twice"),
+        (("none.jsonl", "-o", "out"), "has no tasks"),
+    ],
+)
+def test_wrong_arguments_are_usage_errors(home: Batches, arguments, words):
+    line = {"id": "a", "project": ".", "prompt": "x"}
+    home.write_tasks(line)
+    (home.project / "twice.jsonl").write_text(2 * (json.dumps(line) + "\n"))
+    (home.project / "none.jsonl").touch()
+    (home.project / "prompt").write_text("x")
+    (home.project / "empty").write_text(" \n")
+    done = home.batch(*arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_repeats_have_results_of_their_own(home: Batches):
+    home.directory("p", f="x")
+    home.write_tasks({"id": "a/b", "project": "p", "prompt": "Do."})
+    home.play(DONE, args=("-k", "3", "-j", "3"))
+    results = home.results()
+    assert sorted(result["attempt"] for result in results) == [1, 2, 3]
+    assert len({result["trial"] for result in results}) == 3
+    assert all((home.out / result["trial"] / "result.json").is_file() for result in results)
+
+
+def test_shards_divide_the_tasks_whatever_their_order(home: Batches):
+    home.directory("p", f="x")
+    names = [f"t{number}" for number in range(5)]
+    lines = [{"id": name, "project": "p", "prompt": "Do."} for name in names]
+    home.write_tasks(*lines)
+    home.play(DONE, args=("--shard", "1/2"))
+    home.write_tasks(*reversed(lines))
+    home.play(DONE, args=("--shard", "2/2"))
+    assert sorted(result["id"] for result in home.results()) == names
+    assert {path.name for path in home.out.glob("results*")} == {
+        "results.1-of-2.jsonl",
+        "results.2-of-2.jsonl",
+    }
+
+
+def test_resuming_runs_what_is_new_or_was_changed_and_nothing_else(home: Batches):
+    home.directory("p", f="x")
+    task = {"project": "p", "prompt": "Do."}
+    home.write_tasks(task | {"id": "a"}, task | {"id": "b"})
+    home.play(DONE)
+    before = home.results()
+    done, _ = home.play(DONE)
+    assert done.returncode == 2
+    assert "has results: add --resume" in done.stderr
+    home.write_tasks(task | {"id": "c"}, task | {"id": "b", "prompt": "Other."}, task | {"id": "a"})
+    with (home.out / "results.jsonl").open("a") as file:
+        file.write('{"id":"c","hash":"cut')  # killed while it wrote
+    done, _ = home.play(DONE, args=("--resume",))
+    assert done.returncode == 0, done.stderr
+    assert home.results()[:2] == before
+    assert sorted(result["id"] for result in home.results()[2:]) == ["b", "c"]
+
+
+def test_a_run_with_other_settings_does_not_mix_with_the_results(home: Batches):
+    home.directory("p", f="x")
+    home.write_tasks({"id": "a", "project": "p", "prompt": "Do."})
+    home.play(DONE)
+    done, _ = home.play(DONE, args=("--resume", "--mode", "plan", "--allow", "bash make"))
+    assert done.returncode == 2
+    assert "mode: auto, now plan" in done.stderr
+    assert "allow: none, now bash make" in done.stderr
+
+
+def test_two_runs_cannot_write_the_same_results(home: Batches):
+    home.directory("p", f="x")
+    home.write_tasks({"id": "a", "project": "p", "prompt": "Do."})
+    model = home.write_script([{"delay_ms": 600_000}, *DONE])
+    arguments = ("batch", str(home.tasks), "-o", str(home.out), "--model", model)
+    with home.launch(*arguments) as first:
+        wait_until((home.out / "a__1" / "agent").exists)
+        second = home.run(*arguments)
+        assert second.returncode == 2
+        assert "another run writes to" in second.stderr
+        first.send_signal(signal.SIGTERM)
+        assert first.wait() == 128 + signal.SIGTERM
+
+
+def test_the_run_stops_when_its_cost_is_reached_and_resumes_with_more(home: Batches):
+    home.directory("p", f="x")
+    task = {"project": "p", "prompt": "Do."}
+    home.write_tasks(*(task | {"id": f"t{number}"} for number in range(4)))
+    home.config.write_text(
+        '[prices."*"]\ninput = 1000.0\noutput = 1000.0\ncache_read = 0.0\ncache_write = 0.0\n'
+    )
+    done, results = home.play(DONE, args=("--max-cost", "0.5"))
+    assert done.returncode == 4, done.stderr
+    assert 0 < len(results) < 4
+    done, results = home.play(DONE, args=("--resume", "--max-cost", "1000"))
+    assert done.returncode == 0
+    assert len({name for name, result in results.items() if result["state"] == "completed"}) == 4
+
+
+def processes_of(home: Batches) -> list[int]:
+    """The processes that have something of this home in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                variables = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if f"HOME={home.folder}\0".encode() in variables and is_alive(int(entry.name)):
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_batch_leaves_no_process_and_its_next_run_no_files(home: Batches, number):
+    home.directory("p", f="x")
+    home.write_tasks({"id": "a", "project": "p", "prompt": "Do."})
+    model = home.write_script([bash("touch started; sleep 1000")], DONE)
+    arguments = ("batch", str(home.tasks), "-o", str(home.out), "--model", model)
+    copies = home.folder / "state" / "nvim" / "sanderling" / "batch"
+    with home.launch(*arguments) as run:
+        wait_until(lambda: list(copies.glob("*/*/*/project/started")))
+        run.send_signal(number)
+        run.communicate()
+    wait_until(lambda: processes_of(home) == [], "no process is left")
+    assert home.results() == []
+    home.write_script(DONE)
+    done = home.run(*arguments, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert list(copies.iterdir()) == []
+
+
+def test_a_worker_that_dies_is_a_result(home: Batches):
+    home.directory("p", f="x")
+    home.write_tasks({"id": "a", "project": "p", "prompt": "Do."})
+    model = home.write_script([bash("touch started; sleep 1000")], DONE)
+    copies = home.folder / "state" / "nvim" / "sanderling" / "batch"
+    arguments = ("batch", str(home.tasks), "-o", str(home.out), "--model", model)
+    with home.launch(*arguments) as run:
+        wait_until(lambda: list(copies.glob("*/*/*/project/started")))
+        [worker] = [
+            pid
+            for pid in processes_of(home)
+            if b"sanderling.batch.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        os.kill(worker, signal.SIGKILL)
+        run.communicate()
+        assert run.returncode == 3
+    [result] = home.results()
+    assert result["state"] == "crashed"
+    wait_until(lambda: processes_of(home) == [], "no process is left")
+
+
+def test_the_agent_cannot_make_git_run_something_for_the_patch(home: Batches):
+    home.repository("p", f="x\n")
+    home.write_tasks({"id": "a", "project": "p", "prompt": "Do."})
+    ran = home.folder / "ran"
+    hostile = (
+        f"echo y > f; git config core.fsmonitor 'touch {ran}'; echo 'f filter=x' > .gitattributes;"
+        f" git config filter.x.clean 'touch {ran}'; mkdir n; cd n; git init -q; git commit -q --allow-empty -m x"
+    )
+    _, results = home.play([bash(hostile)], DONE)
+    assert not ran.exists()
+    assert "+y" in home.patch("a").read_text()
+    assert results["a"]["state"] == "completed"
+
+
+def test_a_repository_that_the_task_makes_is_named_and_not_in_the_patch(home: Batches):
+    home.directory("p", f="x\n")
+    home.write_tasks({"id": "a", "project": "p", "prompt": "Do."})
+    _, results = home.play([bash("mkdir n; cd n; git init -q; touch g; touch ../h")], DONE)
+    assert results["a"]["reason"] == "not in the patch, because they are repositories: n"
+    assert re.findall(r"^diff --git a/(\S+)", home.patch("a").read_text(), re.MULTILINE) == ["h"]
+
+
+@prove
+def test_results_in_the_project_are_not_part_of_its_copies(home: Batches):
+    home.write_tasks({"id": "a", "project": ".", "prompt": "Do.", "check": "! test -e out"})
+    _, results = home.play(DONE)
+    assert results["a"]["reward"] == 1

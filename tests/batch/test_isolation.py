@@ -1,0 +1,145 @@
+"""Nothing leads from one task to the next, and nothing is lost or done twice when a run is killed."""
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.batch.batches import Batches, bash
+from tests.conftest import prove, wait_until
+
+DONE = [{"text": "Done."}]
+LOOK = """
+ls -A . ~ /tmp ~/.cache ~/.config 2>&1
+git config --global --list
+echo "PLANTED=$PLANTED"
+cat shared/file 2>&1
+pgrep -a sleep; ls /dev/shm
+curl -s --max-time 5 http://127.0.0.1:8765/ || echo no server
+"""
+PLANT = """
+touch planted ~/planted /tmp/planted /dev/shm/planted
+mkdir -p ~/.cache/x ~/.config/x .sanderling
+git config --global user.planted yes
+echo 'export PLANTED=yes' >> ~/.profile; cp ~/.profile ~/.bashrc
+echo planted > OUTSIDE/file
+export PLANTED=yes
+nohup sleep 987654 > /dev/null 2>&1 &
+python3 -m http.server 8765 > /dev/null 2>&1 &
+sleep 0.5
+"""
+
+
+def output_of(trial: Path) -> str:
+    lines = (trial / "agent" / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    text = "".join(event["text"] for event in events if event["type"] == "tool_output")
+    return re.sub(r"sanderling-[0-9a-f]+", "SCRATCH", text.replace(trial.name, "TRIAL"))
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_what_a_task_leaves_is_not_there_for_the_next(home: Batches, jobs: str):
+    outside = home.folder / "outside"
+    outside.mkdir()
+    home.config.write_text(f'[sandbox]\nwrite = ["{outside}"]\n')
+    home.repository("p", f="x\n")
+    home.write_tasks({"id": "a", "project": "p", "prompt": "Do.", "check": "test ! -e ~/planted"})
+    plant = bash(LOOK + PLANT.replace("OUTSIDE", str(outside)))
+    done, _ = home.play([plant], DONE, args=("-k", "3", "-j", jobs))
+    assert done.returncode == 0, done.stderr
+    outputs = [output_of(home.out / f"a__{attempt}") for attempt in (1, 2, 3)]
+    assert "no server" in outputs[0]
+    assert "planted" not in outputs[0].replace(LOOK, "")
+    assert outputs[1] == outputs[0]
+    assert outputs[2] == outputs[0]
+    assert [result["reward"] for result in home.results()] == [1, 1, 1]
+    assert list(outside.iterdir()) == []
+    assert not (home.folder / "planted").exists()
+
+
+def test_what_one_task_was_allowed_or_trusted_does_not_hold_for_another(home: Batches):
+    state = home.state
+    home.repository("p", AGENTS__md="Always say yes.\n")
+    home.write_tasks({"id": "a", "project": "p", "prompt": "Do."})
+    before = {path for path in state.rglob("*") if "batch" not in path.parts}
+    home.play(DONE)
+    assert {path for path in state.rglob("*") if "batch" not in path.parts} == before
+
+
+def comparable(home: Batches, out: Path) -> dict[str, Any]:
+    """Return what the results say, without times, and the patches without their dates."""
+    found = {}
+    for result in home.results(out):
+        key = f"{result['id']} {result['attempt']}"
+        assert key not in found, f"{key} has two results"
+        patch = out / result["trial"] / "changes.patch"
+        text = re.sub(r"^Date: .*$", "", patch.read_text(), flags=re.MULTILINE)
+        timeless = {
+            name: result[name] for name in result if name not in ("wall", "setup", "checking")
+        }
+        found[key] = timeless | {"text": text}
+    return found
+
+
+def write_many_tasks(home: Batches, count: int) -> str:
+    home.repository("p", f="old\n")
+    tasks = [
+        {
+            "id": f"t{number}",
+            "project": "p",
+            "prompt": f"Do {number}.",
+            "check": f"test {number} -gt 2",
+        }
+        for number in range(count)
+    ]
+    home.write_tasks(*tasks)
+    usage = {"input_tokens": 20, "output_tokens": 5}  # else estimated, and paths have random parts
+    steps = ([bash("echo new >> f; date +%N > /tmp/x; touch made")], DONE)
+    script = {"version": 1, "reply": [{"step": step, "usage": usage} for step in steps]}
+    home.script.write_text(json.dumps(script))
+    return f"script:{home.script}"
+
+
+@prove
+@pytest.mark.guard
+def test_a_run_killed_ten_times_and_resumed_equals_an_uninterrupted_one(home: Batches):
+    model = write_many_tasks(home, 12)
+    whole, killed = home.project / "whole", home.out
+    arguments = (str(home.tasks), "--model", model, "-j", "3", "-k", "2")
+    assert home.batch(*arguments, "-o", str(whole)).returncode == 0
+    resumed = ()
+    for _ in range(10):
+        before = len(home.results(killed))
+        with home.launch("batch", *arguments, "-o", str(killed), *resumed) as run:
+            wait_until(lambda n=before: run.poll() is not None or len(home.results(killed)) > n)
+            run.send_signal(signal.SIGKILL)
+            run.communicate()
+        resumed = ("--resume",)
+    assert 10 <= len(home.results(killed)) < 24
+    done = home.batch(*arguments, "-o", str(killed), "--resume")
+    assert done.returncode == 0, home.results(killed)
+    assert comparable(home, killed) == comparable(home, whole)
+    again = home.batch(*arguments, "-o", str(killed), "--resume")
+    assert again.returncode == 0
+    assert len(home.results(killed)) == 24
+
+
+@prove
+def test_two_users_with_their_own_state_share_the_work_of_one_directory(
+    home: Batches, tmp_path: Path
+):
+    model = write_many_tasks(home, 5)
+    other = Batches(tmp_path / "other")
+    shards = []
+    for number, user in enumerate((home, other), 1):
+        shard = ("--shard", f"{number}/2", "-o", str(home.out), "--model", model)
+        shards.append(user.launch("batch", str(home.tasks), *shard))
+    for run in shards:
+        _, errors = run.communicate()
+        assert run.returncode == 0, errors
+    assert sorted(comparable(home, home.out)) == [f"t{number} 1" for number in range(5)]
+    assert "5" in home.batch("report", str(home.out)).stdout
+    assert home.batch(str(home.tasks), "-o", str(home.out), "--model", model).returncode == 2
