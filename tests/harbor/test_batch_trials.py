@@ -1,15 +1,17 @@
 """What `sanderling batch` leaves, read by Harbor's own models and by its viewer."""
 
 import json
-import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.batch.batches import Batches, bash
 from tests.batch.test_harbor_tasks import DONE, harbor_task
 from tests.harbor.conftest import run_harbor
+
+if TYPE_CHECKING:
+    import subprocess
 
 READ = """
 import json, sys
