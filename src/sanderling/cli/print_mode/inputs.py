@@ -40,7 +40,9 @@ def read_given_settings(path: Path | None) -> GivenSettings:
         raise UsageError(f"--settings {path}: {error}") from error
 
 
-def with_flags(layers: Layers, arguments: argparse.Namespace, given: GivenSettings) -> Layers:
+def with_flags(
+    layers: Layers, arguments: argparse.Namespace, given: GivenSettings = GivenSettings()
+) -> Layers:
     """Return `layers` with the settings from the command line. They override the user's."""
     options: Table = {**given.settings}
     if arguments.model:
