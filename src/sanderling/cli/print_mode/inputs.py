@@ -25,6 +25,9 @@ class GivenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     variables: dict[str, str] = {}
 
 
+NOTHING_GIVEN = GivenSettings()
+
+
 def read_given_settings(path: Path | None) -> GivenSettings:
     """
     Read the file of `--settings`, if one is named.
@@ -33,7 +36,7 @@ def read_given_settings(path: Path | None) -> GivenSettings:
         UsageError: it cannot be read.
     """
     if path is None:
-        return GivenSettings()
+        return NOTHING_GIVEN
     try:
         return msgspec.json.decode(path.read_bytes(), type=GivenSettings)
     except (OSError, msgspec.DecodeError) as error:
@@ -41,7 +44,7 @@ def read_given_settings(path: Path | None) -> GivenSettings:
 
 
 def with_flags(
-    layers: Layers, arguments: argparse.Namespace, given: GivenSettings = GivenSettings()
+    layers: Layers, arguments: argparse.Namespace, given: GivenSettings = NOTHING_GIVEN
 ) -> Layers:
     """Return `layers` with the settings from the command line. They override the user's."""
     options: Table = {**given.settings}
