@@ -257,6 +257,7 @@ async def test_nothing_outside_of_the_project_is_written(tmp_path, where, mode):
 async def test_a_directory_that_was_added_is_written_when_the_person_lets_it(tmp_path):
     other = tmp_path / "other"
     other.mkdir()
+    (other / "a").write_text("old\n")  # a new path below /tmp would be the session's own
     async with (
         serving(tmp_path, mode="auto", additional=(str(other),)) as it,
         anyio.create_task_group() as tasks,
