@@ -82,7 +82,7 @@ local function command(name, opts)
 end
 
 command('Chat', { desc = 'show or hide the chat', nargs = '?', bar = true, complete = true })
-command('New', { desc = 'open another session' })
+command('New', { desc = 'open another session', nargs = '*', complete = true })
 command('Resume', {
   desc = 'resume an earlier session, by default the newest',
   nargs = '?',
@@ -126,6 +126,7 @@ command('Net', {
 })
 command('Rules', { desc = 'show what is allowed and denied, and by what' })
 command('Plugins', { desc = 'show the plugins, their skills and servers' })
+command('Worktrees', { desc = "show the worktrees of the project's sessions" })
 command('Stop', { desc = 'stop the turn, or the command' })
 command('Allow', {
   desc = 'allow the request once, for the session, or always',

@@ -24,7 +24,7 @@ LAYERS = (
     {"config"},
     {"sandbox", "providers", "project"},
     {"changes", "hooks", "session"},
-    {"tools"},
+    {"tools", "worktrees"},
     {"permissions", "mcp", "api"},
     {"agents"},
     {"acp"},

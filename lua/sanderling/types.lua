@@ -7,6 +7,7 @@
 ---@field title? string
 ---@field is_resumed? boolean
 ---@field agent? string
+---@field parent? string
 
 ---@class (exact) sanderling.SessionInUse
 ---@field type 'session_in_use'
@@ -132,7 +133,7 @@
 
 ---@class (exact) sanderling.FilesRestored
 ---@field type 'files_restored'
----@field kind 'finish'|'redo'|'rewind'|'undo'
+---@field kind 'finish'|'redo'|'rewind'|'undo'|'worktree'
 ---@field turns string[]
 ---@field files? sanderling.RestoredFile[]
 ---@field rest_of? integer
@@ -216,13 +217,26 @@
 ---@field job? string
 ---@field changed? sanderling.ChangedLines[]
 
+---@class (exact) sanderling.ChildChanged
+---@field type 'child_changed'
+---@field id string
+---@field tool_id string
+---@field name string
+---@field task string
+---@field state 'budget'|'denied'|'done'|'error'|'partial'|'queued'|'running'|'timeout'|'waiting'
+---@field activity? string
+---@field calls? integer
+---@field tokens? integer
+---@field cost_usd? number
+---@field budget_tokens? integer
+
 ---@class (exact) sanderling.TurnEnded
 ---@field type 'turn_ended'
 ---@field stop_reason 'budget'|'cancelled'|'context_full'|'end_turn'|'error'|'interrupted'|'max_calls'|'max_tokens'|'refusal'|'stop_sequence'
 
 ---@class (exact) sanderling.HistoryShown
 ---@field type 'history_shown'
----@field events (sanderling.TurnStarted|sanderling.PromptSteered|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.Notice|sanderling.ErrorOccurred|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.ToolStarted|sanderling.ToolEnded|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ConversationRewound|sanderling.TurnEnded)[]
+---@field events (sanderling.TurnStarted|sanderling.PromptSteered|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.Notice|sanderling.ErrorOccurred|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.ToolStarted|sanderling.ToolEnded|sanderling.ChildChanged|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ConversationRewound|sanderling.TurnEnded)[]
 ---@field has_earlier boolean
 ---@field start integer
 ---@field times table<string, any>
@@ -306,6 +320,7 @@
 ---@field proposal? sanderling.Proposal|nil
 ---@field options? sanderling.AnswerOption[]
 ---@field warnings? string[]
+---@field child? string
 
 ---@class (exact) sanderling.ApprovalSettled
 ---@field type 'approval_settled'
@@ -391,13 +406,14 @@
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.EffortChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.RoleChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.ConnectionChanged|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.EffortChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.RoleChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ChildChanged|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.ConnectionChanged|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
 ---@field project string
 ---@field wants_history boolean
 ---@field agent string
+---@field worktree string
 
 ---@class (exact) sanderling.SubmitPrompt
 ---@field type 'submit_prompt'
@@ -449,6 +465,10 @@
 ---@field type 'rewind'
 ---@field prompt_id string
 ---@field what 'both'|'conversation'|'files'
+
+---@class (exact) sanderling.ApplyWorktree
+---@field type 'apply_worktree'
+---@field name string
 
 ---@class (exact) sanderling.SetTitle
 ---@field type 'set_title'
@@ -507,6 +527,7 @@
 ---@field review sanderling.Review|nil
 ---@field option string
 ---@field is_unattended boolean
+---@field for_tree boolean
 
 ---@class (exact) sanderling.RejectedHunk
 ---@field first_line integer
@@ -547,6 +568,10 @@
 
 ---@class (exact) sanderling.StopJob
 ---@field type 'stop_job'
+---@field id string
+
+---@class (exact) sanderling.StopChild
+---@field type 'stop_child'
 ---@field id string
 
 ---@class (exact) sanderling.ControlToolServer
@@ -625,6 +650,21 @@
 ---@field type 'change_plugin'
 ---@field name string
 ---@field what 'disable'|'enable'|'remove'
+
+---@class (exact) sanderling.ListWorktrees
+---@field type 'list_worktrees'
+---@field project string
+
+---@class (exact) sanderling.DiffWorktree
+---@field type 'diff_worktree'
+---@field project string
+---@field name string
+
+---@class (exact) sanderling.RemoveWorktree
+---@field type 'remove_worktree'
+---@field project string
+---@field name string
+---@field loses string
 
 ---@class (exact) sanderling.Draft
 ---@field instruction string
@@ -730,6 +770,7 @@
 ---@field size_bytes integer
 ---@field is_open? boolean
 ---@field excerpt? string
+---@field parent? string
 
 ---@class (exact) sanderling.ShownPlugin
 ---@field name string
@@ -908,6 +949,7 @@
 ---| sanderling.TodoChanged
 ---| sanderling.JobsChanged
 ---| sanderling.JobOutput
+---| sanderling.ChildChanged
 ---| sanderling.ToolServersChanged
 ---| sanderling.LinkOffered
 ---| sanderling.GuestOptionsChanged
@@ -927,6 +969,7 @@
 ---| sanderling.CommandEnded
 ---| sanderling.ToolStarted
 ---| sanderling.ToolEnded
+---| sanderling.ChildChanged
 ---| sanderling.Compacted
 ---| sanderling.CompactionUndone
 ---| sanderling.FilesRestored
@@ -948,6 +991,7 @@
 ---| sanderling.UndoTurn
 ---| sanderling.RedoTurn
 ---| sanderling.Rewind
+---| sanderling.ApplyWorktree
 ---| sanderling.SetTitle
 ---| sanderling.ShowEarlier
 ---| sanderling.TrustFiles
@@ -963,6 +1007,7 @@
 ---| sanderling.NoteUsage
 ---| sanderling.WatchJob
 ---| sanderling.StopJob
+---| sanderling.StopChild
 ---| sanderling.ControlToolServer
 ---| sanderling.ChangeRule
 ---| sanderling.SetGuestOption
@@ -982,6 +1027,9 @@
 ---| sanderling.ListAgents
 ---| sanderling.ListPlugins
 ---| sanderling.ChangePlugin
+---| sanderling.ListWorktrees
+---| sanderling.DiffWorktree
+---| sanderling.RemoveWorktree
 ---| sanderling.Rewrite
 ---| sanderling.ListModels
 ---| sanderling.ListEfforts
@@ -1046,6 +1094,7 @@
 ---@overload fun(type: 'todo_changed', fn: fun(event: sanderling.TodoChanged, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'jobs_changed', fn: fun(event: sanderling.JobsChanged, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'job_output', fn: fun(event: sanderling.JobOutput, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'child_changed', fn: fun(event: sanderling.ChildChanged, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'tool_servers_changed', fn: fun(event: sanderling.ToolServersChanged, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'link_offered', fn: fun(event: sanderling.LinkOffered, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'guest_options_changed', fn: fun(event: sanderling.GuestOptionsChanged, session: sanderling.Session)): sanderling.Handle

@@ -5,6 +5,7 @@ SanderlingError
 ├── UsageError       the command line is wrong; nothing starts
 ├── ConfigError      the user's settings are wrong; nothing starts
 ├── SessionError     a session's log cannot be read; that session does not open
+├── WorktreeError    a worktree cannot be made, removed or applied; nothing was changed
 ├── SandboxError     the kernel cannot enforce what was asked; nothing runs
 ├── ToolError        a tool use cannot be done as asked; the model sees why, the turn continues
 └── ProviderError    the model API failed; the turn ends, the session lives
@@ -54,6 +55,10 @@ class ConfigError(SanderlingError):
 
 class SessionError(SanderlingError):
     """A session's log cannot be read."""
+
+
+class WorktreeError(SanderlingError):
+    """A worktree cannot be made, removed or applied as asked."""
 
 
 class SandboxError(SanderlingError):

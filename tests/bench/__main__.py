@@ -11,6 +11,7 @@ from tests.bench.acp import acp
 from tests.bench.acp_client import acp_client
 from tests.bench.cache import cache
 from tests.bench.changes import changes, undo
+from tests.bench.children import children
 from tests.bench.edit import edit
 from tests.bench.first_request import first_request
 from tests.bench.hostile import hostile
@@ -36,7 +37,7 @@ GROUPS = {
         *(start, chat, warm, first_text, cold, stream, grown, long, flood, hostile, cancel),
         *(interrupt, memory, sandbox, servers, tools, rounds, changes, code, review, edit),
         *(mentions, undo, print_mode, acp, acp_client, remote, serve, first_request, cache, resume),
-        *(shown, cost_units),
+        *(shown, cost_units, children),
     )
 }
 WIDTHS = (62, 50, 18, 5)

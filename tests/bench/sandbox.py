@@ -130,7 +130,7 @@ async def _resting(bench: Bench, policy: SandboxPolicy) -> list[Row]:
             await anyio.sleep(SETTLED_S)  # the init of the next command is there
             running = set(_descendants(os.getpid())) - others
             awake.append(len(running))
-            memory.append(sum(map(_pss_mb, running)))
+            memory.append(sum(map(pss_mb, running)))
             session.manager.rest_after_s = 0
             with session.manager.kept_open():
                 pass
@@ -162,7 +162,7 @@ async def _true_in(session: SessionSandbox) -> None:
     process.close()
 
 
-def _pss_mb(pid: int) -> float:
+def pss_mb(pid: int) -> float:
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return int(re.search(r"\nPss:\s+(\d+)", text)[1]) / 1024
 

@@ -19,7 +19,7 @@ from sanderling.mcp.source import McpSource
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
 from tests.bench.latency import first_request
-from tests.bench.sandbox import _descendants, _policy, _pss_mb
+from tests.bench.sandbox import _descendants, _policy, pss_mb
 from tests.bench.shared import Bench, Row, ms_of, rss_mb, short
 from tests.mcp.conftest import HOSTILE, PYTHON
 
@@ -148,8 +148,8 @@ async def _sizes(policy: SandboxPolicy, count: int) -> dict[str, float]:
         return {
             "ready": ready,
             "host": rss_mb(os.getpid()),
-            "servers": sum(map(_pss_mb, own)),
-            "sandbox": sum(map(_pss_mb, pids - own)),
+            "servers": sum(map(pss_mb, own)),
+            "sandbox": sum(map(pss_mb, pids - own)),
         }
 
 

@@ -212,6 +212,16 @@ class Agent(ChildNvim):
             """
         )
 
+    def question_text(self):
+        """What is in the question's float, as it is before its lines are wrapped."""
+        return self.lua(
+            """
+            local buf = vim.api.nvim_win_get_buf(...)
+            return table.concat(vim.api.nvim_buf_get_lines(buf, 0, -1, true), '\\n')
+            """,
+            self.float(),
+        )
+
     def records(self, type_):
         """What the newest session's log holds of this type so far."""
         lines = self.session_files()[-1].read_text().splitlines(keepends=True)

@@ -207,7 +207,8 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     assert (project / "new").read_text() == "made\n"
     assert (old / "src/app.py").read_text() == APP
     assert sorted(path.name for path in old.iterdir()) == [".git", "src"]
-    agent.wait_for_screen("replaced by another directory", "Done.")
+    agent.wait_for_screen("Done.")
+    assert "was replaced by another directory" in agent.transcript_text()
     told = "".join(map(str, agent.logged_messages()))
     assert told.count("The project directory was replaced") == 1
     assert "2: def add" in agent.results()[-1]
@@ -316,12 +317,12 @@ def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     agent.command("edit src/app.py")
     agent.ask()
     agent.wait_for_screen("│ bash until")
-    agent.feed("2GA  # why?<Esc>")
+    agent.feed("2Gf-r*")
     (project / "go").touch()
-    screen = agent.wait_for_question()
-    assert "You have unsaved changes in these lines" in screen
-    assert "│-    return a - b  # why?" in screen
-    assert "│+    return a + b" in screen
+    agent.wait_for_question()
+    shown = agent.question_text()
+    assert "You have unsaved changes in these lines" in shown
+    assert "-    return a * b\n+    return a + b\n" in shown
     agent.command(answer)
     agent.wait_for_turns()
     assert app.read_text() == APP
@@ -330,8 +331,8 @@ def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
         agent.command("silent undo")
     else:
         assert "The user keeps their own unsaved text." in agent.results()[-1]
-        assert "    return a - b  # why?" in agent.results()[-1]
-    assert agent.lua("return vim.fn.getline(2)") == "    return a - b  # why?"
+        assert "    return a * b" in agent.results()[-1]
+    assert agent.lua("return vim.fn.getline(2)") == "    return a * b"
     assert len(agent.events("AgentApprovalRequested")) == 1
 
 
@@ -416,7 +417,8 @@ def test_always_keeps_no_rule_that_does_not_cover_the_command(
     agent = asking_agent(reply(bash("mkdir first")), DONE)
     agent.enter_question()
     agent.feed(f"A<BS><BS>{typed}" if typed[0] == "1" else f"A{typed}")
-    agent.wait_for_screen("Allow bash mkdir first?", words)
+    agent.wait_for_screen("╭ Allow bash? ─", "│mkdir first ")
+    wait_until(lambda: words in agent.question_text(), words)
     assert not (project / "first").exists()
     assert not list((tmp_path / "home").rglob("rules/*.json"))
 
@@ -540,9 +542,10 @@ def test_it_survives_what_closes_windows_and_can_be_answered_then(asking_agent, 
 
 
 @pytest.mark.usefixtures("app")
-def test_it_is_whole_on_a_screen_that_becomes_small(asking_agent):
+@pytest.mark.parametrize("lines", [14, 12])
+def test_it_is_whole_on_a_screen_that_becomes_small(asking_agent, lines):
     agent = asking_agent(reply(edit()), DONE)
-    agent.rpc.request("nvim_ui_try_resize", 60, 14)
+    agent.rpc.request("nvim_ui_try_resize", 60, lines)
     wait_until(lambda: agent.lua("return vim.o.columns") == 60)
     rows = agent.screen()
     top = next(row for row, text in enumerate(rows) if "╭ Allow edit src/app.py?" in text)
@@ -552,7 +555,12 @@ def test_it_is_whole_on_a_screen_that_becomes_small(asking_agent):
     for row in rows[top + 1 : bottom]:
         assert (row[left], row[right]) == ("│", "│"), rows
     assert (rows[bottom][left], rows[bottom][right]) == ("╰", "╯")
-    assert any("more lines: :Agent question" in row for row in rows[top:bottom])
+    assert ":Agent question to answer" in rows[bottom]
+    if lines == 14:
+        shown = "".join(row[left + 1 : right].rstrip() + "\n" for row in rows[top + 1 : bottom])
+        assert "-    return a - b\n+    return a + b\n\n\n print(add(1, 2))\n" in shown
+    else:
+        assert any("more lines: :Agent question" in row for row in rows[top:bottom])
 
 
 def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_agent, app):
@@ -586,7 +594,7 @@ def test_in_auto_what_the_sandbox_confines_runs_without_a_question(run_agent, ap
     assert app.read_text() == FIXED
     assert (project / "made").exists()
     assert agent.events("AgentApprovalRequested") == []
-    assert " auto idle" in agent.screen_text()
+    assert "│auto idle · 1 to review " in agent.screen_text()
 
 
 def test_the_key_of_the_prompt_changes_the_mode_and_the_winbar_says_so(start_agent):
@@ -601,7 +609,7 @@ def test_in_plan_nothing_changes_not_even_by_a_command(start_agent, app, project
     agent = start_agent(reply(edit()), reply(bash("touch made; echo $?")), DONE)
     agent.command("AgentMode plan")
     agent.ask()
-    agent.wait_for_screen(" plan ")
+    agent.wait_for_screen("│plan ")
     agent.wait_for_turns()
     assert app.read_text() == APP
     assert not (project / "made").exists()
@@ -613,7 +621,7 @@ def test_in_plan_nothing_changes_not_even_by_a_command(start_agent, app, project
 def test_what_was_asked_before_the_mode_changed_to_plan_is_not_done(asking_agent, app):
     agent = asking_agent(reply(edit()), DONE)
     agent.command("AgentMode plan")
-    agent.wait_for_screen(" plan ")
+    agent.wait_for_screen("│plan ")
     if agent.float():
         agent.command("AgentAllow")
     agent.wait_for_turns()
@@ -630,7 +638,7 @@ def test_a_command_shows_what_it_writes_while_it_runs(start_agent, project):
     agent.ask()
     screen = agent.wait_for_screen("│ began")
     assert "│ bash bash slow …" in screen
-    assert " auto running bash " in screen
+    assert "│auto running bash " in screen
     assert "ended" not in screen
     (project / "go").touch()
     agent.wait_for_turns()
@@ -894,8 +902,9 @@ def test_to_allow_a_page_that_the_network_does_not_reach_is_to_grant_its_host(st
     agent = start_agent(reply(use("web_fetch", url="http://example.org/page")), DONE)
     agent.ask()
     text = agent.wait_for_question()
-    assert "Allow web_fetch http://example.org/page?" in text
+    assert "╭ Allow web_fetch? ─" in text
     rows = re.findall(r"││(.*?) *│\n", text)
+    assert rows[0] == "http://example.org/page"
     assert "example.org is blocked. Allowing opens it" in " ".join(rows)
     agent.command("AgentDeny")
     agent.wait_for_turns()
@@ -932,11 +941,10 @@ def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, line
     assert "+    return [greet(name) for name in names]" in text
     agent.command("Agent question")
     agent.feed("a")
-    text = agent.wait_for_question(2)
-    assert "Allow bash cd " in text
-    assert "unittest" in text
+    agent.wait_for_question(2)
+    text = agent.wait_for_screen("╭ Allow bash? ─", "││cd ", "unittest", "│ bash cd ")
     assert 0 < text.index("│ bash cd ") < text.index("╭ Allow")  # what led to it is not hidden
-    assert "+1 −1" in text
+    assert "+1 −1" in (text if lines == 40 else agent.transcript_text())
     agent.feed(":AgentAllow<CR>")
     text = agent.wait_for_question(3)
     assert "call_out.py" in text

@@ -336,7 +336,7 @@ def test_the_winbar_counts_tokens_and_the_context(claude, server):
         )
     )
     claude.submit_and_wait("hi")
-    wait_until(lambda: "↑91.0k ↓500 ctx 10%" in claude.screen_text(), claude.screen_text())
+    wait_until(lambda: "↑91.0k ↓500 ↻98% ctx 10% $0.02 " in claude.screen_text(), "the winbar")
     assert "91.5k tokens, context 10 percent" in claude.statusline()
 
 

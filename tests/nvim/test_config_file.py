@@ -180,13 +180,14 @@ def test_the_old_name_of_a_projects_file_is_told_once(child, project):
 def test_health_tells_what_is_wrong_and_what_is_in_force(child, user_file):
     user_file.parent.mkdir(parents=True)
     user_file.write_text("modle = 'x'\n")
-    child.setup(providers={"here": {"wire": "chta"}})
+    child.setup(providers={"here": {"wire": "chta", "base_url": "http://127.0.0.1:9"}})
     child.command("checkhealth sanderling")
     text = child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n')")
     assert "config.toml:1: unknown key 'modle'; did you mean 'model'?" in text
     assert (
-        "setup(): 'providers.here.wire': must be one of anthropic, chat, responses, ollama" in text
-    )
+        "setup(): [providers.here]: wire must be one of anthropic, chat, responses, ollama,"
+        " not 'chta'; did you mean 'chat'?"
+    ) in text
     user_file.write_text("model = 'mine'\nprovider = 'demo'\n")
     child.setup()
     child.command("checkhealth sanderling")

@@ -78,14 +78,13 @@ def test_the_person_need_not_wait(screen):
 
 
 @prove
-@pytest.mark.parametrize("columns", [50, 80, 160])
+@pytest.mark.parametrize("columns", [44, 50, 80, 160])
 def test_the_state_of_the_connection_stays_in_narrow_bars(start_chat, columns):
     screen = start_chat(columns=columns)
     screen.send({"type": "model_changed", "model": "box: claude-of-a-long-name"}, LOST)
-    is_narrow = columns < 80
-    assert ("again 2 s" if is_narrow else "reconnecting in 2 s") in prompt_winbar(screen)
+    assert ("again 2 s" if columns < 80 else "reconnecting in 2 s") in prompt_winbar(screen)
     screen.send(changed("refused", why="There is no `sanderling` on box."))
-    assert ("no link" if is_narrow else "not connected") in prompt_winbar(screen)
+    assert ("no link" if columns < 50 else "not connected") in prompt_winbar(screen)
 
 
 def test_an_address_opens_a_session_there(screen):

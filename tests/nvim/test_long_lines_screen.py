@@ -90,7 +90,8 @@ def test_lines_that_go_along_are_shown_in_part_and_told_whole(start_agent):
 
 def test_a_session_with_long_lines_opens_again_with_their_beginnings(start_agent):
     agent = start_agent({"step": [{"thinking": LINE}, {"text": LINE}]}, {"step": [{"text": "ok"}]})
-    agent.chat(LINE)
+    agent.open_chat()
+    agent.submit_and_wait(LINE)
     host = agent.host_pid()
     agent.close()
     wait_until(lambda: not is_alive(host), "the log is written")

@@ -357,6 +357,17 @@ def test_the_text_before_a_question_stays_above_it_and_fills_the_window_again_wi
     assert "paragraph 8" in agent.screen_text(), agent.screen_text()
 
 
+def test_long_lines_before_a_question_leave_its_call_in_view(start_agent):
+    text = "\n\n".join([*["word " * 60] * 3, "last"])
+    agent = start_agent({"step": [{"text": text}, *BASH["step"]]}, THEN, columns=100, lines=30)
+    agent.command("AgentChat")
+    agent.feed("igo<C-s>")
+    agent.wait_for_question()
+    wait_until(lambda: "│ last" in agent.screen_text(), agent.screen_text)
+    agent.rpc.pump(0.3)
+    assert "│ last" in agent.screen_text(), agent.screen_text()
+
+
 def test_the_question_names_its_keys_as_they_are_typed_in_the_current_mode(start_agent):
     """In insert mode <C-w> deletes a word."""
     write = {"name": "write", "input": {"path": "made.txt", "content": "made\n"}}

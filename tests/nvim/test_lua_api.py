@@ -80,6 +80,8 @@ def test_a_plugins_command_is_in_the_menu_and_in_the_help(screen, plugin):
     wait_until(lambda: menu(screen) == ["/standup"])
     screen.wait_for_screen("what I did today")
     screen.feed("<C-u>/help<C-s>")
+    screen.wait_for_screen("q closes")
+    screen.feed("G")
     screen.wait_for_screen("/standup [day]", "what I did today")
 
 

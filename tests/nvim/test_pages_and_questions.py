@@ -65,7 +65,7 @@ def asked(start_agent):
         agent.feed("igo<C-s><Esc>")
         agent.wait_for_question()
         agent.feed("inext<C-s><Esc>")
-        agent.wait_for_screen("1 queued")
+        agent.wait_for_screen("1 to answer · 1 q")  # the rest is cut in a narrow window
         return agent
 
     return start

@@ -609,16 +609,16 @@ def test_what_was_typed_for_a_path_does_not_stay_on_the_screen(chat):
 
 
 def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_there(chat):
-    chat.say("hello / there")
+    chat.say("mend / there")
     chat.lua("vim.ui.input = function(opts, answer) _G.default = opts.default answer(nil) end")
     chat.command("Agent export")
-    assert chat.lua("return _G.default") == "hello there.md"
+    assert chat.lua("return _G.default") == "mend there.md"
     for _ in range(2):
         chat.command("Agent export notes.md")
     chat.wait_for_transcript("notes.md already exists")
     chat.wait_for_message("Exported to notes.md")
     text = (chat.project / "notes.md").read_text()
-    assert "hello / there" in text
+    assert "mend / there" in text
     assert "answered" in text
 
 
@@ -630,8 +630,8 @@ def test_a_fork_shows_the_end_of_a_last_line_that_is_wrapped(chat, height):
     chat.lua("vim.o.lines = ...", height)
     chat.say("wrapped")
     chat.command("Agent fork")
-    chat.wait_for_screen("(fork)")
-    chat.wait_for_screen("the very end")
+    chat.wait_for_screen("2/2 wrapped", "the very end")
+    assert title(chat) == "wrapped (fork)"
 
 
 @pytest.mark.parametrize(

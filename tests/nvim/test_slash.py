@@ -577,7 +577,7 @@ def test_the_menu_shows_whole_descriptions_in_few_rows_and_is_as_wide_as_they_ar
     before = screen.lua(options)
     position = "return vim.fn.pum_getpos()"
     screen.feed("i/")
-    screen.wait_for_screen("/resume   resume an earlier session, by default the newest")
+    screen.wait_for_screen("/resume    resume an earlier session, by default the newest")
     assert screen.lua(position)["height"] == 10
     screen.feed("mod")
     wait_for_menu(screen, ["/model", "/mode"])

@@ -42,6 +42,8 @@ def test_the_status_is_data_beside_the_string(start_screen):
         "approvals": 1,
         "waiting": 0,
         "jobs": 0,
+        "children": 0,
+        "children_waiting": 0,
         "unreviewed": 0,
         "connection": "",
         "sandbox": "full",

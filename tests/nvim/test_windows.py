@@ -1,6 +1,7 @@
 """The chat's windows and buffers in the hands of a person, their plugins and their other windows."""
 
 import fcntl
+import re
 from pathlib import Path
 
 import pytest
@@ -322,10 +323,14 @@ def test_a_statusline_a_tab_and_a_list_of_buffers_call_the_chat_by_names_for_peo
     child.command("set laststatus=3 showtabline=2")
     child.open_chat(position="tab")
     child.say("ping")
-    wait_until(lambda: any(row.startswith(" Prompt") for row in child.screen()))
+
+    def statusline():
+        return next((row.rstrip() for row in child.screen()[-3:] if row.strip()), "")
+
+    wait_until(lambda: re.search("^ Sanderling: idle · .* sbx:.* net:off$", statusline()))
     assert "[Sanderling prompt]" in child.screen()[0]
     child.command("wincmd k")
-    wait_until(lambda: any(row.startswith(" Sanderling") for row in child.screen()[-3:]))
+    wait_until(lambda: re.search("^ Sanderling: idle · .* net:off  +All$", statusline()))
     child.command("wincmd j")
     child.command("AgentNew")
     wait_until(lambda: "[Sanderling prompt 2]" in child.screen()[0])

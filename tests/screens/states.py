@@ -206,6 +206,10 @@ def in_auto_mode(child: Pictured, text: str) -> None:
     ask(child, text)
 
 
+def children(child: Pictured) -> None:
+    ask(child, "Refuse empty lists, with a test.", "Child session")
+
+
 def network(child: Pictured) -> None:
     in_auto_mode(child, "Look it up.")
     child.wait_for_question()
@@ -353,6 +357,23 @@ QUESTIONS = says(
     use("bash", command="rm -r build"),
     use("bash", "t2", command="pytest -q --maxfail=1 tests/test_calc.py tests/test_format.py"),
 )
+CHILDREN = [
+    *says(
+        {"text": "I have both done at the same time."},
+        use("delegate", role="explore", task="Find each use of mean"),
+        use("delegate", "t2", role="edit", task="Write a test for mean"),
+    ),
+    {
+        "when": "Find each use of mean",
+        "step": [use("grep", "t3", pattern="mean", path=".")],
+    },
+    {"after": "t3", "step": [LATER, {"text": "Done."}]},
+    {
+        "when": "Write a test for mean",
+        "step": [use("write", "t4", path="test_mean.py", content="def test_mean(): ...\n")],
+    },
+]
+MAY_DELEGATE = {"permissions": [{"action": "allow", "tool": "delegate"}]}
 NETWORK = says(use("web_fetch", url="https://docs.python.org/3/library/statistics.html"))
 PLAN = says({"text": ANSWER}, use("ask_user", plan="Refuse empty lists in mean"))
 REWRITTEN = says(
@@ -460,6 +481,7 @@ STATES = [
     ),
     State("queue", "Prompts that wait", queued, says({"text": ANSWER[:70]}, LATER)),
     State("questions", "Two questions at once", questions, QUESTIONS),
+    State("children", "Child sessions, one of which asks", children, CHILDREN, setup=MAY_DELEGATE),
     State("network", "A question about the network", network, NETWORK),
     State("plan", "A plan that is asked about", plan, PLAN),
     State("retry", "A request that is made again", retrying, says({"text": ANSWER[:70]}, LATER)),

@@ -24,19 +24,28 @@ WORDS = {  # what is said and shown: queue and log are here in every session
 PASSED_ON = {
     # Its process, the files and the sandbox are of here.
     ExternalConversation: {
-        *("RetryNow", "UndoTurn", "RedoTurn", "TrustFiles", "RunCommand", "WatchJob", "StopJob"),
+        *(
+            "RetryNow",
+            "UndoTurn",
+            "RedoTurn",
+            "TrustFiles",
+            "RunCommand",
+            "WatchJob",
+            "StopJob",
+            "StopChild",
+        ),
         *("SetNetwork", "SetSandbox", "SetMode", "RejectChanges", "NoteReviewed", "NoteSaved"),
-        *("ControlToolServer", "ChangeRule", "Rest"),
+        *("ControlToolServer", "ChangeRule", "Rest", "ApplyWorktree"),
     },
     # The first are done or refused as with any guest. Jobs, tool servers and changes of here there are none.
     RemoteConversation: {
         *("SetModel", "SetEffort", "SetGuestOption", "Compact", "UndoCompaction", "NoteUsage"),
-        *("WatchJob", "StopJob", "ControlToolServer", "NoteReviewed", "Rest"),
+        *("WatchJob", "StopJob", "StopChild", "ControlToolServer", "NoteReviewed", "Rest"),
     },
     # The model is asked here. Jobs, tool servers and changes of here there are none.
     ClientConversation: {
         *("RetryNow", "SetModel", "SetRole", "SetEffort", "Compact", "UndoCompaction", "NoteUsage"),
-        *("WatchJob", "StopJob", "ControlToolServer", "Rest"),
+        *("WatchJob", "StopJob", "StopChild", "ControlToolServer", "Rest"),
         *("RejectChanges", "NoteReviewed", "NoteSaved", "SetGuestOption"),
     },
 }

@@ -100,6 +100,12 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         auto_compact = false
         acp_terminals = "editor"
         script = "s.json"
+        [delegate]
+        tokens = 1
+        tree_tokens = 2
+        seconds = 3
+        calls = 4
+        running = 5
         [providers.local]
         wire = "chat"
         [prices.m]
@@ -121,6 +127,9 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         provider = "kagi"
         url = "https://k"
         api_key = "$K"
+        [worktree]
+        extras = [".env"]
+        links = ["node_modules"]
         [mcp.servers.git]
         command = ["g"]
         [agents.claude]
@@ -520,6 +529,22 @@ def test_a_project_only_lowers_what_may_be_spent(own, theirs, effective, name):
     assert (made.max_calls, made.budget_usd) == (effective, effective and effective + 0.5)
 
 
+@pytest.mark.parametrize("key", ["tokens", "tree_tokens", "seconds", "calls", "running"])
+def test_a_project_only_lowers_the_limits_of_child_sessions(key):
+    field, table = f"delegate_{key}", f"[delegate]\n{key} = ".__add__
+    default = getattr(Settings(""), field)
+    assert getattr(settings(project=table("3")), field) == 3
+    assert getattr(settings(project=table(f"{default + 1}")), field) == default
+    assert getattr(settings(file=table("7"), project=table("8")), field) == 7
+    refused_project(table("0"))
+
+
+def test_a_session_without_a_limit_of_child_sessions_gets_that_of_a_project():
+    own, project = "[delegate]\ntree_tokens = 0", "[delegate]\ntree_tokens = 9"
+    assert settings(file=own).delegate_tree_tokens == 0
+    assert settings(file=own, project=project).delegate_tree_tokens == 9
+
+
 def test_a_limit_of_the_command_line_goes_before_a_projects():
     assert settings(project="max_calls = 5", command_line="max_calls = 50").max_calls == 50
 
@@ -630,6 +655,8 @@ def test_the_table_of_what_a_project_may_set_is_what_is_known_to_be_safe():
     assert {*KINDS} == {
         *("model", "thinking", "effort", "max_tokens", "max_calls", "budget_usd", "permissions"),
         *("tools_disabled", "mcp_servers", "sandbox_min_level", "mode", "network"),
+        *("delegate_tokens", "delegate_tree_tokens", "delegate_seconds"),
+        *("delegate_calls", "delegate_running"),
     }
 
 

@@ -1152,6 +1152,16 @@ def test_cost_limit_ends_the_run_before_the_next_request_with_a_status_of_its_ow
     assert "This run has cost $0.0041; its limit is $0.003." in done.stderr
 
 
+def test_token_limit_ends_the_run_before_the_next_request_with_the_same_status(shell, api):
+    look = tool_use("toolu_1", "ls", "{}") + loopback.done("tool_use")
+    priced(api, look, look, look)
+    done = shell.run("-p", "Hi.", "--max-tokens", "1500", "--output-format", "json")
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["stop_reason"], result["denials"]) == (4, "budget", [])
+    assert len(api.prompts) == result["model_calls"] == 2
+    assert "tokens; its limit is 1,500 tokens." in done.stderr
+
+
 @prove
 def test_cost_limit_of_a_model_without_a_known_price_is_an_error_and_nothing_is_paid(shell, api):
     done = shell.run("-p", "Hi.", "--model", "claude-of-tomorrow", "--max-cost", "1")

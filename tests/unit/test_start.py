@@ -17,6 +17,7 @@ UNNEEDED = {
     "the proxy": r"h11|sanderling\.sandbox\.network\.proxy",
     "tool servers": r"mcp|sanderling\.mcp\.\w+",
     "other agents": r"sanderling\.(agents|acp\.client)\.\w+",
+    "child sessions": r"sanderling\.conversation\.children\.(attached|child|children|conversation|recovery|report)",
     "other providers": r"(anthropic|httpx2|pydantic)|sanderling\.providers\.(anthropic|chat|ollama|responses|http)\.\w+",
     "of Python": r"difflib|html|http|importlib\.(metadata|resources)|zipfile",
 }

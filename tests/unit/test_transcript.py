@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import prove
 
 from sanderling.protocol.events import (
+    ChildChanged,
     CommandEnded,
     CommandStarted,
     Compacted,
@@ -34,6 +35,7 @@ from sanderling.protocol.messages import (
 from sanderling.session.history_pager import PAGE_BYTES, PAGE_PARTS, HistoryPager
 from sanderling.session.log import SessionInUseError
 from sanderling.session.records import (
+    LoggedChild,
     LoggedClearing,
     LoggedCommand,
     LoggedPartial,
@@ -216,6 +218,23 @@ def test_turn_that_a_crash_has_interrupted_is_shown_with_what_was_said(session):
     [page] = pages_of(session)
     assert [e.text for e in page if isinstance(e, TextDelta)] == ["Once upon"]
     assert page[-1] == TurnEnded("interrupted")
+
+
+@pytest.mark.parametrize("state, shown", [("done", "done"), ("budget", "budget"), ("", "partial")])
+def test_the_history_names_the_child_session_of_a_tool_use_and_how_it_ended(session, state, shown):
+    prompt(session, "Find it.")
+    use = ToolUse("t1", "delegate", {"task": "Find it."})
+    session.append_message(Message("assistant", (use,)))
+    session.append(LoggedToolStart(use.id))
+    session.append(LoggedChild("c1", use.id, "explore", "Find it."))
+    if state:
+        session.append(LoggedChild("c1", use.id, "explore", "Find it.", state))
+        session.append(LoggedToolEnd(use.id, "explore: Find it.", "done"))
+    [page] = pages_of(session)
+    child = ChildChanged("c1", use.id, "explore", "Find it.", shown)
+    of_use = [each for each in page if isinstance(each, ToolStarted | ChildChanged | ToolEnded)]
+    assert [type(each) for each in of_use] == [ToolStarted, ChildChanged, ToolEnded]
+    assert of_use[1] == child
 
 
 def test_new_session_has_one_empty_page(session):

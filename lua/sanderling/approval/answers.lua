@@ -25,14 +25,14 @@ local function tell(text)
 end
 
 ---@param q sanderling.session.state.Question
----@param answer { answer: 'once'|'session'|'always'|'deny'|'cancel'|'again', reason?: string, rule?: string, is_alone?: boolean, values?: table<string, string>, review?: sanderling.Review, option?: string }
+---@param answer { answer: 'once'|'session'|'always'|'deny'|'cancel'|'again', reason?: string, rule?: string, for_tree?: boolean, is_alone?: boolean, values?: table<string, string>, review?: sanderling.Review, option?: string }
 function M.send(q, answer)
   if not vim.list_contains(queue.list(), q) then
     tell('This question is no longer open.')
     return
   end
   if answer.answer ~= 'deny' and (q.event.path or '') ~= '' then
-    listeners.allow(q.event.id, q.session_id)
+    listeners.allow(queue.tool_use_of(q.event.id), q.session_id)
   end
   local is_yes = vim.list_contains(M.choices(), answer.answer)
   live.find(q.session_id):act({
@@ -41,6 +41,7 @@ function M.send(q, answer)
     answer = answer.answer,
     reason = answer.reason or '',
     rule = answer.rule or '',
+    for_tree = answer.for_tree,
     is_alone = answer.is_alone,
     option = answer.option or '',
     values = answer.values,
@@ -158,7 +159,8 @@ end
 --- Allow the request. For `always`, show the rule first, and let the user change it.
 ---@param q sanderling.session.state.Question
 ---@param choice 'once'|'session'|'always'
-function M.allow_one(q, choice)
+---@param for_tree? boolean with 'session': for the session that began the task and for all of its children
+function M.allow_one(q, choice, for_tree)
   local kind = q.event.kind
   if not vim.list_contains(q.event.choices, choice) then
     tell(refusals[choice])
@@ -182,7 +184,7 @@ function M.allow_one(q, choice)
     end)
   elseif choice == 'session' then
     choose_rule(q, 'Allow for the session', function(rule)
-      M.send(q, { answer = 'session', rule = rule })
+      M.send(q, { answer = 'session', rule = rule, for_tree = for_tree })
     end)
   else
     M.send(q, { answer = choice })

@@ -15,6 +15,7 @@ local TITLE_CELLS = { 32, 24, 18, 12, 8, 0 } -- of an answer in another agent's 
 local long = { ---@type sanderling.approval.Words
   once = 'allow once',
   session = 'allow for this session',
+  tree = 'for the parent and all children',
   always = 'always (shows the rule)',
   deny = 'deny',
   reason = 'deny with a reason',
@@ -33,6 +34,7 @@ local long = { ---@type sanderling.approval.Words
 local short = vim.tbl_extend('force', long, {
   once = 'once',
   session = 'session',
+  tree = 'all children',
   always = 'always',
   reason = 'reason',
   all_reason = 'reason',
@@ -50,7 +52,7 @@ local function only(...)
   return some
 end
 
-local ANSWERS = { 'once', 'session', 'always', 'deny', 'all' }
+local ANSWERS = { 'once', 'session', 'tree', 'always', 'deny', 'all' }
 
 --- The words, from wide to narrow.
 ---@type sanderling.approval.Words[]
@@ -67,7 +69,8 @@ local key_words = {
 local EXTRA = { 'all_reason', 'option', 'whole', 'next' }
 
 --- Keys with a line each while the user is in the float and there is room.
-local LISTED = { 'once', 'session', 'always', 'deny', 'reason', 'later', 'all', 'all_reason' }
+local LISTED =
+  { 'once', 'session', 'tree', 'always', 'deny', 'reason', 'later', 'all', 'all_reason' }
 
 --- The words for keys in other kinds of questions, where their meaning differs.
 ---@type table<string, sanderling.approval.Words>
@@ -79,10 +82,13 @@ local other_words = {
   plan = { choice = 'choose', comment = 'comment', deny = 'keep planning' },
 }
 
+---@type sanderling.approval.Words
+local OF_CHILD = { session = 'for this child' }
+
 ---@param q sanderling.session.state.Question
 ---@return sanderling.approval.Words words that differ from the usual ones
 local function words_of(q)
-  local others = other_words[q.event.kind] or {}
+  local others = other_words[q.event.kind] or queue.child_of(q.event) and OF_CHILD or {}
   local kind = choosing.is_for(q) and choosing.field(q).kind
   if kind == 'choices' then
     return vim.tbl_extend('force', others, { choice = 'mark' })
@@ -152,9 +158,10 @@ local function options_of(q)
     local options = options_of_choosing(q)
     return vim.list_extend(options, { 'whole', 'later', #queue.list() > 1 and 'next' or nil })
   end
+  local has_tree = queue.child_of(q.event) ~= nil
   local options = vim.tbl_filter(function(choice)
-    return vim.list_contains(q.event.choices, choice)
-  end, { 'once', 'session', 'always' })
+    return vim.list_contains(q.event.choices, choice == 'tree' and has_tree and 'session' or choice)
+  end, { 'once', 'session', 'tree', 'always' })
   vim.list_extend(options, other_words[q.event.kind] and { 'deny' } or { 'deny', 'reason' })
   options[#options + 1] = 'later'
   vim.list_extend(options, q.event.is_of_several and { 'all', 'all_reason' } or {})

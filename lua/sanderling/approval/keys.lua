@@ -96,6 +96,11 @@ end
 local actions = {
   question_once = allowing('once'),
   question_session = allowing('session'),
+  question_tree = answering(function(q)
+    if queue.child_of(q.event) then
+      answers.allow_one(q, 'session', true)
+    end
+  end),
   question_always = allowing('always'),
   question_deny = denying(),
   question_reason = denying_because(),

@@ -244,11 +244,13 @@ function M.keep_ends_above(place)
     local info = vim.fn.getwininfo(win)[1]
     local first_row, first_col = info.winrow - 1 + info.winbar, info.wincol - 1
     local room = place.row - first_row
-    local is_covered = place.row < first_row + info.height
+    local is_covered = vim.bo[info.bufnr].filetype == 'sanderling'
+      and place.row < first_row + info.height
       and place.col < first_col + info.width
       and place.col + place.width + 2 > first_col
-    if vim.bo[info.bufnr].filetype == 'sanderling' and is_covered and room >= MIN_HEIGHT then
-      scroll.cover(win, info.height - room) -- before the window scrolls: the chat fills empty rows
+      and room >= MIN_HEIGHT
+    scroll.cover(win, is_covered) -- before the window scrolls: the chat fills empty rows
+    if is_covered then
       scroll_end_up(win, room)
     end
   end

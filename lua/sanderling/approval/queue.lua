@@ -1,5 +1,6 @@
 --- The pending questions of all sessions, and which of them is shown.
 local live = require('sanderling.session.live')
+local states = require('sanderling.session.state')
 
 local M = {}
 
@@ -27,12 +28,36 @@ end
 local shown
 local index = 1 -- its last index
 
+--- Return the id of the tool use that a question is about. A question of a child session, in its parent, begins with the child's id.
+---@param question_id string
+---@return string
+function M.tool_use_of(question_id)
+  return question_id:match('^[%w_-]+/(.+)$') or question_id
+end
+
+--- Return the child session that asks, in a question that its parent shows.
+---@param event sanderling.ApprovalRequested
+---@return string? id
+function M.child_of(event)
+  return (event.child or '') ~= '' and event.id:match('^([%w_-]+)/') or nil
+end
+
+--- Return whether the session that started this one shows its questions, so that each of them is listed only once.
+---@param state sanderling.session.state.State
+---@return boolean
+local function is_shown_by_parent(state)
+  return vim.iter(live.state_of(state.parent).children):any(function(child)
+    return child.id == state.id and states.is_active[child.state] ~= nil
+  end)
+end
+
 --- Return all questions in the order in which they were asked.
 ---@return sanderling.session.state.Question[]
 function M.list()
   local list, place = {}, {}
   for _, session in ipairs(live.all()) do
-    for _, question in ipairs(session.state.questions) do
+    local questions = is_shown_by_parent(session.state) and {} or session.state.questions
+    for _, question in ipairs(questions) do
       list[#list + 1] = question
       place[question] = #list
     end

@@ -171,10 +171,13 @@ function M.title_of(q, width)
   return { { (' %s%s%s '):format(heading, mark, count_text()), 'AgentApprovalTitle' } }
 end
 
---- Return a line that names the session that asks, if this tab page shows another one.
+--- Return a line that names the session that asks, if that is a child or this tab page shows another one.
 ---@param q sanderling.session.state.Question
 ---@return string?
 local function asker_of(q)
+  if queue.child_of(q.event) then
+    return ('Child session %s asks.'):format(icons.quoted(words.plain(q.event.child)))
+  end
   local session = live.find(q.session_id)
   if session and #live.all() > 1 and not session:is_on_screen() then
     return ('Session %s asks.'):format(icons.quoted(words.plain(session:name())))
@@ -284,7 +287,9 @@ end
 local function add_place(body, q, width)
   local lines, marks = body.lines, body.marks
   local where = 'in ' .. words.plain(vim.fn.fnamemodify(q.event.cwd, ':~'))
-  local facts = sandbox.words(q.session_id)
+  local child = queue.child_of(q.event)
+  local is_known = not child or live.find(child) ~= nil
+  local facts = is_known and sandbox.words(child or q.session_id) or {}
   local cells = api.nvim_strwidth(where)
   for _, fact in ipairs(facts) do
     cells = cells + 1 + api.nvim_strwidth(fact.text)

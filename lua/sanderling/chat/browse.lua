@@ -124,6 +124,17 @@ function M.select_code(session, is_inner)
   select_rows(is_inner and first + 1 or first, is_inner and last - 1 or last)
 end
 
+--- Return the child session that the line under the cursor, in the transcript, is about.
+---@param session sanderling.chat.session.Session
+---@return string? id
+function M.child_here(session)
+  local lnum = vim.fn.line('.')
+  local closed = vim.fn.foldclosed(lnum)
+  local row = (closed == -1 and lnum or closed) - 1
+  local block = tools.block_at(session.transcript, row)
+  return block and row == block.first and block.child or nil
+end
+
 ---@param session sanderling.chat.session.Session
 ---@return sanderling.access.files.Place?
 local function place_in_transcript(session)

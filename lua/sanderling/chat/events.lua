@@ -147,6 +147,21 @@ function handlers.tool_ended(self, event, before)
   end
 end
 
+function handlers.child_changed(self, event, before)
+  for _, child in ipairs(before.children) do
+    if child.id == event.id and child.state == event.state then
+      return -- only its activity and its counts are new
+    end
+  end
+  bus.announce('AgentChildChanged', {
+    session_id = self.id,
+    id = event.id,
+    name = event.name,
+    task = event.task,
+    state = event.state,
+  })
+end
+
 function handlers.prompts_returned(self, event)
   self:put_back_prompts(event.prompts)
 end

@@ -263,9 +263,25 @@ local function go_to_prompt(session)
   vim.cmd.startinsert({ bang = true })
 end
 
---- Open the file named on the line under the cursor.
+--- Show the child session that the line under the cursor is about.
+---@param session sanderling.chat.session.Session
+---@return boolean is_there
+local function open_child(session)
+  local is_transcript = api.nvim_get_current_buf() == session.transcript_buf
+  local id = is_transcript and browse.child_here(session)
+  if not id then
+    return false
+  end
+  open.open_child(id, session.project, {})
+  return true
+end
+
+--- Open the file or child session of the line under the cursor.
 ---@param session sanderling.chat.session.Session
 local function go_to_file(session)
+  if open_child(session) then
+    return
+  end
   local place = browse.place_here(session)
   if not place then
     return
@@ -277,10 +293,12 @@ local function go_to_file(session)
   files.open(place)
 end
 
---- Open the fold under the cursor, else the file named there.
+--- Open the child session of the line under the cursor, its fold, else the file named there.
 ---@param session sanderling.chat.session.Session
 local function open_here(session)
-  if vim.fn.foldclosed('.') ~= -1 then
+  if open_child(session) then
+    return
+  elseif vim.fn.foldclosed('.') ~= -1 then
     vim.cmd('normal! zo')
   else
     go_to_file(session)
@@ -351,6 +369,27 @@ local function switch(_, direction)
   M.switch(direction * vim.v.count1)
 end
 
+--- Stop the child session that the line under the cursor is about.
+---@param session sanderling.chat.session.Session
+local function stop_child(session)
+  local id = browse.child_here(session)
+  if not id then
+    message.tell('No child session under the cursor.')
+    return
+  end
+  open.stop_child(id)
+end
+
+--- Show the session that has started this one.
+---@param session sanderling.chat.session.Session
+local function go_to_parent(session)
+  if session.state.parent ~= '' then
+    M.open(session.state.parent, session.project, {})
+  else
+    message.tell('No other session has started this one.')
+  end
+end
+
 --- Go to the first hunk of the pending question, else to the next change to review.
 ---@param direction -1|1
 local function go_to_hunk(_, direction)
@@ -390,6 +429,8 @@ open.register({
   open = open_here,
   go_to_file = go_to_file,
   inspect = browse.inspect,
+  stop_child = stop_child,
+  parent = go_to_parent,
   times = toggle_times,
   send_normal = with(send, false),
   send_insert = unless_accepting(with(send, false)),

@@ -180,12 +180,13 @@ end
 ---@param id? string
 ---@param project? string
 ---@param agent? string the external agent, if any
+---@param worktree? string see `Session:begin`
 ---@return sanderling.chat.session.Session
-local function begin(session, id, project, agent)
+local function begin(session, id, project, agent, worktree)
   if next(config.options.extensions) then
     extensions.load_configured()
   end
-  session:begin(id or stored.new_id(), project or stored.root_here(), agent)
+  session:begin(id or stored.new_id(), project or stored.root_here(), agent, worktree)
   set_up(session)
   live.add(session)
   return session
@@ -204,11 +205,12 @@ end
 ---@param id? string
 ---@param project? string
 ---@param agent? string
+---@param worktree? string
 ---@return sanderling.chat.session.Session
-local function add_session(id, project, agent)
+local function add_session(id, project, agent, worktree)
   local session = new_session()
   session:make_prompt()
-  begin(session, id, project, agent)
+  begin(session, id, project, agent, worktree)
   live.set_current(session)
   return session
 end
@@ -380,8 +382,10 @@ end
 
 -- choosing a session --------------------------------------------------------------------------------------------------
 
-function M.new()
-  add_session(nil, stored.project_here())
+--- Open another session.
+---@param worktree? string a branch or commit, from which it gets a worktree of its own
+function M.new(worktree)
+  add_session(nil, stored.project_here(), nil, worktree)
   M.show({})
 end
 
@@ -402,6 +406,30 @@ function M.open(id, project, opts)
   end
   M.show(opts)
   return assert(live.current())
+end
+
+--- Show a child session, unless it has not started yet.
+---@param id string
+---@param project string
+---@param opts sanderling.ChatOpts
+function M.open_child(id, project, opts)
+  local child = live.find_child(id)
+  if child and child.state == 'queued' then
+    message.tell('This child session has not started yet.')
+  else
+    M.open(id, project, opts)
+  end
+end
+
+--- Stop a child session; its parent gets its work so far.
+---@param id string
+function M.stop_child(id)
+  local child, parent = live.find_child(id)
+  if child and parent and states.is_active[child.state] then
+    parent:act({ type = 'stop_child', id = id })
+  else
+    message.tell('This child session has already ended.')
+  end
 end
 
 --- Show the session opened `step` places after the current one.

@@ -73,7 +73,8 @@ end
 ---@param id string
 ---@param project string
 ---@param agent? string the external agent of a new session
-function Session:begin(id, project, agent)
+---@param worktree? string a branch or commit, from which a new session gets a worktree of its own
+function Session:begin(id, project, agent, worktree)
   self.id, self.project, self.agent, self.state = id, project, agent, states.new(id)
   self.is_open, self.is_fresh, self.view, self.hint = false, true, nil, nil
   self.todo:draw()
@@ -82,7 +83,7 @@ function Session:begin(id, project, agent)
   for _, buf in ipairs(self:buffers()) do
     vim.b[buf].sanderling_session = id
   end
-  host.register(id, project, agent)
+  host.register(id, project, agent, worktree)
   self:keep_draft()
 end
 

@@ -149,7 +149,7 @@ local SAFETY = vim.split(
 
 -- Tables and options that forbid, limit or redirect something: the user must not believe that one of them holds when it does not.
 local GUARDS = vim.split(
-  'permissions sandbox tools hooks roles role mode network budget_usd max_calls mcp web_search skills agents acp_terminals'
+  'permissions sandbox tools hooks roles role mode network budget_usd max_calls delegate mcp web_search skills worktree agents acp_terminals'
     .. ' provider providers base_url prices',
   ' '
 )

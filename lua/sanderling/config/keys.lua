@@ -85,13 +85,20 @@ M.rows = {
     { transcript = 'n', answer = 'n' },
     'to the prompt, in insert mode'
   ),
-  key('open', '<CR>', { transcript = 'n' }, 'open the closed fold, or else the file named here'),
+  key(
+    'open',
+    '<CR>',
+    { transcript = 'n' },
+    'open the child session, closed fold or file of the line'
+  ),
   key(
     'go_to_file',
     'gf',
     { transcript = 'n' },
     'open the file named here, as `path` or `path:line`, in the last code window'
   ),
+  key('stop_child', '<LocalLeader>s', { transcript = 'n' }, 'stop the child session of the line'),
+  key('parent', '<LocalLeader>b', BOTH, 'back to the parent session'),
   key('inspect', 'K', { transcript = 'n' }, 'show the full input and result of the tool call'),
   key(
     'times',
@@ -108,6 +115,7 @@ M.rows = {
 
   key('question_once', 'a', { question = 'n' }, 'allow it once'),
   key('question_session', 's', { question = 'n' }, 'allow it for this session'),
+  key('question_tree', 'S', { question = 'n' }, 'allow it for parent and all children'),
   key('question_always', 'A', { question = 'n' }, 'allow it always'),
   key('question_deny', 'd', { question = 'n' }, 'deny it'),
   key('question_reason', 'D', { question = 'n' }, 'deny it with a reason'),
@@ -172,8 +180,9 @@ M.rows = {
   key('pick_fork', '<C-o>', { picker = 'ni' }, 'continue in a copy of the session'),
   key('pick_export', '<C-e>', { picker = 'ni' }, 'write the session as Markdown'),
   key('pick_delete', '<C-x>', { picker = 'ni' }, 'delete the session, after a confirmation'),
+  key('pick_answer', '<C-y>', { picker = 'ni' }, 'go to the question of the session'),
   key('pick_start', '<C-s>', { picker = 'ni' }, 'start or restart the tool server'),
-  key('pick_stop', '<C-d>', { picker = 'ni' }, 'stop the tool server until you start it'),
+  key('pick_stop', '<C-d>', { picker = 'ni' }, 'stop the tool server, or what runs in the session'),
   key('pick_login', '<C-l>', { picker = 'ni' }, 'log in to the tool server in a browser'),
 
   key('rules_open', '<CR>', { rules = 'n' }, 'open the settings file at the rule'),
@@ -183,6 +192,11 @@ M.rows = {
   key('plugins_check', 'r', { plugins = 'n' }, 'read the plugins again'),
   key('plugins_toggle', 'd', { plugins = 'n' }, 'disable the plugin, or enable it'),
   key('plugins_remove', 'D', { plugins = 'n' }, 'remove the plugin'),
+
+  key('worktrees_diff', '<CR>', { worktrees = 'n' }, 'show what the worktree changed'),
+  key('worktrees_apply', 'a', { worktrees = 'n' }, 'make its changes here, and review them'),
+  key('worktrees_open', 'o', { worktrees = 'n' }, 'open its session'),
+  key('worktrees_remove', 'D', { worktrees = 'n' }, 'remove it, after naming what is lost'),
 
   key(
     'next_hunk',
@@ -233,20 +247,23 @@ M.rows = {
   key(
     'close',
     'q',
-    for_each('page trust waiting whole form job mcp rules plugins rewind ask answer asked', 'n'),
+    for_each(
+      'page trust waiting whole form job mcp rules plugins worktrees rewind ask answer asked',
+      'n'
+    ),
     'close it without an answer'
   ),
   key(
     'close_page',
     '<Esc>',
-    { page = 'n', mcp = 'n', rules = 'n', plugins = 'n', rewind = 'n', ask = 'n' },
+    for_each('page mcp rules plugins worktrees rewind ask', 'n'),
     'the same'
   ),
   key(
     'show_keys',
     'g?',
     for_each(
-      'prompt transcript question whole form trust waiting job mcp rules plugins rewind ask answer page',
+      'prompt transcript question whole form trust waiting job mcp rules plugins worktrees rewind ask answer page',
       'n'
     ),
     'show these keys'
@@ -258,9 +275,9 @@ M.rows = {
 --- (escape-time, until 3.5), Neovim itself within 'ttimeoutlen', ssh when they come in one packet.
 ---@type table<string, true>
 M.allowing = for_each(
-  'answer_once question_once question_session question_always question_option question_choice '
+  'answer_once question_once question_session question_tree question_always question_option question_choice '
     .. 'question_send form_send trust_all trust_mark trust_choose mcp_start mcp_login pick_start pick_login plugins_toggle '
-    .. 'accept_hunk accept_file edit_accept',
+    .. 'worktrees_apply accept_hunk accept_file edit_accept',
   true
 )
 

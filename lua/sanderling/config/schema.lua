@@ -150,6 +150,46 @@ M.rows = {
     host = true,
   },
   {
+    name = 'delegate.tokens',
+    default = 200000,
+    least = 1,
+    is_whole = true,
+    doc = 'tokens that one child session may use',
+    host = true,
+  },
+  {
+    name = 'delegate.tree_tokens',
+    default = 2000000,
+    least = 0,
+    is_whole = true,
+    doc = 'tokens of all child sessions of a session before you are asked; 0: no limit',
+    host = true,
+  },
+  {
+    name = 'delegate.seconds',
+    default = 1800,
+    least = 1,
+    is_whole = true,
+    doc = 'seconds that one child session may run',
+    host = true,
+  },
+  {
+    name = 'delegate.calls',
+    default = 100,
+    least = 1,
+    is_whole = true,
+    doc = 'model calls that one child session may make',
+    host = true,
+  },
+  {
+    name = 'delegate.running',
+    default = 4,
+    least = 1,
+    is_whole = true,
+    doc = 'child sessions that run at the same time',
+    host = true,
+  },
+  {
     name = 'prices',
     default = {},
     class = 'table<string, sanderling.config.Price>',
@@ -268,6 +308,24 @@ M.rows = {
     class = 'string[]',
     type = 'list',
     doc = 'names of skills that are not used',
+    check = checks.is_list_of_strings,
+    host = true,
+  },
+  {
+    name = 'worktree.extras',
+    default = {},
+    class = 'string[]',
+    type = 'list',
+    doc = 'files of the project, ignored by git, that a new worktree gets a copy of',
+    check = checks.is_list_of_strings,
+    host = true,
+  },
+  {
+    name = 'worktree.links',
+    default = {},
+    class = 'string[]',
+    type = 'list',
+    doc = "the same, but linked to the project's own, and read-only",
     check = checks.is_list_of_strings,
     host = true,
   },
@@ -465,7 +523,7 @@ end
 M.checks = {
   ['permissions[].action'] = checks.one_of({ 'allow', 'ask', 'deny' }),
   ['permissions[].tool'] = function(value)
-    local tools = 'bash read edit write code_refactor web_fetch web_search *'
+    local tools = 'bash read edit write code_refactor web_fetch web_search delegate *'
     local is_known, words = checks.one_of(vim.split(tools, ' '))(value)
     local is_outside = type(value) == 'string' and value:find('__', 1, true) ~= nil
     return is_known or is_outside, words .. ", or like 'mcp__server__*'"

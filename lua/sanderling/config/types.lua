@@ -13,6 +13,13 @@
 ---@field long_input_factor? number
 ---@field long_output_factor? number
 
+---@class (exact) sanderling.config.Delegate
+---@field tokens integer tokens that one child session may use
+---@field tree_tokens integer tokens of all child sessions of a session before you are asked; 0: no limit
+---@field seconds integer seconds that one child session may run
+---@field calls integer model calls that one child session may make
+---@field running integer child sessions that run at the same time
+
 ---@class (exact) sanderling.config.Approval
 ---@field bell boolean ring the terminal's bell when a question comes
 
@@ -25,6 +32,10 @@
 
 ---@class (exact) sanderling.config.Skills
 ---@field disabled string[] names of skills that are not used
+
+---@class (exact) sanderling.config.Worktree
+---@field extras string[] files of the project, ignored by git, that a new worktree gets a copy of
+---@field links string[] the same, but linked to the project's own, and read-only
 
 ---@class (exact) sanderling.config.Web_search
 ---@field provider 'off'|'api'|'searxng'|'brave'|'kagi'|'gemini' what the model searches the web with: 'api' is the API's own tool
@@ -76,8 +87,10 @@
 ---@field open_code sanderling.config.Key open the fenced block in a new buffer
 ---@field apply_code sanderling.config.Key offer the fenced block as an edit
 ---@field write sanderling.config.Key to the prompt, in insert mode
----@field open sanderling.config.Key open the closed fold, or else the file named here
+---@field open sanderling.config.Key open the child session, closed fold or file of the line
 ---@field go_to_file sanderling.config.Key open the file named here, as `path` or `path:line`, in the last code window
+---@field stop_child sanderling.config.Key stop the child session of the line
+---@field parent sanderling.config.Key back to the parent session
 ---@field inspect sanderling.config.Key show the full input and result of the tool call
 ---@field times sanderling.config.Key show or hide when each turn began and ended
 ---@field question sanderling.config.Key to the pending question
@@ -88,6 +101,7 @@
 ---@field previous_session sanderling.config.Key previous session; takes a count
 ---@field question_once sanderling.config.Key allow it once
 ---@field question_session sanderling.config.Key allow it for this session
+---@field question_tree sanderling.config.Key allow it for parent and all children
 ---@field question_always sanderling.config.Key allow it always
 ---@field question_deny sanderling.config.Key deny it
 ---@field question_reason sanderling.config.Key deny it with a reason
@@ -125,8 +139,9 @@
 ---@field pick_fork sanderling.config.Key continue in a copy of the session
 ---@field pick_export sanderling.config.Key write the session as Markdown
 ---@field pick_delete sanderling.config.Key delete the session, after a confirmation
+---@field pick_answer sanderling.config.Key go to the question of the session
 ---@field pick_start sanderling.config.Key start or restart the tool server
----@field pick_stop sanderling.config.Key stop the tool server until you start it
+---@field pick_stop sanderling.config.Key stop the tool server, or what runs in the session
 ---@field pick_login sanderling.config.Key log in to the tool server in a browser
 ---@field rules_open sanderling.config.Key open the settings file at the rule
 ---@field rules_edit sanderling.config.Key edit the rule
@@ -134,6 +149,10 @@
 ---@field plugins_check sanderling.config.Key read the plugins again
 ---@field plugins_toggle sanderling.config.Key disable the plugin, or enable it
 ---@field plugins_remove sanderling.config.Key remove the plugin
+---@field worktrees_diff sanderling.config.Key show what the worktree changed
+---@field worktrees_apply sanderling.config.Key make its changes here, and review them
+---@field worktrees_open sanderling.config.Key open its session
+---@field worktrees_remove sanderling.config.Key remove it, after naming what is lost
 ---@field next_hunk sanderling.config.Key to the next change, or the one in question; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
 ---@field accept_hunk sanderling.config.Key accept the change here; takes a count
@@ -169,6 +188,7 @@
 ---@field idle_timeout_s number seconds without a byte before a request fails
 ---@field max_calls integer model calls per turn before you are asked; 0: no limit
 ---@field budget_usd number dollars per session before you are asked; 0: no limit
+---@field delegate sanderling.config.Delegate
 ---@field prices table<string, sanderling.config.Price> dollars per million tokens, by model; override the known prices
 ---@field providers table<string, table> providers of models, by name
 ---@field auto_compact boolean compact the conversation before the context window is full
@@ -181,6 +201,7 @@
 ---@field hooks table<string, table[]> commands that run when something happens, by event
 ---@field plugins sanderling.config.Plugins
 ---@field skills sanderling.config.Skills
+---@field worktree sanderling.config.Worktree
 ---@field roles table<string, table> roles: instructions, tools, model, effort and mode together, by name
 ---@field web_search sanderling.config.Web_search
 ---@field mcp sanderling.config.Mcp

@@ -45,6 +45,7 @@ return {
   todo_changed = true,
   jobs_changed = true,
   job_output = true,
+  child_changed = true,
   tool_servers_changed = true,
   link_offered = true,
   guest_options_changed = true,

@@ -40,6 +40,7 @@ return {
     'trust',
     'undo',
     'usage',
+    'worktrees',
   },
   mentions = {
     'buffer',

@@ -11,6 +11,7 @@ local FRESH_MS = 1000 -- a text is computed again after that, or when the sessio
 
 M.BUILT_IN = {
   'activity',
+  'children',
   'effort',
   'jobs',
   'mode',

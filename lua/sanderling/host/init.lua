@@ -23,6 +23,8 @@ local host_python = ''
 local sessions = {}
 ---@type table<string, string> requested external agents, by session id
 local agents = {}
+---@type table<string, string?>
+local worktrees = {}
 ---@type table<string, true> sessions that the running host was asked to open
 local opened = {}
 ---@type table<string, true> sessions opened before, whose history is already on the screen
@@ -305,8 +307,9 @@ end
 ---@param session_id string
 ---@param project string absolute path of the project's root
 ---@param agent? string the external agent of a new session
-function M.register(session_id, project, agent)
-  sessions[session_id], agents[session_id] = project, agent
+---@param worktree? string a branch or commit, from which a new session gets a worktree of its own
+function M.register(session_id, project, agent, worktree)
+  sessions[session_id], agents[session_id], worktrees[session_id] = project, agent, worktree
 end
 
 --- Open a session in the host, starting the host if necessary. Messages sent before it is ready wait in the pipe.
@@ -320,6 +323,7 @@ function M.open(session_id)
       type = 'open_session',
       project = sessions[session_id],
       agent = agents[session_id],
+      worktree = worktrees[session_id],
       wants_history = not shown[session_id],
     })
   end
@@ -363,6 +367,7 @@ end
 function M.close(session_id)
   forget(session_id)
   sessions[session_id], agents[session_id], shown[session_id] = nil, nil, nil
+  worktrees[session_id] = nil
 end
 
 -- Changed options apply to sessions opened from now on.

@@ -13,7 +13,6 @@ local regions = require('sanderling.inline.region')
 local edits = require('sanderling.inline.edits')
 local states = require('sanderling.session.state')
 local virtual = require('sanderling.transcript.virtual')
-local costs = require('sanderling.status.usage')
 local words = require('sanderling.ui.words')
 
 local DRAW_MS = 40 -- between two drawings, at least
@@ -74,7 +73,7 @@ local function status_of(answer)
   }
   local usage = state.usage
   if usage and usage.is_priced then
-    hints[#hints + 1] = costs.dollars(usage.cost_usd) -- last, because a narrow window cuts the end
+    hints[#hints + 1] = words.dollars(usage.cost_usd) -- last, because a narrow window cuts the end
   end
   return { { table.concat(hints, icons.separator), 'AgentStatus' } }
 end

@@ -4,7 +4,6 @@ local M = {}
 local icons = require('sanderling.ui.icons')
 local keys = require('sanderling.ui.keys')
 local preview = require('sanderling.inline.preview')
-local costs = require('sanderling.status.usage')
 local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.inline.draw.Edit
@@ -41,7 +40,7 @@ local function cost_of(edit)
     .. ' '
     .. icons.received
     .. words.short(edit.tokens_out)
-  local dollars = edit.is_priced and costs.dollars(edit.usd) or 'no price'
+  local dollars = edit.is_priced and words.dollars(edit.usd) or 'no price'
   return tokens .. icons.separator .. dollars
 end
 

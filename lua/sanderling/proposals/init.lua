@@ -87,7 +87,7 @@ local function watch(asked)
     end
     store.forget(asked)
     if not api.nvim_buf_is_loaded(buf) then
-      known[asked.id].looks = MAX_LOOKS -- the user closed it, so it is not opened again
+      known[queue.tool_use_of(asked.id)].looks = MAX_LOOKS -- the user closed it, so it is not opened again
       history.drop(asked.history)
     else
       local text, modified = history.text_of(buf), vim.bo[buf].modified
@@ -142,22 +142,22 @@ local function begin(session_id, event)
   if not proposal then
     return
   end
-  local buf, id = proposal.buffer, event.id
+  local buf, id = proposal.buffer, queue.tool_use_of(event.id)
   local state = live.state_of(session_id)
   known[id] = known[id] or { looks = 0 }
   known[id].source = known[id].source
     or { session_id = session_id, tool_use_id = id, turn = state.turn or '', is_proposed = true }
   known[id].looks = known[id].looks + 1
   busy.when_possible(buf, function()
-    if not outcome.question_of(session_id, id) then
+    if not outcome.question_of(session_id, event.id) then
       return
     elseif store.by_buf[buf] or not lift.fits(buf, proposal.hunks) then
-      outcome.ask_again(session_id, id)
+      outcome.ask_again(session_id, event.id)
       return
     end
     put({
       session_id = session_id,
-      id = id,
+      id = event.id,
       buf = buf,
       proposal = proposal,
       source = known[id].source,
@@ -265,7 +265,8 @@ end
 ---@param tool_use_id string
 ---@return sanderling.editing.Buffer|false
 function M.open(path, device, inode, where, tool_use_id)
-  if known[tool_use_id] and known[tool_use_id].looks >= MAX_LOOKS then
+  local use = known[queue.tool_use_of(tool_use_id)]
+  if use and use.looks >= MAX_LOOKS then
     return false
   end
   local buf = place.load(path, device, inode, where)
@@ -292,7 +293,7 @@ end
 ---@return sanderling.editing.Part[]?
 function M.accepted(buf, replacements, tool_use_id)
   local asked = store.by_buf[buf]
-  if not asked or asked.id ~= tool_use_id then
+  if not asked or queue.tool_use_of(asked.id) ~= queue.tool_use_of(tool_use_id) then
     return nil
   end
   local parts, text = lift.parts(buf)
@@ -428,7 +429,7 @@ end)
 
 bus.subscribe('tool_ended', function(_, event)
   local asked = store.find(event.id)
-  known[event.id] = nil
+  known[queue.tool_use_of(event.id)] = nil
   if asked then
     drop(asked)
   end

@@ -5,11 +5,12 @@ local draw = require('sanderling.review.draw')
 local history = require('sanderling.proposals.history')
 local lift = require('sanderling.proposals.lift')
 local place = require('sanderling.proposals.place')
+local queue = require('sanderling.approval.queue')
 local write = require('sanderling.proposals.write')
 
 ---@class (exact) sanderling.proposals.store.Asked a proposal with its question
 ---@field session_id string
----@field id string of the question and of the tool use
+---@field id string of the question
 ---@field buf integer
 ---@field proposal sanderling.Proposal
 ---@field source sanderling.review.Source
@@ -23,11 +24,11 @@ local write = require('sanderling.proposals.write')
 ---@type table<integer, sanderling.proposals.store.Asked> by buffer
 M.by_buf = {}
 
----@param id string
+---@param id string of the question or of the tool use
 ---@return sanderling.proposals.store.Asked?
 function M.find(id)
   for _, asked in pairs(M.by_buf) do
-    if asked.id == id then
+    if queue.tool_use_of(asked.id) == queue.tool_use_of(id) then
       return asked
     end
   end

@@ -1,71 +1,22 @@
 --- Stored sessions: choose, resume, rename, fork, export and delete them.
 local api = vim.api
 local lazy = require('sanderling.ui.lazy')
+local approval = lazy('sanderling.approval')
 local ask = require('sanderling.host.ask')
 local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
 local icons = require('sanderling.ui.icons')
+local list = require('sanderling.screens.session_list')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local picker = lazy('sanderling.picker')
+local queue = require('sanderling.approval.queue')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
 local M = {}
 
 local MAX_NAME_CHARS = 60 -- of an exported file
-
--- words ---------------------------------------------------------------------------------------------------------------
-
----@param bytes integer
----@return string
-local function size(bytes)
-  if bytes < 1e6 then
-    return ('%d kB'):format(math.ceil(bytes / 1000))
-  end
-  return ('%.1f MB'):format(bytes / 1e6)
-end
-
---- Return when a session began, from its id: `21 Nov 18:30`.
----@param id string
----@return string
-local function beginning_of(id)
-  local year, month, day, hour, min = id:match('^(%d%d%d%d)(%d%d)(%d%d)%-(%d%d)(%d%d)')
-  if not year then
-    return id
-  end
-  local at = os.time({ year = year, month = month, day = day, hour = hour, min = min })
-  return tostring(os.date('%d %b %H:%M', at))
-end
-
---- Return a function that describes each of `infos` in a line. A name that others share is followed by when the session began.
----@param infos sanderling.SessionInfo[]
----@param is_everywhere boolean
----@return fun(info: sanderling.SessionInfo): string
-local function lines_of(infos, is_everywhere)
-  local count = {} ---@type table<string, integer> by name
-  for _, info in ipairs(infos) do
-    local name = stored.name_of(info)
-    count[name] = (count[name] or 0) + 1
-  end
-  return function(info)
-    local name, is_here = stored.name_of(info), live.find(info.id) ~= nil
-    local parts = { name, stored.age(os.time() - info.changed_at), size(info.size_bytes) }
-    if count[name] > 1 then
-      table.insert(parts, 2, 'begun ' .. beginning_of(info.id))
-    end
-    if is_here or info.is_open then
-      parts[#parts + 1] = is_here and 'open' or 'open elsewhere'
-    end
-    if is_everywhere then
-      parts[#parts + 1] = words.plain(vim.fn.fnamemodify(info.project, ':~'))
-    end
-    if (info.excerpt or '') ~= '' then
-      parts[#parts + 1] = icons.quoted(words.plain(info.excerpt))
-    end
-    return table.concat(parts, icons.separator)
-  end
-end
 
 ---@param info sanderling.SessionInfo
 ---@param show fun(text: string)
@@ -167,6 +118,34 @@ local function delete(info)
   end)
 end
 
+---@param entry sanderling.screens.session_list.Entry
+local function show(entry)
+  if entry.child then
+    chat.open_child(entry.id, entry.project, {})
+  else
+    resume(entry)
+  end
+end
+
+--- Go to the first question of a session.
+---@param entry sanderling.screens.session_list.Entry
+local function answer(entry)
+  local _, index = list.question_of(entry)
+  if index then
+    queue.show(index)
+    approval.focus()
+  end
+end
+
+---@param entry sanderling.screens.session_list.Entry
+local function stop(entry)
+  if entry.child then
+    chat.stop_child(entry.id)
+  elseif entry.session then
+    entry.session:stop()
+  end
+end
+
 ---@param fn fun(info: sanderling.SessionInfo, argument: string)
 ---@return fun(info: sanderling.SessionInfo)
 local function asking(fn)
@@ -179,9 +158,25 @@ end
 local ACTIONS = {
   {
     name = function(info)
-      return live.find(info.id) and 'Show' or 'Resume'
+      return (live.find(info.id) or list.is_running(info)) and 'Show' or 'Resume'
     end,
-    run = resume,
+    run = show,
+  },
+  {
+    name = 'Answer its question',
+    key = { 'pick_answer', 'answer' },
+    run = answer,
+    refusal = function(entry)
+      return not list.question_of(entry) and 'This session asks nothing.' or nil
+    end,
+  },
+  {
+    name = 'Stop',
+    key = { 'pick_stop', 'stop' },
+    run = stop,
+    refusal = function(entry)
+      return not list.is_running(entry) and 'Nothing is running in this session.' or nil
+    end,
   },
   { name = 'Rename', key = { 'pick_rename', 'rename' }, run = asking(rename) },
   { name = 'Fork', key = { 'pick_fork', 'fork' }, run = fork },
@@ -191,36 +186,39 @@ local ACTIONS = {
     key = { 'pick_delete', 'delete' },
     run = delete,
     refusal = function(info)
-      return live.find(info.id) and 'The session is open. Close it first, with :Agent close.' or nil
+      if list.is_running(info) and not info.session then
+        return 'The session is running. Stop it first.'
+      end
+      return info.session and 'The session is open. Close it first, with :Agent close.' or nil
     end,
   },
 }
 
 -- choosing a session --------------------------------------------------------------------------------------------------
 
---- Let the user choose one of the sessions, newest first, and what to do with it.
+--- Let the user choose one of the sessions, and what to do with it: first those that wait for the user, then those that run.
 ---@param text string only sessions that contain it; empty: all
 ---@param is_everywhere boolean sessions of all projects
 function M.pick(text, is_everywhere)
   local project = is_everywhere and '' or stored.project_here()
   stored.ask({ type = 'list_sessions', project = project, text = text }, function(result, is_here)
-    local infos = result.sessions
-    if #infos == 0 then
+    local entries = list.entries(result.sessions, text ~= '')
+    if #entries == 0 then
       local where = is_everywhere and 'session' or 'session of this project'
       local what = text ~= '' and ('No %s contains %s.'):format(where, icons.quoted(text))
         or ('No %s yet.'):format(where)
       message.tell(what)
       return
     end
-    stored.known = infos
+    stored.known = result.sessions
     if not is_here then
       message.tell('Sessions loaded. Run :AgentSessions again to choose one.')
       return
     end
-    picker.choose(infos, {
+    picker.choose(entries, {
       title = 'Sessions',
       kind = 'sanderling_session',
-      line_of = lines_of(infos, is_everywhere),
+      line_of = list.lines_of(entries, is_everywhere),
       preview = preview,
       actions = ACTIONS,
     })

@@ -42,6 +42,20 @@ function M.find(session_id)
   end
 end
 
+--- Return the last known state of a child session, and the open session that has started it.
+---@param child_id string
+---@return sanderling.ChildChanged?
+---@return sanderling.chat.session.Session?
+function M.find_child(child_id)
+  for _, session in ipairs(sessions) do
+    for _, child in ipairs(session.state.children) do
+      if child.id == child_id then
+        return child, session
+      end
+    end
+  end
+end
+
 --- Return the state of a session, or an initial state if it is not open.
 ---@param session_id? string
 ---@return sanderling.session.state.State

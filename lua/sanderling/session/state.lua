@@ -39,6 +39,8 @@ local tallies = require('sanderling.session.tally')
 ---@field effort string of the next request, 'default' unless chosen
 ---@field role? string nil without one
 ---@field agent string the external agent, else empty
+---@field parent string the session that started this one for a part of its task, else empty
+---@field children sanderling.ChildChanged[] its child sessions in the order of their start, as last known
 ---@field connection? sanderling.session.state.Connection of a remote session
 ---@field guest_options sanderling.GuestOption[] options of the external agent
 ---@field models? string[] once they were listed
@@ -84,6 +86,7 @@ local function at_rest()
     commands = {},
     commands_running = 0,
     jobs = {},
+    children = {},
     tool_servers = {},
     guest_options = {},
   }
@@ -94,7 +97,7 @@ end
 function M.new(session_id)
   local state = at_rest()
   state.id, state.title, state.model, state.todo, state.stream_bytes = session_id, '', '', {}, 0
-  state.agent, state.tally = '', tallies.new()
+  state.agent, state.parent, state.tally = '', '', tallies.new()
   return state
 end
 
@@ -122,6 +125,22 @@ end
 ---@return sanderling.Prompt[] queued in the host, in the order of sending
 function M.prompts_waiting(state)
   return vim.list_extend(vim.list_slice(state.waiting.steering), state.waiting.queued)
+end
+
+--- The states of a child session that has not ended.
+---@type table<sanderling.ChildState, true>
+M.is_active = { queued = true, running = true, waiting = true }
+
+--- Count the child sessions that have not ended, and those of them that wait for an answer of the user.
+---@param state sanderling.session.state.State
+---@return { active: integer, waiting: integer }
+function M.count_children(state)
+  local active, waiting = 0, 0
+  for _, child in ipairs(state.children) do
+    active = active + (M.is_active[child.state] and 1 or 0)
+    waiting = waiting + (child.state == 'waiting' and 1 or 0)
+  end
+  return { active = active, waiting = waiting }
 end
 
 -- changes by events ---------------------------------------------------------------------------------------------------
@@ -206,6 +225,7 @@ local changes = {
 
 function changes.session_opened(state, event)
   state.model, state.title, state.agent = event.model, event.title or '', event.agent or ''
+  state.parent = event.parent or ''
 end
 
 function changes.connection_changed(state, event, now_ns)
@@ -239,6 +259,16 @@ for type, fields in pairs({
       state[field] = event[name]
     end
   end
+end
+
+function changes.child_changed(state, event)
+  local children = vim.list_slice(state.children)
+  local at = #children + 1
+  for i, child in ipairs(children) do
+    at = child.id == event.id and i or at
+  end
+  children[at] = event
+  state.children = children
 end
 
 function changes.todo_changed(state, event)

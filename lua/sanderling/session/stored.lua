@@ -95,7 +95,7 @@ end
 ---@return sanderling.SessionInfo?
 function M.newest_closed(infos)
   for _, info in ipairs(infos) do
-    if not info.is_open and not live.find(info.id) then
+    if not info.is_open and not live.find(info.id) and (info.parent or '') == '' then
       return info
     end
   end

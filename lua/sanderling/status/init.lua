@@ -138,13 +138,28 @@ local function place_of(session_id)
   return ''
 end
 
+--- Return the session's title or start time, for a child after that of the session that started it.
+---@param session? sanderling.chat.session.Session
+---@return string
+local function title_of(session)
+  if not session then
+    return ''
+  end
+  local name, state = words.plain(session:name()), session.state
+  if state.parent == '' then
+    return name
+  end
+  local parent = live.find(state.parent)
+  return ('child of %s: %s'):format(parent and words.plain(parent:name()) or state.parent, name)
+end
+
 --- Return the session's title or start time, shortened to `width` cells.
 ---@param session_id string
 ---@param width integer
 ---@return string
 local function fitting_title(session_id, width)
   local session = live.find(session_id)
-  local text = plugins_text('title', session) or session and words.plain(session:name()) or ''
+  local text = plugins_text('title', session) or title_of(session)
   local is_there = width >= MIN_TITLE_CELLS or api.nvim_strwidth(text) <= width
   return is_there and words.fitting(text, width) or ''
 end
@@ -199,7 +214,7 @@ function M.transcript_winbar()
   local of = {
     state.usage or false,
     state.sandbox,
-    state.title,
+    title_of(session),
     place,
     width,
     icons.sent,
@@ -259,6 +274,18 @@ local function count_unreviewed(session_id)
     or 0
 end
 
+---@param state sanderling.session.state.State
+---@return string? number of running child sessions, and of those that wait for the user; nil without any
+local function describe_children(state)
+  local count = states.count_children(state)
+  if count.active == 0 then
+    return nil
+  end
+  local noun = count.active == 1 and 'child' or 'children'
+  local waiting = count.waiting > 0 and (' (%d waiting)'):format(count.waiting) or ''
+  return ('%d %s%s'):format(count.active, noun, waiting)
+end
+
 ---@param session_id string
 ---@return string? number of unreviewed changes, nil if there are none
 local function describe_unreviewed(session_id)
@@ -294,6 +321,7 @@ local function describe_counts(state)
   add_part(parts, session, 'queue', table.concat(queue, icons.separator))
   add_part(parts, session, 'role', describe_role(state))
   add_part(parts, session, 'jobs', describe_jobs(state))
+  add_part(parts, session, 'children', describe_children(state))
   add_part(parts, session, 'unreviewed', describe_unreviewed(state.id))
   add_part(parts, session, 'servers', describe_failed(state))
   vim.list_extend(parts, plugins_parts(session))
@@ -378,6 +406,8 @@ end
 ---@field approvals integer pending questions
 ---@field waiting integer queued prompts
 ---@field jobs integer running jobs
+---@field children integer child sessions that have not ended
+---@field children_waiting integer those of them that wait for an answer of the user
 ---@field unreviewed integer changes that are neither accepted nor rejected
 ---@field connection string of a remote session: 'connected', 'connecting', 'waiting' or 'refused'; otherwise empty
 ---@field sandbox string its level, empty while unknown
@@ -390,7 +420,8 @@ end
 ---@return sanderling.Status
 function M.of(session)
   local state = session.state
-  local prompts, usage = states.count_prompts(state), state.usage
+  local prompts, children = states.count_prompts(state), states.count_children(state)
+  local usage = state.usage
   return {
     session_id = session.id,
     name = session:name(),
@@ -406,6 +437,8 @@ function M.of(session)
     approvals = #state.questions,
     waiting = prompts.queued + prompts.steering + prompts.held,
     jobs = count_jobs(state),
+    children = children.active,
+    children_waiting = children.waiting,
     unreviewed = count_unreviewed(state.id),
     connection = state.connection and state.connection.state or '',
     sandbox = state.sandbox.level,
@@ -441,6 +474,7 @@ function M.summary()
   add('role', describe_role(state))
   add('effort', state.effort ~= 'default' and 'effort ' .. state.effort or nil)
   add('jobs', describe_jobs(state))
+  add('children', describe_children(state))
   add('unreviewed', describe_unreviewed(state.id))
   add('servers', describe_failed(state))
   add('usage', usage_words.describe(state.usage))

@@ -28,22 +28,15 @@ end
 
 local NO_PRICE = 'no price'
 
----@param usd? number
----@return string
-function M.dollars(usd)
-  usd = usd or 0
-  return usd > 0 and usd < 0.005 and '<$0.01' or ('$%.2f'):format(usd)
-end
-
 --- Return the cost of the session: `+?` behind it, or words instead, where a price is unknown.
 ---@param usage sanderling.UsageUpdated
 ---@return string
 local function cost(usage)
   local usd = usage.cost_usd or 0
   if usage.is_priced then
-    return M.dollars(usd)
+    return words.dollars(usd)
   end
-  return usd > 0 and M.dollars(usd) .. '+?' or NO_PRICE
+  return usd > 0 and words.dollars(usd) .. '+?' or NO_PRICE
 end
 
 ---@param usage? sanderling.UsageUpdated
@@ -52,7 +45,14 @@ function M.turn_cost(usage)
   if not usage or usage.is_priced and (usage.turn_cost_usd or 0) == 0 then
     return nil
   end
-  return usage.is_priced and M.dollars(usage.turn_cost_usd) or NO_PRICE
+  return usage.is_priced and words.dollars(usage.turn_cost_usd) or NO_PRICE
+end
+
+--- Return the tokens and the cost of the session.
+---@param usage sanderling.UsageUpdated
+---@return string
+function M.in_all(usage)
+  return ('%s tokens, %s'):format(words.short(all_tokens(usage.total)), cost(usage))
 end
 
 --- Return the session's usage for the statusline.
@@ -95,7 +95,7 @@ local function usage_words(usage, brevity)
     0,
     usage.is_priced and (usage.turn_cost_usd or 0) > 0,
     '(+%s)',
-    M.dollars(usage.turn_cost_usd)
+    words.dollars(usage.turn_cost_usd)
   )
   return table.concat(parts, ' ')
 end

@@ -25,6 +25,20 @@ function Folding:add_fold(fold)
   return fold
 end
 
+--- Add a fold above others. The rows below have just been moved.
+---@param fold sanderling.transcript.folds.Fold
+function Folding:insert_fold(fold)
+  local at = #self.folds + 1
+  while at > 1 and self.folds[at - 1].first > fold.first do
+    at = at - 1
+  end
+  table.insert(self.folds, at, fold)
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    folds.make(win, { fold }, 1)
+  end
+  self:note_move()
+end
+
 ---@private
 ---@param win integer
 function Folding:note_folded(win)

@@ -1,7 +1,8 @@
 --- Draws events into a transcript buffer.
 ---
---- Text is appended without reading anything back, and no row before the last block moves. Only two rare events move
---- rows: a page of history inserted at the top (`pages.lua`), and the removal of an answer that was cut off.
+--- Text is appended without reading anything back, and no row before the last block moves. Only three rare events move
+--- rows: a page of history inserted at the top (`pages.lua`), the removal of an answer that was cut off, and the result
+--- of a child session, which is inserted below its call.
 ---
 --- The model and commands produce output at the same time. Events of a command are held while the model's block is
 --- open, until it reaches the end of a paragraph, so that no sentence or code block is split. Two commands, or a
@@ -12,6 +13,7 @@ local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
 local blocks = require('sanderling.transcript.blocks')
+local children = require('sanderling.transcript.blocks.child')
 local countdown = lazy('sanderling.transcript.countdown')
 local Folding = require('sanderling.transcript.folding')
 local folds = require('sanderling.transcript.folds')
@@ -65,6 +67,7 @@ local words = require('sanderling.ui.words')
 ---@field tools table<string, sanderling.transcript.blocks.tool.Use> running tool uses, by id
 ---@field jobs_shown table<string, integer> by running job: mark of the line that started it
 ---@field tool_blocks sanderling.transcript.blocks.tool.Block[]
+---@field child_lines table<string, sanderling.transcript.blocks.child.Line> of running children, by tool use
 ---@field tool_end? integer the blank row after the last finished tool block
 ---@field took? string duration and cost of the last turn, while the footer shows it
 ---@field held table[] events that wait until the model's open block reaches a border
@@ -440,6 +443,9 @@ api.nvim_create_autocmd('WinScrolled', {
       if transcript then
         transcript.markdown:show()
         transcript:ask_if_near(win, change.topline < 0)
+        if change.width ~= 0 then
+          children.fit(transcript)
+        end
         if change.topline > 0 then -- scrolling up may hide the footer
           transcript:show_footer()
         end

@@ -13,14 +13,14 @@ function M.to_end()
   M.put_last()
 end
 
----@type table<integer, integer> by window
+---@type table<integer, true> by window
 local covered = {}
 
---- Note how many of the last rows of `win` a float covers.
+--- Note whether a float covers the end of `win`.
 ---@param win integer
----@param rows integer
-function M.cover(win, rows)
-  covered[win] = rows > 0 and rows or nil
+---@param is_covered boolean
+function M.cover(win, is_covered)
+  covered[win] = is_covered or nil
 end
 
 --- Forget what was covered.
@@ -31,12 +31,16 @@ function M.uncover()
   return wins
 end
 
+--- Rows below the text of a window whose end is covered do not count: its lines are scrolled up whole, and are seldom as high as the rest.
 ---@param win integer
----@return boolean rows below its last line are empty and not covered
+---@return boolean rows below its last line are empty
 function M.has_room_below(win)
+  if covered[win] then
+    return false
+  end
   -- In a window of one column and no text, Neovim 0.12 gives a line behind the last one.
   local top = math.min(vim.fn.line('w0', win), vim.fn.line('$', win)) - 1
-  local height = vim.fn.getwininfo(win)[1].height - (covered[win] or 0)
+  local height = vim.fn.getwininfo(win)[1].height
   return vim.api.nvim_win_text_height(win, { start_row = top }).all < height
 end
 

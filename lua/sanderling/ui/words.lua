@@ -120,6 +120,13 @@ function M.short(count)
   return ('%d'):format(count)
 end
 
+---@param usd? number
+---@return string
+function M.dollars(usd)
+  usd = usd or 0
+  return usd > 0 and usd < 0.005 and '<$0.01' or ('$%.2f'):format(usd)
+end
+
 --- 1 line, 2 lines.
 ---@param count integer
 ---@param noun string

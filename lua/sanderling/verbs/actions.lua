@@ -33,6 +33,19 @@ function M.show_report(session, type)
   end
 end
 
+--- Open another session; after the word `worktree`, in a worktree of HEAD, or of the branch or commit that follows.
+---@param args string
+function M.new_session(args)
+  local word, ref = args:match('^(%S*)%s*(.-)%s*$')
+  if word == '' then
+    chat.new()
+  elseif word == 'worktree' then
+    chat.new(ref ~= '' and ref or 'HEAD')
+  else
+    message.tell(words.not_one_of(':AgentNew', { 'worktree' }, word), vim.log.levels.ERROR)
+  end
+end
+
 ---@param session sanderling.chat.session.Session
 local function choose_model(session)
   local notes, width = session.state.model_notes or {}, 0

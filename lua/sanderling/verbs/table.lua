@@ -26,6 +26,7 @@ local sandbox = require('sanderling.session.sandbox')
 local sessions = lazy('sanderling.screens.sessions')
 local stored = require('sanderling.session.stored')
 local trust = lazy('sanderling.screens.trust')
+local worktrees = lazy('sanderling.screens.worktrees')
 
 local agents = lazy('sanderling.screens.agents')
 
@@ -78,7 +79,11 @@ return {
     desc = 'open another session',
     forms = 'ex slash',
     has_command = true,
-    run = chat.new,
+    args = '* worktree and branch',
+    words = always({ 'worktree' }),
+    run = function(call)
+      actions.new_session(call.args)
+    end,
   },
   {
     name = 'clear',
@@ -316,6 +321,16 @@ return {
     has_own_page = true,
     run = function()
       plugins.show()
+    end,
+  },
+  {
+    name = 'worktrees',
+    desc = "show the worktrees of the project's sessions",
+    forms = 'ex slash',
+    has_command = true,
+    has_own_page = true,
+    run = function()
+      worktrees.show()
     end,
   },
   {

@@ -17,6 +17,7 @@ from sanderling.changes.states import ABSENT, ANY_MODE, UNREADABLE, FileChange, 
 from sanderling.changes.store import name_of
 
 SAME_LINES = "the same lines were changed since"
+YOURS = "{lines} changed on both sides, and yours stay"
 OTHER_THING = "it was replaced by something else"
 GONE = "it was removed since"
 CHANGED_NEW_FILE = "the agent created it, and it was changed since"
@@ -241,6 +242,34 @@ def _why_other(change: FileChange, now: PresentState) -> str:
     if change.after.lost or now.state.lost:
         return NOT_KNOWN.format(why=change.after.lost or now.state.lost)
     return CHANGED_NEW_FILE if change.before.kind == "absent" else OTHER_THING
+
+
+def without_conflicts(
+    change: FileChange, now: PresentState, content: Content
+) -> tuple[PresentState, str] | None:
+    """
+    Return the undo of `change` where nothing conflicts, with the user's lines elsewhere, and a clause that names these lines.
+
+    None if it is not a text file on all sides, or the plan does not leave it alone because of conflicts.
+    """
+    sides = [content(change.after), now.data, content(change.before)]
+    if any(data is None or decode(data).is_binary for data in sides):
+        return None
+    # Their side is the user's here: it is the one that a merge keeps.
+    base, user, other = (data.decode("latin-1") for data in sides if data is not None)
+    merged = merge(base, other, user)
+    if not merged.conflicts:
+        return None
+    data = merged.text.encode("latin-1")
+    numbers = ", ".join(
+        str(each.theirs.start + 1)
+        if len(each.theirs) < 2  # noqa: PLR2004 - a range needs two
+        else f"{each.theirs.start + 1} to {each.theirs.stop}"
+        for each in merged.conflicts
+    )
+    is_one = len(merged.conflicts) == 1 and len(merged.conflicts[0].theirs) <= 1
+    lines = f"line {numbers} was" if is_one else f"lines {numbers} were"
+    return PresentState(file_state(data, _mode(change, now)), data), YOURS.format(lines=lines)
 
 
 def _merged_bytes(base: bytes, ours: bytes, theirs: bytes) -> bytes:

@@ -20,5 +20,6 @@ COMMANDS = {
     "skills": ("skills", "list the skills of this project and your own, or check them"),
     "trust": ("trust", "show a project's instructions and settings, and trust them"),
     "undo": ("undo", "undo the changes of the agent's last turn"),
+    "worktrees": ("worktrees", "list, show, apply and remove the worktrees of sessions"),
 }
 """By name: the module here whose `add` creates the parser, and a summary. `acp` and `serve` have their own parsers."""

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from sanderling.config.layers import own_settings
 from sanderling.errors import ConfigError, SessionError, UsageError
 from sanderling.json_lines import for_terminal
 from sanderling.project.root import project_root
+from sanderling.protocol.requests import SessionInfo
 from sanderling.providers.models.known import load_models
 from sanderling.session import store
 from sanderling.session.ledger import Prices
@@ -63,16 +65,30 @@ def list_sessions(arguments: argparse.Namespace) -> int:
     except (ConfigError, UsageError) as error:
         say(str(error))
         return EXIT_USAGE
-    for info in store.list_sessions(settings.session_dir, project, ""):
+    for info in _children_below(store.list_sessions(settings.session_dir, project, "")):
         if arguments.json:
             line = for_terminal(info)
         else:
             at = datetime.fromtimestamp(info.changed_at)  # noqa: DTZ006 - the user's local time
             where = f"  {info.project}" if arguments.all else ""
-            line = f"{info.id}  {at:%Y-%m-%d %H:%M}{where}  {info.title}"
+            of_parent = f"  (child of {info.parent})" if info.parent else ""
+            line = f"{info.id}  {at:%Y-%m-%d %H:%M}{where}  {info.title}{of_parent}"
             line = visible(line).replace("\n", " ")
         print(line)  # noqa: T201 - the output of the command
     return 0
+
+
+def _children_below(infos: Sequence[SessionInfo]) -> Iterator[SessionInfo]:
+    """Yield the sessions in their order, each child below its parent if that is listed, too."""
+    ids = {info.id for info in infos}
+    children = dict[str, list[SessionInfo]]()
+    for info in infos:
+        if info.parent in ids:
+            children.setdefault(info.parent, []).append(info)
+    for info in infos:
+        if info.parent not in ids:
+            yield info
+            yield from children.get(info.id, ())
 
 
 def export_session(arguments: argparse.Namespace) -> int:

@@ -34,6 +34,7 @@ DID = {
     "redo": "redone",
     "rewind": "reverted",
     "finish": "finished after an interruption",
+    "worktree": "applied",
 }
 
 

@@ -21,7 +21,7 @@ KeyPath = tuple[str | int, ...]
 Table = dict[str, Any]
 LEVELS: tuple[ConfiningLevel, ...] = get_args(ConfiningLevel)  # the strongest first
 
-GROUPS = ("sandbox", "mcp", "skills", "plugins", "tools", "web_search")
+GROUPS = (*("sandbox", "mcp", "skills", "plugins", "tools", "web_search", "delegate", "worktree"),)
 """The tables of a file whose keys are fields of `Settings`, with the table's name as prefix."""
 
 NEOVIM_KEYS = name_set(
@@ -37,6 +37,14 @@ HostText = Annotated[
 ]
 VariableText = Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*$", title="the name of a variable")]
 
+
+RelativePathText = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?!/|~|\.\.?(/|$)|.*/\.\.?(/|$)).",
+        title="a path in the project, like .env or node_modules, without ..",
+    ),
+]
 
 SearchProvider = Literal["off", "api", "searxng", "brave", "kagi", "gemini"]
 
@@ -111,6 +119,25 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget_usd: Annotated[
         float, Meta(ge=0, description="dollars per session before you are asked; 0: no limit")
     ] = 0.0
+    delegate_tokens: Annotated[
+        int, Meta(gt=0, description="tokens that one child session may use")
+    ] = 200_000
+    delegate_tree_tokens: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="tokens of all child sessions of a session before you are asked; 0: no limit",
+        ),
+    ] = 2_000_000
+    delegate_seconds: Annotated[
+        int, Meta(gt=0, description="seconds that one child session may run")
+    ] = 1800
+    delegate_calls: Annotated[
+        int, Meta(gt=0, description="model calls that one child session may make")
+    ] = 100
+    delegate_running: Annotated[
+        int, Meta(gt=0, description="child sessions that run at the same time")
+    ] = 4
     auto_compact: Annotated[
         bool, Meta(description="compact the conversation before the context window is full")
     ] = True
@@ -193,6 +220,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox_env: Annotated[
         tuple[VariableText, ...],
         Meta(description="names of environment variables that commands see"),
+    ] = ()
+
+    worktree_extras: Annotated[
+        tuple[RelativePathText, ...],
+        Meta(
+            description="files of the project, ignored by git, that a new worktree gets a copy of"
+        ),
+    ] = ()
+    worktree_links: Annotated[
+        tuple[RelativePathText, ...],
+        Meta(description="the same, but linked to the project's own, and read-only"),
     ] = ()
 
     @property

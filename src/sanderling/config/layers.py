@@ -41,6 +41,10 @@ def _stricter_network(own: Any, wanted: Any) -> Any:
 TIGHTER: Mapping[tuple[str, ...], Callable[[Any, Any], Any]] = {
     ("max_calls",): _lower,
     ("budget_usd",): _lower,
+    **{
+        ("delegate", key): _lower
+        for key in ("tokens", "tree_tokens", "seconds", "calls", "running")
+    },
     ("sandbox", "min_level"): _stronger,
     ("mode",): _stricter_mode,
     ("network",): _stricter_network,

@@ -32,15 +32,22 @@ class ProjectServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
+_Limit = Annotated[int, msgspec.Meta(gt=0)]
+
 KINDS: Mapping[str, Any] = {
     "model": Annotated[str, msgspec.Meta(min_length=1)],
     "thinking": bool,
     "effort": Effort,
     "mode": Mode,
     "network": NetworkMode,
-    "max_tokens": Annotated[int, msgspec.Meta(gt=0)],
-    "max_calls": Annotated[int, msgspec.Meta(gt=0)],
+    "max_tokens": _Limit,
+    "max_calls": _Limit,
     "budget_usd": Annotated[float, msgspec.Meta(gt=0)],
+    "delegate_tokens": _Limit,
+    "delegate_tree_tokens": _Limit,
+    "delegate_seconds": _Limit,
+    "delegate_calls": _Limit,
+    "delegate_running": _Limit,
     "permissions": tuple[Table, ...],
     "tools_disabled": tuple[str, ...],
     "mcp_servers": dict[str, ProjectServer],

@@ -42,6 +42,7 @@ KEPT_PROMPT_TOKENS = 20_000
 MIN_CLEARED_CHARS = 1_000
 MAX_REFUSAL_CHARS = 500
 BYTES_PER_TOKEN = 4
+DEFAULT_MAX_OUTPUT_TOKENS = 32_000
 IMAGE_TOKENS = 1_600  # the API scales larger images down to this
 PAGE_TOKENS = 3_000  # of a PDF: its text and its picture
 

@@ -7,6 +7,7 @@ The session's log and the transcript keep everything, so a compaction can be und
 from collections.abc import Callable
 
 from sanderling.conversation.compaction import (
+    DEFAULT_MAX_OUTPUT_TOKENS,
     KEPT_PROMPT_TOKENS,
     KEPT_RESULT_TOKENS,
     LEAST_FREED_TOKENS,
@@ -32,7 +33,6 @@ from sanderling.session.session import Session
 
 MOST_OVERESTIMATED = 3  # the estimate is four bytes a token; no text that we met has more than 12
 MAX_FAILURES = 3
-DEFAULT_MAX_OUTPUT_TOKENS = 32_000
 
 
 class Compactor:

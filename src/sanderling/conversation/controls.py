@@ -68,7 +68,9 @@ class Controls:
         self._services.memory.keep()
 
     def answer(self, answer: AnswerApproval) -> None:
-        """Settle a question. Accepting a plan switches the mode."""
+        """Settle a question, or pass the answer on to the child that asks. Accepting a plan switches the mode."""
+        if "/" in answer.id and (children := self._services.workspace.children):
+            children().answer(answer)
         approvals = self._services.approvals
         if mode := approvals.mode_chosen(answer):
             self.set_mode(mode)
@@ -114,6 +116,10 @@ class Controls:
             self._services.gate.change_rule(rule, new)
         except ConfigError as error:
             self._services.warn(f"Nothing changed: {error}")
+
+    def stop_child(self, child_id: str) -> None:
+        if children := self._services.workspace.children:
+            children().stop(child_id)
 
     async def stop_job(self, job_id: str) -> None:
         with suppress(ToolError):

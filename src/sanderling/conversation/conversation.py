@@ -8,6 +8,7 @@ from typing import Protocol
 import anyio
 from anyio import to_thread
 
+from sanderling.conversation.budget import BudgetSpentError
 from sanderling.conversation.controls import Controls
 from sanderling.conversation.hooked import PromptRefusedError
 from sanderling.conversation.prompt import (
@@ -112,6 +113,8 @@ class Conversation:
                 services.sandbox.manager.rest_soon()
             case actions.AnswerApproval():
                 controls.answer(action)
+            case actions.StopChild(child_id):
+                controls.stop_child(child_id)
             case actions.RejectChanges() | actions.NoteReviewed() | actions.NoteUsage():
                 controls.note_done(action)
             case actions.NoteSaved(path):
@@ -120,14 +123,16 @@ class Conversation:
                 services.compactor.ask(focus)
             case actions.UndoCompaction():
                 self._unless_in_turn(services.compactor.undo)
-            case actions.UndoTurn() | actions.RedoTurn() | actions.Rewind():
+            case (
+                actions.UndoTurn() | actions.RedoTurn() | actions.Rewind() | actions.ApplyWorktree()
+            ):
                 self._unless_in_turn(partial(self._undoer.ask, action))
             case actions.RunCommand(command_id, command):
                 services.commands.start(command_id, command)
             case actions.SetNetwork(mode):
                 services.tasks.start(controls.set_network, mode)
             case actions.SetSandbox(is_on):
-                services.sandbox.switch(is_on=is_on)
+                services.gate.switch_sandbox(is_on=is_on)
             case actions.SetMode(mode):
                 controls.set_mode(mode)
             case actions.SetRole(name):
@@ -215,7 +220,7 @@ class Conversation:
 
     async def run_turn(self, prompt: Prompt) -> None:
         """Answer `prompt`, if it can be sent."""
-        asked = None
+        services, asked = self.services, None
         with anyio.CancelScope() as scope, self._active(scope):
             try:
                 asked = await self.expanded(prompt)
@@ -234,6 +239,8 @@ class Conversation:
         turn = self.make_turn()
         with self._active(turn):
             stop_reason = await turn.run(asked)
+        if (worktree := services.worktree) and (problem := await worktree.keep()):
+            services.warn(problem)
         if self._is_eager:
             self.services.servers.begin()  # a short turn has not started them
         await self._show_end(stop_reason)
@@ -302,7 +309,7 @@ class Conversation:
     def _check_mentions(self, prompt: Prompt) -> None:
         if prompt.selections:
             check_images(prompt)
-            check_mentions(prompt, self.services.session.project, self.services.gate.may_read())
+            check_mentions(prompt, self.services.session.work_dir, self.services.gate.may_read())
 
     def _refuse(self, prompt: Prompt, reason: str) -> None:
         self.services.emit(events.TurnStarted(prompt))
@@ -314,7 +321,11 @@ class Conversation:
     async def _summarize(self) -> None:
         """Summarize between turns, as the user requested."""
         with anyio.CancelScope() as scope, self._active(scope):
-            await self.services.compactor.summarize_as_asked(is_in_turn=False)
+            try:
+                await self.services.compactor.summarize_as_asked(is_in_turn=False)
+            except BudgetSpentError:
+                await self._show_end("budget")
+                return
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 
     async def _undo(self) -> None:

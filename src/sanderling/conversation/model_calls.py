@@ -9,11 +9,13 @@ from typing import TypeVar
 import anyio
 import msgspec
 
-from sanderling.config import Settings, dotted
+from sanderling.config import Settings
+from sanderling.conversation.budget import UNLIMITED, Amount, Budget, BudgetSpentError
 from sanderling.conversation.cache_misses import CacheWatch, Miss
 from sanderling.conversation.compaction import BYTES_PER_TOKEN
 from sanderling.conversation.effort import ChosenEffort
 from sanderling.conversation.reply import Reply
+from sanderling.conversation.session_budget import Answer, SessionBudget, fixed_part
 from sanderling.errors import ProviderError
 from sanderling.permissions.approvals import Approvals
 from sanderling.protocol import events
@@ -67,9 +69,22 @@ class ModelCalls:
         system: str,
         small_system: str = "",
         may_search: Callable[[], bool] = lambda: False,
+        own_budget: Budget | None = None,
     ) -> None:
+        self.on_booked: Callable[[str, Usage], None] = lambda _model, _usage: None
+        """Is called with the model and the tokens of each request, when its budget has counted them."""
         self.models = load_models(settings)
         self.prices = Prices(self.models)
+        self.budget = SessionBudget(
+            session,
+            provider,
+            settings,
+            self.models,
+            approvals=approvals,
+            emit=emit,
+            on_used=self._report_booked,
+            own=own_budget,
+        )
         self._session = session
         self._provider = provider
         self._settings = settings
@@ -79,21 +94,16 @@ class ModelCalls:
         self.effort = ChosenEffort(provider, settings.effort, emit)
         self.backoff = Backoff()
         self.cache = CacheWatch(session.ledger.last)
-        self._system, self._small_system = system, small_system or system
+        self._small_system = small_system or system
+        self._system = self._small_system if catalog.is_small else system
         self._may_search = may_search
         self._block_id = 0
         self._left = 0  # calls left in this turn
-        self.budget_usd = settings.budget_usd
-        self._max_cost_usd = self._cost_before_usd = 0.0
-        self._fallback = ""
+        self.fallback = ""
+        """The model to use if the current one is unavailable."""
         self._measured = ""  # the model whose window was asked for
         self._go_now = anyio.Event()
         self.tool_use_begun = anyio.Event()  # the first of the turn
-
-    def bound(self, max_cost_usd: float, fallback: str) -> None:
-        """Make no more requests after this many dollars from now on (0: no limit), and use the model `fallback` if the current is unavailable."""
-        self._max_cost_usd, self._fallback = max_cost_usd, fallback
-        self._cost_before_usd, _ = self._session.ledger.cost(self.prices)
 
     def begin_turn(self, effort: Effort | None = None) -> None:
         """Begin a turn; `effort` is that of its prompt, if not the session's."""
@@ -112,43 +122,10 @@ class ModelCalls:
             if not await self._approvals.ask_to_go_on("calls", f"{limit} more calls", reason):
                 return "max_calls"
             self._left = limit
-        spent_usd, _ = self._session.ledger.cost(self.prices)
-        if self._max_cost_usd and await self._is_too_dear(spent_usd - self._cost_before_usd):
+        if not await self.budget.has_more():
             return "budget"
-        if self._settings.budget_usd and spent_usd >= self.budget_usd:
-            reason = f"This session has cost {_dollars(spent_usd)}; its budget is {_dollars(self.budget_usd)}."
-            more = f"another {_dollars(self._settings.budget_usd)}"
-            if not await self._approvals.ask_to_go_on("budget", more, reason):
-                return "budget"
-            self.budget_usd = spent_usd + self._settings.budget_usd
         self._left -= 1
         return None
-
-    async def _is_too_dear(self, spent_usd: float) -> bool:
-        """
-        Return whether the limit of this run is reached.
-
-        Raises:
-            ProviderError: the model's price is unknown, so that the limit could not be kept.
-        """
-        model = self._provider.model
-        if not self.prices.of(model):
-            if self._provider.limits is None:
-                await self._provider.learn_limits()
-            limits = self._provider.limits
-            if not (limits and limits.price):
-                message = f"The price of {model} is unknown, so the limit of {_dollars(self._max_cost_usd)} cannot be kept."
-                table = dotted(("prices", model))
-                remedy = f"Set `input` and `output` in [{table}] of config.toml, in dollars per million tokens."
-                raise ProviderError("invalid_request", message, remedy)
-            self.models.learn(model, limits.price)
-        if spent_usd < self._max_cost_usd:
-            return False
-        text = (
-            f"This run has cost {_dollars(spent_usd)}; its limit is {_dollars(self._max_cost_usd)}."
-        )
-        self._emit(events.Notice("warning", text))
-        return True
 
     async def fit_window(self) -> None:
         """
@@ -205,22 +182,22 @@ class ModelCalls:
 
         async def stream() -> tuple[str, StopReason]:
             pieces: list[str] = []
-            model, usage = self._provider.model, Usage()
+            model = self._provider.model
             model_request = await self._request(start, request)
-            try:
-                async with aclosing(self._provider.stream(model_request)) as items:
-                    async for item in items:
-                        match item:
-                            case TextPiece(text):
-                                pieces.append(text)
-                            case UsageReport(usage):
-                                pass
-                            case ReplyDone(stop_reason):
-                                return "".join(pieces), stop_reason
-                            case _:
-                                pass
-            finally:
-                self._book(model, usage)
+            async with self.budget.call(model_request) as answer:
+                try:
+                    async with aclosing(self._provider.stream(model_request)) as items:
+                        async for item in items:
+                            answer.note(item)
+                            match item:
+                                case TextPiece(text):
+                                    pieces.append(text)
+                                case ReplyDone(stop_reason):
+                                    return "".join(pieces), stop_reason
+                                case _:
+                                    pass
+                finally:
+                    self._book(model, answer.usage)
             raise cut_off()
 
         return await self._insist(stream)
@@ -229,14 +206,13 @@ class ModelCalls:
         """Have the API cache what the session's first request begins with, if the user wants that."""
         if not self._settings.prewarm or self._session.history:
             return
-        model = self._provider.model
+        model, request = self._provider.model, await self._request()
         try:
-            usage = await self._provider.prewarm(await self._request())
-        except ProviderError as error:
+            async with self.budget.call(request) as answer:
+                answer.usage = await self._provider.prewarm(request)
+                self.note_aside(model, answer.usage)
+        except (BudgetSpentError, ProviderError) as error:
             log.info("the API's cache could not be filled: %s", error)
-            return
-        if usage != Usage():
-            self.note_aside(model, usage)
 
     async def _request(self, start: int = 0, *more: Message) -> ModelRequest:
         tools = await self.catalog.so_far()
@@ -259,6 +235,10 @@ class ModelCalls:
         while True:
             try:
                 return await attempt()
+            except BudgetSpentError as spent:
+                if not await self.budget.goes_on(spent):
+                    raise
+                continue
             except ProviderError as error:
                 paid += error.is_paid
                 if self._falls_back(error, number):
@@ -275,9 +255,9 @@ class ModelCalls:
         before = self._provider.model
         is_long = (error.retry_after_s or 0.0) > Backoff.ASKED_FROM_S
         is_out = error.kind in UNAVAILABLE and (failed >= FALLBACK_AFTER or is_long)
-        if not (self._fallback and (is_out or error.lacks_model)):
+        if not (self.fallback and (is_out or error.lacks_model)):
             return False
-        fallback, self._fallback = self._fallback, ""
+        fallback, self.fallback = self.fallback, ""
         self._provider.set_model(fallback)
         if self._provider.model == before:
             return False
@@ -305,15 +285,22 @@ class ModelCalls:
         self._emit(events.RetryStarted())
 
     async def _stream(self, reply: Reply, first_block_id: int) -> StopReason:
+        request = await self._request()
+        async with self.budget.call(request) as answer:
+            return await self._receive(request, reply, first_block_id, answer)
+
+    async def _receive(
+        self, request: ModelRequest, reply: Reply, first_block_id: int, answer: Answer
+    ) -> StopReason:
         is_again = reply.has_begun
-        model, usage, api_reason = self._provider.model, Usage(), ""
+        model, api_reason = self._provider.model, ""
         if not is_again:
             reply.model = model
-        request = await self._request()
         self.cache.sends(request, model, self._session.history)
         try:
             async with aclosing(self._provider.stream(request)) as items:
                 async for item in items:
+                    answer.note(item)
                     if is_again and isinstance(
                         item, TextPiece | ThinkingPiece | BlockDone | ReplyDone
                     ):
@@ -339,7 +326,7 @@ class ModelCalls:
                             return stop_reason
         finally:
             self._block_id += reply.has_open_block  # a block that was cut off keeps its id
-            self._book(model, usage, self.cache.miss(usage, api_reason))
+            self._book(model, answer.usage, self.cache.miss(answer.usage, api_reason))
         raise cut_off()
 
     def _finish_block(self, reply: Reply, done: BlockDone) -> None:
@@ -356,13 +343,34 @@ class ModelCalls:
             tokens, why = miss or (0, "")
             self._session.append(LoggedUsage(model, usage, missed_tokens=tokens, missed_why=why))
 
+    def _report_booked(self, model: str, usage: Usage) -> None:
+        self.on_booked(model, usage)
+
     def note_aside(self, model: str, usage: Usage) -> None:
-        """Count the usage of a request outside the session. A session without prompts has no log yet, so it is only counted in memory."""
+        """Count the usage of a request outside the session's turns. A session without prompts has no log yet, so it is only counted in memory."""
+        if usage == Usage():
+            return
         record = LoggedUsage(model, usage, is_aside=True)
         if self._session.prompts:
             self._session.append(record)
         else:
             self._session.apply(record)
+
+    def note_child(self, child_id: str, model: str, usage: Usage) -> None:
+        """Count the usage of a request of a child session, whose own log has it, too."""
+        self._session.append(LoggedUsage(model, usage, is_aside=True, child=child_id))
+
+    async def reserve_child(self, wanted: Amount = UNLIMITED, *, is_fork: bool = False) -> Budget:
+        """
+        Reserve the budget of a child, which begins with the history if it `is_fork`; see `SessionBudget.reserve`.
+
+        Raises:
+            BudgetError: too little is left.
+        """
+        session = self._session
+        fixed = fixed_part(await self._request(), session.prompts[0] if session.prompts else None)
+        history_tokens = session.last_usage.context_tokens if is_fork else 0
+        return await self.budget.reserve(fixed, wanted, history_tokens=history_tokens)
 
     def show_usage(self) -> None:
         self._emit_usage(self._session.last_usage, self._provider.model, Usage())
@@ -386,12 +394,6 @@ class ModelCalls:
                 is_priced and going_on is not None,
             )
         )
-
-
-def _dollars(usd: float) -> str:
-    """Format with cents, or below a dollar with as many digits as tell a spent amount from its limit."""
-    cents, exact = f"{usd:.2f}", f"{usd:.4f}"
-    return f"${cents if usd >= 1 or float(cents) == float(exact) else exact.rstrip('0')}"
 
 
 def cut_off() -> ProviderError:

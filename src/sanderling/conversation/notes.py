@@ -46,6 +46,7 @@ _DID = {
     "redo": "The user redid what was undone before.",
     "rewind": "The user took files back to their state at an earlier prompt.",
     "finish": "An interrupted undo of the user's was finished.",
+    "worktree": "The user brought the work of a worktree into these files.",
 }
 _HOW = {
     "restored": "Restored",
@@ -53,7 +54,7 @@ _HOW = {
     "merged": "Merged with the user's changes",
     "left": "Left as they are",
 }
-AGAIN = "Changed again"
+_RESTORED = {"redo": "Changed again", "worktree": "Changed"}
 CUT_OFF = "[Interrupted by the user.]"
 REWOUND = (
     "[The user took the conversation back to this point: you no longer see what came after it. Files may have"
@@ -117,11 +118,12 @@ class Notes:
         self._project = project
         self._session_role = role
         self._client = client
-        self._facts = SessionFacts(session.project)
+        self._facts = SessionFacts(session.work_dir)
         self._mode: Mode | None = "ask"
         self._role: str | None = ""
         self._changed_files: set[str] = set()  # before the last summary
         self._rejected: list[str] = []
+        self._once: list[str] = []
 
     def leave_out_todo(self) -> None:
         self._has_todo = False
@@ -145,6 +147,10 @@ class Notes:
         self._role = sent.role
         self._changed_files = set(sent.changed_files)
         self._rejected = sent.rejected
+
+    def add(self, note: str) -> None:
+        """Send this once, with the next message."""
+        self._once.append(note)
 
     def add_rejected(self, changes: RejectChanges) -> None:
         self._rejected.append(_rejection(self._workspace.shown(changes.path), changes))
@@ -211,10 +217,11 @@ class Notes:
             self._news_of_role(),
             self._news_of_mode(),
             *self._rejected,
+            *self._once,
             *map(ending_line, self._workspace.jobs.take_ended()),
             reminder,
         ]
-        self._rejected = []
+        self._rejected, self._once = [], []
         return [note for note in notes if note]
 
     def _news_of_mode(self) -> str:
@@ -260,7 +267,7 @@ def _taken_back(record: LoggedRestored | LoggedRewind) -> str:
             files = [(each.path, each.how) for each in restored.files if each.path not in removed]
             files += [(path, "removed") for path in removed]
             listed = {how: _named(path for path, its in files if its == how) for how in _HOW}
-            how_restored = AGAIN if restored.kind == "redo" else _HOW["restored"]
+            how_restored = _RESTORED.get(restored.kind, _HOW["restored"])
             words = _HOW | {"restored": how_restored}
             parts = [f"{words[how]}: {names}." for how, names in listed.items() if names]
             return f"[{_DID[restored.kind]} {' '.join(parts)} Read a file again before you rely on it.]"

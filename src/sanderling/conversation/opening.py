@@ -1,7 +1,8 @@
 """Opens a conversation for a frontend: brings settings, project, provider, policy, rules and session together."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -10,6 +11,8 @@ from anyio import to_thread
 
 from sanderling.config import Settings, Table
 from sanderling.config.layers import Layers, place_of
+from sanderling.conversation.budget import Budget
+from sanderling.conversation.children.running import RunningChild, find_running
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import ConfigError
@@ -25,15 +28,23 @@ from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.providers import Provider
 from sanderling.providers.choice import DEFAULT, choose, make_provider
+from sanderling.providers.models.known import load_models, split
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.policy import TOO_WIDE, SandboxPolicy
+from sanderling.session.ledger import Prices
+from sanderling.session.log import log_path
+from sanderling.session.records import LoggedChild
 from sanderling.session.session import Session, kept_agent
 from sanderling.tools.catalog import check_disabled
 from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
+    from sanderling.conversation.children.child import ChildStart
+    from sanderling.conversation.children.children import Children
+    from sanderling.conversation.children.conversation import ChildConversation
     from sanderling.conversation.titling import Titler
+    from sanderling.conversation.worktree import SessionWorktree
     from sanderling.hooks.callbacks import Callbacks
     from sanderling.mcp.servers import McpServer
     from sanderling.providers.http.model_proxy import ModelProxy
@@ -80,6 +91,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The frontend's name, recorded in a new session."""
     max_cost_usd: float = 0
     """Dollars after which no more requests are made, without a question; 0: no limit."""
+    max_tokens: int = 0
+    """Tokens, of children as well, after which no more requests are made; 0: no limit."""
     fallback_model: str = ""
     """The model to continue with if the session's is unavailable."""
     answer_note: str = ""
@@ -98,6 +111,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The client's tools, which replace Sanderling's; then nothing runs here."""
     callbacks: "Callbacks | None" = None
     """Callbacks of the user's editor, which run before prompts, tool calls and summaries."""
+    worktree: str | None = None
+    """The branch or commit from which a new session gets a worktree of its own, "" for HEAD; None: it works in the project."""
     more_tools: "ToolSource | None" = None
     """Tools that the frontend provides, in addition to Sanderling's. They act on this machine."""
 
@@ -117,14 +132,24 @@ async def open_conversation(
         SessionInUseError: another process has the session open.
         SessionError: the log cannot be read.
     """
+    own = layers.settings()
+    log_dir = options.log_dir or own.session_dir
+    if child := find_running(log_path(log_dir, session_id)):
+        reopen = partial(open_conversation, session_id, project, layers, emit)
+        return await _attached(child, emit, options, reopen)
     resources = AsyncExitStack()
     try:
-        own = layers.settings()
-        log_dir = options.log_dir or own.session_dir
         # Reading a long log takes a while.
-        session = await to_thread.run_sync(Session.open, log_dir, session_id, project, options.face)
+        open_session = partial(
+            Session.open,
+            *(log_dir, session_id, project, options.face),
+            recover=partial(_recovered, log_dir, own),
+        )
+        session = await to_thread.run_sync(open_session)
         resources.callback(session.close)
-        conversation = _AgentBuilder(session, own, emit, options, resources).begin(layers)
+        worktree = await _worktree(session, own, options, resources)
+        conversation = _AgentBuilder(session, own, emit, options, resources, worktree).begin(layers)
+        conversation.services.worktree = worktree
         aside = () if options.waiting == "held" else conversation.services.waiting.set_aside()
         if options.waiting == "dropped":
             conversation.services.waiting.drop_aside()
@@ -137,6 +162,21 @@ async def open_conversation(
         await resources.aclose()
         raise
     return _opened(conversation, aside)
+
+
+async def _attached(
+    child: RunningChild,
+    emit: Callable[[Event], None],
+    options: SessionOptions,
+    reopen: Callable[[SessionOptions], Awaitable[OpenedAgent]],
+) -> OpenedAgent:
+    """Open a child that runs here, by attaching to it; after its end, open its session."""
+    # Only for children that run.
+    from sanderling.conversation.children.attached import AttachedChild
+
+    later = msgspec.structs.replace(options, has_history=False)
+    attached = AttachedChild(child, emit, lambda: reopen(later))
+    return await attached.attach(has_history=options.has_history)
 
 
 async def open_for_client(
@@ -176,6 +216,26 @@ def check_settings(settings: Settings, project: str) -> None:
         raise refusal(mistakes)
 
 
+async def _worktree(
+    session: Session, own: Settings, options: SessionOptions, resources: AsyncExitStack
+) -> "SessionWorktree | None":
+    """
+    Return the worktree in which the session works, if it has one or a new session asks for one.
+
+    Raises:
+        WorktreeError: there can be none.
+    """
+    is_asked_for = options.worktree is not None and not session.is_resumed
+    if not (session.worktree or is_asked_for):
+        return None
+    from sanderling.conversation.worktree import SessionWorktree  # runs git
+
+    worktree = await to_thread.run_sync(SessionWorktree.open, session, own, options.worktree)
+    if worktree:
+        resources.callback(lambda: worktree.close(is_unused=session.log.size == 0))
+    return worktree
+
+
 def _opened(conversation: Conversation, aside: tuple[Prompt, ...]) -> OpenedAgent:
     services, session = conversation.services, conversation.services.session
     waiting = services.waiting.shown()
@@ -187,6 +247,7 @@ def _opened(conversation: Conversation, aside: tuple[Prompt, ...]) -> OpenedAgen
         session.prompt_history.ends,
         ids,
         aside,
+        session.worktree,
     )
 
 
@@ -198,13 +259,20 @@ class _AgentBuilder(NamedTuple):
     emit: Callable[[Event], None]
     options: SessionOptions
     resources: AsyncExitStack
+    worktree: "SessionWorktree | None" = None
 
     def begin(self, layers: Layers) -> Conversation:
+        if (self.worktree or self.options.worktree is not None) and (
+            self._address() or self.options.tools
+        ):
+            raise ConfigError(
+                "a session whose files are on another machine can have no worktree here"
+            )
         if address := self._address():
             return self._remote(address)
         if self.options.tools:  # a directory of that name may exist here, but is not the client's
             return self._for_client(self.options.tools)
-        project = Project(self.own, self.session.project)
+        project = Project(self.own, self.session.work_dir, self.session.project)
         settings = project.settings(layers)
         try:
             if agent := self._agent(settings):
@@ -214,7 +282,7 @@ class _AgentBuilder(NamedTuple):
             # Only needed after an error.
             from sanderling.conversation.checks.configuration import explained
 
-            raise explained(error, settings, self.session.project) from error
+            raise explained(error, settings, self.session.work_dir) from error
 
     def _here(self, project: Project, settings: Settings, layers: Layers) -> Conversation:
         """Start a session in the project, with the project's settings."""
@@ -228,7 +296,37 @@ class _AgentBuilder(NamedTuple):
         policy = self._policy(settings)
         skills = (path for path in project.places.skills_outside() if path not in TOO_WIDE)
         policy = policy._replace(read_paths=(*policy.read_paths, *skills))
-        sample = ""
+        provider, policy = self._provider(settings, policy, read_providers)
+        services = self._services(
+            provider,
+            policy,
+            settings,
+            project,
+            code=options.code,
+            servers=_servers(settings),
+            more_tools=options.more_tools,
+        )
+        services.workspace.children = self._children(services, read_providers)
+        if options.elsewhere:
+            services.sandbox.switch(is_on=False)
+        if settings.small_model and options.is_eager and not options.model_proxy:
+            services.titler = self._titler(services, settings)
+        return Conversation(
+            services,
+            self.resources,
+            mode=options.mode,
+            role=self._first_role(settings, project),
+            is_eager=options.is_eager,
+        )
+
+    def _provider(
+        self,
+        settings: Settings,
+        policy: SandboxPolicy,
+        read_providers: Callable[[], dict[str, Table]],
+    ) -> tuple[Provider, SandboxPolicy]:
+        """Return the provider, and the policy with what it needs."""
+        options, sample = self.options, ""
         # Without a screen, the user could take the demo model's reply for a real one.
         fallback = "demo" if options.is_shown else DEFAULT
         if choose(settings, fallback=fallback) == "demo":
@@ -244,29 +342,98 @@ class _AgentBuilder(NamedTuple):
                 model_proxy=options.model_proxy,
                 read_providers=read_providers,
             ),
-            self.session.project,
+            self.session.work_dir,
         )
         self.resources.push_async_callback(provider.aclose)
+        return provider, policy
+
+    def _children(
+        self, services: SessionServices, read_providers: Callable[[], dict[str, Table]]
+    ) -> "Callable[[], Children]":
+        """Return the source of the child sessions that the session may start."""
+
+        async def open_child(
+            start: "ChildStart", budget: Budget, emit: Callable[[Event], None]
+        ) -> "ChildConversation":
+            resources = AsyncExitStack()
+            try:
+                log_dir = services.session.path.parent
+                if start.fork_at:
+                    await to_thread.run_sync(_fork, log_dir, services.session.id, start)
+                open_session = partial(
+                    Session.open,
+                    *(log_dir, start.id, services.session.project, self.options.face),
+                    parent=services.session.id,
+                    is_read_only=start.is_read_only,
+                )
+                session = await to_thread.run_sync(open_session)
+                resources.callback(session.close)
+                own, worktree = services.session, None
+                if start.in_worktree:
+                    chosen = msgspec.structs.replace(self.options, worktree="")
+                    worktree = await _worktree(session, services.settings, chosen, resources)
+                elif own.worktree:
+                    session.work_in(own.worktree, own.work_dir)
+                builder = _AgentBuilder(session, self.own, emit, self.options, resources, worktree)
+                conversation = builder.child(services, start, budget, read_providers)
+                conversation.services.worktree = worktree
+                return conversation  # noqa: TRY300 - no else: all of it may fail
+            except BaseException:
+                await resources.aclose()
+                raise
+
+        @cache
+        def make() -> "Children":
+            from sanderling.conversation.children.children import Children  # 4 ms
+
+            return Children(services, open_child)
+
+        return make
+
+    def child(
+        self,
+        parent: SessionServices,
+        start: "ChildStart",
+        budget: Budget,
+        read_providers: Callable[[], dict[str, Table]],
+    ) -> "ChildConversation":
+        """
+        Start a child of the session `parent`, whose settings, project and network it has.
+
+        Raises:
+            ConfigError: there is no such model.
+        """
+        from sanderling.conversation.children.conversation import NOTE, ChildConversation
+
+        settings = parent.settings
+        project = Project(self.own, self.session.work_dir, self.session.project)
+        theirs = parent.sandbox.effective_policy
+        policy = self._policy(settings) if self.worktree else theirs.declared
+        policy = policy._replace(network=theirs.policy.network)
+        if self.session.is_read_only:
+            policy = policy._replace(mode="ro")
+        provider, policy = self._provider(settings, policy, read_providers)
         services = self._services(
             provider,
             policy,
             settings,
             project,
-            code=options.code,
-            servers=_servers(settings),
-            more_tools=options.more_tools,
+            code=self.options.code,
+            parent=parent,
+            budget=budget,
         )
-        if options.elsewhere:
-            services.sandbox.switch(is_on=False)
-        if settings.small_model and options.is_eager and not options.model_proxy:
-            services.titler = self._titler(services, settings)
-        return Conversation(
-            services,
-            self.resources,
-            mode=options.mode,
-            role=self._first_role(settings, project),
-            is_eager=options.is_eager,
+        services.gate.follow_sandbox()
+        services.answer_note = NOTE
+        conversation = ChildConversation(
+            services, self.resources, mode=None, is_eager=self.options.is_eager
         )
+        model = services.calls.models.meant(start.model, split(parent.provider.model)[0])
+        _use_model(services, model or parent.provider.model)
+        services.calls.effort.restore(parent.calls.effort.state())
+        services.session.keep_state("title", start.title)
+        services.role.take(start.role)
+        services.memory.keep()
+        return conversation
 
     def _titler(self, services: SessionServices, settings: Settings) -> "Titler":
         from sanderling.conversation.titling import MAX_TOKENS, Titler  # only with a small model
@@ -276,7 +443,7 @@ class _AgentBuilder(NamedTuple):
         )
 
         def make() -> Provider:
-            return self.options.wrap(make_provider(small, fallback=DEFAULT), self.session.project)
+            return self.options.wrap(make_provider(small, fallback=DEFAULT), self.session.work_dir)
 
         return Titler(self.session, services.calls, self.emit, make)
 
@@ -288,7 +455,7 @@ class _AgentBuilder(NamedTuple):
         check_disabled(settings.tools_disabled)
         provider = make_provider(settings, fallback="demo")
         self.resources.push_async_callback(provider.aclose)
-        policy = policy_for(settings, self.session.project)
+        policy = policy_for(settings, self.session.work_dir)
         services = SessionServices(
             self.session,
             provider,
@@ -339,7 +506,12 @@ class _AgentBuilder(NamedTuple):
 
     def _policy(self, settings: Settings) -> SandboxPolicy:
         network = self.options.network or settings.network
-        policy = policy_for(settings, self.session.project)._replace(network=network)
+        policy = policy_for(settings, self.session.work_dir)._replace(network=network)
+        if self.session.is_read_only:  # a container would not keep it from writing
+            policy = policy._replace(mode="ro", is_outer=False)
+        if self.worktree:
+            read_paths = (*policy.read_paths, *self.worktree.readable())
+            policy = policy._replace(is_worktree=True, read_paths=read_paths)
         if not policy.is_outer:
             return policy
         if self.options.network not in (None, "on"):
@@ -379,6 +551,8 @@ class _AgentBuilder(NamedTuple):
         code: "LanguageServers | None" = None,
         servers: "Mapping[str, McpServer] | None" = None,
         more_tools: "ToolSource | None" = None,
+        parent: SessionServices | None = None,
+        budget: Budget | None = None,
     ) -> SessionServices:
         session, options = self.session, self.options
         services = SessionServices(
@@ -388,7 +562,7 @@ class _AgentBuilder(NamedTuple):
             policy,
             settings,
             project=project,
-            rules=(*load_rules(settings.permissions, session.project), *options.rules),
+            rules=(*load_rules(settings.permissions, session.work_dir), *options.rules),
             editor=options.editor,
             code=code,
             servers=servers,
@@ -398,10 +572,13 @@ class _AgentBuilder(NamedTuple):
             more_tools=more_tools,
             can_ask=options.can_ask,
             has_user=options.has_user,
+            parent=parent,
+            budget=budget,
         )
-        self.resources.callback(services.workspace.journal.close)
+        self.resources.callback(services.close_changes)
         services.answer_note = options.answer_note
-        services.calls.bound(options.max_cost_usd, options.fallback_model)
+        services.calls.budget.limit_run(options.max_cost_usd, options.max_tokens)
+        services.calls.fallback = options.fallback_model
         return services
 
     def _address(self) -> str:
@@ -429,6 +606,32 @@ class _AgentBuilder(NamedTuple):
         from sanderling.agents.declared import load_agent  # only needed for external agents
 
         return load_agent(name, settings.agents)
+
+
+def _recovered(log_dir: Path, settings: Settings, child: LoggedChild) -> str:
+    """Return what a child had done that was interrupted together with its parent."""
+    # Only after a crash.
+    from sanderling.conversation.children.recovery import recovered
+
+    return recovered(child, log_dir, Prices(load_models(settings))).content()
+
+
+def _fork(log_dir: Path, parent: str, start: "ChildStart") -> None:
+    from sanderling.session.store import fork  # rarely needed
+
+    fork(
+        *(log_dir, parent, start.id),
+        before_use=start.fork_at,
+        parent=parent,
+        is_read_only=start.is_read_only,
+    )
+
+
+def _use_model(services: SessionServices, model: str) -> None:
+    if model != services.provider.model:
+        services.provider.set_model(model)
+    if services.session.history and services.session.model != services.provider.model:
+        services.session.switch_model(services.provider.model)
 
 
 def _servers(settings: Settings) -> "dict[str, McpServer]":

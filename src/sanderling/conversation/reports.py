@@ -1,5 +1,7 @@
 """Reports on a conversation's provider, cost and settings. Rarely used, so the imports they need are loaded on demand."""
 
+from math import inf
+
 from sanderling.config.show import settings_report
 from sanderling.conversation.checks.trial import shown, try_all
 from sanderling.conversation.services import SessionServices
@@ -31,5 +33,5 @@ def _usage(services: SessionServices) -> str:
         model=provider.model,
         context_used=session.last_usage.context_tokens,
         window=provider.limits.context_window_tokens if provider.limits else 0,
-        budget_usd=calls.budget_usd,
+        budget_usd=limit_usd if (limit_usd := calls.budget.session.limit.usd) != inf else 0.0,
     )

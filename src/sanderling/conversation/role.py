@@ -100,7 +100,10 @@ class SessionRole:
         Raises:
             ConfigError: there is no such role.
         """
-        role = self._project.roles.find(name) if name else None
+        self.take(self._project.roles.find(name) if name else None, keeps_mode=keeps_mode)
+
+    def take(self, role: Role | None, *, keeps_mode: bool = False) -> None:
+        """Give the session this role from now on."""
         self._end()
         if role is None:
             self._now = _InForce(was_used=self.was_used)

@@ -1,6 +1,7 @@
 """The parts of a conversation, assembled: everything that its turns and views use."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from sanderling.changes.commands import CommandChanges
 from sanderling.changes.forking import Origin
 from sanderling.changes.journal import Journal
 from sanderling.config import Settings
+from sanderling.conversation.budget import Budget
 from sanderling.conversation.compaction import PAGE_TOKENS
 from sanderling.conversation.compactor import Compactor
 from sanderling.conversation.hooked import SessionHooks
@@ -63,6 +65,7 @@ from sanderling.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     from sanderling.conversation.titling import Titler
+    from sanderling.conversation.worktree import SessionWorktree
     from sanderling.mcp.servers import McpServer
     from sanderling.mcp.tool_servers import ServerContext, ToolServers
     from sanderling.tools.code.servers import LanguageServers
@@ -84,6 +87,9 @@ class SessionServices:
         sources: replace the built-in tools.
         callbacks, more_tools: see `SessionOptions`.
         has_user, can_ask: see `SessionOptions`.
+        parent: the parts of the session that this one is a child of. Both have the same tools, tool servers and journal: the changes of a
+            child belong to the turn that started it.
+        budget: what was reserved for the session, if it is a child.
     """
 
     def __init__(
@@ -107,16 +113,20 @@ class SessionServices:
         more_tools: ToolSource | None = None,
         can_ask: bool = False,
         has_user: bool = True,
+        parent: "SessionServices | None" = None,
+        budget: Budget | None = None,
     ) -> None:
         self.session = session
+        self.parent = parent
         self.provider = provider
         self.emit = emit
         self.settings = settings
-        self.project = project or Project(settings, session.project)
+        self.project = project or Project(settings, session.work_dir, session.project)
         self.agent_commands: tuple[events.SlashCommand, ...] = ()  # of an external agent
         self._told_commands: tuple[events.SlashCommand, ...] | None = None
         self.answer_note = ""  # to the model, with each prompt
         self.titler: Titler | None = None  # if a small model titles sessions
+        self.worktree: SessionWorktree | None = None  # in which the session works, if it has one
         self.tasks = BackgroundTasks()
         self.memory = Memory(session, emit)
         self.waiting = Waiting(self.memory.keep)
@@ -139,12 +149,13 @@ class SessionServices:
         own = (client,) if client else (*own, *search_sources(settings), added)
         disabled = settings.tools_disabled if can_ask else (*settings.tools_disabled, ask_user.name)
         own = (*own, more_tools) if more_tools else own
-        catalog = Catalog(*own, disabled=disabled)
+        catalog = parent.calls.catalog.copy() if parent else Catalog(*own, disabled=disabled)
         if catalog.offers(ask_user.name):
             self.workspace.user = self.gate
-        self._loader = ServerLoader(settings, catalog, self._server_context, patience_s=patience_s)
+        make = partial(ServerLoader, settings, catalog, self._server_context, patience_s=patience_s)
+        self.server_loader = parent.server_loader if parent else make()
         if servers:
-            self._loader.load(servers)
+            self.server_loader.load(servers)
         system = system_prompt(has_editor=has_editor, has_user=has_user)
         self.calls = ModelCalls(
             session,
@@ -156,6 +167,7 @@ class SessionServices:
             system=system,
             small_system=system_prompt(has_editor=has_editor, has_user=has_user, is_small=True),
             may_search=self._may_search,
+            own_budget=budget,
         )
         self.role = SessionRole(
             session,
@@ -191,7 +203,7 @@ class SessionServices:
 
     @property
     def servers(self) -> "NoServers | ToolServers":
-        return self._loader.servers
+        return self.server_loader.servers
 
     def warn(self, text: str) -> None:
         self.emit(events.Notice("warning", text))
@@ -210,6 +222,8 @@ class SessionServices:
         first: dict[StateKey, Any] = {"mode": mode}
         if not session.is_resumed:
             first["mode"] = mode or self.settings.mode
+        if self.parent:
+            first["mode"] = "auto"  # so that its mode is its parent's
         self.memory.restore(self._remembered(), first)
         if role and not session.is_resumed:
             self.role.begin(role, keeps_mode=mode is not None)
@@ -269,10 +283,15 @@ class SessionServices:
         jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
         todo = TodoList(self.memory.keep)
         read_cache = ReadCache(disk=sandbox.environment.disk)
-        journal = self._make_journal()
-        changes = CommandChanges(journal, lambda: jobs.are_running, self.warn)
+        if self.parent and self._shares_changes:
+            journal, changes = self.parent.workspace.journal, self.parent.workspace.changes
+            self.parent.all_jobs.append(jobs)
+        else:
+            journal = self._make_journal()
+            changes = CommandChanges(journal, self._are_jobs_running, self.warn)
+        self.all_jobs = [jobs]
         return Workspace(
-            self.session.project,
+            self.session.work_dir,
             sandbox,
             shell,
             jobs,
@@ -284,6 +303,25 @@ class SessionServices:
             document_pages=self._document_pages,
             code=code,
         )
+
+    def begin_changes(self, prompt: Prompt) -> None:
+        """Count what is changed from now on as changes of this prompt's turn; of a child, they belong to its parent's turn."""
+        if not self._shares_changes:
+            self.workspace.journal.begin_turn(prompt.id)
+
+    def close_changes(self) -> None:
+        if self.parent and self._shares_changes:
+            self.parent.all_jobs.remove(self.workspace.jobs)
+        else:
+            self.workspace.journal.close()
+
+    @property
+    def _shares_changes(self) -> bool:
+        """True for a child that works in the same directory as its parent."""
+        return self.parent is not None and self.parent.session.work_dir == self.session.work_dir
+
+    def _are_jobs_running(self) -> bool:
+        return any(jobs.are_running for jobs in self.all_jobs)
 
     def _document_pages(self) -> int:
         """Return how many pages of a PDF the API takes: at most half of the window, because a result too large for it cannot be cleared."""
@@ -317,7 +355,7 @@ class SessionServices:
         is_kept = log.parent == self.settings.session_dir
         directory = changes_dir(log) if is_kept else log.parent / "changes" / log.stem
         origin = self._origin(directory.parent)
-        return Journal(directory.parent, log.stem, self.session.project, self.warn, origin)
+        return Journal(directory.parent, log.stem, self.session.work_dir, self.warn, origin)
 
     def _origin(self, root: Path) -> Origin | None:
         """Return the journal of the session that this one was forked from."""
@@ -325,17 +363,18 @@ class SessionServices:
         if not isinstance(source, str) or not is_session_id(source):
             return None
         return Origin(
-            root / source, self.session.project, frozenset(self.session.prompt_history.turn_ids)
+            root / source, self.session.work_dir, frozenset(self.session.prompt_history.turn_ids)
         )
 
     def _make_gate(self, rules: tuple[Rule, ...]) -> Gate:
         return Gate(
             self.workspace,
-            Approvals(self.session.project, self.emit, self._append_said),
+            Approvals(self.session.work_dir, self.emit, self._append_said),
             RuleStore(self.settings.state_dir, self.session.project),
             rules,
             self.emit,
             on_allowed=self.memory.keep,
+            above=self.parent.gate if self.parent else None,
         )
 
     def _make_hooks(self, client: ClientTools | None, callbacks: Callbacks) -> SessionHooks:
@@ -343,7 +382,7 @@ class SessionServices:
         surroundings = Surroundings(
             self.session.log.path.stem,
             str(self.session.log.path),
-            self.session.project,
+            self.session.work_dir,
             lambda: self.gate.mode,
         )
         hooks = Hooks(
@@ -363,6 +402,7 @@ class SessionServices:
         return ServerContext(
             self.settings.state_dir,
             self.session.project,
+            self.session.work_dir,
             self.sandbox,
             self.approvals.ask,
             self.emit,
@@ -377,8 +417,9 @@ class SessionServices:
         return limits.context_window_tokens if limits else 0
 
     def declare_servers(self) -> None:
-        """Declare the tool servers that the project currently declares."""
-        self._loader.declare(self.project.trust, self.emit)
+        """Declare the tool servers that the project currently declares. A child has those of its parent."""
+        if not self.parent:
+            self.server_loader.declare(self.project.trust, self.emit)
 
     def show_agent_commands(self, commands: tuple[events.SlashCommand, ...]) -> None:
         """Show these slash commands of an external agent from now on."""
@@ -426,7 +467,8 @@ class SessionServices:
 
     def _emit_sandbox(self) -> None:
         self.emit(shown_sandbox(self.sandbox))
-        self.servers.network_changed()
+        if not self.parent:
+            self.servers.network_changed()
 
     def _emit_denial(self, denial: Denial) -> None:
         self.emit(_shown_event(denial))

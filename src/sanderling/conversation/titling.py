@@ -6,11 +6,12 @@ from contextlib import aclosing
 
 import anyio
 
+from sanderling.conversation.budget import BudgetError
 from sanderling.conversation.model_calls import ModelCalls
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.events import Event, TitleChanged
-from sanderling.protocol.messages import Message, TextBlock, Usage
-from sanderling.providers import ModelRequest, Provider, TextPiece, UsageReport
+from sanderling.protocol.messages import Message, TextBlock
+from sanderling.providers import ModelRequest, Provider, TextPiece
 from sanderling.session.session import Session
 from sanderling.session.titles import prompt_title
 from sanderling.text import shortened
@@ -58,7 +59,7 @@ class Titler:
         try:
             with anyio.fail_after(PATIENCE_S):
                 title = prompt_title(await self._ask()).strip(QUOTES)
-        except (ConfigError, ProviderError, TimeoutError) as error:
+        except (BudgetError, ConfigError, ProviderError, TimeoutError) as error:
             log.warning("the small model has made no title: %s", error)
             return
         if title and session.state("title") == before:  # else the user has set one meanwhile
@@ -66,21 +67,19 @@ class Titler:
             self._emit(TitleChanged(session.title))
 
     async def _ask(self) -> str:
-        provider, text, usage = self._make(), "", Usage()
+        provider, text, request = self._make(), "", self._request()
         try:
-            async with aclosing(provider.stream(self._request())) as items:
-                async for item in items:
-                    match item:
-                        case TextPiece(piece):
-                            text += piece
-                        case UsageReport(usage):
-                            pass
-                        case _:
-                            pass
+            async with self._calls.budget.call(request, provider) as answer:
+                try:
+                    async with aclosing(provider.stream(request)) as items:
+                        async for item in items:
+                            answer.note(item)
+                            if isinstance(item, TextPiece):
+                                text += item.text
+                finally:
+                    self._calls.note_aside(provider.model, answer.usage)
+            self._calls.show_usage()
         finally:
-            if usage != Usage():
-                self._calls.note_aside(provider.model, usage)
-                self._calls.show_usage()
             with anyio.CancelScope(shield=True):
                 await provider.aclose()
         return text

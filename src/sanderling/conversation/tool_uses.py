@@ -38,6 +38,7 @@ from sanderling.permissions.gate import (
 from sanderling.protocol.events import Event, ToolEnded, ToolOutput, ToolStarted
 from sanderling.protocol.in_line import InLine
 from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse
+from sanderling.protocol.tool_names import own_name
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session.records import LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
@@ -145,7 +146,8 @@ class ToolUses:
 
     def repaired(self, use: ToolUse) -> ToolUse:
         """Return the call as it will run, and remember a note on what is ignored; unchanged if its input is invalid."""
-        name = use.name if use.name in self._tools else use.name.lower()
+        names = (use.name, use.name.lower(), own_name(use.name), own_name(use.name.capitalize()))
+        name = next((each for each in names if each in self._tools), use.name.lower())
         if not (tool := self._tools.get(name)):
             return use
         try:
@@ -169,7 +171,8 @@ class ToolUses:
         self._uses = [self._prepare(use, problems.get(use.id, "")) for use in uses]
         await self._run_hooks_before()
         self._find_what_only_reads()
-        screen = InLine(self._emit)
+        children = {use.requested.id for use in self._uses if use.effect.kind == "delegate"}
+        screen = InLine(self._emit, aside=children)
         async with anyio.create_task_group() as tasks:
             for index, use in enumerate(self._uses):
                 before = [earlier for earlier in self._uses[:index] if _depends(use, earlier)]
@@ -183,8 +186,8 @@ class ToolUses:
         return [each.outcome or self._interrupted(each) for each in self._uses]
 
     def _interrupted(self, use: _Use) -> Outcome:
-        so_far = self._workspace.jobs.take_interrupted(use.requested.id)
-        return Outcome(content=so_far or INTERRUPTED, summary="stopped", is_error=True)
+        so_far = self._workspace.take_interrupted(use.requested.id)
+        return so_far or Outcome(content=INTERRUPTED, summary="stopped", is_error=True)
 
     def _prepare(self, requested: ToolUse, problem: str) -> _Use:
         requested = self.repaired(requested)
@@ -284,10 +287,25 @@ class ToolUses:
             self._paths.add(use.effect.path)
             ending = _ending(use.requested.id, outcome)
             is_last = all(other.ended.is_set() for other in self._uses)
-            self._session.append(_logged_ending(use, outcome, has_result=not is_last))
+            self._session.append(self._logged_ending(use, outcome, has_result=not is_last))
             screen.show(ending)
         if not is_last:  # then it may be long before the message is logged
             await self._session.log.synced()
+
+    def _logged_ending(self, use: _Use, outcome: Outcome, *, has_result: bool) -> LoggedToolEnd:
+        changed = outcome.changed if self._session.parent else ()
+        return LoggedToolEnd(
+            use.requested.id,
+            use.title,
+            outcome.summary,
+            outcome.detail,
+            outcome.filetype,
+            outcome.is_error,
+            outcome.is_denied,
+            _result(use, outcome) if has_result else None,
+            output_chars=outcome.output_chars,
+            changed=tuple(each.path for each in changed),
+        )
 
     async def _outcome(self, use: _Use, in_order: Sequence[_Use], screen: InLine) -> Outcome:
         if use.problem or use.tool is None:
@@ -425,7 +443,8 @@ class ToolUses:
         tool_use_id, workspace = request.tool_use_id, self._workspace
         made: Sequence[FileChange] = ()
         try:
-            limiter = nullcontext() if request.tool.waits_for_user else self._limiter
+            is_long = request.tool.waits_for_user or request.effect.kind == "delegate"
+            limiter = nullcontext() if is_long else self._limiter
             async with limiter, workspace.sandbox.environment.lending(permit.grant):
                 request.check_ground(workspace)
                 if not request.tool.waits_for_user:
@@ -513,11 +532,11 @@ class ToolUses:
 
 
 _WAITING = {
-    "write": ("run", "look", "call"),
+    "write": ("run", "look", "call", "delegate"),
     "read": ("run", "call"),
-    "run": ("write", "read", "run", "look", "call", "jobs", "stop"),
+    "run": ("write", "read", "run", "look", "call", "jobs", "stop", "delegate"),
     "look": ("write", "run", "call", "stop"),
-    "call": ("write", "read", "run", "look", "stop"),
+    "call": ("write", "read", "run", "look", "stop", "delegate"),
     "stop": ("run", "look", "call"),
 }
 """For each kind of call, the kinds that wait for it if they come later in the message."""
@@ -595,20 +614,6 @@ def _ending(use_id: str, outcome: Outcome) -> ToolEnded:
         outcome.is_denied,
         outcome.job,
         outcome.changed,
-    )
-
-
-def _logged_ending(use: _Use, outcome: Outcome, *, has_result: bool) -> LoggedToolEnd:
-    return LoggedToolEnd(
-        use.requested.id,
-        use.title,
-        outcome.summary,
-        outcome.detail,
-        outcome.filetype,
-        outcome.is_error,
-        outcome.is_denied,
-        _result(use, outcome) if has_result else None,
-        output_chars=outcome.output_chars,
     )
 
 

@@ -7,6 +7,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from sanderling.conversation.budget import BudgetSpentError
 from sanderling.conversation.hooked import MAX_CONTINUATIONS, STILL_STOPPING
 from sanderling.conversation.named_model import NamedModel
 from sanderling.conversation.prompt import prompt_message
@@ -66,6 +67,8 @@ class Turn:
                 self._start_background_tasks(tasks)
                 try:
                     stop_reason = await self._answer(tasks)
+                except BudgetSpentError:
+                    stop_reason = "budget"
                 except ProviderError as error:
                     stop_reason, error_message = "error", error.message
                     remedy = await self._remedy(error)
@@ -91,7 +94,7 @@ class Turn:
         services.emit(TurnStarted(prompt))
         self._model.begin(prompt.model, origin="This command")
         services.calls.begin_turn(prompt.effort)
-        services.workspace.journal.begin_turn(prompt.id)
+        services.begin_changes(prompt)
         notes = [*services.notes.with_prompt(prompt), *services.hooks.take_notes()]
         if services.answer_note:
             notes.append(services.answer_note)

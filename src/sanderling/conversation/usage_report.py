@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sanderling.protocol.messages import Usage
 from sanderling.session.ledger import Cost, Ledger, Prices, prompt_tokens
-from sanderling.text import markdown_table
+from sanderling.text import counted, markdown_table
 
 
 def usage_report(
@@ -26,6 +26,7 @@ def usage_report(
         f"* Model: {model or 'unknown'}",
         f"* Context: {_of_window(context_used, window)}",
         f"* Session: {shown_cost(ledger.cost(prices))}{budget}",
+        *_children(ledger, prices),
     )
     sections = (
         "\n".join(facts),
@@ -35,6 +36,17 @@ def usage_report(
         _unpriced(ledger, prices),
     )
     return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def _children(ledger: Ledger, prices: Prices) -> Iterator[str]:
+    """Yield what the child sessions have used of that."""
+    tallies = ledger.children.values()
+    if not tallies:
+        return
+    tokens = sum(each.usage.context_tokens for each in tallies)
+    costs = [each.cost(prices) for each in tallies]
+    cost = Cost(sum(usd for usd, _ in costs), all(is_priced for _, is_priced in costs))
+    yield f"* Of that, {counted(len(tallies), 'child session')}: {tokens:,} tokens, {shown_cost(cost)}"
 
 
 def _of_window(used: int, window: int) -> str:

@@ -1,6 +1,7 @@
 """Read-only views of a conversation, as events or as a single answer."""
 
 import codecs
+from collections.abc import Callable
 from contextlib import suppress
 
 import anyio
@@ -15,7 +16,7 @@ from sanderling.permissions.guarding import absolute
 from sanderling.project.roles import SkippedRole, by_name
 from sanderling.protocol import requests
 from sanderling.protocol.actions import FROM_END, Action, ShowEarlier, WatchJob
-from sanderling.protocol.events import JobOutput, SessionOpened, TodoChanged
+from sanderling.protocol.events import Event, JobOutput, SessionOpened, TodoChanged
 from sanderling.protocol.messages import TextBlock, Usage, kind_of
 from sanderling.session.history_pager import HistoryPager
 from sanderling.text import counted
@@ -27,18 +28,33 @@ WATCH_PAUSE_S = 0.01
 
 
 class SessionViews:
-    """The views of one session. `external` is the name of the external agent that answers, if any."""
+    """
+    The views of one session.
+
+    `external` is the name of the external agent that answers, if any. `emit` gets the events that answer an action, if it is not the
+    session's.
+    """
 
     def __init__(
-        self, services: SessionServices, undoer: Undoer, reviews: Reviews, external: str
+        self,
+        services: SessionServices,
+        undoer: Undoer,
+        reviews: Reviews,
+        external: str,
+        emit: Callable[[Event], None] | None = None,
     ) -> None:
         self._services = services
+        self._emit = emit or services.emit
         self._undoer = undoer
         self._reviews = reviews
         self.external = external
         self._watched: dict[str, anyio.CancelScope] = {}
         self._pages: HistoryPager | None = None
         self._paging = anyio.Lock()
+
+    def seen_by(self, emit: Callable[[Event], None]) -> "SessionViews":
+        """Return the same views for another frontend of the session."""
+        return SessionViews(self._services, self._undoer, self._reviews, self.external, emit)
 
     def show(self, action: Action) -> None:
         """Show what `action` requests, as events; ignore other actions."""
@@ -98,15 +114,20 @@ class SessionViews:
 
     async def show_opened(self, *, has_history: bool) -> None:
         """Show the session that was just opened, with its latest history if `has_history`."""
-        services, session = self._services, self._services.session
-        services.emit(
-            SessionOpened(services.provider.model, session.title, session.is_resumed, self.external)
-        )
-        if session.is_resumed and has_history:
-            await self._show_earlier()
+        await self.show_session(has_history=has_history)
         self.show_damage()
         self.show_state()
-        services.tell_commands()
+        self._services.tell_commands()
+
+    async def show_session(self, *, has_history: bool) -> None:
+        """Show which session it is, with the latest of what it was before it was opened if `has_history`."""
+        model, session = self._services.provider.model, self._services.session
+        opened = SessionOpened(
+            model, session.title, session.is_resumed, self.external, session.parent
+        )
+        self._emit(opened)
+        if session.is_resumed and has_history:
+            await self._show_earlier()
 
     def show_damage(self) -> None:
         """Warn of lines of the log that could not be read."""
@@ -141,7 +162,7 @@ class SessionViews:
                 # with `before`, the process that showed the latest history is gone
                 self._pages = HistoryPager(self._services.session, before)
             try:
-                self._services.emit(await to_thread.run_sync(self._pages.take))
+                self._emit(await to_thread.run_sync(self._pages.take))
             except SanderlingError as error:
                 self._services.warn(f"Cannot load earlier history: {error}")
 
@@ -169,7 +190,7 @@ class SessionViews:
         )
 
     def _kept(self, paths: tuple[str, ...]) -> requests.KeptFiles:
-        may_read, project = self._services.gate.may_read(), self._services.session.project
+        may_read, project = self._services.gate.may_read(), self._services.session.work_dir
         kept = (path for path in paths if may_read and not may_read(absolute(path, project)))
         return requests.KeptFiles(tuple(kept))
 
@@ -201,7 +222,7 @@ class SessionViews:
                 if not (chunk := job.log.read(offset, MAX_CHUNK_BYTES)):
                     return
                 offset += len(chunk)
-                self._services.emit(JobOutput(job_id, decode(chunk)))
+                self._emit(JobOutput(job_id, decode(chunk)))
                 await anyio.sleep(WATCH_PAUSE_S)
 
 

@@ -11,15 +11,8 @@ from collections import deque
 import msgspec
 
 from sanderling.editor.long_lines import LongLines
-from sanderling.protocol.events import (
-    CommandOutput,
-    Event,
-    JobOutput,
-    TextDelta,
-    ThinkingDelta,
-    ToolOutput,
-    TurnStarted,
-)
+from sanderling.protocol.events import Event, TurnStarted
+from sanderling.protocol.pieces import Piece, Pieces
 
 FRAME_S = 1 / 60  # Neovim draws the screen for each frame
 BEHIND_REQUEST_S = 0.005
@@ -35,37 +28,12 @@ class Frame(msgspec.Struct, frozen=True):
     events: tuple[Event, ...]
 
 
-Piece = TextDelta | ThinkingDelta | CommandOutput | ToolOutput | JobOutput
-
-
-class _Pieces:
-    """Pieces of one block's text, joined when they are drawn."""
-
-    def __init__(self, first: Piece) -> None:
-        self.first = first
-        self.pieces = deque([first.text])
-
-    def is_continued_by(self, piece: Piece) -> bool:
-        return msgspec.structs.replace(piece, text=self.first.text) == self.first
-
-    def take(self, max_chars: int) -> Piece:
-        taken: list[str] = []
-        while self.pieces and max_chars:
-            piece = self.pieces.popleft()
-            if len(piece) > max_chars:
-                self.pieces.appendleft(piece[max_chars:])
-                piece = piece[:max_chars]
-            taken.append(piece)
-            max_chars -= len(piece)
-        return msgspec.structs.replace(self.first, text="".join(taken))
-
-
 class FrameQueue:
     """The events of one session on their way to the screen."""
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
-        self._waiting: deque[Event | _Pieces] = deque()
+        self._waiting: deque[Event | Pieces] = deque()
         self._lines = LongLines()
         self._sent = 0
         self._drawn = 0
@@ -79,10 +47,10 @@ class FrameQueue:
     def _push(self, event: Event) -> None:
         last = self._waiting[-1] if self._waiting else None
         if isinstance(event, Piece):
-            if isinstance(last, _Pieces) and last.is_continued_by(event):
-                last.pieces.append(event.text)
+            if isinstance(last, Pieces) and last.is_continued_by(event):
+                last.add(event)
             else:
-                self._waiting.append(_Pieces(event))
+                self._waiting.append(Pieces(event))
         else:
             self._waiting.append(event)
 
@@ -113,7 +81,7 @@ class FrameQueue:
         room = MAX_FRAME_CHARS
         while self._waiting and room > 0:
             head = self._waiting[0]
-            if isinstance(head, _Pieces):
+            if isinstance(head, Pieces):
                 delta = head.take(room)
                 room -= len(delta.text)
                 events.append(delta)

@@ -162,6 +162,7 @@ class EditorSession:
             has_history=self.opening.wants_history,
             can_ask=True,
             agent=self.opening.agent,
+            worktree=self.opening.worktree or None,
             callbacks=LuaCallbacks(self._extensions, self.id, self.opening.project, self.emit),
             more_tools=LuaTools(self._extensions, self.id, self.emit),
         )

@@ -22,6 +22,7 @@ from sanderling.protocol.requests import (
     PreviewSession,
     RenameSession,
     Request,
+    WorktreeRequest,
 )
 from sanderling.providers.choice import credentials
 from sanderling.providers.credentials import Credentials
@@ -39,6 +40,10 @@ from sanderling.session.store import (
 async def answer(request: Request, settings: Settings, open_ids: Collection[str]) -> dict[str, Any]:
     """Execute the request in a thread. If it fails, the answer has `error`, a sentence."""
     try:
+        if isinstance(request, WorktreeRequest):
+            from sanderling.editor import worktrees  # only with worktrees
+
+            return await to_thread.run_sync(worktrees.answer, request, settings)
         return await to_thread.run_sync(_answer, request, settings, open_ids)
     except SanderlingError as error:
         return {"error": str(error)}

@@ -241,19 +241,16 @@ def _timeout_s(value: Any, usual_s: float) -> float:
 def _why_unused(event: HookEvent, hook: "Table") -> str:
     """Return why a hook of a file cannot run as its author meant; "" if it can."""
     command, condition = hook.get("command"), hook.get("if", "")
-    if hook.get("type", "command") != "command":
-        return "only commands are"
-    if not isinstance(command, str) or not command:
-        return "it has no `command`"
-    if hook.get("args"):
-        return "'args' is not supported: write one line in 'command'"
-    if hook.get("shell", "bash") not in ("bash", "sh"):
-        return f"its shell '{str(hook['shell'])[:40]}' is not supported"
-    if not isinstance(condition, str):
-        return "its 'if' is not a text"
-    if condition and event not in TOOL_EVENTS:
-        return "'if' is only for events about tool calls"
-    return ""
+    problems = {
+        "only commands are": hook.get("type", "command") != "command",
+        "it has no `command`": not isinstance(command, str) or not command,
+        "'args' is not supported: write one line in 'command'": bool(hook.get("args")),
+        f"its shell '{str(hook.get('shell'))[:40]}' is not supported": hook.get("shell", "bash")
+        not in ("bash", "sh"),
+        "its 'if' is not a text": not isinstance(condition, str),
+        "'if' is only for events about tool calls": condition and event not in TOOL_EVENTS,
+    }
+    return next((problem for problem, has in problems.items() if has), "")
 
 
 def _problem_of(matcher: Any) -> str:

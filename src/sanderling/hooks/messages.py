@@ -120,6 +120,11 @@ def tool_fields(tool: str, use_id: str, values: dict[str, Any], project: str) ->
             its_input |= edits[0]
         else:
             name, its_input["edits"] = "MultiEdit", edits
+    if tool == "delegate":
+        its_input["prompt"], its_input["subagent_type"] = (
+            its_input.get("task"),
+            its_input.get("role"),
+        )
     if tool == "todo" and "items" in its_input:
         its_input["todos"] = its_input.pop("items")
     return {"tool_name": name, "tool_input": its_input, "tool_use_id": use_id}

@@ -43,10 +43,15 @@ MAX_SHOWN_RESOURCES = 200
 
 
 class ServerContext(NamedTuple):
-    """What the session provides: the directory for logins and answers, its sandbox, ways to reach the user, and tasks that live as long."""
+    """
+    What the session provides: the directory for logins and answers, its sandbox, ways to reach the user, and tasks that live as long.
+
+    The user's answers are stored for the `project`; servers start in `work_dir`, the project or a worktree of it.
+    """
 
     state_dir: str
     project: str
+    work_dir: str
     sandbox: SessionSandbox
     ask: Callable[[ApprovalRequested], Awaitable[AnswerApproval]]
     emit: Callable[[Event], None]
@@ -82,7 +87,7 @@ class ToolServers:
         self.source = McpSource(
             own,
             context.sandbox,
-            context.project,
+            context.work_dir,
             self._note_change,
             patience_s=patience_s,
             state_dir=context.state_dir,

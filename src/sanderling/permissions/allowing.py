@@ -46,7 +46,9 @@ def covers(rule: Rule, use: Use) -> bool:
         pattern = path_pattern(rule.path, use.roots, use.disk, is_anywhere=False)
         is_named = use.protected <= set(rule.path.split("/"))
         return pattern(use.paths[1]) and (is_named or use.effect.kind != "write")
-    return use.effect.kind in ("run", "fetch", "call") or (use.is_inside() and not use.protected)
+    return use.effect.kind in ("run", "fetch", "call", "delegate") or (
+        use.is_inside() and not use.protected
+    )
 
 
 def covers_part(rule: Rule, use: Use) -> bool:

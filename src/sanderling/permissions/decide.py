@@ -168,6 +168,7 @@ def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision
         "write": "No rule allows this change.",
         "fetch": "No rule allows this host.",
         "call": "No rule allows this tool.",
+        "delegate": "No rule allows child sessions.",
     }
     reason = f"{_DOES[effect.does]}{missing['call']}" if effect.does else missing[effect.kind]
     is_for_user = effect.does != "" or (effect.kind == "write" and bool(use.protected))

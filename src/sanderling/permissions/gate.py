@@ -1,15 +1,16 @@
 """The gate in front of every tool use: rules and the mode allow it, deny it, or leave it to the user."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import anyio
 import msgspec
 from anyio import to_thread
 
 from sanderling.config import Layer
-from sanderling.errors import ConfigError, ToolError
+from sanderling.errors import ConfigError, SandboxError, ToolError
 from sanderling.permissions.approvals import (
     Approvals,
     Conditions,
@@ -32,7 +33,7 @@ from sanderling.permissions.store import RuleStore, StoredRules
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
 from sanderling.protocol.messages import SEARCH_TOOL
-from sanderling.protocol.modes import Mode, NetworkMode
+from sanderling.protocol.modes import MODES_BY_STRICTNESS, Mode, NetworkMode
 from sanderling.protocol.requests import RulesPage, ShownRule
 from sanderling.sandbox.execution_environment import ExecutionEnvironment
 from sanderling.sandbox.policy import NO_GRANT, Grant
@@ -56,6 +57,7 @@ DENIED_WITH_REASON = "The user denied this: {reason}"
 UNATTENDED = "Denied: {reason}"
 DENIED_BY_HOOK = "A hook denied this: {reason}"
 ASKED_BY_HOOK = "A hook asks about this: {reason}"
+READ_ONLY = "This session only reads, whatever the user or a rule allows: describe the change in your answer."
 
 
 class DeniedError(Exception):
@@ -91,6 +93,9 @@ class Gate:
     The permission gate of a session. `own_rules` come from the user's settings, `store` holds the rules that "always" added.
 
     Only the user changes `mode`: no tool can reach it. `on_allowed` is called when `state` has changed.
+
+    The gate of a child session has its parent's `above` it: what that denies is denied, and what the user allows there for the session is
+    allowed here, but not the reverse, unless the user says so.
     """
 
     def __init__(
@@ -102,16 +107,22 @@ class Gate:
         emit: Callable[[Event], None],
         *,
         on_allowed: Callable[[], None] = lambda: None,
+        above: "Gate | None" = None,
     ) -> None:
-        self.mode: Mode = "ask"
-        self.grant_prompts = GrantPrompts(workspace, approvals, on_allowed)
+        self._mode: Mode = "ask"
+        self._above = above
+        self.below = WeakSet[Gate]()
+        if above:
+            above.below.add(self)
+        prompts_above = above.grant_prompts if above else None
+        self.grant_prompts = GrantPrompts(workspace, approvals, on_allowed, prompts_above)
         self._workspace = workspace
         self.approvals = approvals
         self._store = store
         self._own_rules = own_rules
         self._emit = emit
         self._session = SessionRules(self._concerns, self._covers)
-        self._granted_before = NO_GRANT  # the session was resumed
+        self._granted_before = above.grant_prompts.granted if above else NO_GRANT
         self._seen_exports: set[str] = set()
         self._on_allowed = on_allowed
         self.hooks_before_question: Callable[[UseRequest], Awaitable[Verdict]] | None = None
@@ -119,15 +130,43 @@ class Gate:
         """Returns why the session's role does not allow a tool, if so."""
         self._in_order = anyio.Lock()
         self._changing_network = anyio.Lock()
+        self._delegating = anyio.Lock()
+
+    @property
+    def mode(self) -> Mode:
+        """The session's mode; of a child, the stricter one of its own and its parent's."""
+        modes = (self._mode, self._above.mode if self._above else self._mode)
+        return next(mode for mode in MODES_BY_STRICTNESS if mode in modes)
 
     def set_mode(self, mode: Mode) -> None:
         """Change the mode. Plan mode makes the project read-only for everything that starts from now on."""
         self.restore_mode(mode)
-        self._emit(ModeChanged(mode))
+        self._emit(ModeChanged(self.mode))
 
     def restore_mode(self, mode: object) -> None:
-        self.mode = msgspec.convert(mode, Mode)
+        before = {gate: gate.mode for gate in self.below}
+        self._mode = msgspec.convert(mode, Mode)
+        self._apply_mode()
+        for gate, its_mode in before.items():
+            if gate.mode != its_mode:
+                gate.follow_mode()
+
+    def follow_mode(self) -> None:
+        """Apply the mode that the parent's has changed."""
+        self._apply_mode()
+        self._emit(ModeChanged(self.mode))
+
+    def _apply_mode(self) -> None:
         self._workspace.sandbox.set_mode("ro" if self.mode == "plan" else "rw")
+
+    @property
+    def is_confined(self) -> bool:
+        return self._workspace.sandbox.environment.is_confined
+
+    @property
+    def is_read_only(self) -> bool:
+        """True if nothing may ever be written in this session."""
+        return self._workspace.sandbox.effective_policy.is_always_read_only
 
     def get_ready(self) -> None:
         """Load the modules that judge tool uses, ahead of the first one. Blocks."""
@@ -151,13 +190,15 @@ class Gate:
         Raises:
             DeniedError, ForbiddenError, ToolError: see `judge` and `ask`.
         """
-        judged = self.judge(request)
-        if isinstance(judged, Permit):
-            await self._note_use(judged.rule)
-            return judged
-        if is_answered or await self._is_allowed_by_hook(judged):
-            return judged.permit
-        return await self.ask(judged)
+        # One question is for all child sessions, so the second call of a message waits for the answer to the first.
+        async with self._delegating if request.effect.kind == "delegate" else nullcontext():
+            judged = self.judge(request)
+            if isinstance(judged, Permit):
+                await self._note_use(judged.rule)
+                return judged
+            if is_answered or await self._is_allowed_by_hook(judged):
+                return judged.permit
+            return await self.ask(judged)
 
     async def _is_allowed_by_hook(self, question: Question) -> bool:
         """
@@ -189,6 +230,8 @@ class Gate:
         """
         if reason := self.forbids(tool):
             raise ForbiddenError(reason)
+        if self._above:
+            self._above.check_role(tool)
 
     def judge(self, request: UseRequest) -> Permit | Question:
         """
@@ -215,7 +258,7 @@ class Gate:
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
         if is_allowed and not is_asked_by_hook:
             return permit._replace(rule=decision.rule)
-        is_allowed_before = AllowedUse(conditions, effect, grant) in self._session.uses
+        is_allowed_before = self.has_allowed(AllowedUse(conditions, effect, grant))
         if is_allowed_before and not is_asked_by_hook:
             return permit
         reason = decision.reason
@@ -290,11 +333,26 @@ class Gate:
         )
 
     def _rules(self, stored: StoredRules, conditions: Conditions) -> tuple[Rule, ...]:
-        return (*self._own_rules, *stored.rules, *self._session.rules.get(conditions, ()))
+        session = self._session.rules.get(conditions, ())
+        above = self._above.rules_below(conditions) if self._above else ()
+        return (*self._own_rules, *stored.rules, *session, *above)
+
+    def rules_below(self, conditions: Conditions) -> tuple[Rule, ...]:
+        """Return the session's rules for a child under these conditions, and what is denied or asked about here, whatever these are."""
+        now = Conditions(self.mode, not self.is_confined)
+        stricter = (rule for rule in self._session.rules.get(now, ()) if rule.action != "allow")
+        return (*self._session.rules.get(conditions, ()), *stricter)
+
+    def has_allowed(self, use: AllowedUse) -> bool:
+        return use in self._session.uses or (
+            self._above is not None and self._above.has_allowed(use)
+        )
 
     def _decide(self, effect: Effect, rules: Sequence[Rule], conditions: Conditions) -> "Decision":
-        from sanderling.permissions.decide import decide
+        from sanderling.permissions.decide import Decision, decide
 
+        if self.is_read_only and not _only_reads(effect, is_off=conditions.is_off):
+            return Decision("deny", READ_ONLY)
         workspace = self._workspace
         write_paths = workspace.sandbox.effective_policy.write_paths
         if effect.kind == "write" and workspace.environment.is_scratch(effect.path):
@@ -374,21 +432,28 @@ class Gate:
 
         effect, conditions = question.request.effect, question.conditions
         match answer.answer:
-            case "once" | "again":
+            case "again":
                 pass
-            case "session":
+            case "once" if effect.kind != "delegate":
+                pass
+            case "once" | "session":  # whether to delegate is asked once in a session
                 if answer.rule:
                     rule = self._chosen_rule(answer.rule, question)
                 elif rule := propose(effect, project=self._workspace.project):
                     rule = _marked(rule, effect)
-                if rule:
-                    self._session.rules[conditions].append(rule)
-                self._session.uses.add(AllowedUse(conditions, effect, question.permit.grant))
-                self._on_allowed()
+                for gate in (self, *([self._above] if answer.for_tree and self._above else ())):
+                    gate.allow(AllowedUse(conditions, effect, question.permit.grant), rule)
             case "always":
                 self._store.add(self._chosen_rule(answer.rule, question))
             case "deny" | "cancel":
                 raise _denied(answer, DENIED)
+
+    def allow(self, use: AllowedUse, rule: Rule | None) -> None:
+        """Allow the use for the session, and others as the rule says."""
+        if rule:
+            self._session.rules[use.conditions].append(rule)
+        self._session.uses.add(use)
+        self._on_allowed()
 
     def _chosen_rule(self, text: str, question: Question) -> Rule:
         """
@@ -512,6 +577,20 @@ class Gate:
             if mode == "off":  # first, so that a session that ends meanwhile does not keep them
                 self._take_back_hosts()
             await self._workspace.sandbox.set_network(mode)
+        for gate in list(self.below):
+            with suppress(SandboxError):  # a child whose sandbox is off has none
+                await gate.set_network(mode)
+
+    def switch_sandbox(self, *, is_on: bool) -> None:
+        """Confine what starts from now on, or not. The user must have typed the second."""
+        self._workspace.sandbox.switch(is_on=is_on)
+        for gate in self.below:
+            gate.switch_sandbox(is_on=is_on)
+
+    def follow_sandbox(self) -> None:
+        """Switch the sandbox off if the parent's is."""
+        if self._above and not self._above.is_confined:
+            self._workspace.sandbox.switch(is_on=False)
 
     def _take_back_hosts(self) -> None:
         self._session.revoke_hosts()
@@ -584,6 +663,19 @@ def _needed(request: UseRequest) -> Grant:
             return environment.needed_to_write(effect.path)
         case _:
             return NO_GRANT
+
+
+def _only_reads(effect: Effect, *, is_off: bool) -> bool:
+    """Return whether a use writes nothing, provided that the sandbox, if it is on, is read-only."""
+    match effect.kind:
+        case "write":
+            return False
+        case "run":
+            return not (is_off or effect.leaves_sandbox)
+        case "call":
+            return effect.does == "read"
+        case _:
+            return True
 
 
 def _is_named(grant: Grant, rule: Rule | None) -> bool:

@@ -29,11 +29,20 @@ class GrantAnswer(NamedTuple):
 
 
 class GrantPrompts:
-    """The offers of a session. `granted` holds until the session ends; `on_granted` is called when it changes."""
+    """
+    The offers of a session. `granted` holds until the session ends; `on_granted` is called when it changes.
+
+    `above` are those of the session whose child this one is.
+    """
 
     def __init__(
-        self, workspace: Workspace, approvals: Approvals, on_granted: Callable[[], None]
+        self,
+        workspace: Workspace,
+        approvals: Approvals,
+        on_granted: Callable[[], None],
+        above: "GrantPrompts | None" = None,
     ) -> None:
+        self._above = above
         self.granted = NO_GRANT
         self._workspace = workspace
         self._approvals = approvals
@@ -101,12 +110,23 @@ class GrantPrompts:
             return GrantAnswer(NO_GRANT, (words.format(reason=reason),) if reason else ())
         if answer.answer == "session":
             try:
-                await self._workspace.sandbox.confined.extend(grant)
+                await self.extend(grant, for_tree=answer.for_tree)
             except SandboxError:  # a path has disappeared since the question
                 return GrantAnswer(NO_GRANT)
-            self.granted = self.granted.and_also(grant)
-            self._on_granted()
         return GrantAnswer(grant)
+
+    async def extend(self, grant: Grant, *, for_tree: bool) -> None:
+        """
+        Grant for the session, and `for_tree` for its parent, whose later children get it, too.
+
+        Raises:
+            SandboxError: a path has disappeared since the question.
+        """
+        await self._workspace.sandbox.confined.extend(grant)
+        self.granted = self.granted.and_also(grant)
+        self._on_granted()
+        if for_tree and self._above:
+            await self._above.extend(grant, for_tree=True)
 
     def _grant_for(self, denial: Denial) -> Grant | None:
         """Return the smallest grant that undoes the denial; None if nothing can or need be granted."""

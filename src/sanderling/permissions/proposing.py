@@ -64,7 +64,7 @@ def propose(effect: Effect, *, project: str) -> Rule | None:
             return None
         case "write" | "read":
             return _propose_path(effect, project)
-        case "call" if not effect.leaves_sandbox:
+        case "call" | "delegate" if not effect.leaves_sandbox:
             return _checked({"tool": _literal(effect.tool)}, effect, project)
         case _:
             return None

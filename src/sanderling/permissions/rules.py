@@ -39,6 +39,7 @@ KINDS = {
     "read": Kind("path", ("read",)),
     "fetch": Kind("host", ("web_fetch", "web_search")),
     "call": Kind(""),
+    "delegate": Kind("", ("delegate",)),
 }
 KIND_OF_TOOL = {tool: name for name, kind in KINDS.items() for tool in kind.tools}
 

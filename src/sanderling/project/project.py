@@ -39,18 +39,18 @@ OWN_SERVER = (
 
 
 class Project:
-    """One session's project."""
+    """One session's project; `whose` is the project of which the directory `project` is a worktree."""
 
-    def __init__(self, settings: Settings, project: str) -> None:
+    def __init__(self, settings: Settings, project: str, whose: str = "") -> None:
         self._state_dir = settings.state_dir
         self._disabled_skills = settings.skills_disabled
         self._disabled_plugins = settings.plugins_disabled
         self._role_tables = settings.roles
         self._news: list[str] = []
-        self._read_in(project)
+        self._read_in(project, whose)
 
-    def _read_in(self, project: str) -> None:
-        self.trust = Trust(self._state_dir, project)
+    def _read_in(self, project: str, whose: str = "") -> None:
+        self.trust = Trust(self._state_dir, project, whose)
         own = OwnFiles(config_dir(), self.trust)
         shared = (OwnFiles(str(Path(each).expanduser()), self.trust) for each in SHARED_DIRECTORIES)
         self.places = places = Places(self.trust, (own, *shared), self._plugins())
@@ -66,7 +66,7 @@ class Project:
             return ()
         from sanderling.project.plugins import installed  # only needed if there is a plugin
 
-        found = installed.find_plugins(self._state_dir, os.path.realpath(self.trust.project))
+        found = installed.find_plugins(self._state_dir, self.trust.whose)
         self._news += installed.news_of(found, self._disabled_plugins)
         return [
             installed.PluginFiles(each.root)
@@ -193,6 +193,6 @@ def with_project(layers: Layers, trust: Trust) -> Layers:
         text = trust.read(own)
         file = guards_in(layers.file) if text is None else sound(*parse(layers.file.origin, text))
         layers = replace(layers, file=file)
-    layers = with_plugins(layers, trust.project)
+    layers = with_plugins(layers, trust.whose)
     text = trust.read(PROJECT_FILE)
     return layers if text is None else replace(layers, project=read_project_file(text))

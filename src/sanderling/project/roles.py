@@ -115,6 +115,37 @@ class Role(RoleTable, frozen=True, forbid_unknown_fields=False):
         return "\n\n".join(filter(None, parts))
 
 
+_CHANGING = ("edit", "write", "code_refactor")
+_OWN_ROLES = (
+    Role(
+        name="explore",
+        description="finds out; only reads",
+        prompt="Find out what the task asks, and change nothing. Report facts with the places (`path:line`) that prove them.",
+        disallowed_tools=_CHANGING,
+    ),
+    Role(
+        name="edit",
+        description="changes files",
+        prompt="Make the change that the task asks for, and check it. Report what you changed, and how you checked it.",
+    ),
+    Role(
+        name="review",
+        description="judges code; only reads",
+        prompt="Review what the task names, and change nothing. Report each defect with its place (`path:line`), the worst one"
+        " first, and how it shows. Leave out matters of taste.",
+        disallowed_tools=_CHANGING,
+    ),
+)
+_OTHERS_ROLES: Mapping[str, str] = {
+    "general-purpose": "edit",
+    "general": "edit",
+    "plan": "explore",
+    "code-reviewer": "review",
+    "reviewer": "review",
+}
+"""Our own roles by the names that other agents have for them."""
+
+
 class SkippedRole(msgspec.Struct, frozen=True):
     """A role that is not used, and why: a sentence."""
 
@@ -155,6 +186,23 @@ class Roles:
         untrusted = f" Not trusted: {', '.join(self._ignored)}." if self._ignored else ""
         raise ConfigError(f"There is no role '{name}'{hint}{untrusted}", ("role",))
 
+    def of_child(self, name: str) -> Role:
+        """
+        Return the role with this name that a child session can have: one of the user's, or one of our own.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        found = self.all()
+        own = {each.name: each for each in _OWN_ROLES}
+        # A project must not replace a role that the kernel keeps read-only.
+        roles = found | own | {key: each for key, each in found.items() if each.source == "user"}
+        plain = name.strip().lower()
+        for each in (name, plain, _OTHERS_ROLES.get(plain, "")):
+            if each in roles:
+                return roles[each]
+        raise ConfigError(f"There is no role '{name[:80]}'; roles: {', '.join(roles)}.")
+
     def found(self) -> list[Role | SkippedRole]:
         """Return all roles, and the files that cannot be used, with the reason."""
         found = list[Role | SkippedRole](load_roles(self._tables).values())
@@ -173,6 +221,11 @@ class Roles:
     def ignored(self) -> tuple[str, ...]:
         """Return the files that the last search skipped because the user has not trusted them."""
         return self._ignored
+
+
+def is_read_only(role: Role) -> bool:
+    """Return whether it is a role of our own in which the kernel makes the project read-only."""
+    return role in _OWN_ROLES and bool(role.disallowed_tools)
 
 
 def by_name(found: Iterable[Role | SkippedRole]) -> dict[str, Role]:

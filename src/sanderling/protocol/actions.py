@@ -17,12 +17,14 @@ class OpenSession(_Action, tag="open_session", frozen=True):
     """
     Open the session, or resume it if its log exists. `project` is the absolute path of the project's root.
 
-    `wants_history`: show the earlier conversation, as `HistoryShown`. `agent` is the name of the external agent for a new session.
+    `wants_history`: show the earlier conversation, as `HistoryShown`. `agent` is the name of the external agent for a new session. With a
+    `worktree`, a branch, a commit or "HEAD", a new session gets a worktree of its own.
     """
 
     project: str
     wants_history: bool = False
     agent: str = ""
+    worktree: str = ""
 
 
 class SubmitPrompt(_Action, tag="submit_prompt", frozen=True):
@@ -93,6 +95,12 @@ class RedoTurn(_Action, tag="redo_turn", frozen=True):
     """Redo the last undo or rewind of files; with a `turn`, the last one of that turn."""
 
     turn: str = ""
+
+
+class ApplyWorktree(_Action, tag="apply_worktree", frozen=True):
+    """Make the changes of the worktree `name` in the project, merged with the user's own since then. The user reviews them."""
+
+    name: str
 
 
 class Rewind(_Action, tag="rewind", frozen=True):
@@ -168,7 +176,8 @@ class AnswerApproval(_Action, tag="answer_approval", frozen=True):
     calls of the same message. `values` are the values of a form, as in `FormField`; "cancel" neither answers nor denies. `review` says
     which parts of a proposal the user accepts, unless all of it as it is. "again": the text is not the one that the proposal was made
     for; look at it and ask again. `option` is the chosen answer to an external agent's question. `is_unattended`: no user has seen the
-    question, and `reason` says why.
+    question, and `reason` says why. `for_tree`: with "session", the rule applies to the session that began the work and to all of its
+    children, not only to the child that asked.
     """
 
     id: str
@@ -180,6 +189,7 @@ class AnswerApproval(_Action, tag="answer_approval", frozen=True):
     review: Review | None = None
     option: str = ""
     is_unattended: bool = False
+    for_tree: bool = False
 
 
 class RejectedHunk(_Action, frozen=True):
@@ -237,6 +247,12 @@ class StopJob(_Action, tag="stop_job", frozen=True):
     id: str
 
 
+class StopChild(_Action, tag="stop_child", frozen=True):
+    """Stop the turn of a child session; the session that started it gets what the child has done so far."""
+
+    id: str
+
+
 class ControlToolServer(_Action, tag="control_tool_server", frozen=True):
     """Start or restart a tool server, stop it, or log in to it in a browser."""
 
@@ -285,6 +301,7 @@ Action = (
     | UndoTurn
     | RedoTurn
     | Rewind
+    | ApplyWorktree
     | SetTitle
     | ShowEarlier
     | TrustFiles
@@ -300,6 +317,7 @@ Action = (
     | NoteUsage
     | WatchJob
     | StopJob
+    | StopChild
     | ControlToolServer
     | ChangeRule
     | SetGuestOption

@@ -38,7 +38,8 @@ class OpenedAgent(NamedTuple):
     An open agent, to be served by the caller, and what the frontend needs first.
 
     `ends` maps prompt ids to the reasons why their turns ended, including the last. `waiting` has the ids of pending prompts; `aside` are
-    the prompts that were set aside or dropped, see `SessionOptions.waiting` of the conversation.
+    the prompts that were set aside or dropped, see `SessionOptions.waiting` of the conversation. `worktree` is the name of the worktree in
+    which the session works, if it has one.
     """
 
     agent: Agent
@@ -47,3 +48,4 @@ class OpenedAgent(NamedTuple):
     ends: Mapping[str, StopReason]
     waiting: frozenset[str]
     aside: tuple[Prompt, ...]
+    worktree: str = ""

@@ -23,13 +23,15 @@ class SessionOpened(_Event, tag="session_opened", frozen=True):
     """
     The session is ready. A resumed session then shows its latest history as `HistoryShown`.
 
-    `agent` is the name of the external agent that answers in the session, if any.
+    `agent` is the name of the external agent that answers in the session, if any. `parent` is the session that started this one for a part
+    of its task.
     """
 
     model: str
     title: str = ""
     is_resumed: bool = False
     agent: str = ""
+    parent: str = ""
 
 
 class SessionInUse(_Event, tag="session_in_use", frozen=True):
@@ -298,8 +300,8 @@ class ToolEnded(_Event, tag="tool_ended", frozen=True):
     changed: tuple[ChangedLines, ...] = ()
 
 
-Limit = Literal["again", "calls", "budget", "tokens", "retry"]
-"""The limits that a turn can reach: identical calls, number of calls, budget, output tokens, retries."""
+Limit = Literal["again", "calls", "budget", "children", "tokens", "retry"]
+"""The limits that a turn can reach: identical calls, number of calls, budget, tokens of child sessions, output tokens, retries."""
 
 
 class FormChoice(_Event, frozen=True):
@@ -348,6 +350,9 @@ class ApprovalRequested(_Event, tag="approval_requested", frozen=True):
     one question in each of `fields` ("question"), or whether the user accepts the plan named by `subject` ("plan"), which switches the
     mode to the value of the field. The answer's `values` have the chosen values of a field by its name, one in each line, and the user's
     own words by that name and `_text`.
+
+    `child` is the name of the child session that asks, if this session only shows its question; `id` then begins with that session's id
+    and a slash.
     """
 
     id: str
@@ -378,6 +383,7 @@ class ApprovalRequested(_Event, tag="approval_requested", frozen=True):
     proposal: Proposal | None = None
     options: tuple[AnswerOption, ...] = ()
     warnings: tuple[str, ...] = ()
+    child: str = ""
 
 
 class ApprovalSettled(_Event, tag="approval_settled", frozen=True):
@@ -406,6 +412,11 @@ class TodoChanged(_Event, tag="todo_changed", frozen=True):
     items: tuple[TodoItem, ...]
 
 
+ChildState = Literal[
+    "queued", "running", "waiting", "done", "partial", "budget", "timeout", "denied", "error"
+]
+
+
 class ShownJob(_Event, frozen=True):
     """A background job of the model. `outcome` says how it ended; it is empty while the job runs."""
 
@@ -427,6 +438,27 @@ class JobOutput(_Event, tag="job_output", frozen=True):
 
 ToolServerState = Literal["waiting", "starting", "ready", "restarting", "failed", "stopped"]
 """`waiting`: starts soon, when nothing more urgent is left to do. `stopped`: by the user or the settings."""
+
+
+class ChildChanged(_Event, tag="child_changed", frozen=True):
+    """
+    A child session, which works on a part of this session's task, has changed. The event has the whole of its state.
+
+    `id` is the child's session, `tool_id` the tool call that started it, and `task` the first line of its task. `activity` is what it does
+    now, in one line. `tokens` and `cost_usd` are what it has used so far of its budget, `budget_tokens`. The states "queued", "running" and
+    "waiting" (for an answer of the user's) are followed by one of the others, which says how it ended.
+    """
+
+    id: str
+    tool_id: str
+    name: str
+    task: str
+    state: ChildState
+    activity: str = ""
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    budget_tokens: int = 0
 
 
 class ToolServer(_Event, frozen=True):
@@ -521,13 +553,13 @@ class RestoredFile(_Event, frozen=True):
     removed: int = 0
 
 
-Restoration = Literal["undo", "redo", "rewind", "finish"]
+Restoration = Literal["undo", "redo", "rewind", "finish", "worktree"]
 """"finish" completes the undo of a process that was killed."""
 
 
 class FilesRestored(_Event, tag="files_restored", frozen=True):
     """
-    The agent's changes in these turns were undone or redone; `turns` are the ids of their prompts.
+    The agent's changes in these turns were undone or redone; `turns` are the ids of their prompts. Or the work of a worktree was applied.
 
     `rest_of` is the number of a turn for which another try may restore the files that were left, or 0.
     """
@@ -569,6 +601,7 @@ HistoryEvent = (
     | CommandEnded
     | ToolStarted
     | ToolEnded
+    | ChildChanged
     | Compacted
     | CompactionUndone
     | FilesRestored
@@ -643,6 +676,7 @@ Event = (
     | TodoChanged
     | JobsChanged
     | JobOutput
+    | ChildChanged
     | ToolServersChanged
     | LinkOffered
     | GuestOptionsChanged

@@ -1,6 +1,7 @@
 """The order in which the events of concurrent tool calls are shown: each call's in one piece."""
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from sanderling.protocol.events import Event, ToolEnded, ToolOutput, ToolStarted
 
@@ -10,14 +11,20 @@ class InLine:
     Emits the events of tool calls, one call after the other, in the order in which they start.
 
     Events of a later call wait until the earlier ones have ended. What comes after the end of a call is not emitted.
+
+    Calls whose ids are in `aside` have no output: once they are shown, later calls do not wait for them.
     """
 
-    def __init__(self, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self, emit: Callable[[Event], None], aside: AbstractSet[str] = frozenset()
+    ) -> None:
         self._emit = emit
+        self._aside = aside
         self._front = ""
         self._held: dict[str, list[Event]] = {}
         self._passed: set[str] = set()
         self._ended: set[str] = set()
+        self._shown_aside: set[str] = set()
 
     def show(self, event: ToolStarted | ToolOutput | ToolEnded) -> None:
         if event.id in self._ended:
@@ -26,12 +33,14 @@ class InLine:
             self._ended.add(event.id)
         if event.id in self._passed:
             self._emit(_without_detail(event))
+        elif event.id in self._shown_aside:
+            self._emit(event)
         elif self._front not in ("", event.id):
             self._held.setdefault(event.id, []).append(event)
         else:
             self._front = event.id
             self._emit(event)
-            if event.id in self._ended:
+            if self._is_done(event.id):
                 self._go_on()
 
     def pass_all(self) -> None:
@@ -46,8 +55,14 @@ class InLine:
             call_id = next(iter(self._held))
             for event in self._held.pop(call_id):
                 self._emit(event)
-            if call_id not in self._ended:
+            if not self._is_done(call_id):
                 self._front = call_id
+
+    def _is_done(self, call_id: str) -> bool:
+        """Return whether later calls can be shown. The call was shown."""
+        if call_id in self._aside:
+            self._shown_aside.add(call_id)
+        return call_id in self._ended or call_id in self._aside
 
 
 def _without_detail(event: ToolStarted | ToolOutput | ToolEnded) -> Event:

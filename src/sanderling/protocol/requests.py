@@ -36,7 +36,11 @@ class ListSessions(_Request, tag="list_sessions", frozen=True):
 
 
 class SessionInfo(_Answer, frozen=True):
-    """`changed_at` is in seconds since 1970; `size_bytes` is the size of the log; `excerpt` is from around the text that was found."""
+    """
+    `changed_at` is in seconds since 1970; `size_bytes` is the size of the log; `excerpt` is from around the text that was found.
+
+    `parent` is the session that started this one for a part of its task.
+    """
 
     id: str
     project: str
@@ -45,6 +49,7 @@ class SessionInfo(_Answer, frozen=True):
     size_bytes: int
     is_open: bool = False
     excerpt: str = ""
+    parent: str = ""
 
 
 class RenameSession(_OfSession, tag="rename_session", frozen=True):
@@ -96,6 +101,52 @@ class ChangePlugin(_Request, tag="change_plugin", frozen=True):
 
     name: str
     what: Literal["enable", "disable", "remove"]
+
+
+class ListWorktrees(_Request, tag="list_worktrees", frozen=True):
+    """List the worktrees of `project`. The answer's `worktrees` are `ShownWorktree`s, newest first."""
+
+    project: str
+
+
+class ShownWorktree(_Answer, frozen=True):
+    """
+    A worktree; without a `directory` only the ref `kept_ref` is left of it.
+
+    `loss` says in words what removing it would lose, "" if nothing. `ref` is the branch or commit that it was made from, `base` its commit.
+    `created_at` is in seconds since 1970. `notes` are sentences about what it lacks.
+    """
+
+    name: str
+    created_at: float
+    session_id: str
+    directory: str = ""
+    ref: str = ""
+    base: str = ""
+    size_bytes: int = 0
+    loss: str = ""
+    kept_ref: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class DiffWorktree(_Request, tag="diff_worktree", frozen=True):
+    """Return what the worktree `name` of `project` changed, as the diff `text`."""
+
+    project: str
+    name: str
+
+
+class RemoveWorktree(_Request, tag="remove_worktree", frozen=True):
+    """
+    Remove the worktree `name` of `project`, or what was kept of it.
+
+    `loses` must be the `loss` that the user was shown and accepted; if that has changed, nothing is removed. The answer's `kept_ref` is the
+    ref that keeps its files.
+    """
+
+    project: str
+    name: str
+    loses: str = ""
 
 
 class Login(_Request, tag="login", frozen=True):
@@ -498,6 +549,7 @@ Answer = (
     | FilesBefore
     | RewindPreview
 )
+WorktreeRequest = ListWorktrees | DiffWorktree | RemoveWorktree
 Request = (
     ListSessions
     | RenameSession
@@ -511,6 +563,7 @@ Request = (
     | ListAgents
     | ListPlugins
     | ChangePlugin
+    | WorktreeRequest
     | Rewrite
     | SessionRequest
 )

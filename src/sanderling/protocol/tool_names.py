@@ -15,6 +15,7 @@ CLAUDES: Mapping[str, str] = {
     "web_search": "WebSearch",
     "ask_user": "AskUserQuestion",
     "jobs": "BashOutput",
+    "delegate": "Task",
 }
 """Claude's names by our own."""
 
@@ -28,6 +29,7 @@ _OTHERS = {
     "KillShell": "jobs",
     "KillBash": "jobs",
     "LSP": "code_nav",
+    "Agent": "delegate",
 }
 _ABSENT = frozenset(("Agent", "EnterPlanMode", "ExitPlanMode", "Skill", "SlashCommand", "Task"))
 """Tools of Claude's that Sanderling does without: files of Claude Code name them without a mistake."""

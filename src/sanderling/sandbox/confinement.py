@@ -94,10 +94,11 @@ class SessionSandbox:
 
     def switch(self, *, is_on: bool) -> None:
         """
-        Confine commands started from now on, or not. The user must have typed the second.
+        Confine commands started from now on, or not. The user must have typed the second. A session that is always read-only stays confined.
 
         Without confinement, an open sandbox and its guard are not needed. It rests at once, unless something in it would be lost.
         """
+        is_on = is_on or self.effective_policy.is_always_read_only
         self.environment = self.boundary if is_on else self._unconfined
         self._end_servers_of_other_terms()
         if not is_on:

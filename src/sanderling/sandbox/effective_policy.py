@@ -32,7 +32,7 @@ _SERVER = r"[A-Za-z0-9_-]+"
 
 class EffectivePolicy:
     """
-    A session's policy and the user's grants. `sandbox`, if one is open, follows changes.
+    A session's policy and the user's grants. `sandbox`, if one is open, follows changes. A policy that begins read-only stays so.
 
     `on_event` is called for granted paths that were revoked, `on_change` when the network has changed.
     """
@@ -44,7 +44,7 @@ class EffectivePolicy:
         on_change: Callable[[], None],
     ) -> None:
         self.policy = policy
-        self._declared = policy
+        self.declared = policy
         self.sandbox: Sandbox | None = None
         self._on_event = on_event
         self._on_change = on_change
@@ -108,7 +108,7 @@ class EffectivePolicy:
             raise SandboxError(
                 f"'{name}' is not a valid server name: use letters, digits, - and _."
             )
-        settled = self._declared
+        settled = self.declared
         policy = sandbox.policy._replace(
             read_paths=settled.read_paths,
             write_paths=settled.write_paths,
@@ -126,7 +126,12 @@ class EffectivePolicy:
     def is_writable(self) -> bool:
         return self.policy.mode == "rw"
 
+    @property
+    def is_always_read_only(self) -> bool:
+        return self.declared.mode == "ro"
+
     def set_mode(self, mode: ProjectAccess) -> None:
+        mode = "ro" if self.is_always_read_only else mode
         self.policy = self.policy._replace(mode=mode)
         if self.sandbox:
             self.sandbox.policy = self.sandbox.policy._replace(mode=mode)

@@ -51,6 +51,7 @@ class SandboxPolicy(NamedTuple):
         min_level: the weakest level at which commands may run.
         level: exactly this level, if given.
         server: the name of a server with its own HOME, /tmp and namespaces; empty for commands.
+        is_worktree: the project is a worktree that Sanderling made. Of its repository, commands may only change what commits need.
         state_root: contains all of Sanderling's state, with rules, trust and sessions: nothing in it is ever writable.
         is_outer: the container around Sanderling is the sandbox, so nothing here is enforced. `keys` are the variables that may hold a key
             of Sanderling's, which commands do not get then.
@@ -75,6 +76,7 @@ class SandboxPolicy(NamedTuple):
     has_guard: bool = True
     server: str = ""
     state_root: str = ""
+    is_worktree: bool = False
     is_outer: bool = False
     keys: frozenset[str] = frozenset()
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from sanderling.acp.agent.clients import Client
     from sanderling.serve.broadcast import Broadcast
 
-NOT_OFFERED = frozenset(("ask_user",))
-"""Tools that need the mode and the questions of this machine."""
+NOT_OFFERED = frozenset(("ask_user", "delegate"))
+"""Tools that need the mode, the questions and the sessions of this machine."""
 OURS_ALONE = frozenset(("todo",))
 """Tools without effects outside of the conversation, which the server runs."""
 NO_TOOLS = (

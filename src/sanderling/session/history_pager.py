@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from sanderling.protocol.events import (
     BlockEnded,
+    ChildChanged,
     CommandEnded,
     CommandOutput,
     CommandStarted,
@@ -132,7 +133,12 @@ class HistoryPager:
                 yield ThinkingDelta(block_id, text)
                 yield BlockEnded(block_id)
             case ToolUse():
-                yield from _shown_use(block, tools)
+                shown = _shown_use(block, tools)
+                yield next(shown)
+                if child := self._session.children.get(block.id):
+                    state = child.state or "partial"
+                    yield ChildChanged(child.id, block.id, child.name, child.task, state)
+                yield from shown
             case ServerBlock(shown=search) if search:
                 yield from shown_search(search)
             case _:

@@ -101,10 +101,12 @@ class TurnTally(Tally):
 
 
 class Ledger(Tally):
-    """The tokens of all requests of a session, and of each of its last turns."""
+    """The tokens of all requests of a session and its children, and of each of its last turns. `own` are without the children's."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.own = Tally()
+        self.children = dict[str, Tally]()  # by session
         self.last_model = ""
         self.last: Last | None = None
         self.misses = deque[CacheMiss](maxlen=MAX_TURNS)
@@ -118,7 +120,7 @@ class Ledger(Tally):
     def add(self, model: str, usage: Usage) -> None:
         """Record the usage of a request; an empty `model` is unknown."""
         self.last_model = model or self.last_model
-        super().add(model, usage)
+        self.add_aside(model, usage)
         self._turn.add(model, usage)
 
     def end_request(self, last: Last, missed_tokens: int = 0, why: str = "") -> None:
@@ -130,6 +132,13 @@ class Ledger(Tally):
     def add_aside(self, model: str, usage: Usage) -> None:
         """Record the usage of a request outside the session's turns."""
         super().add(model, usage)
+        self.own.add(model, usage)
+
+    def add_child(self, child: str, model: str, usage: Usage) -> None:
+        """Record the usage of a request of the session `child`, which works for the current turn."""
+        super().add(model, usage)
+        self._turn.add(model, usage)
+        self.children.setdefault(child, Tally()).add(model, usage)
 
     @property
     def total(self) -> Usage:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from sanderling import __version__
-from sanderling.protocol.events import FilesRestored
+from sanderling.protocol.events import ChildState, FilesRestored
 from sanderling.protocol.messages import (
     CommandRecord,
     Message,
@@ -38,6 +38,10 @@ def new_session_id() -> str:
     return f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(4).hex()}"  # noqa: DTZ005 - the user's local time
 
 
+def text_or_empty(value: str | msgspec.UnsetType) -> str:
+    return value if isinstance(value, str) else ""
+
+
 def now() -> datetime:
     return datetime.now(UTC)
 
@@ -58,7 +62,14 @@ StateKey = Literal[
 
 
 class Header(msgspec.Struct, tag="session", frozen=True):
-    """`forked_from` is the id of the session that the first records come from; `face` is the frontend, unless it was an editor."""
+    """
+    `forked_from` is the id of the session that the first records come from; `face` is the frontend, unless it was an editor.
+
+    `parent` is the id of the session that started this one for a part of its task. `access` is "ro" if nothing that runs in the session may
+    ever write to the project.
+
+    `worktree` is the name of the worktree of `project` in which the session works, if it does not work in the project itself.
+    """
 
     version: int
     session_id: str
@@ -67,6 +78,9 @@ class Header(msgspec.Struct, tag="session", frozen=True):
     at: datetime = msgspec.field(default_factory=now)
     forked_from: str | msgspec.UnsetType = msgspec.UNSET
     face: str | msgspec.UnsetType = msgspec.UNSET
+    parent: str | msgspec.UnsetType = msgspec.UNSET
+    access: Literal["ro"] | msgspec.UnsetType = msgspec.UNSET
+    worktree: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class LoggedPrompt(msgspec.Struct, tag="prompt", frozen=True):
@@ -133,6 +147,7 @@ class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults
     The end of a tool call, as the screen shows it; the model gets the message that follows.
 
     `result` is set if that message has to wait for other calls. The first `output_chars` of the result are output that was shown live.
+    `changed` are the files that the call of a child session has changed, as shown.
     """
 
     tool_use_id: str
@@ -145,6 +160,7 @@ class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults
     result: ToolResult | None = None
     at: datetime = msgspec.field(default_factory=now)
     output_chars: int | None = None
+    changed: tuple[str, ...] = ()
 
     def block(self, result_text: str) -> str:
         """Return the text of the call's block, for the result `result_text`: a command's output, followed by the detail."""
@@ -155,7 +171,7 @@ class LoggedUsage(msgspec.Struct, tag="usage", frozen=True, omit_defaults=True):
     """
     The tokens of one request. `is_aside`: the request was outside the session's turns, such as an inline edit.
 
-    `missed_tokens` were sent again although the API's cache could have had them; `missed_why` says why it had not.
+    `child` is the child session that made the request, whose own log has the same tokens again. `missed_tokens` were sent again although the API's cache could have had them; `missed_why` says why it had not.
     """
 
     model: str
@@ -164,6 +180,18 @@ class LoggedUsage(msgspec.Struct, tag="usage", frozen=True, omit_defaults=True):
     is_aside: bool = False
     missed_tokens: int = 0
     missed_why: str = ""
+    child: str = ""
+
+
+class LoggedChild(msgspec.Struct, tag="child", frozen=True, omit_defaults=True):
+    """A tool call starts the child session `id`, before its first request; with a `state`, it has ended so."""
+
+    id: str
+    tool_use_id: str
+    name: str = ""
+    task: str = ""
+    state: ChildState | Literal[""] = ""
+    at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedClearing(msgspec.Struct, tag="cleared", frozen=True):
@@ -224,6 +252,7 @@ Line = (
     | LoggedRestart
     | LoggedToolEnd
     | LoggedUsage
+    | LoggedChild
     | LoggedClearing
     | LoggedSummary
     | LoggedUndo

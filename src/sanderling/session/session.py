@@ -6,7 +6,7 @@ streaming answer is logged in pieces, every quarter of a second.) A turn without
 records that, and keeps what the model had said.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from sanderling.session.log import Log, log_path
 from sanderling.session.records import (
     LOG_VERSION,
     Header,
+    LoggedChild,
     LoggedClearing,
     LoggedCommand,
     LoggedMessage,
@@ -44,20 +45,37 @@ from sanderling.session.records import (
     LoggedUsage,
     Record,
     StateKey,
+    text_or_empty,
 )
 from sanderling.session.titles import first_title
 
 
 class Session:
     """
-    A session: history, metadata and log. `face` is the frontend that created it.
+    A session: history, metadata and log. `header` has what is recorded of a new one.
 
-    `commands` are the user's commands, and `taken_back` the undo and rewind records, that the next prompt will report to the model.
+    `children` are the child sessions that were started, by their tool calls. `commands` are the user's commands, and `taken_back` the undo and rewind records, that the next prompt will report to the model.
     """
 
-    def __init__(self, session_id: str, project: str, path: Path, face: str = "") -> None:
+    def __init__(
+        self,
+        session_id: str,
+        project: str,
+        path: Path,
+        face: str = "",
+        *,
+        parent: str = "",
+        is_read_only: bool = False,
+    ) -> None:
         self.id = session_id
-        header = Header(LOG_VERSION, session_id, project, face=face or msgspec.UNSET)
+        header = Header(
+            LOG_VERSION,
+            session_id,
+            project,
+            face=face or UNSET,
+            parent=parent or UNSET,
+            access="ro" if is_read_only else UNSET,
+        )
         self.log = Log(path, header, self._known_records)
         self.path = path
         self.prompts: list[Prompt] = []
@@ -65,25 +83,42 @@ class Session:
         self.taken_back: list[LoggedRestored | LoggedRewind] = []
         self.undoing_id = ""  # of the last restore
         self.ledger = Ledger()
+        self.children: dict[str, LoggedChild] = {}
         self._history = History()
         self.ran = self._history.ran
         self.prompt_history = PromptHistory(self._history)
         self._states: dict[StateKey, LoggedState] = {}
         self._is_in_turn, self._partial_text = False, ""
+        self._work_dir = ""
 
     @classmethod
-    def open(cls, session_dir: Path, session_id: str, project: str, face: str = "") -> "Session":
+    def open(
+        cls,
+        session_dir: Path,
+        session_id: str,
+        project: str,
+        face: str = "",
+        *,
+        parent: str = "",
+        is_read_only: bool = False,
+        recover: Callable[[LoggedChild], str] | None = None,
+    ) -> "Session":
         """
-        Open the session `session_id`, from its log if that exists.
+        Open the session `session_id`, from its log if that exists; a new one has this `face`, `parent` and access.
+
+        `recover` returns the result of a tool call that was interrupted while its child session ran.
 
         Raises:
             SessionInUseError: another process has it open.
             SessionError: the id is not a valid file name, or the log cannot be read by this version.
         """
-        session = cls(session_id, project, log_path(session_dir, session_id), face)
+        path = log_path(session_dir, session_id)
+        session = cls(session_id, project, path, face, parent=parent, is_read_only=is_read_only)
         try:
             for record in session.log.read():
                 session.apply(record)
+            if recover:
+                session._recover(recover)
             session._end_interrupted_turn()
             session.log.resumed_bytes = session.log.size
         except BaseException:
@@ -97,6 +132,32 @@ class Session:
     @property
     def project(self) -> str:
         return self.log.header.project
+
+    @property
+    def parent(self) -> str:
+        """The id of the session that this one is a child of, or ""."""
+        return text_or_empty(self.log.header.parent)
+
+    @property
+    def is_read_only(self) -> bool:
+        """True if nothing that runs in this session may ever write to the project."""
+        return self.log.header.access == "ro"
+
+    @property
+    def work_dir(self) -> str:
+        """The directory in which the session works: its project, or a worktree of it. Rules and trust are the project's in both."""
+        return self._work_dir or self.project
+
+    @property
+    def worktree(self) -> str:
+        """The name of that worktree, or ""."""
+        return self.log.header.worktree or ""
+
+    def work_in(self, worktree: str, directory: str) -> None:
+        """Work in the worktree `worktree` of the project, in `directory`. A new session's log records that."""
+        self._work_dir = directory
+        if not self.is_resumed:
+            self.log.header = msgspec.structs.replace(self.log.header, worktree=worktree)
 
     @property
     def is_resumed(self) -> bool:
@@ -150,13 +211,8 @@ class Session:
             case LoggedTurnEnd(stop_reason=stop_reason):
                 self._is_in_turn = False
                 self.prompt_history.end(stop_reason)
-            case LoggedUsage(model=model, usage=usage, is_aside=True):
-                self.ledger.add_aside(model, usage)
-            case LoggedUsage(model=model, usage=usage):
-                self.ledger.add(model, usage)
-                last = Last(model, usage, record.at)
-                self.ledger.end_request(last, record.missed_tokens, record.missed_why)
-                self._history.last_usage = usage
+            case LoggedUsage():
+                self._apply_usage(record)
             case LoggedState(key=key):
                 self._states[key] = record
                 if key == "model":
@@ -174,6 +230,18 @@ class Session:
         self.prompts += logged.steered
         self._is_in_turn, self._partial_text = True, ""
 
+    def _apply_usage(self, logged: LoggedUsage) -> None:
+        model, usage = logged.model, logged.usage
+        if logged.child:
+            self.ledger.add_child(logged.child, model, usage)
+        elif logged.is_aside:
+            self.ledger.add_aside(model, usage)
+        else:
+            self.ledger.add(model, usage)
+            last = Last(model, usage, logged.at)
+            self.ledger.end_request(last, logged.missed_tokens, logged.missed_why)
+            self._history.last_usage = usage
+
     def _apply_rewind(self, record: LoggedRewind) -> None:
         self.taken_back.append(record)
         if prompt := self.prompt_history.rewind(record.prompt_id, record.after_tokens):
@@ -185,6 +253,8 @@ class Session:
                 self._history.ran.started.add(tool_use_id)
             case LoggedToolEnd(result=ToolResult() as result):
                 self._history.ran.ended[result.tool_use_id] = result
+            case LoggedChild(tool_use_id=tool_use_id):
+                self.children[tool_use_id] = record
             case LoggedClearing(results=results, after_tokens=tokens):
                 self._history.compact(with_results(self.history, results), tokens)
             case LoggedSummary(history=history, after_tokens=tokens):
@@ -245,10 +315,21 @@ class Session:
         if not self._is_in_turn:
             yield LoggedTurnEnd("end_turn")
         yield from map(LoggedToolStart, sorted(self._history.ran.started))
+        yield from self.children.values()
         yield from map(LoggedCommand, self.commands)
         yield from (each for each in self.taken_back if isinstance(each, LoggedRestored))
-        yield from (LoggedUsage(model, usage) for model, usage in self.ledger.by_model.items())
+        for child, used in self.ledger.children.items():
+            for model, usage in used.by_model.items():
+                yield LoggedUsage(model, usage, is_aside=True, child=child)
+        yield from (LoggedUsage(model, usage) for model, usage in self.ledger.own.by_model.items())
         yield LoggedUsage(self.model, Usage())
+
+    def _recover(self, recover: Callable[[LoggedChild], str]) -> None:
+        """Answer the calls whose children were interrupted, with what these have done so far."""
+        ran = self._history.ran
+        for tool_use_id, child in list(self.children.items()):
+            if not child.state and self._is_in_turn and tool_use_id not in ran.ended:
+                ran.ended[tool_use_id] = ToolResult(tool_use_id, recover(child), is_error=True)
 
     def _end_interrupted_turn(self) -> None:
         if not self._is_in_turn:

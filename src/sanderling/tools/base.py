@@ -85,8 +85,8 @@ class Tool(msgspec.Struct, frozen=True):
         for component in (top, *components.values()):
             component.pop("title", None)
             for field in component.get("properties", {}).values():
-                _add_type(field)
                 _shorten(field)
+                _add_type(field)
         return top | ({"$defs": components} if components else {})
 
     def repaired(self, data: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from sanderling.tools.ask_user import ask_user
 from sanderling.tools.base import OutsideTool, Tool
 from sanderling.tools.bash import bash
 from sanderling.tools.code.tools import code_nav, code_refactor, diagnostics
+from sanderling.tools.delegate import delegate
 from sanderling.tools.edit import edit
 from sanderling.tools.effects import OUTSIDE, is_outside_name
 from sanderling.tools.glob import glob
@@ -32,7 +33,7 @@ EDITOR_TOOLS = (code_nav, code_refactor, diagnostics)
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
-        *(read, edit, write, bash, jobs, grep, glob, ls, todo, ask_user, web_fetch),
+        *(read, edit, write, bash, jobs, grep, glob, ls, todo, ask_user, web_fetch, delegate),
         *EDITOR_TOOLS,
     )
 }
@@ -106,6 +107,17 @@ class Catalog:
         self._sent: dict[str, ToolSpec] = {}
         self._asking = anyio.Lock(fast_acquire=True)  # do not yield before the request
         self._is_small = False
+
+    def copy(self) -> "Catalog":
+        """Return a catalog with the same sources that begins with what was sent from this one."""
+        copy = Catalog(*self._sources, disabled=self._disabled)
+        copy._tools, copy._sent = dict(self._tools), dict(self._sent)
+        copy._is_small = self._is_small
+        return copy
+
+    @property
+    def is_small(self) -> bool:
+        return self._is_small
 
     def add(self, source: ToolSource) -> None:
         self._sources = (*self._sources, source)

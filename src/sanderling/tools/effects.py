@@ -28,7 +28,7 @@ class Effect(msgspec.Struct, frozen=True):
     The effect that a tool call would have. `kind` determines which other fields are set.
 
     `path` is absolute; `command` is a shell line to run in `cwd` (empty: the project root); `host` may end in `:port`. The kind `none`
-    has no effect outside the conversation; `call` has one that only the tool knows. `leaves_sandbox`: it needs more than the session's
+    has no effect outside the conversation; `call` has one that only the tool knows; `delegate` starts a session whose own calls are judged. `leaves_sandbox`: it needs more than the session's
     sandbox grants. `paths` are all files of a change to several; `path` is then a directory that contains them. `server` identifies the
     declaration of the called server, so that a permission does not hold for another server of the same name. `does` is what a tool
     outside the sandbox declares to do; nothing confines it. `exported` lists variables
@@ -36,7 +36,7 @@ class Effect(msgspec.Struct, frozen=True):
     """
 
     tool: str
-    kind: Literal["none", "read", "write", "run", "fetch", "call"]
+    kind: Literal["none", "read", "write", "run", "fetch", "call", "delegate"]
     path: str = ""
     paths: tuple[str, ...] = ()
     command: str = ""

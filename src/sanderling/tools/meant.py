@@ -47,6 +47,10 @@ _OTHER_NAMES = {
     "to": "new_name new_path destination",
     "depth": "max_depth",
     "url": "uri link",
+    "task": "prompt instructions",
+    "role": "subagent_type agent_type agent subagent role_name",
+    "files": "paths file_paths",
+    "budget": "max_tokens token_budget budget_tokens",
 }
 _OWN_NAMES: Mapping[str, tuple[str, ...]] = {
     other: tuple(own for own, others in _OTHER_NAMES.items() if other in others.split())

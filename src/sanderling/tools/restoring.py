@@ -9,7 +9,7 @@ return exactly.
 
 import errno
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -17,8 +17,9 @@ import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
-from sanderling.changes.records import Restored, Restoring
+from sanderling.changes.records import Changed, Changing, Restored, Restoring, Unchanged
 from sanderling.changes.restoring import (
+    SAME_LINES,
     PresentState,
     RestorePlan,
     RestoreStep,
@@ -30,6 +31,7 @@ from sanderling.changes.restoring import (
     is_torn,
     plan,
     states_needed,
+    without_conflicts,
 )
 from sanderling.changes.states import (
     NO_ROOM,
@@ -57,7 +59,7 @@ PREFIX = "restoring:"
 JUST_CHANGED = "it changed just now"
 PROTECTED = "it is protected while the sandbox is open"
 UNLINKED = ("file", "link", "fifo", "socket")
-OWNERS, OWNERS_FILE = 0o700, 0o600
+OWNERS, OWNERS_FILE, RUNNABLE = 0o700, 0o600, 0o111
 UNSAVED = "it has unsaved changes"
 INTERRUPTED = "undo was interrupted, and it changed since then"
 MAX_HELD_BYTES = 512 << 20
@@ -256,6 +258,88 @@ class FileRestorer:
             return RestorePlan(*await self._take(undoing.id, steps, done, left))
         raise AssertionError
 
+    async def bring(
+        self, use_id: str, changes: Sequence[FileChange], *, by_hunk: bool
+    ) -> RestorePlan:
+        """
+        Undo `changes` as a tool's change of the current turn: the user reviews it, and undoing the turn takes it back.
+
+        So their "before" is what the files get, and their "after" what they were made from. Returns the completed steps and the files left
+        alone. With `by_hunk`, the parts of a file that do not conflict with the user's changes are made; without it, all of a file or
+        nothing.
+
+        Raises:
+            ToolError: there is no sandbox, or the editor does not answer; nothing was changed.
+        """
+        planned = await self.plan(changes)
+        if by_hunk:
+            planned = await to_thread.run_sync(self._in_parts, planned, changes)
+        files = await self._workspace.files()
+        modes = _Modes(files, planned.steps)
+        with anyio.CancelScope(shield=True):  # once started, it must finish
+            done, left = await _each(
+                planned.steps, lambda step: self._bring(files, modes, use_id, step)
+            )
+            if done and self._workspace.editor:
+                await self._workspace.editor.files_changed(())
+            return RestorePlan(tuple(done), (*planned.left, *left))
+        raise AssertionError  # a shielded scope is not cancelled
+
+    def _in_parts(self, planned: RestorePlan, changes: Sequence[FileChange]) -> RestorePlan:
+        """Return the plan, with files that are left because of conflicts changed where nothing conflicts."""
+        by_name = {change.path: change for change in changes}
+        steps, left = list(planned.steps), list[SkippedPath]()
+        for each in planned.left:
+            if each.why != SAME_LINES:
+                left.append(each)
+                continue
+            now = self._states[each.path].present
+            parts = without_conflicts(by_name[each.path], now, self._journal.stored)
+            then, why = parts or (now, each.why)
+            if then.data != now.data:
+                steps.append(RestoreStep(each.path, now, then, is_merged=True))
+            left.append(SkippedPath(each.path, why))
+        return RestorePlan(tuple(steps), tuple(left))
+
+    async def _bring(self, files: Files, modes: _Modes, use_id: str, step: RestoreStep) -> None:
+        if await self._workspace.sandbox.undoes(step.path):
+            raise SkippedError(PROTECTED)
+        state, now, then = self._states[step.path], step.now, step.then
+        if then.state.kind == "file" and now.state.kind in ("file", "absent"):
+            if now.data != then.data:
+                await self._change(use_id, step, state.buffer)
+            await self._set_mode(files, use_id, step)
+            return
+        if state.buffer and state.buffer.is_modified:
+            raise SkippedError(UNSAVED)
+        async with self._workspace.lock(step.path):
+            before = now.state
+            if now.data is not None:
+                before = await self._journal.keep(step.path, now.data, now.state.mode)
+            change = FileChange(step.path, before, then.state, use_id)
+            await self._journal.append(Changing(change))
+            try:
+                stamp = await _on_disk(files, modes, step, state.look)
+            except BaseException:
+                await self._journal.append(Unchanged(step.path))
+                raise
+            await self._note(files, step, stamp)
+            await self._journal.append(Changed(change))
+
+    async def _set_mode(self, files: Files, use_id: str, step: RestoreStep) -> None:
+        """Make the file runnable, or no longer. Other bits are the user's, or of a new file the umask's."""
+        look = await files.look(step.path, 0)
+        is_runnable = bool(step.then.state.mode & RUNNABLE)
+        if look.kind != "file" or bool(look.mode & RUNNABLE) == is_runnable:
+            return
+        readers = look.mode & 0o444
+        mode = look.mode | readers >> 2 if is_runnable else look.mode & ~RUNNABLE
+        data = step.then.data or b""
+        before = await self._journal.keep(step.path, data, look.mode)
+        after = await self._journal.keep(step.path, data, mode)
+        await files.chmod(step.path, mode, look.stamp)
+        await self._journal.note(FileChange(step.path, before, after, use_id))
+
     # --- looking -----------------------------------------------------------------------------------------------------------
 
     async def _look(self, paths: Iterable[str]) -> None:
@@ -324,24 +408,13 @@ class FileRestorer:
         done: Iterable[RestoreStep] = (),
         left: Iterable[SkippedPath] = (),
     ) -> tuple[tuple[RestoreStep, ...], tuple[SkippedPath, ...]]:
-        taken, left = list(done), list(left)
         files = await self._workspace.files()
         modes = _Modes(files, steps)
         await modes.open()
-        for step in steps:
-            try:
-                await self._step_or_same(files, modes, undoing_id, step)
-            except SkippedError as error:
-                left.append(SkippedPath(step.path, str(error)))
-            except FileChangedError:
-                left.append(SkippedPath(step.path, JUST_CHANGED))
-            except OSError as error:
-                if step.now.state.kind != "directory" or error.errno != errno.ENOTEMPTY:
-                    left.append(SkippedPath(step.path, _reason(error)))
-            except (ToolError, SandboxError) as error:
-                left.append(SkippedPath(step.path, str(error).rstrip(".")))
-            else:
-                taken.append(step)
+        now_taken, now_left = await _each(
+            steps, lambda step: self._step_or_same(files, modes, undoing_id, step)
+        )
+        taken, left = [*done, *now_taken], [*left, *now_left]
         paths = tuple(step.path for step in taken)
         with suppress(SandboxError):  # the sandbox closed; the completed steps remain
             await modes.close()
@@ -404,21 +477,54 @@ class FileRestorer:
                 scan.edited(step.path, look.stamp, then)
 
     async def _in_buffer(self, undoing_id: str, step: RestoreStep, buffer: Buffer) -> None:
+        if step.now.data != step.then.data:
+            await self._change(PREFIX + undoing_id, step, buffer, restored=step.then.state)
+
+    async def _change(
+        self,
+        use_id: str,
+        step: RestoreStep,
+        buffer: Buffer | None,
+        *,
+        restored: State | None = None,
+    ) -> None:
+        """Change the file's bytes as planned, in the buffer if one shows it."""
         was, will = step.now.data, step.then.data
-        assert was is not None
         assert will is not None
-        if was == will:
-            return
 
         def propose(old: bytes | None) -> ProposedContent:
             if old == was:
                 return ProposedContent(will)
-            if old == buffer.text.encode("utf-8", "surrogateescape"):  # unsaved
+            if buffer and old == buffer.text.encode("utf-8", "surrogateescape"):  # unsaved
                 return ProposedContent(text_in(buffer, will).encode("utf-8", "surrogateescape"))
             raise SkippedError(JUST_CHANGED)
 
-        context = Context(self._workspace, PREFIX + undoing_id, lambda _: None)
-        await Change(context, step.path, propose, restored=step.then.state).make()
+        context = Context(self._workspace, use_id, lambda _: None)
+        is_new = was is None
+        await Change(context, step.path, propose, is_whole=is_new, restored=restored).make()
+
+
+async def _each(
+    steps: Iterable[RestoreStep], take: Callable[[RestoreStep], Awaitable[None]]
+) -> tuple[list[RestoreStep], list[SkippedPath]]:
+    """Take each step. Return those that were possible, and the paths left alone."""
+    taken: list[RestoreStep] = []
+    left: list[SkippedPath] = []
+    for step in steps:
+        try:
+            await take(step)
+        except SkippedError as error:
+            left.append(SkippedPath(step.path, str(error)))
+        except FileChangedError:
+            left.append(SkippedPath(step.path, JUST_CHANGED))
+        except OSError as error:
+            if step.now.state.kind != "directory" or error.errno != errno.ENOTEMPTY:
+                left.append(SkippedPath(step.path, _reason(error)))
+        except (ToolError, SandboxError) as error:
+            left.append(SkippedPath(step.path, str(error).rstrip(".")))
+        else:
+            taken.append(step)
+    return taken, left
 
 
 async def _on_disk(

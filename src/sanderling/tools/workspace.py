@@ -22,10 +22,11 @@ from sanderling.sandbox.execution_environment import Disk, ExecutionEnvironment
 from sanderling.sandbox.files import FileChangedError, Files
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import printable
+from sanderling.tools.children import Children
 from sanderling.tools.commands.jobs import Jobs
 from sanderling.tools.commands.shell import Shell
 from sanderling.tools.editor import Editor
-from sanderling.tools.outcome import AccessRefusedError
+from sanderling.tools.outcome import AccessRefusedError, Outcome
 from sanderling.tools.paths import escaped
 from sanderling.tools.read_cache import ReadCache
 from sanderling.tools.todo_list import TodoList
@@ -69,6 +70,8 @@ class Workspace(Struct):
     """Return how many pages a PDF may have that the model's API gets whole; of others it gets the text."""
     user: User | None = None
     """The user, if they can be asked in this session."""
+    children: Callable[[], Children] | None = None
+    """Return the child sessions, unless this session is one. Their code is loaded with the first."""
     edited_unsaved: set[str] = field(default_factory=set[str])
     """Files that the model edited in buffers with unsaved text, until the user is asked whether to save them."""
     left_unsaved: set[str] = field(default_factory=set[str])
@@ -80,6 +83,12 @@ class Workspace(Struct):
     def granted(self, grant: Grant) -> "Workspace":
         """Return a copy for one call with its grant, which keeps the current environment even if the user switches the sandbox."""
         return replace(self, grant=grant, _environment=self.environment)
+
+    def take_interrupted(self, tool_use_id: str) -> Outcome | None:
+        """Return what a call that was cancelled has done so far, if that is known."""
+        if output := self.jobs.take_interrupted(tool_use_id):
+            return Outcome(content=output, summary="stopped", is_error=True)
+        return self.children().take_interrupted(tool_use_id) if self.children else None
 
     @property
     def environment(self) -> ExecutionEnvironment:

@@ -49,6 +49,7 @@ local DID = {
   redo = 'Redone',
   rewind = 'Reverted',
   finish = 'Finished an interrupted undo',
+  worktree = 'Applied',
 }
 
 --- List reverted files: lines added and removed, merges, and files that were kept with the reason.

@@ -9,6 +9,7 @@ local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
 local blocks = require('sanderling.transcript.blocks')
+local child = require('sanderling.transcript.blocks.child')
 local diff = lazy('sanderling.transcript.diff')
 local files = require('sanderling.access.files')
 local page = require('sanderling.access.page')
@@ -27,12 +28,14 @@ local TORN = ' (continued)'
 ---@field title string
 ---@field row integer of its last header
 ---@field mark integer of the sign that it is running
+---@field child? string the session that it has started
 
 ---@class (exact) sanderling.transcript.blocks.tool.Block
 ---@field id string of the tool use
 ---@field first integer row of the header
 ---@field last? integer row; nil while it grows
 ---@field title string
+---@field child? string the session that the tool use started
 ---@field diff? integer row of the first line of a diff, which ends the block
 
 -- blocks --------------------------------------------------------------------------------------------------------------
@@ -64,7 +67,7 @@ local function open_block(self, use, suffix)
     virt_text = { { icons.more, 'AgentBusy' } },
     virt_text_pos = 'eol',
   })
-  local block = { id = use.id, first = use.row, title = use.title }
+  local block = { id = use.id, first = use.row, title = use.title, child = use.child }
   table.insert(self.tool_blocks, block)
   self.open = { id = use.id, kind = 'tool', row = use.row, col = 0, block = block }
 end
@@ -92,6 +95,26 @@ local function write_summary(self, use, summary, hl)
   end
 end
 
+---@param use sanderling.transcript.blocks.tool.Use
+---@param first integer row
+---@param last integer row
+---@param summary string
+---@param is_error boolean
+---@param state 'open'|'closed unless read'
+---@return sanderling.transcript.folds.Fold
+local function fold_of(use, first, last, summary, is_error, state)
+  return {
+    first = first,
+    last = last,
+    name = use.tool,
+    label = use.title,
+    summary = summary,
+    lines = last - first,
+    hl = is_error and 'AgentError' or 'AgentThinking',
+    state = is_error and 'open' or state,
+  }
+end
+
 --- Fold the open block if there is anything below its header, and leave a blank line after it.
 ---@param self sanderling.transcript.Transcript
 ---@param use sanderling.transcript.blocks.tool.Use
@@ -105,18 +128,27 @@ local function fold_block(self, use, summary, is_error)
   end
   self.tool_end = self.last
   if last > open.row then
-    self:add_fold({
-      first = open.row,
-      last = last,
-      name = use.tool,
-      label = use.title,
-      summary = summary,
-      lines = last - open.row,
-      hl = is_error and 'AgentError' or 'AgentThinking',
-      state = (is_error or open.has_remark) and 'open' or 'closed unless read',
-    })
+    local state = open.has_remark and 'open' or 'closed unless read'
+    self:add_fold(fold_of(use, open.row, last, summary, is_error, state))
   end
   self:close_block()
+end
+
+--- Insert the detail of a call that has started a child session below its header, though later calls follow. The rows below move,
+--- but this happens only once for each child.
+---@param self sanderling.transcript.Transcript
+---@param use sanderling.transcript.blocks.tool.Use
+---@param detail string
+---@return integer last row
+local function insert_detail(self, use, detail)
+  local first, lines = use.row, words.lines_of(detail)
+  self:modify(function()
+    api.nvim_buf_set_lines(self.buf, first + 1, first + 1, true, lines)
+  end)
+  blocks.shift(self, first + 1, #lines)
+  self:paint(first + 1, first + #lines, 'AgentOutput')
+  M.block_at(self, first).last = first + #lines
+  return first + #lines
 end
 
 ---@param self sanderling.transcript.Transcript
@@ -137,6 +169,7 @@ function draw.tool_started(self, event)
     { id = event.id, tool = words.plain(event.tool), title = words.first_line(event.title) }
   self.tools[event.id] = use
   open_block(self, use, '')
+  child.begin(self, event.id)
 end
 
 function draw.tool_output(self, event)
@@ -160,13 +193,19 @@ function draw.tool_ended(self, event)
   if event.filetype == 'diff' then
     detail = unseen.visible(detail)
   end
-  if detail ~= '' then
+  local is_last, inserted = self.open ~= nil and self.open.id == event.id, nil
+  if detail ~= '' and use.child and not is_last then
+    inserted = insert_detail(self, use, detail)
+  elseif detail ~= '' then
     write_detail(self, use, detail, event.filetype)
   end
   write_summary(self, use, summary, is_error and 'AgentError' or 'AgentStatus')
-  if self.open and self.open.id == event.id then
+  if inserted then -- only now, because a change in the first line of a fold cuts it off
+    self:insert_fold(fold_of(use, use.row, inserted, summary, is_error, 'closed unless read'))
+  elseif self.open and self.open.id == event.id then
     fold_block(self, use, summary, is_error)
   end
+  child.settle(self, event.id)
   if event.job then
     self.jobs_shown[event.job] = api.nvim_buf_set_extmark(self.buf, ns, use.row, 0, {})
   end

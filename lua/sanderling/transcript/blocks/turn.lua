@@ -347,7 +347,7 @@ local endings = {
   interrupted = 'Interrupted.',
   max_tokens = 'The answer reached its token limit (option max_tokens).',
   max_calls = 'Stopped at the call limit (option max_calls).',
-  budget = 'Stopped at the budget limit (option budget_usd).',
+  budget = 'Stopped at the budget limit (options budget_usd and delegate).',
   refusal = 'The model declined to answer. Rephrase the question, or start over with :clear.',
   context_full = "The conversation fills the model's context window. :Agent compact shortens it, :clear starts a new one.",
 }

@@ -6,6 +6,7 @@ instead of once per line. Clients that stream command output get only the new pa
 """
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Literal
 from uuid import uuid4
@@ -20,6 +21,7 @@ from sanderling.acp.wire.content import (
     shown_text,
     text_block,
 )
+from sanderling.acp.wire.ours import meta_of
 from sanderling.acp.wire.updates import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -40,7 +42,7 @@ from sanderling.acp.wire.updates import (
 )
 from sanderling.protocol import events
 from sanderling.protocol.events import Event, TodoItem
-from sanderling.text import fence_around
+from sanderling.text import counted, fence_around, visible_line
 from sanderling.tools.commands.shell import first_line as first_line_of
 
 KINDS = {
@@ -55,11 +57,13 @@ KINDS = {
     "web_fetch": "fetch",
     "web_search": "fetch",
     "todo": "think",
+    "delegate": "think",
 }
 ABOUT_FILES = frozenset(("read", "edit", "write", "ls"))
 HUNK_HEAD = "@@ -"
 LEFT_OUT = "… and more"
 SHOWN_CHARS = 32_768  # the last part of a command's output
+SHOWN_ACTIVITIES = 8  # the newest of a child session
 OWN_COMMANDS = (
     AvailableCommand(
         name="compact",
@@ -85,6 +89,18 @@ class _RunningCall:
         self.output = ""
         self.unsent = ""  # output that was not sent yet
         self.terminal = ""  # the client's terminal that shows the output itself
+        self.child = ""  # the session that the call has started
+        self.activities = deque[str](maxlen=SHOWN_ACTIVITIES)
+
+    def show_child(self, child: events.ChildChanged) -> None:
+        """Replace the output by the state of the `child` and its newest activities."""
+        self.child = child.id
+        if child.activity and child.activity not in self.activities:
+            self.activities.append(child.activity)
+        cost = f" · ${child.cost_usd:.4f}" if child.cost_usd else ""
+        counts = f"{counted(child.calls, 'model call')} · {child.tokens:,} tokens{cost}"
+        lines = [f"{child.name} · {child.state} · {counts}", *self.activities]
+        self.output = "\n".join(map(visible_line, lines))
 
 
 class EventTranslator:
@@ -120,6 +136,10 @@ class EventTranslator:
                 yield self._ended(event)
             case events.CommandStarted() | events.CommandOutput() | events.CommandEnded():
                 yield from self._command(event)
+            case events.ChildChanged(tool_id=call_id):
+                if call := self._calls.get(call_id):
+                    call.show_child(event)
+                    self.rolling.add(call_id)
             case events.TodoChanged(items):
                 yield Plan(entries=list(map(_entry, items)))
             case events.SlashCommandsChanged(commands):
@@ -209,7 +229,9 @@ class EventTranslator:
             meta = {"terminal_output": {"terminal_id": call_id, "data": data}}
             return ToolCallUpdate(tool_call_id=call_id, meta=meta)
         return ToolCallUpdate(
-            tool_call_id=call_id, content=[fenced(call.output.removesuffix("\n"))]
+            tool_call_id=call_id,
+            content=[fenced(call.output.removesuffix("\n"))],
+            meta=meta_of(child=call.child) if call.child else None,
         )
 
     def _is_shown_as_it_comes(self, call: _RunningCall) -> bool:
@@ -246,6 +268,7 @@ class EventTranslator:
             }
         else:
             content = list(_result(call, event))
+            meta = meta_of(child=call.child) if call.child else None
         line = first_line(event.detail) if event.filetype == "diff" else None
         return ToolCallUpdate(
             tool_call_id=event.id,
@@ -324,6 +347,9 @@ def _result(call: _RunningCall, event: events.ToolEnded) -> Iterator[ToolContent
     if event.filetype == "diff" and call.path and not event.is_error:
         parts = shown_parts(call.path, event.detail)
         yield from parts or [shown_text(event.detail)]
+        return
+    if call.child:
+        yield shown_text("\n\n".join(filter(None, (event.summary, event.detail))))
         return
     if call.output:
         yield fenced(call.output.removesuffix("\n"))

@@ -179,6 +179,7 @@ class AgentFrontend:
                 updated_at=datetime.fromtimestamp(each.changed_at, UTC).isoformat(
                     timespec="seconds"
                 ),
+                meta=meta_of(parent=each.parent) if each.parent else None,
             )
             for each in page
         ]

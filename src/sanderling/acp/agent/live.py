@@ -13,7 +13,12 @@ from sanderling.acp.agent.earlier import EarlierHistory
 from sanderling.acp.agent.event_translator import EventTranslator
 from sanderling.acp.agent.options import ConfigOptions
 from sanderling.acp.agent.own_commands import OwnCommands, is_ours
-from sanderling.acp.agent.questions import ClientQuestions, call_of
+from sanderling.acp.agent.questions import (
+    ClientQuestions,
+    call_of,
+    childs_call,
+    childs_call_settled,
+)
 from sanderling.acp.agent.tasks import TaskStarter
 from sanderling.acp.agent.tracked_prompts import TrackedPrompt, TrackedPrompts
 from sanderling.acp.wire.change_signal import ChangeSignal
@@ -370,6 +375,7 @@ class AgentSession:
         with anyio.CancelScope() as scope:
             self._open_questions[question.id] = scope
             self._send_all(self._translator.asked(call_of(question), is_open=True))
+            self._send_all(childs_call(question))
             action = await self._questions.ask(question)
             if isinstance(action, CancelTurn):
                 self.cancel()
@@ -377,3 +383,4 @@ class AgentSession:
                 self._agent.act(action)
         self._open_questions.pop(question.id, None)
         self._send_all(self._translator.asked(call_of(question), is_open=False))
+        self._send_all(childs_call_settled(question))

@@ -72,7 +72,13 @@ def sentence_of(event: Event) -> Said | None:  # noqa: C901, PLR0911, PLR0912 - 
 def _restored(event: events.FilesRestored) -> Said:
     done = [each.path for each in event.files if each.how != "left"]
     left = [f"{each.path}: {each.why}" for each in event.files if each.how == "left"]
-    words = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound", "finish": "Finished"}
+    words = {
+        "undo": "Undone",
+        "redo": "Redone",
+        "rewind": "Rewound",
+        "finish": "Finished",
+        "worktree": "Applied",
+    }
     said = f"{words[event.kind]}: {', '.join(done) or 'nothing'}."
     if not left:
         return "info", said

@@ -5,6 +5,7 @@ If the client cannot answer, for whatever reason, the answer is deny.
 """
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -20,7 +21,8 @@ from sanderling.acp.wire.asking import (
 )
 from sanderling.acp.wire.content import Location, ToolContent, shown_text
 from sanderling.acp.wire.errors import ClosedError, RpcError
-from sanderling.acp.wire.updates import ToolCallFields
+from sanderling.acp.wire.ours import meta_of
+from sanderling.acp.wire.updates import ToolCall, ToolCallFields, ToolCallUpdate
 from sanderling.protocol.actions import Action, AnswerApproval, CancelTurn
 from sanderling.protocol.events import ApprovalRequested, FormChoice, FormField
 from sanderling.tools.ask_user import KEEP, text_name
@@ -137,8 +139,9 @@ class ClientQuestions:
         asked = ElicitationRequest(
             mode="url",
             session_id=self._session_id,
-            message="\n".join(
-                filter(None, (f"{question.tool} {question.title}.", question.reason))
+            message=_named(
+                question,
+                "\n".join(filter(None, (f"{question.tool} {question.title}.", question.reason))),
             ),
             url=question.subject,
             elicitation_id=question.id,
@@ -150,7 +153,9 @@ class ClientQuestions:
     def _about(self, question: ApprovalRequested) -> dict[str, Any]:
         """Return `_meta` for Sanderling's clients. After a reconnect they recognize a repeated question by its `id` and do not ask again."""
         question_id = f"{question.id}:{next(self._numbers)}"
-        return {"sanderling": {"id": question_id, "kind": question.kind, "reason": question.reason}}
+        about = {"id": question_id, "kind": question.kind, "reason": question.reason}
+        of_child = {"child": question.id.partition("/")[0]} if question.child else {}
+        return meta_of(**about, **of_child)
 
 
 def _permits(_: Client) -> bool:
@@ -186,6 +191,24 @@ def call_of(question: ApprovalRequested) -> str:
     return question.id.removesuffix(GRANT)
 
 
+def childs_call(question: ApprovalRequested) -> Iterator[ToolCall]:
+    """Yield the call that a child session asks about, which the client does not know yet."""
+    if question.child:
+        yield ToolCall(
+            tool_call_id=call_of(question),
+            title=_title(question),
+            kind=KINDS.get(question.tool, "other"),
+            status="pending",
+            name=question.tool,
+        )
+
+
+def childs_call_settled(question: ApprovalRequested) -> Iterator[ToolCallUpdate]:
+    """Yield the end of that call as a question. What comes of it is the child's, and not shown in its parent."""
+    if question.child:
+        yield ToolCallUpdate(tool_call_id=call_of(question), status="completed")
+
+
 def _call(question: ApprovalRequested) -> ToolCallFields:
     is_command = question.filetype == "sh"
     return ToolCallFields(
@@ -202,8 +225,16 @@ def _call(question: ApprovalRequested) -> ToolCallFields:
 
 def _title(question: ApprovalRequested) -> str:
     if question.kind == "limit":
-        return f"{question.title} {question.reason}"
-    return question.title if question.filetype == "sh" else f"{question.tool} {question.title}"
+        title = f"{question.title} {question.reason}"
+    else:
+        is_command = question.filetype == "sh"
+        title = question.title if is_command else f"{question.tool} {question.title}"
+    return _named(question, title)
+
+
+def _named(question: ApprovalRequested, text: str) -> str:
+    """Put the name of the child session that asks before a text."""
+    return f"{question.child}: {text}" if question.child else text
 
 
 def _content(question: ApprovalRequested) -> list[ToolContent]:
@@ -258,6 +289,10 @@ def _answer(question: ApprovalRequested, option: str) -> AnswerApproval:
 
 
 def _message(question: ApprovalRequested) -> str:
+    return _named(question, _words(question))
+
+
+def _words(question: ApprovalRequested) -> str:
     match question.kind, question.fields:
         case "plan", _:
             return f"Accept the plan? {question.subject}"
@@ -274,7 +309,7 @@ def _asked(question: ApprovalRequested, field: FormField) -> str:
     if question.kind == "plan":
         return _message(question)
     is_limited = field.kind == "choices"
-    return f"{field.label} (choose one)" if is_limited else field.label
+    return _named(question, f"{field.label} (choose one)" if is_limited else field.label)
 
 
 def _choices(question: ApprovalRequested, field: FormField) -> list[PermissionOption]:

@@ -11,7 +11,7 @@ from sanderling.protocol.modes import Effort
 
 EXIT_STATUS = """\
 exit status: 0 success; 1 error; 2 usage error; 3 something was denied;
-4 --max-cost or --max-time reached; 5 the answer does not fit --json-schema;
+4 --max-cost, --max-tokens or --max-time reached; 5 the answer does not fit --json-schema;
 128 + N stopped by signal N (130: interrupted)"""
 
 
@@ -130,6 +130,13 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         help="make no more requests after this many dollars",
     )
     add(
+        "--max-tokens",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="make no more requests after this many tokens, of child sessions as well",
+    )
+    add(
         "--max-time",
         type=_positive,
         default=0.0,
@@ -163,6 +170,13 @@ def _add_session_flags(parser: argparse.ArgumentParser) -> None:
         "--drop-waiting",
         action="store_true",
         help="remove the prompts waiting in the session; by default they are kept, and not sent",
+    )
+    parser.add_argument(
+        "--worktree",
+        nargs="?",
+        const="",
+        metavar="REF",
+        help="work in a new worktree of HEAD, or of this branch or commit; the project stays as it is",
     )
     session.add_argument("--no-session", action="store_true", help="do not store the session")
 

@@ -23,6 +23,8 @@ from sanderling.protocol.actions import Action, AnswerApproval, CloseSession, Su
 from sanderling.protocol.events import (
     AccessDenied,
     ApprovalRequested,
+    ChildChanged,
+    ChildState,
     CompactionStarted,
     ErrorOccurred,
     Event,
@@ -38,7 +40,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode
-from sanderling.text import duration
+from sanderling.text import counted, duration
 
 if TYPE_CHECKING:
     from sanderling.cli.print_mode.schema import AnswerSchema
@@ -95,11 +97,12 @@ class PrintFrontend:
         self._builder = ResultBuilder()
         self._result: Result | None = None
         self._running_jobs: tuple[str, ...] = ()
+        self._children = dict[str, ChildState]()
         self._has_used_tools = False
         self._held: list[Event] = []
 
-    def begin(self, session_id: str, model: str) -> None:
-        self._session_id, self._model = session_id, model
+    def begin(self, session_id: str, model: str, worktree: str = "") -> None:
+        self._session_id, self._model, self._worktree = session_id, model, worktree
         self._started_at = time.monotonic()
         if self._format == "stream-json":
             self._print_json(StreamHead(STREAM_VERSION, session_id, model))
@@ -132,7 +135,8 @@ class PrintFrontend:
         if self._result is None:
             duration_s = time.monotonic() - self._started_at
             result = self._builder.result(self._session_id, self._model, duration_s)
-            self._result = self._judged(result)
+            worktree = self._worktree or msgspec.UNSET
+            self._result = self._judged(msgspec.structs.replace(result, worktree=worktree))
             if self._format != "text":
                 self._print_json(self._result)
             elif self._result.stop_reason not in ("cancelled", "max_time"):
@@ -185,11 +189,14 @@ class PrintFrontend:
             return
         remedy = self._remedy(question)
         reason = UNANSWERED.format(remedy=f"; {remedy} would allow it" if remedy else "")
+        whose = f"{question.child}: " if question.child else ""
         if question.kind == "grant":
             refused = ", ".join(question.subject.splitlines())
-            self._note(f"denied: {question.tool} {question.title}: the sandbox refused: {refused}")
+            self._note(
+                f"denied: {whose}{question.tool} {question.title}: the sandbox refused: {refused}"
+            )
         elif question.kind != "limit":  # a notice has reported that
-            self._note(f"denied: {question.tool} {question.title}: {question.reason}")
+            self._note(f"denied: {whose}{question.tool} {question.title}: {question.reason}")
         if remedy:
             self._note(f"  {remedy} allows it")
         self._act(AnswerApproval(question.id, "deny", reason, is_unattended=True))
@@ -250,10 +257,22 @@ class PrintFrontend:
                 self._note(f"guard: {kind}: {path}: {reason}")
             case CompactionStarted():
                 self._note("compacting the conversation: the model's context window is full")
+            case ChildChanged():
+                self._report_child(event)
             case JobsChanged(jobs):
                 self._running_jobs = tuple(job.command for job in jobs if not job.outcome)
             case _:
                 pass
+
+    def _report_child(self, child: ChildChanged) -> None:
+        """Report that a child session starts, and how it has ended."""
+        before, self._children[child.id] = self._children.get(child.id), child.state
+        if child.state == "running" and before in (None, "queued"):
+            self._note(f"{child.name} starts: {child.task}")
+        elif child.state not in ("queued", "running", "waiting") and before != child.state:
+            calls = counted(child.calls, "model call")
+            cost = f", ${child.cost_usd:.4f}" if child.cost_usd else ""
+            self._note(f"{child.name}: {child.state}, {calls}, {child.tokens:,} tokens{cost}")
 
     def _report_end(self, result: Result) -> None:
         if result.stop_reason in STOP_WORDS:

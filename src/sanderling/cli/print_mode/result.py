@@ -9,6 +9,7 @@ from sanderling.protocol.events import (
     AnswerRestarted,
     ApprovalRequested,
     BlockEnded,
+    ChildChanged,
     ErrorOccurred,
     Event,
     Limit,
@@ -23,7 +24,11 @@ from sanderling.protocol.messages import StopReason, Usage
 from sanderling.text import printable
 
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_DENIED, EXIT_LIMIT, EXIT_MISFIT = range(6)
-LIFTED: dict[Limit, str] = {"calls": "--max-turns N", "budget": "budget_usd in config.toml"}
+LIFTED: dict[Limit, str] = {
+    "calls": "--max-turns N",
+    "budget": "budget_usd in config.toml",
+    "children": "tree_tokens of [delegate] in config.toml",
+}
 """The limits that a flag or a setting raises, and which. At the others the turn is given up, and nothing was denied."""
 MISFIT = "schema"  # the kind of error
 DONE = frozenset[StopReason](("end_turn", "stop_sequence"))
@@ -45,8 +50,8 @@ class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
     """
     The result that `--output-format json` prints, and `stream-json` as its last line.
 
-    `usage`, `cost_usd` and `model_calls` are for this run. Without a known price there is no `cost_usd`. `output` is the answer's value if
-    a schema was given and the answer fits it.
+    `usage`, `cost_usd` and `model_calls` are for this run and its child sessions. Without a known price there is no `cost_usd`. `output` is the answer's value if
+    a schema was given and the answer fits it. `worktree` is the name of the worktree in which the session works, if it has one.
     """
 
     session_id: str
@@ -61,6 +66,7 @@ class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
     cost_usd: float | msgspec.UnsetType = msgspec.UNSET
     duration_ms: int
     denials: tuple[DeniedCall, ...]
+    worktree: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def exit_status(self) -> int:
@@ -81,7 +87,8 @@ class ResultBuilder:
         self.stop_reason: StopReason | None = None
         self.failure: Failure | None = None
         self.denials: list[DeniedCall] = []
-        self.model_calls = 0
+        self._own_calls = 0
+        self._calls_of_children = dict[str, int]()
         self._texts: dict[int, list[str]] = {}  # by block, since the last tool use
         self._usage = UsageUpdated(Usage(), Usage())
         self._earlier = UsageUpdated(Usage(), Usage())  # of this run's turns before
@@ -108,6 +115,8 @@ class ResultBuilder:
                 self._note_denied_use(self._running.pop(event.id), event)
             case ApprovalRequested():
                 self._note_question(event)
+            case ChildChanged():
+                self._calls_of_children[event.id] = event.calls
             case AccessDenied(operation, target, rule):
                 self._deny("sandbox", f"{operation} {target}", rule)
             case UsageUpdated():
@@ -118,6 +127,10 @@ class ResultBuilder:
                 self.stop_reason = stop_reason
             case _:
                 pass
+
+    @property
+    def model_calls(self) -> int:
+        return self._own_calls + sum(self._calls_of_children.values())
 
     @property
     def text(self) -> str:
@@ -137,7 +150,7 @@ class ResultBuilder:
         self._texts.clear()
 
     def _note_answer(self) -> None:
-        self.model_calls += not self._is_answering
+        self._own_calls += not self._is_answering
         self._is_answering = True
 
     def _note_question(self, question: ApprovalRequested) -> None:

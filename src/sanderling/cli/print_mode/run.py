@@ -119,6 +119,7 @@ class _PrintRun:
         layers = with_flags(own_layers(), arguments)
         self._settings = own = layers.settings()
         make_private(own)
+        self._state_dir = own.state_dir
         load_ahead(own)
         if arguments.trajectory:
             _check_writable(arguments.trajectory)
@@ -126,6 +127,7 @@ class _PrintRun:
         from sanderling.conversation.opening import SessionOptions, open_conversation
 
         self._project = project_root(arguments.project)
+        worktree = self._ref_of_worktree()
         self._session_id = self._find_session(own.session_dir)
         self._log_dir = self._find_log_dir()
         is_new = not (arguments.is_continued or arguments.resume)
@@ -142,7 +144,9 @@ class _PrintRun:
             has_user=False,
             waiting="dropped" if arguments.drop_waiting else "aside",
             max_cost_usd=arguments.max_cost,
+            max_tokens=arguments.max_tokens,
             fallback_model=arguments.fallback_model,
+            worktree=worktree,
             answer_note=schema.asked if schema else "",
             patience_s=math.inf,  # wait for tool servers: a late tool is of no use, nor is one that would ask
         )
@@ -171,6 +175,24 @@ class _PrintRun:
         if is_session_id(session_id) and (session_dir / f"{session_id}.jsonl").is_file():
             return session_id
         raise UsageError(f"there is no session '{session_id}': `sanderling sessions` lists them")
+
+    def _ref_of_worktree(self) -> str | None:
+        """
+        Return where a new worktree starts; None without --worktree.
+
+        `-p --worktree "fix it"` gives the flag the prompt: it has blanks, which no name of a branch has.
+        """
+        arguments = self._arguments
+        ref: str | None = arguments.worktree
+        if ref is None:
+            return None
+        if arguments.is_continued or arguments.resume:
+            raise UsageError(
+                "--worktree is for a new session: a session keeps the place in which it works"
+            )
+        if arguments.prompt is None and any(map(str.isspace, ref)):
+            arguments.prompt, ref = ref, ""
+        return ref
 
     def _find_log_dir(self) -> Path | None:
         if not self._arguments.no_session:
@@ -221,7 +243,7 @@ class _PrintRun:
         if aside := self._opened.aside:
             say(_about_waiting([each.text for each in aside], is_dropped=arguments.drop_waiting))
         model = arguments.model
-        self._face.begin(self._session_id, model or self._opened.model)
+        self._face.begin(self._session_id, model or self._opened.model, self._opened.worktree)
         if model and self._opened.is_resumed:
             self._agent.act(SetModel(model))
         if arguments.role and self._opened.is_resumed:
@@ -234,6 +256,12 @@ class _PrintRun:
 
     async def _end(self) -> int:
         result = self._face.end()
+        if self._opened.worktree and not self._arguments.quiet:
+            from sanderling.cli.worktrees import say_what_is_left  # only with a worktree
+
+            await to_thread.run_sync(
+                say_what_is_left, self._opened.worktree, self._state_dir, self._project
+            )
         with anyio.move_on_after(LAST_WORDS_S if self._signal else None):
             await self._stdout.drain()
         if self._recording and self._recording.problem:

@@ -99,7 +99,7 @@ class ExternalAgent:
             put_out,
             Questioner(
                 declared.name,
-                services.session.project,
+                services.session.work_dir,
                 services.approvals.ask,
                 lambda: self.is_in_turn or not self.link.is_ready,
             ),
@@ -135,7 +135,7 @@ class ExternalAgent:
 
     @property
     def cwd(self) -> str:
-        return self.services.session.project
+        return self.services.session.work_dir
 
     def start(self) -> AbstractAsyncContextManager[Carrier]:
         return self._start()

@@ -47,6 +47,7 @@ class ClientConversation(Conversation):
                 | actions.UndoTurn()
                 | actions.RedoTurn()
                 | actions.Rewind()
+                | actions.ApplyWorktree()
             ):
                 self.services.warn(THERE)
             case _:

@@ -78,8 +78,10 @@ class RemoteConversation(ExternalConversation):
                     actions.TrustFiles: "/trust",
                 }[type(action)]
                 self.submit(Prompt(uuid4().hex, word))
-            case actions.Rewind():
-                warn(NOT_FROM_HERE.format(what="Rewinding", name=name))
+            case actions.Rewind() | actions.ApplyWorktree():
+                is_rewind = isinstance(action, actions.Rewind)
+                what = "Rewinding" if is_rewind else "Applying a worktree"
+                warn(NOT_FROM_HERE.format(what=what, name=name))
             case actions.ChangeRule(rule, new):
                 self.external.change_rule(rule, new)
             case actions.RejectChanges() | actions.NoteSaved():

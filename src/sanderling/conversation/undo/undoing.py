@@ -14,8 +14,8 @@ from sanderling.changes.timeline import Timeline, Undoing
 from sanderling.conversation.compaction import estimated_tokens
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.undo.counting import LineCounter, ShownNames
-from sanderling.errors import SandboxError, SessionError, ToolError
-from sanderling.protocol.actions import RedoTurn, Rewind, UndoTurn
+from sanderling.errors import SandboxError, SessionError, ToolError, WorktreeError
+from sanderling.protocol.actions import ApplyWorktree, RedoTurn, Rewind, UndoTurn
 from sanderling.protocol.events import (
     ConversationRewound,
     FilesRestored,
@@ -37,7 +37,7 @@ from sanderling.session.titles import prompt_title
 from sanderling.tools.restoring import FileRestorer
 from sanderling.tools.workspace import Workspace
 
-Asked = UndoTurn | RedoTurn | Rewind
+Asked = UndoTurn | RedoTurn | Rewind | ApplyWorktree
 MAX_COMPARED_BYTES = 1 << 20
 MAX_COUNTED_BYTES, MAX_COUNTED_S = 64 << 20, 5.0
 """Limits for counting the added and removed lines of a list of files."""
@@ -89,7 +89,9 @@ class Undoer:
                     await self._redo(turn)
                 case Rewind(prompt_id, what):
                     await self._rewind(prompt_id, what)
-        except (ToolError, SandboxError, SessionError) as error:
+                case ApplyWorktree(name):
+                    await self._apply_worktree(name)
+        except (ToolError, SandboxError, SessionError, WorktreeError) as error:
             self._services.warn(str(error))
 
     async def finish_interrupted(self) -> bool:
@@ -144,6 +146,8 @@ class Undoer:
                 )
             case Rewind(prompt_id, what):
                 return what == "both" and undoing.prompt_id == prompt_id
+            case ApplyWorktree():
+                return False
 
     # --- requests ----------------------------------------------------------------------------------------------------------
 
@@ -210,6 +214,17 @@ class Undoer:
         self._emit(ConversationRewound(title, prompt_id))
         self._emit(PromptsReturned((prompt,)))
         self._services.calls.show_usage()
+
+    async def _apply_worktree(self, name: str) -> None:
+        from sanderling.conversation.undo.bringing import bring  # runs git
+
+        self._require_writable()
+        done = await bring(self._services, name)
+        if not (done.steps or done.left):
+            self._emit(FilesRestored("worktree", ()))
+            return
+        # The undo before remains the last one.
+        await self._report("worktree", (), done, self._session.undoing_id)
 
     async def _restore(
         self,

@@ -106,15 +106,20 @@ class InstructionFiles(Protocol):
 
 
 class Trust:
-    """The user's trust in a project's files. `project` is the absolute path of its root."""
+    """
+    The user's trust in a project's files. `project` is the absolute path of its root.
 
-    def __init__(self, state_dir: str, project: str) -> None:
+    In a worktree, that is the worktree's; `whose` is then the project, for which the user's trust is stored.
+    """
+
+    def __init__(self, state_dir: str, project: str, whose: str = "") -> None:
+        self.whose = os.path.realpath(whose or project)
         self.project = str(Path(project))
         self._root = Path(os.path.realpath(project))
         self._reader = TrustReader(str(self._root))
         self._repository = _repository_around(self._root)
         self._reader_above = TrustReader(str(self._repository))
-        self._store = TrustStore(state_dir, str(self._root))
+        self._store = TrustStore(state_dir, self.whose)
         self._asked_for = set[str]()
         self.refusal = _refusal(self._root, self._store.path)
 

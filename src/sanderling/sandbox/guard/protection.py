@@ -1,7 +1,7 @@
 """The protection of a project's repositories: which paths are mounted read-only, watched by the guard, or hidden."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -69,6 +69,7 @@ class GitProtection(NamedTuple):
         runs: settings whose code cannot be protected.
         linked: protected files with a hard link that was not found.
         shared: the project's core.sharedRepository.
+        heads: the branches that are checked out in other worktrees, as files, and the directories to them. Mounts hold them.
     """
 
     write: tuple[str, ...]
@@ -81,9 +82,12 @@ class GitProtection(NamedTuple):
     runs: tuple[Run, ...] = ()
     linked: tuple[str, ...] = ()
     shared: str = ""
+    heads: tuple[str, ...] = ()
 
 
-def protection(survey: Survey, granted: tuple[str, ...] = ()) -> GitProtection:
+def protection(
+    survey: Survey, granted: tuple[str, ...] = (), *, is_worktree: bool = False
+) -> GitProtection:
     """
     Compute the protection of the project and its repositories in their current state, which includes the sentinels.
 
@@ -92,6 +96,9 @@ def protection(survey: Survey, granted: tuple[str, ...] = ()) -> GitProtection:
 
     A repository outside the project becomes writable only if it is the project's own and points back to the project. Hard links to
     protected files are also searched in the `granted` directories.
+
+    With `is_worktree`, only the parts of that repository are writable that commits need: objects, refs, and the worktree's own git
+    directory. So no command reaches the user's index, HEAD, configuration or hooks, nor another worktree.
     """
     plan = _Plan(survey)
     for directory, names in OTHER_SURFACE.items():
@@ -102,7 +109,7 @@ def protection(survey: Survey, granted: tuple[str, ...] = ()) -> GitProtection:
         plan.hold_entry(entry)
     plan.hold_listed(survey.named)
     plan.hold_other_names(granted)
-    return GitProtection(
+    found = GitProtection(
         tuple(plan.write),
         tuple(plan.read),
         tuple(sorted(path for path in plan.pin if not plan.is_read_only(path))),
@@ -114,6 +121,44 @@ def protection(survey: Survey, granted: tuple[str, ...] = ()) -> GitProtection:
         tuple(plan.linked),
         plan.shared,
     )
+    return _narrowed(found, plan.own) if is_worktree and plan.own and plan.write else found
+
+
+def _narrowed(found: GitProtection, own: Repository) -> GitProtection:
+    common = own.common_dir
+    names = ("objects", "refs", "logs/refs")
+    parts = [path for name in names if os.path.isdir(path := f"{common}/{name}")]
+    write = (*parts, own.git_dir)
+    heads = tuple(_heads_elsewhere(own))
+
+    def is_left(path: str) -> bool:
+        return not is_within(path, common) or is_in_any(path, write)
+
+    return found._replace(
+        write=write,
+        read=(common, *found.read),
+        pin=tuple(path for path in found.pin if is_left(path) and path not in write),
+        heads=heads,
+    )
+
+
+def _heads_elsewhere(own: Repository) -> Iterator[str]:
+    """
+    Yield the files of the branches that are checked out in the repository itself and in its other worktrees.
+
+    A branch without such a file is packed. Then a command can create the file: no mount can prevent that, and the guard could not tell
+    it from the user's own commit.
+    """
+    worktrees = f"{own.common_dir}/worktrees"
+    others = os.listdir(worktrees) if os.path.isdir(worktrees) else []
+    for git_dir in (own.common_dir, *(f"{worktrees}/{name}" for name in others)):
+        if git_dir == own.git_dir:
+            continue
+        with suppress(OSError):
+            head = os.fsdecode(read_file(f"{git_dir}/HEAD", MAX_CONFIG_BYTES)).strip()
+            path = os.path.normpath(f"{own.common_dir}/{head.removeprefix('ref: ')}")
+            if head.startswith("ref: refs/heads/") and os.path.isfile(path):
+                yield path
 
 
 class _Plan:

@@ -13,13 +13,14 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from threading import Thread
 from typing import NamedTuple, NoReturn
 
 from sanderling.errors import NoRoomError, SandboxError
+from sanderling.paths import is_within
 from sanderling.protocol.modes import Level
 from sanderling.sandbox import wire
 from sanderling.sandbox.guard import protection, repositories, sentinels, settings
@@ -245,7 +246,7 @@ class Supervisor:
         if self._claim is None:
             self._claim = sentinels.place_sentinels(policy.state_dir, survey)
         directories = tuple(filter(os.path.isdir, policy.write_paths))
-        in_git = protection.protection(survey, directories)
+        in_git = protection.protection(survey, directories, is_worktree=policy.is_worktree)
         # Inherited by everything forked from now on: the zygote and its commands.
         os.umask(settings.shared_umask(in_git.shared, self._umask))
         if policy.has_guard and self._guard is None:
@@ -257,11 +258,12 @@ class Supervisor:
         found = [in_git, *map(protection.protection, granted)]
         roots = (policy.project, *(survey.project for survey in granted))
         sockets = listening_sockets((*roots, *policy.read_paths, policy.home))
+        held = () if level == "landlock" else in_git.heads
         protected = Protection(
             writable=in_git.write,
             readable=in_git.read,
-            pinned=tuple(path for plan in found for path in plan.pin),
-            read_only=tuple(path for plan in found for path in plan.read_only),
+            pinned=(*(path for plan in found for path in plan.pin), *_directories_to(held)),
+            read_only=(*(path for plan in found for path in plan.read_only), *held),
             masked=(*settings.env_files_to_hide(survey), *survey.sockets, *sockets),
         )
         if level == "landlock":
@@ -326,6 +328,16 @@ class Supervisor:
             with suppress(OSError):
                 wire.send(self.channel, ("closed",))
             os._exit(0)
+
+
+def _directories_to(heads: Sequence[str]) -> set[str]:
+    """Return the directories from `refs/heads` to these branches, which must not be renamed either."""
+    found = set[str]()
+    for path in heads:
+        top = path[: path.index("/refs/heads/") + len("/refs/heads")]
+        while is_within(path := os.path.dirname(path), top):
+            found.add(path)
+    return found
 
 
 def _steps(layout: Layout, targets: set[str]) -> Iterator[str]:

@@ -123,6 +123,7 @@ def _head(header: Header, records: Iterable[Record]) -> str:
             f"* Model: {', '.join(models) or 'unknown'}",
             f"* Tokens: {taken:,} in{cached}, {usage.output_tokens:,} out",
             f"* Session: {header.session_id}",
+            *([f"* Parent: {header.parent}"] if header.parent else ()),
         )
     )
 

@@ -3,15 +3,17 @@
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from itertools import chain
 from pathlib import Path
 
+from msgspec import UNSET
+
 from sanderling.errors import SessionError
 from sanderling.paths import replacing
-from sanderling.protocol.messages import Message, Prompt, ToolResult
+from sanderling.protocol.messages import Message, Prompt, ToolResult, ToolUse
 from sanderling.session.codec import Codec
 from sanderling.session.log import changes_dir, log_path, opened, output_dir, records_of
 from sanderling.session.records import (
@@ -22,6 +24,7 @@ from sanderling.session.records import (
     LoggedState,
     LoggedTurnEnd,
     Record,
+    StateKey,
 )
 from sanderling.session.session import Session
 
@@ -82,12 +85,16 @@ def fork(
     prompt_id: str = "",
     *,
     is_before: bool = False,
+    before_use: str = "",
+    parent: str = "",
+    is_read_only: bool = False,
 ) -> Prompt | None:
     """
     Copy a session, which may be open, into the new session `new_id`, up to the end of the turn of `prompt_id`.
 
-    Without a `prompt_id`, copy all of it. With `is_before`, stop before the prompt and return it. Damaged lines of the source are left
-    out. Long outputs of commands are not copied.
+    Without a `prompt_id`, copy all of it. With `is_before`, stop before the prompt and return it; with `before_use`, before the message with
+    this tool call. A child has a `parent`, and its access. Damaged lines of the source are left out. Long outputs of commands are not
+    copied. A copy of a session in a worktree works in the same one.
 
     Raises:
         SessionError: the session or prompt does not exist, `new_id` is taken, or a log cannot be read or written.
@@ -95,10 +102,18 @@ def fork(
     source, target = log_path(session_dir, source_id), log_path(session_dir, new_id)
     if target.exists():
         raise SessionError(f"there is a session {new_id} already")
-    cut = _Cut(prompt_id, is_before=is_before)
+    cut = _Cut(prompt_id, is_before=is_before, before_use=before_use)
     with opened(source) as file:
         header, records = records_of(source, file)
-        new = Header(LOG_VERSION, new_id, header.project, forked_from=source_id)
+        new = Header(
+            LOG_VERSION,
+            new_id,
+            header.project,
+            forked_from=source_id,
+            parent=parent or UNSET,
+            access="ro" if is_read_only else UNSET,
+            worktree=header.worktree,
+        )
         try:
             with replacing(target) as fork_file:
                 fork_file.writelines(map(Codec().encoded, chain((new,), cut.kept(records))))
@@ -106,7 +121,8 @@ def fork(
                     raise SessionError(f"there is no prompt {prompt_id} in the session {source_id}")
         except OSError as error:
             raise SessionError(f"cannot write {target}: {error.strerror}") from error
-    _name_fork(session_dir, new_id)
+    if not parent:
+        _name_fork(session_dir, new_id)
     return cut.prompt if is_before else None
 
 
@@ -124,14 +140,18 @@ def _name_fork(session_dir: Path, session_id: str) -> None:
 class _Cut:
     """Selects the records of a fork. `prompt` is the prompt that was searched for, once it is found."""
 
-    def __init__(self, prompt_id: str, *, is_before: bool) -> None:
+    def __init__(self, prompt_id: str, *, is_before: bool, before_use: str = "") -> None:
+        self._before_use = before_use
         self.prompt: Prompt | None = None
         self._prompt_id = prompt_id
         self._is_before = is_before and bool(prompt_id)
 
     def kept(self, records: Iterator[Record]) -> Iterator[Record]:
-        for record in _carried(records):
+        own = (*OWN_STATES, "role", "mode", "title") if self._before_use else OWN_STATES
+        for record in _carried(records, own):
             match record:
+                case LoggedMessage(message=message) if self._before_use and self._ends_at(message):
+                    return
                 case LoggedMessage(prompt=Prompt()) if self.prompt:
                     return  # the next turn; this one has no end
                 case LoggedMessage() if not self.prompt:
@@ -145,14 +165,18 @@ class _Cut:
             if self.prompt and isinstance(record, LoggedTurnEnd):
                 return
 
+    def _ends_at(self, message: Message) -> bool:
+        uses = (each.id for each in message.content if isinstance(each, ToolUse))
+        return self._before_use in uses
+
     def _find(self, record: LoggedMessage) -> Prompt | None:
         prompts = (record.prompt, *record.steered)
         return next((each for each in prompts if each and each.id == self._prompt_id), None)
 
 
-def _carried(records: Iterator[Record]) -> Iterator[Record]:
+def _carried(records: Iterator[Record], own: Container[StateKey]) -> Iterator[Record]:
     """
-    Yield the records that a fork inherits.
+    Yield the records that a fork inherits, without its `own` states.
 
     The log records which notes were sent before the message that contains them. Here that record comes after the message, or a fork that
     ends between the two would never send the notes.
@@ -162,7 +186,7 @@ def _carried(records: Iterator[Record]) -> Iterator[Record]:
         match record:
             case LoggedPrompt():
                 pass
-            case LoggedState(key=key) if key in OWN_STATES:
+            case LoggedState(key=key) if key in own:
                 pass
             case LoggedState(key="told"):
                 sent_state = [record]

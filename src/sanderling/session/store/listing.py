@@ -23,6 +23,7 @@ from sanderling.session.records import (
     LoggedMessage,
     LoggedState,
     is_session_id,
+    text_or_empty,
 )
 from sanderling.session.titles import first_title
 from sanderling.text import shortened, visible_prose
@@ -58,13 +59,14 @@ def list_sessions(
 
 def newest_session(session_dir: Path, project: str) -> str:
     """
-    Return the id of the project's most recently changed session.
+    Return the id of the project's most recently changed session that is not a child of another.
 
     Raises:
         UsageError: the project has no session.
     """
-    if sessions := list_sessions(session_dir, project, ""):
-        return sessions[0].id
+    for info in list_sessions(session_dir, project, ""):
+        if not info.parent:
+            return info.id
     raise UsageError(f"there is no session of {project} to continue")
 
 
@@ -135,6 +137,7 @@ def _info(
             status.st_size,
             status.st_ino in locked,
             excerpt,
+            text_or_empty(header.parent),
         )
     return None
 

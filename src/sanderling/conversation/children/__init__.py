@@ -1,0 +1,1 @@
+"""Child sessions, which work on a part of their parent's task."""

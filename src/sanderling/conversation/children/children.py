@@ -1,0 +1,156 @@
+"""The child sessions of one session: started by its model, with a part of its budget, and stopped with its turn."""
+
+from math import inf
+
+import anyio
+from anyio import to_thread
+
+from sanderling.conversation.budget import Amount, Budget, BudgetError, dollars, for_child
+from sanderling.conversation.children.child import Child, ChildStart, OpenChild, first_line
+from sanderling.conversation.compaction import estimated_tokens
+from sanderling.conversation.services import SessionServices
+from sanderling.errors import ConfigError, ToolError
+from sanderling.project.roles import Role, is_read_only
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import Notice
+from sanderling.protocol.messages import Usage
+from sanderling.session.records import new_session_id
+from sanderling.text import counted, duration, shortened, visible_prose
+from sanderling.tools.children import Task
+from sanderling.tools.outcome import Outcome
+
+NO_TASK = "`task` is empty: say what the child session must do, and what it reports."
+IN_WORKTREE = "The child session {name} has changed files in the worktree {worktree}. :AgentWorktrees shows and applies them."
+MAX_SHOWN_CHARS = 1_000
+
+
+class Children:
+    """The `Children` of the session `services`. `open_child` opens the conversation of one."""
+
+    def __init__(self, services: SessionServices, open_child: OpenChild) -> None:
+        self._services = services
+        self._open_child = open_child
+        self._slots = anyio.CapacityLimiter(services.settings.delegate_running)
+        self._started = len(services.session.children)
+        self._running: dict[str, Child] = {}
+        self._interrupted: dict[str, Outcome] = {}
+
+    # --- before the question -------------------------------------------------------------------------------------------
+
+    def check(self, task: Task) -> None:
+        if not task.task.strip():
+            raise ToolError(NO_TASK)
+        self._role(task)
+
+    def _role(self, task: Task) -> Role:
+        try:
+            return self._services.project.roles.of_child(task.role)
+        except ConfigError as error:
+            raise ToolError(str(error)) from error
+
+    def estimate(self, task: Task) -> str:
+        """Return what the user is asked about. It is the same for all children of a session: the first answer counts for them."""
+        role, wanted = self._role(task), self._wanted(task)
+        settings = self._services.settings
+        access = (
+            "only reads, kept so by the kernel" if is_read_only(role) else "as you allow it here"
+        )
+        model = task.model or role.model or self._services.provider.model
+        worst = self._worst_cost(model, wanted.tokens)
+        limit = (
+            f"{duration(settings.delegate_seconds)}; {settings.delegate_running} at the same time."
+        )
+        lines = [
+            visible_prose(shortened(task.task.strip(), MAX_SHOWN_CHARS)),
+            "",
+            f"Role: {role.name} ({access})",
+            f"Model: {model}",
+            f"At most {wanted.tokens:,.0f} tokens{worst}, {counted(settings.delegate_calls, 'model call')}, {limit}",
+            *([self._fork_cost(model)] if task.fork else ()),
+            "This is asked once: your answer holds for all child sessions of this session.",
+        ]
+        return "\n".join(lines)
+
+    def _worst_cost(self, model: str, tokens: float) -> str:
+        cost = self._services.calls.prices.cost_usd(model, Usage(input_tokens=int(tokens)))
+        return f" (about {dollars(cost)} if all of it is new input)" if cost is not None else ""
+
+    def _fork_cost(self, model: str) -> str:
+        """Return what it costs that the child reads this conversation again."""
+        tokens = estimated_tokens(self._services.session.history)
+        prices = self._services.calls.prices
+        new = prices.cost_usd(model, Usage(input_tokens=tokens))
+        cached = prices.cost_usd(model, Usage(cache_read_input_tokens=tokens))
+        if new is None or cached is None:
+            return f"It first reads this conversation again: about {tokens:,} tokens."
+        return (
+            f"It first reads this conversation again: about {tokens:,} tokens, {dollars(cached)} from the API's cache,"
+            f" {dollars(new)} without it."
+        )
+
+    # --- running -------------------------------------------------------------------------------------------------------
+
+    async def run(self, task: Task, tool_use_id: str) -> Outcome:
+        role = self._role(task)
+        self._started += 1
+        name = f"{role.name} {self._started}"
+        start = ChildStart(
+            new_session_id(),
+            role,
+            f"{name}: {first_line(task)}",
+            task.model,
+            tool_use_id if task.fork else "",
+            task.isolation == "worktree",
+        )
+        child = Child(
+            self._services,
+            start,
+            task,
+            tool_use_id,
+            name=name,
+            budget=await self._reserve(task),
+            open_child=self._open_child,
+        )
+        self._running[child.id] = child
+        try:
+            await child.run(self._slots)
+        except anyio.get_cancelled_exc_class():
+            self._interrupted[tool_use_id] = child.report().outcome()
+            raise
+        finally:
+            del self._running[child.id]
+        report = await to_thread.run_sync(child.report)
+        if report.worktree and report.changed:
+            words = IN_WORKTREE.format(name=name, worktree=report.worktree)
+            self._services.emit(Notice("info", words))
+        return report.outcome()
+
+    def _wanted(self, task: Task) -> Amount:
+        settings = self._services.settings
+        tokens = min(task.budget or settings.delegate_tokens, settings.delegate_tokens)
+        wanted = Amount(tokens, inf, settings.delegate_seconds, settings.delegate_calls)
+        return for_child(self._services.calls.budget.children.rest, wanted)
+
+    async def _reserve(self, task: Task) -> Budget:
+        """
+        Reserve the budget for a task, before its first request.
+
+        Raises:
+            ToolError: too little is left.
+        """
+        wanted = Amount(tokens=task.budget or inf)
+        try:
+            return await self._services.calls.reserve_child(wanted, is_fork=task.fork)
+        except BudgetError as error:
+            raise ToolError(str(error)) from error
+
+    def take_interrupted(self, tool_use_id: str) -> Outcome | None:
+        return self._interrupted.pop(tool_use_id, None)
+
+    def stop(self, child_id: str) -> None:
+        if child := self._running.get(child_id):
+            child.stop()
+
+    def answer(self, answer: AnswerApproval) -> None:
+        if child := self._running.get(answer.id.partition("/")[0]):
+            child.answer(answer)

@@ -1,0 +1,66 @@
+"""The report of a child whose process was killed, read from its log."""
+
+from pathlib import Path
+
+from sanderling.conversation.children.report import Report, cut, merged, references_in, said
+from sanderling.errors import SessionError
+from sanderling.protocol.events import ChangedLines
+from sanderling.protocol.messages import Message
+from sanderling.session.ledger import Ledger, Prices, prompt_tokens
+from sanderling.session.log import log_path, opened, records_of
+from sanderling.session.records import (
+    LoggedChild,
+    LoggedMessage,
+    LoggedPartial,
+    LoggedRestart,
+    LoggedToolEnd,
+    LoggedUsage,
+)
+
+KILLED = "Sanderling was interrupted while it ran. It was not run again."
+UNREADABLE = "Sanderling was interrupted while it ran, and its log cannot be read: {error}."
+
+
+def recovered(child: LoggedChild, session_dir: Path, prices: Prices) -> Report:
+    """Return what a child had done when its process was killed. Reads files."""
+    history, partial = list[Message](), ""
+    changed, ledger = list[ChangedLines](), Ledger()
+    why, project = KILLED, ""
+    try:
+        log = log_path(session_dir, child.id)
+        with opened(log) as file:
+            header, records = records_of(log, file)
+            project = header.project
+            for record in records:
+                match record:
+                    case LoggedMessage(message=message, prompt=prompt):
+                        if prompt:  # a fork begins with its parent's history
+                            history, changed, ledger = [], [], Ledger()
+                        history.append(message)
+                        partial = ""
+                    case LoggedPartial(block="text", text=text):
+                        partial += text
+                    case LoggedRestart():
+                        partial = ""
+                    case LoggedToolEnd(changed=paths):
+                        changed += (ChangedLines(path, 0, 0) for path in paths)
+                    case LoggedUsage(model=model, usage=usage):
+                        ledger.add(model, usage)
+                    case _:
+                        pass
+    except SessionError as error:
+        why = UNREADABLE.format(error=error)
+    state = child.state or "partial"
+    text = cut(said(history, is_done=state == "done", partial=partial), child.id, is_done=False)
+    cost, usage = ledger.cost(prices), ledger.total
+    return Report(
+        child.id,
+        child.name,
+        state,
+        text,
+        why="" if state == "done" else why,
+        references=references_in(text, project),
+        changed=merged(changed),
+        tokens=prompt_tokens(usage) + usage.output_tokens,
+        cost_usd=cost.usd if cost.is_priced else None,
+    )

@@ -1,0 +1,95 @@
+"""
+Brings the work of a worktree into the project: one change of the current files, which the user reviews and undoes like the agent's.
+
+It is planned as an undo "from the base to the worktree": a file that is still as at the base becomes that of the worktree, and changes
+of the user's since then, saved or not, are merged with the worktree's line by line. Where both changed the same lines, the file stays as
+the user has it, and is reported; in an editor, only these lines stay, and they are named.
+"""
+
+import os
+import stat
+from pathlib import PurePath
+from uuid import uuid4
+
+from anyio import to_thread
+
+from sanderling.changes.restoring import RestorePlan
+from sanderling.changes.states import ABSENT, ANY_MODE, FileChange, State
+from sanderling.conversation.services import SessionServices
+from sanderling.errors import WorktreeError
+from sanderling.tools.restoring import FileRestorer
+from sanderling.worktrees.changes import ChangedPath, Side, changed_paths
+from sanderling.worktrees.worktrees import Worktrees
+
+USE = "worktree:"
+"""Prefix of the tool use id of these changes, before the worktree's name."""
+DEFAULT_MODE = 0o644
+
+
+async def bring(services: SessionServices, name: str) -> RestorePlan:
+    """
+    Make the changes of the worktree `name`; return the completed steps and the files left alone.
+
+    Raises:
+        WorktreeError: there is no such worktree, or git cannot read it.
+        ToolError: there is no sandbox, or the editor does not answer; nothing was changed.
+    """
+    session, workspace = services.session, services.workspace
+    if session.worktree == name:
+        raise WorktreeError(
+            "this session works in that worktree: apply it in a session of the project"
+        )
+    worktrees = Worktrees(services.settings.state_dir, session.project)
+    record = await to_thread.run_sync(worktrees.find, name)
+    changed = await to_thread.run_sync(changed_paths, record)
+    use_id = f"{USE}{name}:{uuid4().hex}"
+    workspace.journal.begin_turn(use_id)
+    emptied = {
+        directory
+        for each in changed
+        if each.work.kind == "absent"
+        for directory in map(str, PurePath(each.path).parents)
+    }
+    changes = [
+        await _as_change(services, each, use_id, is_emptied=each.path in emptied)
+        for each in changed
+    ]
+    by_hunk = workspace.editor is not None  # where the user sees the lines that are left
+    return await FileRestorer(workspace).bring(use_id, changes, by_hunk=by_hunk)
+
+
+async def _as_change(
+    services: SessionServices, changed: ChangedPath, use_id: str, *, is_emptied: bool
+) -> FileChange:
+    """
+    Return the change from the worktree's content to the base's: undoing it does the opposite.
+
+    With `is_emptied`, the path was a directory whose files are gone in the worktree.
+    """
+    workspace = services.workspace
+    path = workspace.disk.real_path(os.path.dirname(f"{workspace.project}/{changed.path}"))  # noqa: PTH120
+    path = f"{path}/{os.path.basename(changed.path)}"  # noqa: PTH119
+    now = workspace.disk.status(path)
+    mode = stat.S_IMODE(now.st_mode) if now and stat.S_ISREG(now.st_mode) else DEFAULT_MODE
+    base = await _state(services, path, changed.base, mode)
+    if is_emptied and base == ABSENT:
+        base = State("directory", ANY_MODE)
+    work = await _state(services, path, changed.work, _mode(changed, mode))
+    return FileChange(path, work, base, use_id)
+
+
+def _mode(changed: ChangedPath, mode: int) -> int:
+    """Return the mode of the file afterwards, if it has `mode` now: only the worktree's own change of "runnable" counts."""
+    if changed.base.is_runnable == changed.work.is_runnable:
+        return mode
+    return mode | 0o111 if changed.work.is_runnable else mode & ~0o111
+
+
+async def _state(services: SessionServices, path: str, side: Side, mode: int) -> State:
+    match side.kind:
+        case "absent":
+            return ABSENT
+        case "link":
+            return State("link", target=os.fsdecode(side.data))
+        case "file":
+            return await services.workspace.journal.keep(path, side.data, mode)

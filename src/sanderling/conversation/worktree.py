@@ -1,0 +1,77 @@
+"""The worktree of a session: made or found when the session opens, and kept under its ref at the end of each turn."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from anyio import to_thread
+
+from sanderling.config import Settings
+from sanderling.errors import WorktreeError
+from sanderling.session.session import Session
+from sanderling.worktrees.records import Record
+from sanderling.worktrees.snapshots import keep_snapshot, losses
+from sanderling.worktrees.worktrees import Worktrees
+
+UNKEPT = "The worktree's state could not be kept: {}. The files themselves are in {}."
+
+
+class SessionWorktree:
+    """The worktree in which a session works. While the session is open, it cannot be removed."""
+
+    def __init__(self, worktrees: Worktrees, record: Record) -> None:
+        self.record = record
+        self._worktrees = worktrees
+        self._in_use: int | None = worktrees.use(record)
+        self._last_problem = ""
+
+    @classmethod
+    def open(
+        cls, session: Session, settings: Settings, ref: str | None
+    ) -> "SessionWorktree | None":
+        """
+        Return the worktree in which `session` works from now on; a new session gets one if there is a `ref` ("" is HEAD). Blocks.
+
+        Raises:
+            WorktreeError: there can be none, or it is gone. The session must not work in the project instead.
+        """
+        worktrees = Worktrees(settings.state_dir, session.project)
+        if session.is_resumed:
+            if not session.worktree:
+                return None
+            record = worktrees.find(session.worktree)
+        elif ref is None:
+            return None
+        else:
+            record = worktrees.create(
+                session.id, ref, copies=settings.worktree_extras, links=settings.worktree_links
+            )
+        found = cls(worktrees, record)
+        session.work_in(record.name, record.work_dir)
+        return found
+
+    async def keep(self) -> str:
+        """Keep the current state. Return a new problem as a sentence, or ""."""
+        try:
+            await to_thread.run_sync(keep_snapshot, self.record)
+        except WorktreeError as error:
+            problem = UNKEPT.format(error, self.record.directory)
+            is_new, self._last_problem = problem != self._last_problem, problem
+            return problem if is_new else ""
+        return ""
+
+    def close(self, *, is_unused: bool) -> None:
+        """Let go of it. If the session is not in the log, remove the worktree, unless there is work in it."""
+        if self._in_use is not None:
+            os.close(self._in_use)
+            self._in_use = None
+        if is_unused:
+            with suppress(WorktreeError):
+                if not losses(self.record).any:
+                    self._worktrees.remove(self.record.name)
+
+    def readable(self) -> Sequence[str]:
+        """Return what links lead to: commands may read it, and not change it."""
+        links = (each.path for each in self.record.extras if not each.fingerprint)
+        paths = (os.path.realpath(f"{self.record.work_dir}/{path}") for path in links)
+        return tuple(path for path in paths if os.path.exists(path))  # noqa: PTH110

@@ -1,0 +1,137 @@
+"""
+Files that git ignores and a worktree needs: `.env`, `node_modules`. They are copied, or linked where the user says so.
+
+A copy shares its blocks with the original where the file system can do that (reflink), so a large directory costs little. A link leads
+to the project's own directory, which the sandbox of the worktree shows read-only: `npm ci` there must not rebuild the user's.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from sanderling.errors import WorktreeError
+from sanderling.paths import is_within
+from sanderling.text import printable
+
+PROGRAMS = ("/usr/bin/cp", "/bin/cp", "/run/current-system/sw/bin/cp")
+COPY_TIMEOUT_S = 600.0
+
+
+class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A path of the project that a worktree has, too. `fingerprint` is that of the copy as it was made; empty: it is a link."""
+
+    path: str
+    fingerprint: str = ""
+
+
+def copied(project: str, worktree: str, paths: Sequence[str]) -> list[Extra]:
+    """
+    Copy those of `paths` that exist in the project and not in the worktree.
+
+    Raises:
+        WorktreeError: one cannot be copied.
+    """
+    made: list[Extra] = []
+    for path in paths:
+        if places := _places(project, worktree, path):
+            source, target = places
+            _copy(source, target)
+            made.append(Extra(path, fingerprint(target)))
+    return made
+
+
+def linked(project: str, worktree: str, paths: Sequence[str]) -> list[Extra]:
+    """
+    Link those of `paths` that exist in the project and not in the worktree to the project's own.
+
+    Raises:
+        WorktreeError: one cannot be linked.
+    """
+    made: list[Extra] = []
+    for path in paths:
+        if places := _places(project, worktree, path):
+            source, target = places
+            try:
+                os.symlink(source, target)
+            except OSError as error:
+                raise WorktreeError(f"cannot link {printable(path)}: {error.strerror}") from error
+            made.append(Extra(path))
+    return made
+
+
+def changed(worktree: str, extras: Sequence[Extra]) -> list[str]:
+    """Return the copies that are not as they were made. A copy that was removed has nothing to lose."""
+    return [
+        each.path
+        for each in extras
+        if each.fingerprint
+        and os.path.lexists(path := f"{worktree}/{each.path}")
+        and fingerprint(path) != each.fingerprint
+    ]
+
+
+def fingerprint(path: str) -> str:
+    """Return a digest of the names, types, modes, sizes and times of `path` and all below it."""
+    digest = sha256(usedforsecurity=False)
+    for name, found in _walk(path):
+        is_directory = os.path.isdir(name) and not os.path.islink(name)
+        # The times of a directory change with entries, which are in the digest themselves.
+        facts = (found.st_mode, 0, 0) if is_directory else _facts(found)
+        digest.update(os.fsencode(f"{name[len(path) :]}\0{facts}\0"))
+    return digest.hexdigest()
+
+
+def _facts(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_mode, found.st_size, found.st_mtime_ns
+
+
+def _walk(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    yield path, os.lstat(path)
+    if os.path.islink(path) or not os.path.isdir(path):
+        return
+    try:
+        names = sorted(os.listdir(path))
+    except OSError:
+        return
+    for name in names:
+        yield from _walk(f"{path}/{name}")
+
+
+def _places(project: str, worktree: str, path: str) -> tuple[str, str] | None:
+    """
+    Return the path in the project and in the worktree; None if there is nothing to do.
+
+    Raises:
+        WorktreeError: a link on the way leads out of the project or the worktree.
+    """
+    source, target = f"{project}/{path}", f"{worktree}/{path}"
+    if not os.path.lexists(source) or os.path.lexists(target):
+        return None
+    for top, each in ((project, source), (worktree, target)):
+        if not is_within(os.path.realpath(os.path.dirname(each)), os.path.realpath(top)):
+            raise WorktreeError(
+                f"worktree.extras names {printable(path)}, which leads out of the project"
+            )
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    return source, target
+
+
+def _copy(source: str, target: str) -> None:
+    program = next((path for path in PROGRAMS if os.access(path, os.X_OK)), "")
+    arguments = (program, "-a", "--reflink=auto", "-T", "--", source, target)
+    try:
+        subprocess.run(  # noqa: S603
+            arguments,
+            check=True,
+            capture_output=True,
+            env={"LC_ALL": "C"},
+            timeout=COPY_TIMEOUT_S,
+        )
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+        raise WorktreeError(f"cannot copy {printable(source)}: {reason}") from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise WorktreeError(f"cannot copy {printable(source)}: {error}") from error

@@ -1,0 +1,121 @@
+"""
+What is known of a worktree: a state file next to it, outside the reach of what runs in it.
+
+    STATE/worktrees/PROJECT-DIGEST/NAME        the worktree
+    STATE/worktrees/PROJECT-DIGEST/NAME.json   its record
+    STATE/worktrees/PROJECT-DIGEST/NAME.use    locked shared by its sessions, exclusively by who makes or removes it
+"""
+
+import fcntl
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from sanderling.errors import WorktreeError
+from sanderling.paths import closed_after
+from sanderling.state_file import StateFile, UnreadableError, Versioned
+from sanderling.worktrees.extras import Extra
+
+VERSION = 1
+MAX_BYTES = 4 << 20
+REFS = "refs/sanderling/worktrees/"
+
+
+class Record(Versioned, kw_only=True):
+    """
+    A worktree of `project`'s repository at `directory`, made from the commit `base`, which `ref` named then.
+
+    `prefix` leads from the repository's top to the project. `git_dir` is the worktree's own git directory.
+    `notes` are sentences about what the worktree lacks. The `stage` is stored before each step of making and removing, so that another
+    process can finish it; "kept": only the ref is left.
+    """
+
+    version: int = VERSION
+    name: str
+    project: str
+    directory: str
+    prefix: str
+    base: str
+    ref: str
+    session_id: str
+    created_at: float
+    stage: Literal["creating", "ready", "removing", "kept"] = "creating"
+    git_dir: str = ""
+    extras: tuple[Extra, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def work_dir(self) -> str:
+        """The project's directory in the worktree."""
+        return f"{self.directory}/{self.prefix}".rstrip("/")
+
+    @property
+    def kept_ref(self) -> str:
+        """The ref under which the work is kept."""
+        return REFS + self.name
+
+
+def record_file(path: Path) -> StateFile[Record]:
+    return StateFile(path, Record, version=VERSION, max_bytes=MAX_BYTES)
+
+
+def read(path: Path) -> Record | None:
+    """
+    Return the record at `path`; None if there is none.
+
+    Raises:
+        WorktreeError: it cannot be used.
+    """
+    try:
+        return record_file(path).read()
+    except UnreadableError as error:
+        raise WorktreeError(f"{path} {error}") from error
+
+
+def write(path: Path, record: Record) -> Record:
+    """
+    Store `record` durably, and return it.
+
+    Raises:
+        WorktreeError: it cannot be stored.
+    """
+    try:
+        record_file(path).change(lambda: record)
+    except (OSError, UnicodeEncodeError) as error:
+        raise WorktreeError(f"{path} cannot be written: {error}") from error
+    return record
+
+
+@contextmanager
+def in_use(path: Path, *, alone: bool = False) -> Generator[None]:
+    """
+    Hold the worktree whose record is at `path` in this context, so that no other process removes it; `alone`: nor uses it.
+
+    Raises:
+        WorktreeError: another process uses it.
+    """
+    with closed_after(use(path, alone=alone)):
+        yield
+
+
+def use(path: Path, *, alone: bool = False) -> int:
+    """
+    Return a descriptor that holds the worktree until it is closed.
+
+    Raises:
+        WorktreeError: another process uses it.
+    """
+    lock = path.with_suffix(".use")
+    fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(fd), os.stat(lock)):  # removed just now
+            raise FileNotFoundError(lock)
+    except OSError as error:
+        os.close(fd)
+        raise WorktreeError(
+            f"the worktree {path.stem} is in use: close its session first"
+        ) from error
+    return fd

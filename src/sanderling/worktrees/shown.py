@@ -1,0 +1,62 @@
+"""Worktrees as a list shows them: their size, their age, and what removing them would lose."""
+
+import os
+
+from sanderling.errors import WorktreeError
+from sanderling.protocol.requests import ShownWorktree
+from sanderling.text import duration
+from sanderling.worktrees.records import Record
+from sanderling.worktrees.snapshots import losses
+from sanderling.worktrees.worktrees import Worktrees
+
+MAX_SIZED_FILES = 200_000
+KEPT = "the only copy of its files, {}"
+
+
+def shown_worktrees(worktrees: Worktrees) -> list[ShownWorktree]:
+    """Return the worktrees, newest first. Blocks: their files are counted."""
+    return [_shown(record) for record in worktrees.all()]
+
+
+def _shown(record: Record) -> ShownWorktree:
+    is_kept = record.stage == "kept"
+    try:
+        found = losses(record)
+        loss = KEPT.format(record.kept_ref) if is_kept else found.words() if found.any else ""
+    except WorktreeError as error:
+        loss = f"what is in it ({error})"
+    return ShownWorktree(
+        record.name,
+        created_at=record.created_at,
+        session_id=record.session_id,
+        directory="" if is_kept else record.work_dir,
+        ref=record.ref,
+        base=record.base[:12],
+        size_bytes=0 if is_kept else _size(record.directory),
+        loss=loss,
+        kept_ref=record.kept_ref,
+        notes=record.notes,
+    )
+
+
+def _size(directory: str) -> int:
+    """Return the size of the files on disk, of a very large tree only a part."""
+    total = count = 0
+    for top, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += os.lstat(f"{top}/{name}").st_blocks * 512
+            except OSError:
+                continue
+        count += len(names)
+        if count > MAX_SIZED_FILES:
+            break
+    return total
+
+
+def line_of(worktree: ShownWorktree, now: float) -> str:
+    """Return a worktree's line of a list."""
+    age = duration(max(0.0, now - worktree.created_at))
+    size = f"{worktree.size_bytes / 1e6:,.1f} MB" if worktree.directory else "removed"
+    origin = f"from {worktree.ref or 'HEAD'} at {worktree.base}"
+    return f"{worktree.name}  {size}, {age} old, {origin}"

@@ -1,0 +1,79 @@
+"""The host is killed while children run: their work is in the parent's history, nothing runs twice, no process remains."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from sanderling.protocol.events import ChildChanged, ToolStarted
+from sanderling.session.log import log_path
+from tests.children import tree
+from tests.conftest import happens
+
+ROOT = Path(__file__).resolve().parents[2]
+TASKS = ("One", "Two", "Three", "Four")
+HOST = """
+import sys
+from pathlib import Path
+import anyio
+from tests.children import delegate, said, tree, use
+
+def replies(name):
+    command = f"echo {name} >> ran; sleep 7654.{len(name)}"
+    return [
+        [said(f"{name} has begun."), use("write", path=name, content="x")],
+        [said("So far so good."), use("bash", command=command, timeout_s=600)],
+    ]
+
+async def main(base):
+    tasks = sys.argv[2:]
+    children = {task: replies(task) for task in tasks}
+    async with tree(base, [delegate(task) for task in tasks], children=children) as it:
+        await it.run()
+
+anyio.run(main, Path(sys.argv[1]))
+"""
+
+
+def running(marker: str) -> list[str]:
+    """The processes with this in their command lines."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if marker in line:
+            found.append(line)
+    return found
+
+
+def start(base: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", HOST, base, *TASKS], cwd=ROOT)
+
+
+async def test_four_children_of_a_killed_host_are_answered_from_their_logs(tmp_path):
+    host = start(tmp_path)
+    ran = tmp_path / "project/ran"
+    await happens(lambda: ran.exists() and len(ran.read_text().split()) == len(TASKS))
+    os.kill(host.pid, signal.SIGKILL)
+    host.wait()
+    await happens(lambda: not running("sleep 7654."))
+    before = sorted(ran.read_text().split())
+    async with tree(tmp_path) as it:
+        assert len(it.results) == len(TASKS)
+        for task, result in zip(TASKS, it.results, strict=True):
+            assert result.startswith("state: partial\n")
+            assert f"files changed: {task}\n" in result
+            assert f"{task} has begun.\n\nSo far so good." in result
+        await it.run("Go on.")
+        assert it.of(ChildChanged) == []
+        assert it.of(ToolStarted) == []
+        ids = [result.partition("session: ")[2].partition("\n")[0] for result in it.results]
+        assert all(log_path(it.logs, each).exists() for each in ids)
+    assert sorted(ran.read_text().split()) == before
+    # A child is an ordinary session: it goes on where it was.
+    async with tree(tmp_path, session_id=ids[0]) as it:
+        await it.run("What have you done?")
+        assert "The outcome is unknown" in it.results[-1]
