@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -175,7 +176,8 @@ def test_an_image_that_would_have_to_be_built_is_named(job, tmp_path):
 def test_the_viewer_shows_the_trajectory(job):
     job.run(*job.installed("--model", job.script(SOLVE, DONE)))
     (trial, *_) = job.found("agent/trajectory.json")
-    port = "18791"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
     command = [str(Path(HARBOR).with_name("harbor")), "view", "jobs", "--no-build", "--port", port]
     with (job.folder / "view.log").open("wb") as log:
         viewer = subprocess.Popen(
