@@ -113,6 +113,15 @@ def test_tasks_are_solved_and_their_tokens_counted(job, how, validate):
     assert all(steps >= 3 for steps in validate(trajectories))
 
 
+def test_its_own_sandbox_works_in_the_environment_as_well(job):
+    model = ("--model", job.script(SOLVE, DONE))
+    results = job.run(*job.installed(*model), "--ak", "sandbox=")
+    assert [each["exception_info"] for each in results] == [None, None]
+    logs = [path.read_text() for path in job.found("agent/sanderling.jsonl")]
+    assert all('"type":"tool_ended"' in log and '"level":"outer"' not in log for log in logs)
+    assert (job.found("verifier/reward.txt")[0]).read_text() == "1\n"
+
+
 def test_a_task_that_is_not_solved_gets_no_reward(job):
     results = job.run(*job.installed("--model", job.script(DONE)))
     assert [each["verifier_result"]["rewards"] for each in results] == [{"reward": 0.0}] * 2
