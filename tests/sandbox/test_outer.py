@@ -245,6 +245,8 @@ def test_the_status_is_that_of_the_container(shell, said):
     status = json.loads(shell.run("sandbox", "status", "--json").stdout)
     assert (status["level"] == "outer") == is_one
     assert (status["network"] == "on") == is_one
+    texts = [each["text"] for each in status["findings"]]
+    assert (texts[0] == "level outer: the container is the sandbox") == is_one
     checked = shell.run("check")
     assert ("level outer: the container is the sandbox" in checked.stdout) == is_one
 
