@@ -1,7 +1,7 @@
-"""
+r"""
 Sanderling in Harbor: an agent, and an environment without Docker.
 
-    PYTHONPATH=eval/harbor harbor run --path TASKS --model openai/gpt-5.5 \\
+    PYTHONPATH=eval/harbor harbor run --path TASKS --model openai/gpt-5.5 \
         --agent sanderling_harbor:Sanderling --env sanderling_harbor:NamespaceEnvironment
 
 It belongs to Harbor's process and imports nothing of Sanderling, which runs in the environment.
@@ -11,6 +11,7 @@ import asyncio
 import io
 import json
 import os
+import posixpath
 import shlex
 import shutil
 import tarfile
@@ -116,7 +117,8 @@ class Sanderling(BaseInstalledAgent):
 # --- the environment ---------------------------------------------------------------------------------------------------
 
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
-LINKS = tuple(f"/{name}" for name in SYSTEM if os.path.islink(f"/{name}"))
+LINKS = {f"/{name}": Path("/", name).readlink() for name in SYSTEM if Path("/", name).is_symlink()}
+"""Of the system, such as /bin, where it leads to usr/bin."""
 SETTINGS = (
     *(
         "alternatives",
@@ -135,7 +137,7 @@ DIRECTORIES = ("app", "home", "opt", "proc", "dev", "root", "run", "srv", "tmp",
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ACP_VENV = "/opt/harbor-acp-venv"
 """Where Harbor's `acp` agent expects a Python with the package agent-client-protocol."""
-UNBUILT = "{} builds no images, and {} has {!r}: only FROM, WORKDIR, COPY and ENV need none."
+UNBUILT = "the environment {!r} builds no images, and the Dockerfile has {!r}: only FROM, WORKDIR, COPY and ENV need none"
 
 
 class NamespaceOptions(EnvironmentOptions):
@@ -155,6 +157,7 @@ class NamespaceEnvironment(BaseEnvironment):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._workdir = "/app"
+        self._unbuilt = ""  # why the image would have to be built
         self._image_env: dict[str, str] = {}
         self._copies: list[tuple[str, str]] = []
         self._root: Path | None = None
@@ -183,7 +186,7 @@ class NamespaceEnvironment(BaseEnvironment):
 
     @override
     def _validate_definition(self) -> None:
-        """Read what a Dockerfile says without building anything."""
+        """Read what a Dockerfile says without building anything. An error here would end the whole job, so `start` raises it."""
         path = self.environment_dir / "Dockerfile"
         text = path.read_text() if path.is_file() else ""
         for line in text.replace("\\\n", " ").splitlines():
@@ -194,24 +197,26 @@ class NamespaceEnvironment(BaseEnvironment):
                 case word, _ if word.startswith("#"):
                     pass
                 case "WORKDIR", [directory]:
-                    self._workdir = os.path.join(self._workdir, directory)
+                    self._workdir = posixpath.join(self._workdir, directory)
                 case "ENV", [*pairs] if all("=" in pair for pair in pairs):
                     self._image_env |= dict(pair.split("=", 1) for pair in pairs)
                 case "COPY", [*sources, target] if sources and not sources[0].startswith("--"):
-                    target = os.path.join(self._workdir, target)
+                    target = posixpath.join(self._workdir, target)
                     self._copies += [(source, target) for source in sources]
                 case _:
-                    raise NotImplementedError(UNBUILT.format(self.type(), path, line.strip()))
+                    self._unbuilt = self._unbuilt or UNBUILT.format(self.type(), line.strip())
         self._workdir = self.task_env_config.workdir or self._workdir
 
     @override
     async def start(self, force_build: bool) -> None:
+        if self._unbuilt:
+            raise NotImplementedError(self._unbuilt)
         root = self._root = Path(tempfile.mkdtemp(prefix="sanderling-harbor-"))
         for name in DIRECTORIES:
             (root / name).mkdir(parents=True, exist_ok=True)
         (root / "run/.containerenv").touch()  # it is a container: `sanderling --sandbox outer`
-        for link in LINKS:  # /bin, where it leads to /usr/bin
-            (root / link.lstrip("/")).symlink_to(os.readlink(link))
+        for link, target in LINKS.items():
+            (root / link.lstrip("/")).symlink_to(target)
         paths = EnvironmentPaths
         made = (paths.agent_dir, paths.verifier_dir, paths.artifacts_dir, paths.tests_dir)
         await self._check("mkdir", "-p", self._workdir, "/installed-agent", *map(str, made))
@@ -220,12 +225,12 @@ class NamespaceEnvironment(BaseEnvironment):
         await self._upload_environment_dir_after_start()
 
     async def _copy_in(self, source: Path, target: str) -> None:
-        if source.is_dir():
+        if await asyncio.to_thread(source.is_dir):
             await self.upload_dir(source, target)
         else:
             is_directory = target.endswith(("/", "/."))
             await self.upload_file(
-                source, os.path.join(target, source.name) if is_directory else target
+                source, posixpath.join(target, source.name) if is_directory else target
             )
 
     @override
@@ -237,7 +242,7 @@ class NamespaceEnvironment(BaseEnvironment):
 
     @override
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
-        directory, name = os.path.split(target_path)
+        directory, name = posixpath.split(target_path)
         await self._unpack(directory or "/", [(Path(source_path), name)])
 
     @override
@@ -255,14 +260,13 @@ class NamespaceEnvironment(BaseEnvironment):
 
     @override
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
-        Path(target_path).write_bytes(await self._check("cat", "--", source_path))
+        data = await self._check("cat", "--", source_path)
+        await asyncio.to_thread(Path(target_path).write_bytes, data)
 
     @override
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
-        packed = io.BytesIO(await self._check("tar", "-c", "-C", source_dir, "."))
-        Path(target_dir).mkdir(parents=True, exist_ok=True)
-        with tarfile.open(fileobj=packed) as tar:
-            tar.extractall(target_dir, filter="data")
+        packed = await self._check("tar", "-c", "-C", source_dir, ".")
+        await asyncio.to_thread(_extract, packed, Path(target_dir))
 
     # --- commands ------------------------------------------------------------------------------------------------------
 
@@ -329,8 +333,22 @@ class NamespaceEnvironment(BaseEnvironment):
         shown = [*(f"/{name}" for name in SYSTEM), *(f"/etc/{name}" for name in SETTINGS)]
         shown += filter(None, self.options.read_paths.split(os.pathsep))
         for each in shown:
-            if os.path.exists(each) and each not in LINKS:
+            if Path(each).exists() and each not in LINKS:
                 argv += ["--ro-bind", each, each]
         if self.options.acp_venv:
             argv += ["--ro-bind", self.options.acp_venv, ACP_VENV]
         return [*argv, "--chdir", cwd, "--"]
+
+
+def _extract(packed: bytes, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        tar.extractall(directory, filter=_kept)  # noqa: S202 - the filter
+
+
+def _kept(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo | None:
+    """Leave out what leads out of the directory, such as links that the agent made."""
+    try:
+        return tarfile.data_filter(member, directory)
+    except tarfile.FilterError:
+        return None

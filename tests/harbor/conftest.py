@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.acp.conftest import home, start
+
+__all__ = ["home", "start"]  # fixtures
+
 HARBOR = os.environ.get("HARBOR", "")
 HERE = Path(__file__).parent
 _VALIDATE = """

@@ -26,6 +26,7 @@ from sanderling.protocol.messages import (
     WebSearch,
 )
 from sanderling.session.records import (
+    LoggedChild,
     LoggedClearing,
     LoggedCommand,
     LoggedMessage,
@@ -43,7 +44,7 @@ from sanderling.session.records import (
 )
 from sanderling.session.store.atif import export_trajectory
 from tests.conftest import examples
-from tests.unit.test_atif import PRICES, exported
+from tests.unit.test_atif import PRICES, child_of, exported
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -80,6 +81,7 @@ records = st.one_of(
     st.builds(LoggedUsage, st.sampled_from(["m", "n", ""]), usages, is_aside=st.booleans()),
     st.builds(LoggedPartial, st.sampled_from(["text", "thinking"]), words),
     st.builds(LoggedToolStart, ids),
+    st.builds(LoggedChild, st.sampled_from(["c1", "c2", "s"]), ids),
     st.builds(LoggedToolEnd, ids, words, result=st.none() | results),
     st.builds(LoggedTurnEnd, st.sampled_from(["end_turn", "cancelled", "interrupted"]), words),
     st.builds(LoggedState, st.sampled_from(["effort", "agent", "title", "model"]), values),
@@ -112,6 +114,7 @@ def test_whatever_a_log_has_harbor_reads_its_trajectory(tmp_path, validate):
     )
     @given(st.lists(records, min_size=1, max_size=12))
     def collect(logged):
+        child_of(tmp_path, "c1", *(each for each in logged if not isinstance(each, LoggedUsage)))
         try:
             found.append(exported(tmp_path, *logged))
         except SessionError:

@@ -605,6 +605,17 @@ def test_what_a_command_says_is_seen_where_somebody_has_scrolled_up(screen):
     screen.wait_for_screen("line 199")
 
 
+def test_agentsandbox_says_that_a_container_is_the_sandbox_and_what_is_open(screen):
+    screen.send(changed("outer", "on", missing=["The network is that of the container."]))
+    screen.command("Agent sandbox")
+    assert screen.transcript() == [
+        "Sandbox outer: the container around the agent confines commands, and nothing else does.",
+        "Missing here:",
+        "- The network is that of the container.",
+    ]
+    assert screen.highlight("Missing here:") == ["AgentWarning"]
+
+
 def test_agentsandbox_tells_all_in_the_transcript(start_screen):
     screen = start_screen()
     screen.lua("require('sanderling').net('off')")

@@ -212,6 +212,14 @@ def test_the_model_learns_what_confines_its_commands(shell):
     assert "the container around this session" in notes
 
 
+def test_a_run_is_refused_by_another_word_before_the_prompt_is_sent(shell):
+    shell.environment[VARIABLE] = "outter"
+    played = shell.play([TOUCH], DONE, args=("--mode", "auto"))
+    assert (played.returncode, played.stdout) == (2, "")
+    assert "not 'outter'; did you mean 'outer'?" in played.stderr
+    assert not shell.sessions()
+
+
 def test_a_network_that_cannot_be_restricted_is_refused(shell):
     played = shell.play(DONE, args=("--sandbox", "outer-unchecked", "--net", "off"))
     assert played.returncode == 2
@@ -237,6 +245,8 @@ def test_the_status_is_that_of_the_container(shell, said):
     status = json.loads(shell.run("sandbox", "status", "--json").stdout)
     assert (status["level"] == "outer") == is_one
     assert (status["network"] == "on") == is_one
+    texts = [each["text"] for each in status["findings"]]
+    assert (texts[0] == "level outer: the container is the sandbox") == is_one
     checked = shell.run("check")
     assert ("level outer: the container is the sandbox" in checked.stdout) == is_one
 

@@ -29,6 +29,7 @@ from sanderling.session.ledger import Prices
 from sanderling.session.records import (
     LOG_VERSION,
     Header,
+    LoggedChild,
     LoggedMessage,
     LoggedPartial,
     LoggedRestart,
@@ -262,6 +263,51 @@ def test_steps_of_the_original_are_copied_context_in_a_fork(tmp_path):
     found = export_trajectory(tmp_path, "f", PRICES)
     assert [step.get("is_copied_context") for step in found["steps"]][:2] == [True, None]
     assert found["extra"]["forked_from"] == "s"
+
+
+def child_of(directory: Path, session_id: str, *records: Record, parent: str = "s") -> None:
+    header = Header(LOG_VERSION, session_id, "/home/me/project", at=AT, parent=parent)
+    data = b"".join(map(Codec().encoded, (header, *records)))
+    (directory / f"{session_id}.jsonl").write_bytes(data)
+
+
+def test_children_are_embedded_and_their_calls_refer_to_them(tmp_path):
+    one, two = (ToolUse(each, "delegate", {"task": "Look."}) for each in ("t1", "t2"))
+    used = LoggedUsage("m", Usage(7, 1))
+    grandchild = LoggedChild("c3", "t3", "looker", "Look closer.")
+    child_of(
+        tmp_path,
+        *("c1", prompted("Look."), answered(ToolUse("t3", "delegate", {})), grandchild, used),
+        LoggedMessage(Message("user", (ToolResult("t3", "Seen closely."),))),
+        answered(TextBlock("Seen.")),
+    )
+    child_of(tmp_path, "c3", prompted("Look closer."), answered(TextBlock("Yes.")), parent="c1")
+    found = exported(
+        tmp_path,
+        prompted("Go."),
+        answered(one, two),
+        LoggedChild("c1", "t1", "looker", "Look."),
+        LoggedChild("c2", "t2", "looker", "Look."),  # its log was deleted
+        LoggedUsage("m", Usage(7, 1), is_aside=True, child="c1"),
+        LoggedChild("c1", "t1", "looker", "Look.", state="done"),
+        LoggedMessage(Message("user", (ToolResult("t1", "Seen."), ToolResult("t2", "Lost.")))),
+        answered(TextBlock("Done.")),
+    )
+    assert [each["trajectory_id"] for each in found["subagent_trajectories"]] == ["c1"]
+    (child,) = found["subagent_trajectories"]
+    assert [each["trajectory_id"] for each in child["subagent_trajectories"]] == ["c3"]
+    first, second = found["steps"][1]["observation"]["results"]
+    assert first["subagent_trajectory_ref"] == [{"trajectory_id": "c1"}]
+    assert "subagent_trajectory_ref" not in second
+    assert found["final_metrics"]["total_prompt_tokens"] == 7  # that of the children included
+    assert "metrics" not in found["steps"][2]
+
+
+def test_a_session_that_names_itself_as_its_child_is_exported(tmp_path):
+    found = exported(
+        tmp_path, prompted("Go."), answered(TextBlock("Well.")), LoggedChild("s", "t1")
+    )
+    assert "subagent_trajectories" not in found
 
 
 def test_a_session_without_words_cannot_be_a_trajectory(tmp_path):

@@ -23,7 +23,7 @@ from anyio import to_thread
 import sanderling
 from sanderling.cli.config import Checked, check_settings
 from sanderling.cli.mcp import listed_servers
-from sanderling.cli.sandbox import findings
+from sanderling.cli.sandbox import findings, outer_findings
 from sanderling.config import Settings
 from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import ConfigError, ProviderError, SandboxError, SanderlingError, ToolError
@@ -43,7 +43,6 @@ from sanderling.providers.credentials import CredentialsError
 from sanderling.providers.endpoint import is_local, load_endpoint
 from sanderling.providers.local_servers import find_local
 from sanderling.providers.packaged import load_wires
-from sanderling.sandbox.gaps import OUTER
 from sanderling.sandbox.outer import is_outer
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.text import counted, printable
@@ -292,7 +291,7 @@ async def _sandbox(subject: _Subject) -> list[Line]:
     try:
         report = await Sandbox.probe()
         if is_outer():
-            return [Line("warn", "level outer: the container is the sandbox", OUTER)]
+            return [Line(each["level"], each["text"]) for each in outer_findings()]
     except (SandboxError, ConfigError) as error:
         return [Line("error", f"state unknown: {error}")]
     found = [

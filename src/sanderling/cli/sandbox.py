@@ -114,8 +114,17 @@ def describe(report: LayerReport, min_level: Level, *, is_outer: bool = False) -
         "landlock_abi": report.landlock_abi,
         "missing": missing if is_outer else missing_at(report, report.level),
         "network": "on" if is_outer else "off",
-        "findings": findings(report, min_level),
+        "findings": outer_findings() if is_outer else findings(report, min_level),
     }
+
+
+def outer_findings() -> list[dict[str, Any]]:
+    """Return what `:checkhealth` says if the container is the sandbox."""
+    gaps = [gap.removesuffix(".") for gap in OUTER]
+    return [
+        {"level": "warn", "text": "level outer: the container is the sandbox", "advice": []},
+        *({"level": "warn", "text": f"missing: {gap}", "advice": []} for gap in gaps),
+    ]
 
 
 def findings(report: LayerReport, min_level: Level) -> list[dict[str, Any]]:

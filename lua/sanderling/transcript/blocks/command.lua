@@ -165,7 +165,7 @@ function draw.sandbox_changed(self, event)
   elseif event.level ~= 'off' and before.level == 'off' then
     remark(self, 'The sandbox is on again.', 'AgentNotice')
   end
-  if event.network ~= before.network then
+  if event.network ~= before.network and event.level ~= 'outer' then
     remark(self, sandbox.network_sentence(event.network, true), 'AgentNotice')
   end
   self.sandbox = { level = event.level, network = event.network, problem = problem }

@@ -6,6 +6,7 @@ call belongs to the step that has the call.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +33,7 @@ from sanderling.session.ledger import Prices, Tally, prompt_tokens
 from sanderling.session.log import log_path, opened, records_of
 from sanderling.session.records import (
     Header,
+    LoggedChild,
     LoggedClearing,
     LoggedMessage,
     LoggedPartial,
@@ -73,9 +75,16 @@ class _ToolCall(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
 
 
+class _Child(msgspec.Struct, frozen=True):
+    """A reference to one of the embedded trajectories."""
+
+    trajectory_id: str
+
+
 class _Result(msgspec.Struct, frozen=True, omit_defaults=True):
     source_call_id: str
     content: Content
+    subagent_trajectory_ref: list[_Child] | None = None
     extra: dict[str, Any] | None = None
 
 
@@ -130,25 +139,39 @@ class Trajectory(msgspec.Struct, frozen=True, omit_defaults=True):
     agent: _Agent
     steps: list[_Step]
     final_metrics: _FinalMetrics
+    subagent_trajectories: "list[Trajectory] | None" = None
     extra: dict[str, Any] | None = None
 
 
 def export_trajectory(session_dir: Path, session_id: str, prices: Prices) -> dict[str, Any]:
     """
-    Return a session's trajectory as plain data.
+    Return a session's trajectory as plain data, with those of its child sessions.
 
     Raises:
         SessionError: the session does not exist, its log cannot be read, or nothing was said in it yet.
     """
+    return msgspec.to_builtins(_trajectory(session_dir, session_id, prices))
+
+
+def _trajectory(
+    session_dir: Path, session_id: str, prices: Prices, parents: tuple[str, ...] = ()
+) -> Trajectory:
     log = log_path(session_dir, session_id)
     with opened(log) as file:
         header, records = records_of(log, file)
-        steps = _Steps(header, prices)
-        for record in without_left_ends(records):
-            steps.take(record)
-    if not (found := steps.finished()):
+        found = list(without_left_ends(records))
+    children: dict[str, Trajectory] = {}
+    family = (*parents, session_id)
+    for child in {each.id: each.tool_use_id for each in found if isinstance(each, LoggedChild)}:
+        if child not in family:
+            with suppress(SessionError):  # it was deleted, or its first words were not logged
+                children[child] = _trajectory(session_dir, child, prices, family)
+    steps = _Steps(header, prices, children)
+    for record in found:
+        steps.take(record)
+    if not (trajectory := steps.finished()):
         raise SessionError(f"nothing was said in the session {session_id} yet")
-    return msgspec.to_builtins(found)
+    return trajectory
 
 
 class _Steps:
@@ -159,8 +182,10 @@ class _Steps:
     the turn, or else to the last one.
     """
 
-    def __init__(self, header: Header, prices: Prices) -> None:
+    def __init__(self, header: Header, prices: Prices, children: dict[str, Trajectory]) -> None:
         self._header = header
+        self._children = children
+        self._delegated: dict[str, str] = {}  # children by the calls that started them
         self._prices = prices
         self._steps: list[_Step] = []
         self._callers: dict[str, _Step] = {}  # steps by their unanswered calls
@@ -184,6 +209,8 @@ class _Steps:
                 self._take_prompts(record)
             case LoggedUsage():
                 self._take_usage(record)
+            case LoggedChild(id=child, tool_use_id=use_id) if child in self._children:
+                self._delegated[use_id] = child
             case LoggedPartial(block="text", text=text):
                 self._pieces += text
             case LoggedPartial(text=text):
@@ -235,6 +262,7 @@ class _Steps:
                 len(self._steps),
                 usd if is_priced and self._tally.requests else None,
             ),
+            subagent_trajectories=list(self._children.values()) or None,
             extra={key: value for key, value in extra.items() if value},
         )
 
@@ -295,12 +323,14 @@ class _Steps:
             return
         content = result.content if isinstance(result.content, str) else _content(result.content)
         extra = {"is_error": True} if result.is_error else None
+        child = self._delegated.get(result.tool_use_id)
+        children = [_Child(child)] if child else None
         step.observation = step.observation or _Observation([])
-        step.observation.results.append(_Result(result.tool_use_id, content, extra))
+        step.observation.results.append(_Result(result.tool_use_id, content, children, extra))
 
     def _take_usage(self, record: LoggedUsage) -> None:
         self._tally.add(record.model, record.usage)
-        if not record.is_aside:
+        if not (record.is_aside or record.child):
             self._used.append(record)
             if record.model and record.model not in self._models[-1:]:
                 self._models.append(record.model)
@@ -380,4 +410,4 @@ def _part(block: TextBlock | ImageBlock | DocumentBlock) -> _Part:
 
 def _found(search: WebSearch) -> _Result:
     text = "\n".join(filter(None, (search.summary, search.detail)))
-    return _Result(search.id, text, {"is_error": True} if search.is_error else None)
+    return _Result(search.id, text, extra={"is_error": True} if search.is_error else None)
