@@ -381,3 +381,16 @@ def test_results_in_the_project_are_not_part_of_its_copies(home: Batches):
     home.write_tasks({"id": "a", "project": ".", "prompt": "Do.", "check": "! test -e out"})
     _, results = home.play(DONE)
     assert results["a"]["reward"] == 1
+
+
+def test_the_tasks_of_another_checkout_of_the_same_files_are_the_same_tasks(home: Batches):
+    found = []
+    for place in ("one", "two"):
+        directory = home.directory(f"{place}/p", f="x").parent
+        (directory / "tasks.jsonl").write_text('{"id": "a", "project": "p", "prompt": "Do."}\n')
+        model = home.write_script(DONE)
+        out = home.project / f"out-{place}"
+        home.batch(str(directory / "tasks.jsonl"), "-o", str(out), "--model", model)
+        found += [result["hash"] for result in home.results(out)]
+    assert found[0] == found[1]
+    assert len(found) == 2

@@ -101,5 +101,7 @@ async def _messages_of(worker: Process) -> AsyncGenerator[Progress | Done]:
     lines = LineSplitter(MAX_LINE_BYTES)
     async for chunk in worker.stdout:
         for line in lines.feed(chunk):
-            if not isinstance(line, LineTooLongError):
+            if isinstance(line, LineTooLongError):
+                continue
+            with suppress(msgspec.DecodeError):  # a library's own words
                 yield decoder.decode(line)

@@ -32,13 +32,16 @@ class Plan:
         repeats: int,
         settings: RunSettings,
         places: Places,
+        *,
         readable: tuple[str, ...] = (),
+        hosts: tuple[str, ...] = (),
     ) -> None:
         self._tasks = tasks
         self._repeats = repeats
         self._settings = settings
         self._places = places
         self._readable = readable
+        self._hosts = hosts
         lines = list(read_all_lines(places.out))
         self.finished = {line.key: line for line in lines if line.state != "stopped"}
         self.spent_usd = sum(line.cost or 0.0 for line in lines)
@@ -68,6 +71,7 @@ class Plan:
                     work=self._places.work / name,
                     cache=self._places.cache,
                     readable=self._readable,
+                    hosts=self._hosts,
                 )
 
 

@@ -54,7 +54,8 @@ def run_batch(arguments: argparse.Namespace) -> int:
             arguments.repeats,
             settings,
             Places(out, work, root / "repositories"),
-            own.sandbox_read,
+            readable=own.sandbox_read,
+            hosts=own.sandbox_hosts,
         )
         if not arguments.resume and (plan.results or file.path.stat().st_size):
             raise UsageError(f"{out} has results: add --resume, or name another directory")
