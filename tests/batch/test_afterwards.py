@@ -12,6 +12,7 @@ from sanderling.batch.report import as_html, as_markdown
 from sanderling.batch.results import Result
 from sanderling.batch.statistics import compared, pass_rate, sign_test, wilson
 from tests.batch.batches import Batches, bash, git
+from tests.conftest import prove
 
 DONE = [{"text": "Done."}]
 
@@ -148,6 +149,29 @@ def test_apply_asks_about_each_patch_and_shows_it_before(home: Batches):
     assert output.index("+new") < output.index("Apply?")
     changed = {name: (home.project / name / "f").read_text() for name in ("a", "b", "c")}
     assert changed == {"a": "old\n", "b": "old\nnew\n", "c": "old\n"}
+
+
+@prove
+def test_apply_opens_the_patch_in_neovim_and_asks_afterwards(home: Batches):
+    home.repository("p", f="old\n")
+    home.write_tasks({"id": "p", "project": "p", "prompt": "Do."})
+    home.play([bash("echo added >> f")], DONE)
+    ours, theirs = pty.openpty()
+    arguments = ("batch", "apply", str(home.out), "--open")
+    process = home.launch(*arguments, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    output = b""
+    while b"+added" not in output:
+        output += os.read(ours, 1 << 16)
+    shown = home.folder / "shown"
+    os.write(ours, f":call writefile([&readonly, &modeline], '{shown}') | q\r".encode())
+    while b"Apply?" not in output:
+        output += os.read(ours, 1 << 16)
+    os.write(ours, b"y\n")
+    assert process.wait() == 0
+    os.close(ours)
+    assert shown.read_text().split() == ["1", "0"]
+    assert "added" in (home.project / "p" / "f").read_text()
 
 
 def test_two_runs_are_compared_task_by_task(home: Batches):
