@@ -351,6 +351,7 @@ def test_a_worker_that_dies_is_a_result(home: Batches):
         assert run.returncode == 3
     [result] = home.results()
     assert result["state"] == "crashed"
+    assert (home.out / "a__1" / "result.json").is_file()
     wait_until(lambda: processes_of(home) == [], "no process is left")
 
 

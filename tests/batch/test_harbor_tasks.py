@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -322,3 +323,37 @@ def test_variables_come_from_this_machine_or_have_a_default():
         "B": "z",
         "C": "a  b",
     }
+
+
+WITHOUT_NAMESPACES = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare")
+def test_without_namespaces_such_a_task_is_unsupported_and_others_run(home: Batches):
+    harbor_task(home)
+    home.directory("p", f="x\n")
+    home.write_tasks({"id": "plain", "project": "p", "prompt": "Do.", "check": "grep -q more f"})
+    model = home.write_script([bash("echo more >> f")], DONE)
+    for tasks in (home.project / "tasks", home.tasks):
+        out = home.project / f"out-{tasks.name}"
+        command = (
+            home.python,
+            *home.program,
+            "batch",
+            str(tasks),
+            "-o",
+            str(out),
+            "--model",
+            model,
+        )
+        subprocess.run(
+            ["unshare", "-Ur", "sh", "-c", WITHOUT_NAMESPACES, "sh", *command],
+            env=home.environment,
+            cwd=home.project,
+            check=False,
+        )
+    [task] = home.results(home.project / "out-tasks")
+    assert task["state"] == "unsupported"
+    assert "it needs namespaces" in task["reason"]
+    [plain] = home.results(home.project / "out-tasks.jsonl")
+    assert (plain["state"], plain["reward"]) == ("completed", 1)
