@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.batch.batches import Batches, bash, git
-from tests.conftest import is_alive, prove, wait_until
+from tests.conftest import is_alive, prove_unless_quick, quick, wait_until
 
+pytestmark = prove_unless_quick
 DONE = [{"text": "Done."}]
 
 
+@quick
 def test_a_patch_has_what_the_task_changed_created_and_removed_in_any_file(home: Batches):
     home.repository("project", changed="old\n", removed="x\n")
     home.write_tasks({"id": "a", "project": "project", "prompt": "Change it."})
@@ -180,6 +182,7 @@ def test_a_result_counts_what_the_agent_used_asked_and_was_denied(home: Batches)
         ("{", "truncated"),
     ],
 )
+@quick
 def test_a_wrong_line_is_reported_with_its_number_and_nothing_runs(home: Batches, line, words):
     good = '{"id": "first", "prompt": "x", "project": "p"}'
     home.tasks.write_text(f"{good}\n\n{line}\n")
@@ -243,6 +246,7 @@ def test_shards_divide_the_tasks_whatever_their_order(home: Batches):
     }
 
 
+@pytest.mark.guard
 def test_resuming_runs_what_is_new_or_was_changed_and_nothing_else(home: Batches):
     home.directory("p", f="x")
     task = {"project": "p", "prompt": "Do."}
@@ -355,6 +359,7 @@ def test_a_worker_that_dies_is_a_result(home: Batches):
     wait_until(lambda: processes_of(home) == [], "no process is left")
 
 
+@pytest.mark.guard
 def test_the_agent_cannot_make_git_run_something_for_the_patch(home: Batches):
     home.repository("p", f="x\n")
     home.write_tasks({"id": "a", "project": "p", "prompt": "Do."})
@@ -377,7 +382,6 @@ def test_a_repository_that_the_task_makes_is_named_and_not_in_the_patch(home: Ba
     assert re.findall(r"^diff --git a/(\S+)", home.patch("a").read_text(), re.MULTILINE) == ["h"]
 
 
-@prove
 def test_results_in_the_project_are_not_part_of_its_copies(home: Batches):
     home.write_tasks({"id": "a", "project": ".", "prompt": "Do.", "check": "! test -e out"})
     _, results = home.play(DONE)

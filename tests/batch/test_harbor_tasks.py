@@ -12,7 +12,9 @@ from sanderling.batch.checks import CheckError, read_rewards
 from sanderling.batch.harbor.dockerfile import read_dockerfile
 from sanderling.batch.harbor.task_file import TaskFile, UnsupportedError, network_of, resolved
 from tests.batch.batches import Batches, bash
+from tests.conftest import prove_unless_quick, quick
 
+pytestmark = prove_unless_quick
 DONE = [{"text": "Done."}]
 DOCKERFILE = """\
 # syntax=docker/dockerfile:1
@@ -60,6 +62,7 @@ def play(home: Batches, *replies: Any, args: tuple[str, ...] = ()) -> dict[str, 
     return {result["id"]: result for result in home.results()}
 
 
+@quick
 def test_a_task_finds_its_absolute_paths_and_its_tests_come_after_the_agent(home: Batches):
     harbor_task(home)
     look = "pwd; ls -d /app /logs/* /tests /solution; cat /data/data.txt > answer; echo $MODE-$OTHER; ls"
@@ -88,6 +91,7 @@ def test_a_task_finds_its_absolute_paths_and_its_tests_come_after_the_agent(home
     )
 
 
+@pytest.mark.guard
 def test_a_reward_that_the_agent_wrote_does_not_count(home: Batches):
     harbor_task(home, **{"tests/test.sh": "#!/bin/sh\ntrue\n"})
     forge = (
@@ -98,6 +102,7 @@ def test_a_reward_that_the_agent_wrote_does_not_count(home: Batches):
     assert "neither reward.json nor reward.txt" in results["task"]["reason"]
 
 
+@pytest.mark.guard
 def test_links_that_the_agent_left_lead_nowhere(home: Batches):
     outside = home.folder / "outside"
     outside.mkdir()
@@ -243,6 +248,7 @@ def test_a_changed_file_of_a_task_makes_it_another_task(home: Batches):
         ({"reward.json": '{"passed": true}'}, {"passed": 1.0}),
     ],
 )
+@quick
 def test_rewards_are_numbers_by_name(tmp_path: Path, files, rewards):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -266,6 +272,7 @@ def test_rewards_are_numbers_by_name(tmp_path: Path, files, rewards):
         {"reward.json": "{", "reward.txt": "1"},
     ],
 )
+@quick
 def test_what_is_no_finite_number_is_an_error(tmp_path: Path, files):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -290,6 +297,7 @@ def test_what_is_no_finite_number_is_an_error(tmp_path: Path, files):
         ('FROM ubuntu\nSHELL ["x"]\n', "not followed"),
     ],
 )
+@quick
 def test_a_dockerfile_that_needs_a_container_is_refused(tmp_path: Path, text, words):
     (tmp_path / "context").mkdir()
     (tmp_path / "secret").touch()
@@ -298,6 +306,7 @@ def test_a_dockerfile_that_needs_a_container_is_refused(tmp_path: Path, text, wo
         read_dockerfile(text, tmp_path / "context")
 
 
+@quick
 def test_a_part_of_a_task_has_the_network_of_its_own_or_of_the_environment():
     import msgspec
 
@@ -317,6 +326,7 @@ def test_a_part_of_a_task_has_the_network_of_its_own_or_of_the_environment():
     assert network({}, {}, "proxy") == ("proxy", ())
 
 
+@quick
 def test_variables_come_from_this_machine_or_have_a_default():
     assert resolved({"A": "${X}", "B": "${Y:-z}", "C": "a ${Y:-} b"}, {"X": "1"}) == {
         "A": "1",
