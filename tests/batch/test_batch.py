@@ -299,9 +299,23 @@ def test_the_run_stops_when_its_cost_is_reached_and_resumes_with_more(home: Batc
     done, results = home.play(DONE, args=("--max-cost", "0.5"))
     assert done.returncode == 4, done.stderr
     assert 0 < len(results) < 4
+    assert {result["state"] for result in results.values()} <= {"completed", "stopped"}
     done, results = home.play(DONE, args=("--resume", "--max-cost", "1000"))
     assert done.returncode == 0
     assert len({name for name, result in results.items() if result["state"] == "completed"}) == 4
+
+
+def test_a_task_that_ends_at_its_own_cost_has_a_result_and_the_run_goes_on(home: Batches):
+    home.directory("p", f="x")
+    task = {"project": "p", "prompt": "Do."}
+    home.write_tasks(task | {"id": "a", "limits": {"cost_usd": 0.01}}, task | {"id": "b"})
+    home.config.write_text(
+        '[prices."*"]\ninput = 1000.0\noutput = 1000.0\ncache_read = 0.0\ncache_write = 0.0\n'
+    )
+    done, results = home.play([bash("true")], DONE, args=("--max-cost", "1000"))
+    assert done.returncode == 3
+    assert results["a"]["state"] == "limit"
+    assert results["b"]["state"] == "completed"
 
 
 def processes_of(home: Batches) -> list[int]:

@@ -29,6 +29,7 @@ from sanderling.batch.harbor.environment import (
     plan_environment,
 )
 from sanderling.batch.harbor.task_file import (
+    TEST_TIME_S,
     Artifact,
     Healthcheck,
     Network,
@@ -175,7 +176,7 @@ class _HarborRun:
             copy_into(workdir, self._workdir)
         if (workdir / "setup.sh").is_file():
             command = self._command(("bash", "setup.sh"), self._job.trial / "setup.txt")
-            if status := await run_command(command, self._task.verifier.timeout_sec):
+            if status := await run_command(command, self._test_time_s(step.verifier)):
                 raise CheckError(f"setup.sh of step {step.name} ended with status {status}")
         await self._check_health(step.healthcheck)
 
@@ -303,11 +304,14 @@ class _HarborRun:
         argv = (str(script),)
         command = self._command(argv, output, part=own, env=variables, is_test=True)
         try:
-            await run_command(command, _time_of(verifier, self._task.verifier))
+            await run_command(command, self._test_time_s(verifier))
         finally:
             _empty(TESTS)
         _check_no_link(LOGS / "verifier")
         return read_rewards(LOGS / "verifier")
+
+    def _test_time_s(self, own: VerifierPart) -> float:
+        return own.timeout_sec or self._task.verifier.timeout_sec or TEST_TIME_S
 
     def _keep_logs(self, step: StepPart, into: Path) -> None:
         """Move what the agent and the tests wrote to the trial's directory, where the next step cannot see it."""
@@ -334,10 +338,6 @@ class _HarborRun:
         return {
             name: sum(rewards.get(name, 0.0) for rewards in self._rewards) / count for name in names
         }
-
-
-def _time_of(own: VerifierPart, whole: VerifierPart) -> float:
-    return own.timeout_sec if own.timeout_sec != VerifierPart().timeout_sec else whole.timeout_sec
 
 
 def _misses(min_reward: float | dict[str, float] | None, rewards: Mapping[str, float]) -> bool:
