@@ -118,7 +118,7 @@ def test_links_that_the_agent_left_lead_nowhere(home: Batches):
     }
     harbor_task(home, **step)
     harbor_task(home, "other", **{"tests/test.sh": step["tests/test.sh"]})
-    link = f"ln -s {outside} sub; rm -r /logs/verifier; ln -s {outside} /logs/verifier"
+    link = f"mkfifo /logs/agent/pipe /logs/artifacts/pipe; ln -s {outside} sub; rm -r /logs/verifier; ln -s {outside} /logs/verifier"
     results = play(home, [bash(link)], DONE)
     assert {path.name for path in outside.iterdir()} == {"reward.txt"}
     assert all(result["reward"] is None for result in results.values())

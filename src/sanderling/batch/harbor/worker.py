@@ -25,7 +25,7 @@ from sanderling.batch.harbor.environment import (
     check_places,
     copy_into,
     fill,
-    move_out,
+    keep,
     plan_environment,
 )
 from sanderling.batch.harbor.task_file import (
@@ -318,7 +318,7 @@ class _HarborRun:
         artifacts = (*self._task.artifacts, *step.artifacts)
         manifest = [_keep_artifact(artifact, self._workdir, into) for artifact in artifacts]
         for name in LOG_DIRECTORIES:
-            move_out(LOGS / name, into / KEPT_IN[name])
+            keep(LOGS / name, into / KEPT_IN[name])
             _empty(LOGS / name)
         output = self._job.work / "test-stdout.txt"
         if output.exists():
