@@ -1,6 +1,7 @@
 """Tasks in Harbor's format, run without a container in a root directory with the paths that they expect."""
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -304,6 +305,41 @@ def test_a_dockerfile_that_needs_a_container_is_refused(tmp_path: Path, text, wo
     (tmp_path / "context" / "link").symlink_to("../secret")
     with pytest.raises(UnsupportedError, match=words):
         read_dockerfile(text, tmp_path / "context")
+
+
+@quick
+def test_a_dockerfile_is_followed_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", f"/only:{os.environ['PATH']}")
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).touch()
+    text = """
+FROM --platform=linux/amd64 docker.io/library/debian:12
+ENV PATH=/app/bin:$PATH A="b c" \\
+    # a comment
+    D=$A
+ENV E=$A
+ENV OLD the rest of it
+WORKDIR /srv-data
+WORKDIR sub
+COPY *.txt ./
+COPY ["a.txt", "/app/x"]
+RUN mkdir -p /data/one two
+"""
+    image = read_dockerfile(text, tmp_path)
+    assert image.env["PATH"].startswith("/app/bin:/only:")
+    assert [image.env[name] for name in ("A", "D", "E", "OLD")] == [
+        "b c",
+        "",
+        "b c",
+        "the rest of it",
+    ]
+    assert image.workdir == "/srv-data/sub"
+    assert image.directories == ["/srv-data", "/srv-data/sub", "/data/one", "/srv-data/sub/two"]
+    assert [(path.name, target) for path, target in image.copies] == [
+        ("a.txt", "/srv-data/sub/"),
+        ("b.txt", "/srv-data/sub/"),
+        ("a.txt", "/app/x"),
+    ]
 
 
 @quick
