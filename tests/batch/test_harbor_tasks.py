@@ -403,3 +403,25 @@ def test_without_namespaces_such_a_task_is_unsupported_and_others_run(home: Batc
     assert "it needs namespaces" in task["reason"]
     [plain] = home.results(home.project / "out-tasks.jsonl")
     assert (plain["state"], plain["reward"]) == ("completed", 1)
+
+
+def test_a_task_brings_skills_and_a_tool_server(home: Batches):
+    toml = """
+[environment]
+network_mode = "no-network"
+skills_dir = "/app/skills"
+[[environment.mcp_servers]]
+name = "notes"
+transport = "stdio"
+command = "python3"
+args = ["/app/server.py"]
+"""
+    skill = "---\nname: greeting\ndescription: Says hello in the way of the house.\n---\nHello.\n"
+    server = "import pathlib\npathlib.Path('/app/started').touch()\n"
+    files = {"task.toml": toml, "environment/skills/greeting/SKILL.md": skill}
+    harbor_task(home, **files, **{"environment/server.py": server})
+    results = play(home, [bash("cp data.txt answer; ls")], DONE)
+    assert results["task"]["reward"] == 1
+    trial = home.out / "task__1"
+    assert "Says hello in the way of the house." in (trial / "agent" / "session.jsonl").read_text()
+    assert "started" in (trial / "changes.patch").read_text()

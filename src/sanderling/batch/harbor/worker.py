@@ -47,6 +47,7 @@ from sanderling.batch.results import Result, State
 from sanderling.batch.root import enter_root_with
 from sanderling.batch.trial import GRADED, Trial, agent_result, exception_info
 from sanderling.config import config_dir
+from sanderling.config.server_names import fitted_server
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.json_lines import encoded
 from sanderling.sandbox.kernel.layout import remove_tree
@@ -195,6 +196,7 @@ class _HarborRun:
         network, hosts = network_of(task.environment, own, job.settings.net or None)
         time_s = step.agent.timeout_sec or task.agent.timeout_sec or 0.0
         limit_s = job.task.limits.time_s
+        servers = _servers(task)
         return AgentRun(
             project=self._workdir,
             prompt=self._instruction(files),
@@ -206,7 +208,6 @@ class _HarborRun:
                     "read": list(job.readable),
                     "hosts": list(hosts),
                 },
-                "mcp": {"servers": _servers(task)},
             },
             log=into / "agent",
             state=job.work,
@@ -216,6 +217,9 @@ class _HarborRun:
             calls=job.task.limits.calls,
             variables=self._env,
             config=self._config_with_skills(),
+            # Without a rule, a server's tools would ask, and so are not offered. It has a sandbox of its own.
+            servers=servers,
+            allow=tuple(f"mcp__{fitted_server(name)}__*" for name in servers),
         )
 
     def _config_with_skills(self) -> Path | None:
