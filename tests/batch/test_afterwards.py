@@ -12,7 +12,9 @@ from sanderling.batch.report import as_html, as_markdown
 from sanderling.batch.results import Result
 from sanderling.batch.statistics import compared, pass_rate, sign_test, wilson
 from tests.batch.batches import Batches, bash, git
+from tests.conftest import prove_unless_quick, quick
 
+pytestmark = prove_unless_quick
 DONE = [{"text": "Done."}]
 
 
@@ -21,6 +23,7 @@ def result(task_id: str, reward: float | None, **more: Any) -> Result:
     return Result(id=task_id, reward=reward, **values)
 
 
+@quick
 def test_the_interval_is_that_of_wilson():
     rate = wilson(8, 10)
     assert (rate.share, round(rate.low, 4), round(rate.high, 4)) == (0.8, 0.4902, 0.9433)
@@ -29,6 +32,7 @@ def test_the_interval_is_that_of_wilson():
     assert (wilson(0, 0).low, wilson(0, 0).high) == (0, 1)
 
 
+@quick
 def test_repetitions_of_a_task_count_once():
     results = [result("a", 1, attempt=n) for n in range(1, 10)] + [
         result("b", 0),
@@ -41,10 +45,12 @@ def test_repetitions_of_a_task_count_once():
 @pytest.mark.parametrize(
     "better, worse, p", [(0, 0, 1), (5, 5, 1), (5, 0, 0.0625), (8, 1, 0.0390625), (0, 6, 0.03125)]
 )
+@quick
 def test_the_sign_test_is_exact(better, worse, p):
     assert sign_test(better, worse) == pytest.approx(p)
 
 
+@quick
 def test_only_unchanged_tasks_with_rewards_are_compared():
     first = [result("a", 0), result("b", 1), result("c", 1), result("d", None), result("e", 1)]
     second = [result("a", 1), result("b", 1), result("c", 0, hash="other"), result("d", 1)]
@@ -53,6 +59,7 @@ def test_only_unchanged_tasks_with_rewards_are_compared():
     assert (found.better, found.worse, found.same, found.left_out) == (1, 0, 1, 3)
 
 
+@quick
 def test_a_report_shows_names_as_text_and_is_well_formed():
     hostile = "<script>alert(1)</script>|x\x1b[31m"
     results = [
@@ -97,6 +104,7 @@ def test_patches_with_a_reward_are_applied_to_their_projects_once(home: Batches)
     assert again.stdout.count("already applied") == 2
 
 
+@pytest.mark.guard
 def test_a_patch_that_does_not_fit_changes_nothing(home: Batches):
     home.repository("p", f="old\n")
     run(home, p="true")
@@ -148,6 +156,28 @@ def test_apply_asks_about_each_patch_and_shows_it_before(home: Batches):
     assert output.index("+new") < output.index("Apply?")
     changed = {name: (home.project / name / "f").read_text() for name in ("a", "b", "c")}
     assert changed == {"a": "old\n", "b": "old\nnew\n", "c": "old\n"}
+
+
+def test_apply_opens_the_patch_in_neovim_and_asks_afterwards(home: Batches):
+    home.repository("p", f="old\n")
+    home.write_tasks({"id": "p", "project": "p", "prompt": "Do."})
+    home.play([bash("echo added >> f")], DONE)
+    ours, theirs = pty.openpty()
+    arguments = ("batch", "apply", str(home.out), "--open")
+    process = home.launch(*arguments, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    output = b""
+    while b"+added" not in output:
+        output += os.read(ours, 1 << 16)
+    shown = home.folder / "shown"
+    os.write(ours, f":call writefile([&readonly, &modeline], '{shown}') | q\r".encode())
+    while b"Apply?" not in output:
+        output += os.read(ours, 1 << 16)
+    os.write(ours, b"y\n")
+    assert process.wait() == 0
+    os.close(ours)
+    assert shown.read_text().split() == ["1", "0"]
+    assert "added" in (home.project / "p" / "f").read_text()
 
 
 def test_two_runs_are_compared_task_by_task(home: Batches):

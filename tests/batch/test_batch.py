@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.batch.batches import Batches, bash, git
-from tests.conftest import is_alive, prove, wait_until
+from tests.conftest import is_alive, prove_unless_quick, quick, wait_until
 
+pytestmark = prove_unless_quick
 DONE = [{"text": "Done."}]
 
 
+@quick
 def test_a_patch_has_what_the_task_changed_created_and_removed_in_any_file(home: Batches):
     home.repository("project", changed="old\n", removed="x\n")
     home.write_tasks({"id": "a", "project": "project", "prompt": "Change it."})
@@ -180,6 +182,7 @@ def test_a_result_counts_what_the_agent_used_asked_and_was_denied(home: Batches)
         ("{", "truncated"),
     ],
 )
+@quick
 def test_a_wrong_line_is_reported_with_its_number_and_nothing_runs(home: Batches, line, words):
     good = '{"id": "first", "prompt": "x", "project": "p"}'
     home.tasks.write_text(f"{good}\n\n{line}\n")
@@ -243,6 +246,7 @@ def test_shards_divide_the_tasks_whatever_their_order(home: Batches):
     }
 
 
+@pytest.mark.guard
 def test_resuming_runs_what_is_new_or_was_changed_and_nothing_else(home: Batches):
     home.directory("p", f="x")
     task = {"project": "p", "prompt": "Do."}
@@ -295,9 +299,23 @@ def test_the_run_stops_when_its_cost_is_reached_and_resumes_with_more(home: Batc
     done, results = home.play(DONE, args=("--max-cost", "0.5"))
     assert done.returncode == 4, done.stderr
     assert 0 < len(results) < 4
+    assert {result["state"] for result in results.values()} <= {"completed", "stopped"}
     done, results = home.play(DONE, args=("--resume", "--max-cost", "1000"))
     assert done.returncode == 0
     assert len({name for name, result in results.items() if result["state"] == "completed"}) == 4
+
+
+def test_a_task_that_ends_at_its_own_cost_has_a_result_and_the_run_goes_on(home: Batches):
+    home.directory("p", f="x")
+    task = {"project": "p", "prompt": "Do."}
+    home.write_tasks(task | {"id": "a", "limits": {"cost_usd": 0.01}}, task | {"id": "b"})
+    home.config.write_text(
+        '[prices."*"]\ninput = 1000.0\noutput = 1000.0\ncache_read = 0.0\ncache_write = 0.0\n'
+    )
+    done, results = home.play([bash("true")], DONE, args=("--max-cost", "1000"))
+    assert done.returncode == 3
+    assert results["a"]["state"] == "limit"
+    assert results["b"]["state"] == "completed"
 
 
 def processes_of(home: Batches) -> list[int]:
@@ -351,9 +369,11 @@ def test_a_worker_that_dies_is_a_result(home: Batches):
         assert run.returncode == 3
     [result] = home.results()
     assert result["state"] == "crashed"
+    assert (home.out / "a__1" / "result.json").is_file()
     wait_until(lambda: processes_of(home) == [], "no process is left")
 
 
+@pytest.mark.guard
 def test_the_agent_cannot_make_git_run_something_for_the_patch(home: Batches):
     home.repository("p", f="x\n")
     home.write_tasks({"id": "a", "project": "p", "prompt": "Do."})
@@ -376,8 +396,20 @@ def test_a_repository_that_the_task_makes_is_named_and_not_in_the_patch(home: Ba
     assert re.findall(r"^diff --git a/(\S+)", home.patch("a").read_text(), re.MULTILINE) == ["h"]
 
 
-@prove
 def test_results_in_the_project_are_not_part_of_its_copies(home: Batches):
     home.write_tasks({"id": "a", "project": ".", "prompt": "Do.", "check": "! test -e out"})
     _, results = home.play(DONE)
     assert results["a"]["reward"] == 1
+
+
+def test_the_tasks_of_another_checkout_of_the_same_files_are_the_same_tasks(home: Batches):
+    found = []
+    for place in ("one", "two"):
+        directory = home.directory(f"{place}/p", f="x").parent
+        (directory / "tasks.jsonl").write_text('{"id": "a", "project": "p", "prompt": "Do."}\n')
+        model = home.write_script(DONE)
+        out = home.project / f"out-{place}"
+        home.batch(str(directory / "tasks.jsonl"), "-o", str(out), "--model", model)
+        found += [result["hash"] for result in home.results(out)]
+    assert found[0] == found[1]
+    assert len(found) == 2

@@ -1,7 +1,9 @@
 """Tasks in Harbor's format, run without a container in a root directory with the paths that they expect."""
 
 import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ from sanderling.batch.checks import CheckError, read_rewards
 from sanderling.batch.harbor.dockerfile import read_dockerfile
 from sanderling.batch.harbor.task_file import TaskFile, UnsupportedError, network_of, resolved
 from tests.batch.batches import Batches, bash
+from tests.conftest import prove_unless_quick, quick
 
+pytestmark = prove_unless_quick
 DONE = [{"text": "Done."}]
 DOCKERFILE = """\
 # syntax=docker/dockerfile:1
@@ -59,6 +63,7 @@ def play(home: Batches, *replies: Any, args: tuple[str, ...] = ()) -> dict[str, 
     return {result["id"]: result for result in home.results()}
 
 
+@quick
 def test_a_task_finds_its_absolute_paths_and_its_tests_come_after_the_agent(home: Batches):
     harbor_task(home)
     look = "pwd; ls -d /app /logs/* /tests /solution; cat /data/data.txt > answer; echo $MODE-$OTHER; ls"
@@ -87,6 +92,7 @@ def test_a_task_finds_its_absolute_paths_and_its_tests_come_after_the_agent(home
     )
 
 
+@pytest.mark.guard
 def test_a_reward_that_the_agent_wrote_does_not_count(home: Batches):
     harbor_task(home, **{"tests/test.sh": "#!/bin/sh\ntrue\n"})
     forge = (
@@ -97,6 +103,7 @@ def test_a_reward_that_the_agent_wrote_does_not_count(home: Batches):
     assert "neither reward.json nor reward.txt" in results["task"]["reason"]
 
 
+@pytest.mark.guard
 def test_links_that_the_agent_left_lead_nowhere(home: Batches):
     outside = home.folder / "outside"
     outside.mkdir()
@@ -112,7 +119,7 @@ def test_links_that_the_agent_left_lead_nowhere(home: Batches):
     }
     harbor_task(home, **step)
     harbor_task(home, "other", **{"tests/test.sh": step["tests/test.sh"]})
-    link = f"ln -s {outside} sub; rm -r /logs/verifier; ln -s {outside} /logs/verifier"
+    link = f"mkfifo /logs/agent/pipe /logs/artifacts/pipe; ln -s {outside} sub; rm -r /logs/verifier; ln -s {outside} /logs/verifier"
     results = play(home, [bash(link)], DONE)
     assert {path.name for path in outside.iterdir()} == {"reward.txt"}
     assert all(result["reward"] is None for result in results.values())
@@ -242,6 +249,7 @@ def test_a_changed_file_of_a_task_makes_it_another_task(home: Batches):
         ({"reward.json": '{"passed": true}'}, {"passed": 1.0}),
     ],
 )
+@quick
 def test_rewards_are_numbers_by_name(tmp_path: Path, files, rewards):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -265,6 +273,7 @@ def test_rewards_are_numbers_by_name(tmp_path: Path, files, rewards):
         {"reward.json": "{", "reward.txt": "1"},
     ],
 )
+@quick
 def test_what_is_no_finite_number_is_an_error(tmp_path: Path, files):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -289,6 +298,7 @@ def test_what_is_no_finite_number_is_an_error(tmp_path: Path, files):
         ('FROM ubuntu\nSHELL ["x"]\n', "not followed"),
     ],
 )
+@quick
 def test_a_dockerfile_that_needs_a_container_is_refused(tmp_path: Path, text, words):
     (tmp_path / "context").mkdir()
     (tmp_path / "secret").touch()
@@ -297,6 +307,42 @@ def test_a_dockerfile_that_needs_a_container_is_refused(tmp_path: Path, text, wo
         read_dockerfile(text, tmp_path / "context")
 
 
+@quick
+def test_a_dockerfile_is_followed_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", f"/only:{os.environ['PATH']}")
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).touch()
+    text = """
+FROM --platform=linux/amd64 docker.io/library/debian:12
+ENV PATH=/app/bin:$PATH A="b c" \\
+    # a comment
+    D=$A
+ENV E=$A
+ENV OLD the rest of it
+WORKDIR /srv-data
+WORKDIR sub
+COPY *.txt ./
+COPY ["a.txt", "/app/x"]
+RUN mkdir -p /data/one two
+"""
+    image = read_dockerfile(text, tmp_path)
+    assert image.env["PATH"].startswith("/app/bin:/only:")
+    assert [image.env[name] for name in ("A", "D", "E", "OLD")] == [
+        "b c",
+        "",
+        "b c",
+        "the rest of it",
+    ]
+    assert image.workdir == "/srv-data/sub"
+    assert image.directories == ["/srv-data", "/srv-data/sub", "/data/one", "/srv-data/sub/two"]
+    assert [(path.name, target) for path, target in image.copies] == [
+        ("a.txt", "/srv-data/sub/"),
+        ("b.txt", "/srv-data/sub/"),
+        ("a.txt", "/app/x"),
+    ]
+
+
+@quick
 def test_a_part_of_a_task_has_the_network_of_its_own_or_of_the_environment():
     import msgspec
 
@@ -316,9 +362,66 @@ def test_a_part_of_a_task_has_the_network_of_its_own_or_of_the_environment():
     assert network({}, {}, "proxy") == ("proxy", ())
 
 
+@quick
 def test_variables_come_from_this_machine_or_have_a_default():
     assert resolved({"A": "${X}", "B": "${Y:-z}", "C": "a ${Y:-} b"}, {"X": "1"}) == {
         "A": "1",
         "B": "z",
         "C": "a  b",
     }
+
+
+WITHOUT_NAMESPACES = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare")
+def test_without_namespaces_such_a_task_is_unsupported_and_others_run(home: Batches):
+    harbor_task(home)
+    home.directory("p", f="x\n")
+    home.write_tasks({"id": "plain", "project": "p", "prompt": "Do.", "check": "grep -q more f"})
+    model = home.write_script([bash("echo more >> f")], DONE)
+    for tasks in (home.project / "tasks", home.tasks):
+        out = home.project / f"out-{tasks.name}"
+        command = (
+            home.python,
+            *home.program,
+            "batch",
+            str(tasks),
+            "-o",
+            str(out),
+            "--model",
+            model,
+        )
+        subprocess.run(
+            ["unshare", "-Ur", "sh", "-c", WITHOUT_NAMESPACES, "sh", *command],
+            env=home.environment,
+            cwd=home.project,
+            check=False,
+        )
+    [task] = home.results(home.project / "out-tasks")
+    assert task["state"] == "unsupported"
+    assert "it needs namespaces" in task["reason"]
+    [plain] = home.results(home.project / "out-tasks.jsonl")
+    assert (plain["state"], plain["reward"]) == ("completed", 1)
+
+
+def test_a_task_brings_skills_and_a_tool_server(home: Batches):
+    toml = """
+[environment]
+network_mode = "no-network"
+skills_dir = "/app/skills"
+[[environment.mcp_servers]]
+name = "notes"
+transport = "stdio"
+command = "python3"
+args = ["/app/server.py"]
+"""
+    skill = "---\nname: greeting\ndescription: Says hello in the way of the house.\n---\nHello.\n"
+    server = "import pathlib\npathlib.Path('/app/started').touch()\n"
+    files = {"task.toml": toml, "environment/skills/greeting/SKILL.md": skill}
+    harbor_task(home, **files, **{"environment/server.py": server})
+    results = play(home, [bash("cp data.txt answer; ls")], DONE)
+    assert results["task"]["reward"] == 1
+    trial = home.out / "task__1"
+    assert "Says hello in the way of the house." in (trial / "agent" / "session.jsonl").read_text()
+    assert "started" in (trial / "changes.patch").read_text()

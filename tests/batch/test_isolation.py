@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.batch.batches import Batches, bash
-from tests.conftest import prove, wait_until
+from tests.conftest import prove_unless_quick, wait_until
 
+pytestmark = prove_unless_quick
 DONE = [{"text": "Done."}]
 LOOK = """
 ls -A . ~ /tmp ~/.cache ~/.config 2>&1
@@ -41,6 +42,7 @@ def output_of(trial: Path) -> str:
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.guard
 def test_what_a_task_leaves_is_not_there_for_the_next(home: Batches, jobs: str):
     outside = home.folder / "outside"
     outside.mkdir()
@@ -103,7 +105,6 @@ def write_many_tasks(home: Batches, count: int) -> str:
     return f"script:{home.script}"
 
 
-@prove
 @pytest.mark.guard
 def test_a_run_killed_ten_times_and_resumed_equals_an_uninterrupted_one(home: Batches):
     model = write_many_tasks(home, 12)
@@ -127,7 +128,6 @@ def test_a_run_killed_ten_times_and_resumed_equals_an_uninterrupted_one(home: Ba
     assert len(home.results(killed)) == 24
 
 
-@prove
 def test_two_users_with_their_own_state_share_the_work_of_one_directory(
     home: Batches, tmp_path: Path
 ):

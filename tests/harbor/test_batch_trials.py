@@ -38,6 +38,9 @@ for path in sorted(out.glob("*__*")):
     }
 scanner = JobScanner(out.parent)
 assert sorted(scanner.list_trials(out.name)) == sorted(trials), scanner.list_trials(out.name)
+job = scanner.get_job_result(out.name)
+assert job is not None and job.stats.n_completed_trials == len(trials) == job.n_total_trials
+assert job.stats.n_errored_trials == sum(trial["exception"] is not None for trial in trials.values())
 for name in trials:
     assert scanner.get_trial_result(out.name, name) is not None
 print(json.dumps(trials))
@@ -50,7 +53,7 @@ def home(tmp_path: Path) -> Batches:
 
 
 def read(out: Path) -> dict[str, Any]:
-    done: subprocess.CompletedProcess[str] = run_harbor("-c", READ, str(out))
+    done = run_harbor("-c", READ, str(out))
     assert done.returncode == 0, done.stderr[-2_000:]
     return json.loads(done.stdout)
 

@@ -8,7 +8,9 @@ engine.py             an engine turns a job into a result; the local one starts 
 worker.py             that process: set up, agent, patch, check
 copies.py, patches.py a fresh copy of the project, and its changes
 agent.py, checks.py   the two processes that a worker starts: `sanderling -p`, and a command in the sandbox
-results.py, trial.py  the files of a run: `results.jsonl`, and a directory for each trial
+results.py, trial.py  the files of a run: `results.jsonl`, and a directory for each trial (`job_result.py`: their sum)
+report.py, applying.py, statistics.py
+                      the use of results: reports, comparisons, patches
 ```
 
 **One process for each task.** A worker has its own copy, state directory (so its own rules, trust, sessions, sandbox, HOME and /tmp) and

@@ -33,6 +33,8 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
         state: the directory for its sessions, sandbox and caches.
         variables: for its commands. A task may name any, so its own process does not get them.
         config: the directory of the user's settings, if it is a copy.
+        servers: tool servers in addition to the user's, as tables of the settings.
+        allow: rules in addition to those of the run.
         time_s, cost_usd, calls: limits; 0: none.
     """
 
@@ -49,6 +51,8 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
     variables: dict[str, str] = {}
     config: Path | None = None
+    servers: dict[str, dict[str, Any]] = {}
+    allow: tuple[str, ...] = ()
 
 
 class _Failure(msgspec.Struct, frozen=True):
@@ -95,7 +99,8 @@ async def run_agent(run: AgentRun, on_cost: Callable[[float], None]) -> AgentEnd
     run.log.mkdir(parents=True, exist_ok=True)
     settings = run.state / "settings.json"
     settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_bytes(encoded({"settings": run.options, "variables": run.variables}))
+    given = {"settings": run.options, "servers": run.servers, "variables": run.variables}
+    settings.write_bytes(encoded(given))
     end = AgentEnd()
     with (
         (run.log / "stderr.txt").open("wb") as stderr,
@@ -150,7 +155,7 @@ def _command_line(run: AgentRun, settings: Path) -> Sequence[str]:
         *("--output-format", "stream-json", f"--project={run.project}", f"--settings={settings}"),
         f"--trajectory={run.log / 'trajectory.json'}",
         *(f"{name}={value}" for name, value in values.items() if value),
-        *(f"--allow={rule}" for rule in run.settings.allow),
+        *(f"--allow={rule}" for rule in (*run.settings.allow, *run.allow)),
     )
 
 

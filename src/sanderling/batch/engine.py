@@ -15,6 +15,7 @@ from anyio.abc import Process
 
 from sanderling.batch.jobs import Done, Job, Progress, encode_job
 from sanderling.batch.results import Result
+from sanderling.batch.trial import Trial
 from sanderling.json_lines import LineSplitter, LineTooLongError
 from sanderling.sandbox.kernel.layout import remove_tree
 
@@ -85,14 +86,7 @@ async def _run_worker(job: Job, on_cost: Callable[[float], None]) -> Result:
         return result
     said = log.read_bytes()[-SAID_BYTES:].decode(errors="replace").strip().split("\n")[-1]
     reason = f"the worker ended with status {status}{': ' if said else ''}{said}"
-    return Result(
-        id=job.task.id,
-        attempt=job.attempt,
-        hash=job.task.digest,
-        state="crashed",
-        reason=reason,
-        trial=job.trial.name,
-    )
+    return Trial(job).end("crashed", reason)
 
 
 async def _messages_of(worker: Process) -> AsyncGenerator[Progress | Done]:
@@ -101,5 +95,7 @@ async def _messages_of(worker: Process) -> AsyncGenerator[Progress | Done]:
     lines = LineSplitter(MAX_LINE_BYTES)
     async for chunk in worker.stdout:
         for line in lines.feed(chunk):
-            if not isinstance(line, LineTooLongError):
+            if isinstance(line, LineTooLongError):
+                continue
+            with suppress(msgspec.DecodeError):  # a library's own words
                 yield decoder.decode(line)

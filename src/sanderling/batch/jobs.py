@@ -17,7 +17,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         work: the directory for everything else, removed afterwards.
         cache: the directory of fetched repositories, for all jobs of the run.
         cost_usd: the most that the agent may spend; 0: no limit.
-        readable: further paths that commands can read.
+        readable, hosts: paths that commands can read, and hosts that they reach while the network is "proxy", of the user's settings.
     """
 
     task: Task
@@ -29,6 +29,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     cache: Path
     cost_usd: float = 0.0
     readable: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -32,13 +32,16 @@ class Plan:
         repeats: int,
         settings: RunSettings,
         places: Places,
+        *,
         readable: tuple[str, ...] = (),
+        hosts: tuple[str, ...] = (),
     ) -> None:
         self._tasks = tasks
         self._repeats = repeats
         self._settings = settings
         self._places = places
         self._readable = readable
+        self._hosts = hosts
         lines = list(read_all_lines(places.out))
         self.finished = {line.key: line for line in lines if line.state != "stopped"}
         self.spent_usd = sum(line.cost or 0.0 for line in lines)
@@ -68,6 +71,7 @@ class Plan:
                     work=self._places.work / name,
                     cache=self._places.cache,
                     readable=self._readable,
+                    hosts=self._hosts,
                 )
 
 
@@ -157,6 +161,8 @@ class Run:
         try:
             limited = msgspec.structs.replace(job, cost_usd=self.budget.limit_of(job))
             result = await self._engine.run(limited, note_cost)
+            if _is_stopped_by_run(limited, result):
+                result = None
         finally:
             self.running -= 1
             spent_usd = self.budget.spent_by(job)
@@ -168,6 +174,13 @@ class Run:
             cost_usd = result.cost if result else None
             self.budget.end(job, spent_usd if cost_usd is None else cost_usd)
         self._on_change(result)
+
+
+def _is_stopped_by_run(job: Job, result: Result) -> bool:
+    """Return whether the agent ended at the limit of the run, and not at one of the task: with more money it may do better."""
+    is_own = job.cost_usd == job.task.limits.cost_usd
+    spent_usd = result.cost or 0.0
+    return result.state == "limit" and not is_own and spent_usd >= job.cost_usd
 
 
 def _stopped(job: Job, cost_usd: float) -> Result:

@@ -32,7 +32,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
     A task. `harbor` is a directory in Harbor's format, which contains the rest. Other tasks have a `project` or a `repository`.
 
-    `digest` covers what the task consists of. It changes with the files of a Harbor task, but not with those of a project.
+    `digest` covers the task's definition. It changes with the files of a Harbor task, but not with those of a project.
     """
 
     id: str
@@ -90,17 +90,16 @@ def _task_of(line: _Line, directory: Path) -> Task:
     if repository and not is_url(repository):
         repository = str((directory / Path(repository).expanduser()).resolve())
     project = line.project and str((directory / Path(line.project).expanduser()).resolve())
-    return with_digest(
-        Task(
-            id=line.id,
-            prompt=line.prompt,
-            project=project,
-            repository=repository,
-            revision=line.revision,
-            check=line.check,
-            role=line.role,
-            limits=line.limits,
-        )
+    return Task(
+        id=line.id,
+        prompt=line.prompt,
+        project=project,
+        repository=repository,
+        revision=line.revision,
+        check=line.check,
+        role=line.role,
+        limits=line.limits,
+        digest=digest_of([msgspec.json.encode(line)]),
     )
 
 
@@ -129,24 +128,23 @@ def for_each(patterns: Sequence[str], prompt: str, check: str, here: Path) -> li
             raise UsageError(f"--each '{pattern}' matches no directory")
         found |= dict.fromkeys(matches)
     return [
-        with_digest(
-            Task(
-                id=str(path.relative_to(here)) if path.is_relative_to(here) else str(path),
-                prompt=prompt,
-                project=str(path.resolve()),
-                check=check,
-            )
+        Task(
+            id=str(path.relative_to(here)) if path.is_relative_to(here) else str(path),
+            prompt=prompt,
+            project=str(path.resolve()),
+            check=check,
+            digest=digest_of([prompt.encode(), check.encode()]),
         )
         for path in found
     ]
 
 
-def with_digest(task: Task, contents: Iterable[bytes] = ()) -> Task:
-    """Return the task with the digest of its own fields and of `contents`."""
-    digest = sha256(msgspec.json.encode(task, order="sorted"))
-    for content in contents:
-        digest.update(len(content).to_bytes(8, "big") + content)
-    return msgspec.structs.replace(task, digest=digest.hexdigest()[:32])
+def digest_of(parts: Iterable[bytes]) -> str:
+    """Return the digest of a task's definition. It has no absolute paths, so it is the same on another machine."""
+    digest = sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()[:32]
 
 
 def with_limits(task: Task, limits: Limits) -> Task:

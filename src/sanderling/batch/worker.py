@@ -107,6 +107,9 @@ async def _checked(job: Job, copy: Copy, trial: Trial) -> Result:
         project=copy.root,
         state=job.work / "check",
         output=job.trial / "verifier" / "test-stdout.txt",
+        read_paths=job.readable,
+        network=job.settings.net or "off",
+        hosts=job.hosts,
     )
     try:
         with trial.timed("verifier"):

@@ -101,7 +101,8 @@ class _Reader:
     def __init__(self, context: Path) -> None:
         self.image = Image()
         self._context = context.resolve()
-        self._variables: dict[str, str] = {}
+        # A base image sets these: `ENV PATH=/app/bin:$PATH` must keep the programs of this machine.
+        self._variables = {name: os.environ.get(name, "") for name in ("PATH", "HOME")}
         self._has_base = False
 
     def take(self, line: str) -> None:
@@ -147,11 +148,14 @@ class _Reader:
         words = _words(rest)
         if words and "=" not in words[0]:
             words = [f"{words[0]}={' '.join(words[1:])}"]
-        for word in words:
-            name, _, value = word.partition("=")
-            self._variables[name] = self._expanded(value)
-            if is_kept:
-                self.image.env[name] = self._variables[name]
+        # One instruction sees the values from before it.
+        pairs = [
+            (name, self._expanded(value))
+            for name, _, value in (word.partition("=") for word in words)
+        ]
+        self._variables.update(pairs)
+        if is_kept:
+            self.image.env.update(pairs)
 
     def _take_copy(self, rest: str, line: str) -> None:
         while found := re.match(_FLAG + r"\s+", rest):

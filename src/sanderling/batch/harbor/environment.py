@@ -1,7 +1,6 @@
 """The files of a task's environment: the directories that it finds in /, made from its Dockerfile and its files."""
 
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -127,9 +126,7 @@ def copy_into(source: Path, target: Path, is_copied: Callable[[Path], bool] = bo
                 copy_file(path, to)
 
 
-def move_out(source: Path, target: Path) -> None:
-    """Move the files that a task wrote in `source` to `target`, a directory of the trial. Links stay links."""
+def keep(source: Path, target: Path) -> None:
+    """Copy the files that a task wrote in `source` to `target`, a directory of the trial. Pipes and devices are left out."""
     if source.is_dir() and not source.is_symlink():
-        target.mkdir(parents=True, exist_ok=True)
-        for path in source.iterdir():
-            shutil.move(path, target / path.name)
+        copy_into(source, target)

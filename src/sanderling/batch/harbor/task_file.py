@@ -13,6 +13,7 @@ from sanderling.errors import ConfigError, SanderlingError
 from sanderling.protocol.modes import NETWORKS_BY_STRICTNESS, NetworkMode
 
 TASK_FILE = "task.toml"
+TEST_TIME_S = 600.0
 MAIN = "main"  # the service of the agent's container
 _TEMPLATE = r"\$\{([^}:]+)(?::-([^}]*))?\}"
 _VERSION = r"1(\.\d+)?"
@@ -46,7 +47,7 @@ class Collect(msgspec.Struct, frozen=True):
 
 
 class VerifierPart(Network, frozen=True):
-    timeout_sec: float = 600.0
+    timeout_sec: float | None = None
     env: dict[str, str] = {}
     user: str | int | None = None
     environment_mode: Literal["shared", "separate"] | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sanderling.batch.harbor.task_file import TASK_FILE
-from sanderling.batch.tasks import Task, unique, with_digest
+from sanderling.batch.tasks import Task, digest_of, unique
 from sanderling.errors import UsageError
 
 
@@ -30,7 +30,8 @@ def read_directory(path: Path) -> list[Task]:
 
 
 def _task_of(directory: Path) -> Task:
-    return with_digest(Task(id=directory.name, harbor=str(directory)), _contents(directory))
+    digest = digest_of(_contents(directory))
+    return Task(id=directory.name, harbor=str(directory), digest=digest)
 
 
 def _contents(directory: Path) -> Iterator[bytes]:

@@ -25,10 +25,11 @@ from sanderling.batch.harbor.environment import (
     check_places,
     copy_into,
     fill,
-    move_out,
+    keep,
     plan_environment,
 )
 from sanderling.batch.harbor.task_file import (
+    TEST_TIME_S,
     Artifact,
     Healthcheck,
     Network,
@@ -46,6 +47,7 @@ from sanderling.batch.results import Result, State
 from sanderling.batch.root import enter_root_with
 from sanderling.batch.trial import GRADED, Trial, agent_result, exception_info
 from sanderling.config import config_dir
+from sanderling.config.server_names import fitted_server
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.json_lines import encoded
 from sanderling.sandbox.kernel.layout import remove_tree
@@ -175,7 +177,7 @@ class _HarborRun:
             copy_into(workdir, self._workdir)
         if (workdir / "setup.sh").is_file():
             command = self._command(("bash", "setup.sh"), self._job.trial / "setup.txt")
-            if status := await run_command(command, self._task.verifier.timeout_sec):
+            if status := await run_command(command, self._test_time_s(step.verifier)):
                 raise CheckError(f"setup.sh of step {step.name} ended with status {status}")
         await self._check_health(step.healthcheck)
 
@@ -194,6 +196,7 @@ class _HarborRun:
         network, hosts = network_of(task.environment, own, job.settings.net or None)
         time_s = step.agent.timeout_sec or task.agent.timeout_sec or 0.0
         limit_s = job.task.limits.time_s
+        servers = _servers(task)
         return AgentRun(
             project=self._workdir,
             prompt=self._instruction(files),
@@ -205,7 +208,6 @@ class _HarborRun:
                     "read": list(job.readable),
                     "hosts": list(hosts),
                 },
-                "mcp": {"servers": _servers(task)},
             },
             log=into / "agent",
             state=job.work,
@@ -215,6 +217,9 @@ class _HarborRun:
             calls=job.task.limits.calls,
             variables=self._env,
             config=self._config_with_skills(),
+            # Without a rule, a server's tools would ask, and so are not offered. It has a sandbox of its own.
+            servers=servers,
+            allow=tuple(f"mcp__{fitted_server(name)}__*" for name in servers),
         )
 
     def _config_with_skills(self) -> Path | None:
@@ -303,18 +308,21 @@ class _HarborRun:
         argv = (str(script),)
         command = self._command(argv, output, part=own, env=variables, is_test=True)
         try:
-            await run_command(command, _time_of(verifier, self._task.verifier))
+            await run_command(command, self._test_time_s(verifier))
         finally:
             _empty(TESTS)
         _check_no_link(LOGS / "verifier")
         return read_rewards(LOGS / "verifier")
+
+    def _test_time_s(self, own: VerifierPart) -> float:
+        return own.timeout_sec or self._task.verifier.timeout_sec or TEST_TIME_S
 
     def _keep_logs(self, step: StepPart, into: Path) -> None:
         """Move what the agent and the tests wrote to the trial's directory, where the next step cannot see it."""
         artifacts = (*self._task.artifacts, *step.artifacts)
         manifest = [_keep_artifact(artifact, self._workdir, into) for artifact in artifacts]
         for name in LOG_DIRECTORIES:
-            move_out(LOGS / name, into / KEPT_IN[name])
+            keep(LOGS / name, into / KEPT_IN[name])
             _empty(LOGS / name)
         output = self._job.work / "test-stdout.txt"
         if output.exists():
@@ -334,10 +342,6 @@ class _HarborRun:
         return {
             name: sum(rewards.get(name, 0.0) for rewards in self._rewards) / count for name in names
         }
-
-
-def _time_of(own: VerifierPart, whole: VerifierPart) -> float:
-    return own.timeout_sec if own.timeout_sec != VerifierPart().timeout_sec else whole.timeout_sec
 
 
 def _misses(min_reward: float | dict[str, float] | None, rewards: Mapping[str, float]) -> bool:

@@ -6,13 +6,21 @@ import secrets
 import shutil
 import signal
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
 
 from sanderling.batch.engine import Engine, LocalEngine
 from sanderling.batch.harbor.tasks import read_directory
-from sanderling.batch.results import ResultsFile, RunSettings, check_settings, results_name
+from sanderling.batch.job_result import write_job_result
+from sanderling.batch.results import (
+    ResultsFile,
+    RunSettings,
+    check_settings,
+    read_all_lines,
+    results_name,
+)
 from sanderling.batch.run import Budget, Places, Plan, Run
 from sanderling.batch.tasks import Limits, Task, for_each, read_lines, shard_of, unique, with_limits
 from sanderling.cli.batch.progress import ProgressLine
@@ -41,6 +49,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments)
     own = own_settings()
     out: Path = arguments.out.absolute().resolve()
+    began = datetime.now(UTC)
     file = ResultsFile(out / results_name(arguments.shard))
     root = Path(state_directory(str(state_dir() / "batch"), str(file.path)))
     try:
@@ -54,7 +63,8 @@ def run_batch(arguments: argparse.Namespace) -> int:
             arguments.repeats,
             settings,
             Places(out, work, root / "repositories"),
-            own.sandbox_read,
+            readable=own.sandbox_read,
+            hosts=own.sandbox_hosts,
         )
         if not arguments.resume and (plan.results or file.path.stat().st_size):
             raise UsageError(f"{out} has results: add --resume, or name another directory")
@@ -62,6 +72,8 @@ def run_batch(arguments: argparse.Namespace) -> int:
             status = anyio.run(_serve, plan, LocalEngine(arguments.jobs), file, arguments)
         except* OSError as group:
             raise SanderlingError(f"the run cannot continue: {group.exceptions[0]}") from group
+        if results := [each for each in read_all_lines(out) if each.state != "stopped"]:
+            write_job_result(out, results, len(plan), settings, began)
     finally:
         remove_tree(str(root))
         file.close()

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sanderling.cli.streams import read_stdin
 from sanderling.config import Layer, Table
-from sanderling.config.layers import Layers
+from sanderling.config.layers import Layers, upon
 from sanderling.errors import UsageError
 from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.protocol.messages import Prompt, Selection
@@ -19,9 +19,10 @@ ACTIONS = ("allow", "ask", "deny")
 
 
 class GivenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file of `--settings`: settings that override the user's, and variables for commands."""
+    """The file of `--settings`: settings that override the user's, tool servers in addition to the user's, and variables for commands."""
 
     settings: Table = {}
+    servers: dict[str, Table] = {}
     variables: dict[str, str] = {}
 
 
@@ -56,7 +57,12 @@ def with_flags(
         options["effort"] = arguments.effort
     if arguments.max_turns is not None:
         options["max_calls"] = arguments.max_turns
-    return replace(layers, command_line=Layer("the command line", options))
+    servers = upon(layers.servers.options, {"mcp": {"servers": given.servers}})
+    return replace(
+        layers,
+        servers=replace(layers.servers, options=servers) if given.servers else layers.servers,
+        command_line=Layer("the command line", options),
+    )
 
 
 def rules_of(texts: list[str]) -> tuple[Rule, ...]:
