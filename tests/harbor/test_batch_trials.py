@@ -2,16 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.batch.batches import Batches, bash
 from tests.batch.test_harbor_tasks import DONE, harbor_task
 from tests.harbor.conftest import run_harbor
-
-if TYPE_CHECKING:
-    import subprocess
 
 READ = """
 import json, sys
