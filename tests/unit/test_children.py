@@ -89,7 +89,10 @@ async def test_the_user_is_asked_once_with_an_estimate_and_a_rule_of_theirs_answ
     async with tree(tmp_path, *script, children=children, answer="once") as it:
         await it.run()
         [question] = it.questions
-        assert "200,000 tokens" in question.subject
+        assert "Each child: at most 200,000 tokens" in question.subject
+        assert "All children: 2,000,000 tokens, then you are asked" in question.subject
+        assert "your answer holds for all children of this session, in any role" in question.subject
+        assert max(map(len, question.subject.splitlines())) <= 78, "each fits into 80 columns"
         assert "A." in question.subject
         assert question.rule == "allow delegate"
         assert [facts(result)["state"] for result in it.results] == ["done", "done"]

@@ -360,10 +360,11 @@ end
 
 draw.retry_started = Transcript.end_countdown
 
---- Keep the footer below the text, and in view in windows that follow the text.
+--- Keep the footer and the lines of children below the text, and in view in windows that follow the text.
 ---@private
 function Transcript:show_footer()
-  if not self.footer:is_empty() and api.nvim_buf_is_loaded(self.buf) then
+  local has_lines = not self.footer:is_empty() or next(self.child_lines) ~= nil
+  if has_lines and api.nvim_buf_is_loaded(self.buf) then
     local wins = vim.tbl_map(function(follower)
       return follower.win
     end, self:followers())

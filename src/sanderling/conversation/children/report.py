@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from sanderling.conversation.budget import dollars
 from sanderling.protocol.events import ChangedLines, ChildState
 from sanderling.protocol.messages import Message, TextBlock
 from sanderling.text import counted, printable
@@ -73,7 +74,7 @@ class Report(msgspec.Struct, frozen=True):
         return "\n".join([*lines, "", self.text or NO_TEXT])
 
     def _cost(self) -> str:
-        return f"${self.cost_usd:.4f}" if self.cost_usd is not None else "unknown"
+        return dollars(self.cost_usd) if self.cost_usd is not None else "unknown"
 
 
 def said(history: Iterable[Message], *, is_done: bool, partial: str = "") -> str:
