@@ -60,7 +60,7 @@ local function describe(entry)
   elseif entry.child then
     return children.doing(entry.child)
   end
-  return entry.session and status.of(entry.session).activity
+  return entry.session and status.doing(entry.session.state)
 end
 
 -- entries -------------------------------------------------------------------------------------------------------------
@@ -192,6 +192,7 @@ local function facts_of(entry)
   local answers = state.agent ~= '' and state.agent or state.model
   local facts = { answers ~= '' and words.plain(answers) or nil }
   facts[#facts + 1] = state.role and 'role ' .. words.plain(state.role) or nil
+  facts[#facts + 1] = state.worktree ~= '' and 'worktree ' .. words.plain(state.worktree) or nil
   facts[#facts + 1] = state.usage and usage.in_all(state.usage) or nil
   return facts
 end
