@@ -348,8 +348,9 @@ class Child:
     @property
     def _worktree(self) -> str:
         """The name of its own worktree, or ""."""
-        has_own = self._conversation and self.start.in_worktree
-        return self._conversation.services.session.worktree if has_own else ""
+        if not (self._conversation and self.start.in_worktree):
+            return ""
+        return self._conversation.services.session.worktree
 
     def _final_state(self) -> ChildState:
         if self._is_late:
