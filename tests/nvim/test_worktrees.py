@@ -90,6 +90,23 @@ def test_its_changes_are_merged_into_the_users_buffer_and_reviewed_hunk_by_hunk(
     wait_until(lambda: (repository / "a.txt").read_text() == text)
 
 
+def test_a_session_in_another_worktree_does_not_take_the_changes(worked, repository):
+    worked.command("AgentNew worktree")
+    worked.wait_for_screen("idle · worktree")
+    show(worked)
+    worked.command("call search('1 changed file', 'w')")
+    worked.feed("a")
+    worked.wait_for_transcript("Applied: 2 files")
+    wait_until((repository / "new.txt").exists)
+    assert "idle · worktree" not in worked.screen_text()
+    assert worked.lua("return require('sanderling.session.live').current().state.worktree") == ""
+
+
+def test_the_list_names_the_session(worked):
+    titles = [line for line in show(worked) if not line.startswith(" ")]
+    assert titles[0].endswith("“go”")
+
+
 def test_a_conflict_is_shown_and_the_users_lines_stay(worked, repository):
     worked.command("3s/.*/drei/ | write")
     show(worked)

@@ -41,7 +41,10 @@ local function title_of(worktree)
     or 'removed'
   local ref = worktree.ref ~= '' and worktree.ref or nil
   local from = ('from %s at %s'):format(ref or 'HEAD', worktree.base)
-  return worktree.name .. '  ' .. table.concat({ size, age, from }, icons.separator)
+  local session, child = live.find(worktree.session_id), live.find_child(worktree.session_id)
+  local title = session and session:name() or child and child.task
+  local facts = { size, age, from, title and icons.quoted(title) or nil }
+  return worktree.name .. '  ' .. table.concat(facts, icons.separator)
 end
 
 ---@param worktrees sanderling.ShownWorktree[]
@@ -141,23 +144,27 @@ local show_diff = with_worktree(function(worktree, project)
   end, complain)
 end)
 
---- Return a session of the project that does not work in the worktree itself: the current one, another, or a new one.
+--- Return the session that makes the changes of a worktree, and show it: one that works in the project itself, or has the worktree from a
+--- child of its own. It is the current one, another, or a new one.
 ---@param worktree sanderling.ShownWorktree
 ---@param project string
 ---@return sanderling.chat.session.Session
 local function session_for(worktree, project)
+  local _, parent = live.find_child(worktree.session_id)
   local function fits(session)
-    return session ~= nil and session.project == project and session.id ~= worktree.session_id
+    local is_in_project = session.project == project and session.state.worktree == ''
+    return session == parent or is_in_project and session.id ~= worktree.session_id
   end
   local current = live.current()
-  if fits(current) then
-    return assert(current)
+  if current and fits(current) then
+    return current
   end
   local other = vim.iter(live.chats()):find(fits)
-  if not other then
-    chat.new()
+  if other then
+    return chat.open(other.id, other.project, {})
   end
-  return other or assert(live.current())
+  chat.new()
+  return assert(live.current())
 end
 
 local apply = with_worktree(function(worktree, project)
