@@ -210,6 +210,19 @@ def test_the_line_of_a_child_is_fitted_when_its_window_changes(parent):
     wait_until(lambda: line_of(parent, "  explore ·") == wide)
 
 
+def test_the_line_of_a_child_that_changed_while_its_parent_was_hidden_fits(start_chat):
+    screen = start_chat(columns=80, lines=24)
+    screen.in_a_turn("I look for it.\n\n")
+    session_id = screen.session_id()
+    screen.send(started(), child_changed())
+    open_child = "require('sanderling.chat').open(..., '/', {})"
+    screen.lua(open_child, "child-1")
+    wait_until(lambda: shown_session(screen) == "child-1")
+    to_session(screen, session_id, child_changed(activity="read app.py", **used()))
+    screen.lua(open_child, session_id)
+    assert line_of(screen, "  explore ·") == "explore · read app.py · $0.02"
+
+
 def test_the_end_of_a_call_replaces_the_line_and_its_fold_shows_the_result(parent):
     parent.send(child_changed(state="done", **used()), ended(summary="done · 3 calls"))
     assert "explore ·" not in parent.wait_for_screen("done · 3 calls")

@@ -434,8 +434,21 @@ blocks.register({
   rows = { open = { of = { 'first', 'row', 'output_row' } } },
 })
 
+local group = api.nvim_create_augroup('sanderling_transcript', {})
+
+api.nvim_create_autocmd('BufWinEnter', {
+  group = group,
+  desc = 'Agent: fit what was drawn while no window showed the transcript',
+  callback = function(args)
+    local transcript = transcripts[args.buf]
+    if transcript then
+      children.fit(transcript)
+    end
+  end,
+})
+
 api.nvim_create_autocmd('WinScrolled', {
-  group = api.nvim_create_augroup('sanderling_transcript', {}),
+  group = group,
   desc = 'Agent: highlight and load what comes into view',
   callback = function()
     for name, change in pairs(vim.v.event) do
