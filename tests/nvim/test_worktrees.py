@@ -146,7 +146,7 @@ def test_a_session_without_a_possible_worktree_says_why_and_does_not_open(start_
     run_git(project, "init", "-q")
     agent = start_agent(WORK, DONE)
     agent.command("AgentNew worktree")
-    agent.wait_for_screen("the repository has no commit yet")
+    agent.wait_for_screen("the repository has no commit yet", ":Agent close")
     assert not (project / "new.txt").exists()
 
 

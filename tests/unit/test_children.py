@@ -10,7 +10,13 @@ from tests.children import delegate, said, tree, use
 from tests.conftest import happens
 
 from sanderling.protocol.actions import CancelTurn, StopChild, UndoTurn
-from sanderling.protocol.events import ApprovalSettled, ChildChanged, FilesRestored, Notice
+from sanderling.protocol.events import (
+    ApprovalSettled,
+    ChildChanged,
+    FilesRestored,
+    Notice,
+    ToolEnded,
+)
 from sanderling.protocol.messages import Usage
 from sanderling.providers import ModelRequest, Provider
 from sanderling.session.records import LoggedMessage, LoggedUsage
@@ -399,7 +405,10 @@ async def test_a_child_in_a_worktree_changes_nothing_in_the_project(tmp_path):
         assert found["worktree"].startswith(it.read(it.child_ids()[0])[0].worktree)
         assert (project / "a").read_text() == "one\n"
         assert git(project, "status", "--porcelain") == ""
-        assert any("worktree" in notice.text for notice in it.of(Notice))
+        assert any("`sanderling worktrees`" in notice.text for notice in it.of(Notice))
+        [ended] = it.of(ToolEnded)
+        assert ended.detail.endswith("`sanderling worktrees`, shows and applies them.")
+        assert "$0.00 ·" in ended.summary
 
 
 async def test_where_there_can_be_no_worktree_the_child_says_why(tmp_path):

@@ -116,6 +116,6 @@ def use(path: Path, *, alone: bool = False) -> int:
     except OSError as error:
         os.close(fd)
         raise WorktreeError(
-            f"the worktree {path.stem} is in use: close its session first"
+            f"the worktree {path.stem} is in use: close its session first, in Neovim with :Agent close"
         ) from error
     return fd

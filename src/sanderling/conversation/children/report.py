@@ -19,6 +19,7 @@ SHORT_OF = "[The beginning is left out: see the session {id}.]"
 WORKTREE = (
     "{name}: the files were changed there, not in the project; the user reviews and applies them"
 )
+PLACE = "Its changes are in the worktree {name}: :AgentWorktrees, or `sanderling worktrees`, shows and applies them."
 NO_TEXT = "(It has written nothing.)"
 _REFERENCE = r"(?<![\w./~-])((?:~?/|\.{1,2}/)?[\w@+.-]+(?:/[\w@+.-]+)*):(\d{1,7})\b"
 _FAILED: tuple[ChildState, ...] = ("denied", "error")
@@ -46,12 +47,16 @@ class Report(msgspec.Struct, frozen=True):
         return Outcome(
             content=self.content(),
             summary=self.summary(),
-            detail="\n\n".join(filter(None, (self.why, self.text))),
+            detail="\n\n".join(filter(None, (self.why, self.text, self._place()))),
             filetype="markdown",
             is_error=self.state in _FAILED,
             is_denied=self.state == "denied",
             changed=self.changed,
         )
+
+    def _place(self) -> str:
+        """Return where its changes are, if they are not in the project: what announced that is not shown when the session is resumed."""
+        return PLACE.format(name=self.worktree) if self.worktree and self.changed else ""
 
     def summary(self) -> str:
         files = f" · {counted(len(self.changed), 'file')}" if self.changed else ""
