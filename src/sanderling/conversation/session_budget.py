@@ -299,7 +299,7 @@ class SessionBudget:
         if usd > part.usd:
             raise BudgetError(
                 f"A child gets at most a quarter of the dollars that are left, {dollars(part.usd)}, and its first request alone can cost"
-                f" {dollars(usd / FIXED_SHARE)}."
+                f" {dollars(usd / FIXED_SHARE)}. Do the work here, or ask the user to raise the option budget_usd."
             )
         return self.children.reserve(part)
 
