@@ -137,7 +137,7 @@ class Worktrees:
 
     def use(self, record: Record) -> int:
         """
-        Return a descriptor that keeps the worktree from being removed until it is closed.
+        Return a descriptor that keeps the worktree from being removed until `records.release`.
 
         Raises:
             WorktreeError: its directory is missing, or it is being removed.
