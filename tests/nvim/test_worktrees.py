@@ -63,6 +63,7 @@ def hunks(agent):
 def test_the_list_says_what_removing_would_lose_and_shows_the_changes(worked, repository):
     title, place, loss = show(worked)
     assert title.startswith("main-")
+    assert " kB · " in title
     assert "from HEAD at " in title
     assert "/worktrees/project-" in place
     assert loss == "    removing loses 1 changed file (a.txt), 1 new file (new.txt)"

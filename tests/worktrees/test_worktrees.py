@@ -264,6 +264,7 @@ def test_listed_files_are_copied_and_a_change_of_one_counts(worktrees: Worktrees
     (project / "node_modules/x/index.js").write_text("1\n")
     record = worktrees.create("s", copies=(".env", "node_modules", "missing"))
     assert [each.path for each in record.extras] == [".env", "node_modules"]
+    assert record.notes == ("Not in the project, so not copied or linked: missing.",)
     assert not losses(record).any
     Path(record.directory, "node_modules/x/index.js").write_text("22\n")
     assert (project / "node_modules/x/index.js").read_text() == "1\n"

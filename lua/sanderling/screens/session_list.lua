@@ -150,15 +150,6 @@ end
 
 -- lines ---------------------------------------------------------------------------------------------------------------
 
----@param bytes integer
----@return string
-local function size(bytes)
-  if bytes < 1e6 then
-    return ('%d kB'):format(math.ceil(bytes / 1000))
-  end
-  return ('%.1f MB'):format(bytes / 1e6)
-end
-
 --- Return when a session began, from its id: `21 Nov 18:30`.
 ---@param id string
 ---@return string
@@ -214,7 +205,7 @@ function M.lines_of(entries, is_everywhere)
     parts[#parts + 1] = describe(entry)
     parts[#parts + 1] = stored.age(os.time() - entry.changed_at)
     vim.list_extend(parts, facts_of(entry))
-    parts[#parts + 1] = entry.size_bytes > 0 and size(entry.size_bytes) or nil
+    parts[#parts + 1] = entry.size_bytes > 0 and words.bytes(entry.size_bytes) or nil
     if entry.session then
       parts[#parts + 1] = 'open'
     elseif entry.is_open and not M.is_running(entry) then

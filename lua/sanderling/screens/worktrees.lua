@@ -37,8 +37,7 @@ local shown
 ---@return string
 local function title_of(worktree)
   local age = stored.age(os.time() - worktree.created_at)
-  local size = worktree.directory and ('%.1f MB'):format((worktree.size_bytes or 0) / 1e6)
-    or 'removed'
+  local size = worktree.directory and words.bytes(worktree.size_bytes or 0) or 'removed'
   local ref = worktree.ref ~= '' and worktree.ref or nil
   local from = ('from %s at %s'):format(ref or 'HEAD', worktree.base)
   local session, child = live.find(worktree.session_id), live.find_child(worktree.session_id)

@@ -108,6 +108,8 @@ class Worktrees:
         record = replace(record, git_dir=own.line("rev-parse", "--absolute-git-dir"))
         if own.filters and (unfiltered := _filtered(own)):
             notes = [*notes, unfiltered]
+        if missing := extras.missing(record.project, (*copies, *links)):
+            notes = [*notes, f"Not in the project, so not copied or linked: {', '.join(missing)}."]
         made = (
             *extras.copied(record.project, record.work_dir, copies),
             *extras.linked(record.project, record.work_dir, links),
