@@ -154,4 +154,4 @@ def test_a_session_without_a_possible_worktree_says_why_and_does_not_open(start_
 def test_an_unknown_word_is_named(start_agent, repository):  # noqa: ARG001
     agent = start_agent(DONE)
     agent.command("AgentNew worktre")
-    agent.wait_for_message("worktre")
+    agent.wait_for_message(":AgentNew: worktree, not 'worktre'.")
