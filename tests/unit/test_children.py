@@ -297,6 +297,7 @@ async def test_a_child_has_a_limited_time_in_which_the_users_thinking_does_not_c
     async with tree(tmp_path, [delegate("A.")], children=children, delegate={"seconds": 1}) as it:
         await it.run()
         assert facts(it.results[0])["state"] == "timeout"
+        assert it.of(ToolEnded)[-1].summary.startswith("out of time · ")
         assert it.results[0].endswith("Soon.")
 
 

@@ -63,7 +63,7 @@ def linked(project: str, worktree: str, paths: Sequence[str]) -> list[Extra]:
 
 
 def missing(project: str, paths: Sequence[str]) -> list[str]:
-    """Return those of `paths` that the project does not have, as they are shown: their names may be misspelled."""
+    """Return the names, perhaps misspelled, in `paths` that the project does not have, as they are shown."""
     return [printable(path) for path in paths if not os.path.lexists(f"{project}/{path}")]
 
 

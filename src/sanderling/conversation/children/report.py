@@ -22,6 +22,13 @@ WORKTREE = (
 PLACE = "Its changes are in the worktree {name}: :AgentWorktrees, or `sanderling worktrees`, shows and applies them."
 NO_TEXT = "(It has written nothing.)"
 _REFERENCE = r"(?<![\w./~-])((?:~?/|\.{1,2}/)?[\w@+.-]+(?:/[\w@+.-]+)*):(\d{1,7})\b"
+_IN_WORDS: dict[ChildState, str] = {
+    "partial": "partial result",
+    "budget": "budget used up",
+    "timeout": "out of time",
+    "error": "failed",
+}
+"""The states on the screen, where they are not words: as in the list of sessions."""
 _FAILED: tuple[ChildState, ...] = ("denied", "error")
 
 
@@ -55,12 +62,13 @@ class Report(msgspec.Struct, frozen=True):
         )
 
     def _place(self) -> str:
-        """Return where its changes are, if they are not in the project: what announced that is not shown when the session is resumed."""
+        """Return where its changes are, if they are not in the project: the notice about it is not in the history."""
         return PLACE.format(name=self.worktree) if self.worktree and self.changed else ""
 
     def summary(self) -> str:
         files = f" · {counted(len(self.changed), 'file')}" if self.changed else ""
-        return f"{self.state} · {self.tokens:,} tokens · {self._cost()}{files}"
+        state = _IN_WORDS.get(self.state, self.state)
+        return f"{state} · {self.tokens:,} tokens · {self._cost()}{files}"
 
     def content(self) -> str:
         names = [each.path for each in self.changed]
