@@ -136,6 +136,26 @@ def test_removing_asks_with_the_loss_and_a_changed_loss_is_not_removed(worked):
     assert (place / "late.txt").exists()
 
 
+def test_the_changes_in_a_removed_worktree_are_no_longer_to_review(start_agent, repository):  # noqa: ARG001
+    write = {"id": "w1", "name": "write", "input": {"path": "new.txt", "content": "new\n"}}
+    task = {"task": "Do it.", "role": "edit", "isolation": "worktree"}
+    agent = start_agent(
+        {"when": "Do it.", "step": [{"tool_use": write}]},
+        {"after": "w1", "step": [{"text": "Did it."}]},
+        {"step": [{"tool_use": {"name": "delegate", "input": task}}]},
+        DONE,
+        setup={"permissions": [{"action": "allow", "tool": "delegate"}]},
+    )
+    agent.command("AgentMode auto")
+    agent.ask_and_wait()
+    agent.wait_for_screen("1 to review")
+    show(agent)
+    agent.lua("vim.ui.select = function(items, _, choose) choose(items[1], 1) end")
+    agent.feed("D")
+    agent.wait_for_message("Removed the worktree main-")
+    wait_until(lambda: "to review" not in agent.screen_text())
+
+
 def test_without_worktrees_it_says_how_one_is_made(start_agent, repository):  # noqa: ARG001
     agent = start_agent(DONE)
     agent.command("AgentWorktrees")

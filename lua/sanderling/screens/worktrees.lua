@@ -7,11 +7,15 @@ local ask = require('sanderling.host.ask')
 local chat = require('sanderling.chat')
 local float = require('sanderling.ui.float')
 local icons = require('sanderling.ui.icons')
+local lazy = require('sanderling.ui.lazy')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local page = require('sanderling.access.page')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
+
+local closed_files = lazy('sanderling.review.closed_files')
+local hunks = lazy('sanderling.review.hunks')
 
 local INDENT = '    '
 local NONE = 'No worktrees. :AgentNew worktree opens a session in one.'
@@ -179,16 +183,36 @@ local open_session = with_worktree(function(worktree, project)
   chat.open(worktree.session_id, project, { focus = true })
 end)
 
+--- Drop what is to review in the files of a removed worktree.
+---@param directory? string a real path
+local function drop_changes(directory)
+  if not (directory and package.loaded['sanderling.review.closed_files']) then
+    return
+  end
+  for _, file in ipairs(closed_files.list()) do
+    if vim.startswith(file.path, directory .. '/') then
+      closed_files.forget(file.path)
+    end
+  end
+  for _, buf in ipairs(hunks.buffers()) do
+    if vim.startswith(vim.fn.resolve(api.nvim_buf_get_name(buf)), directory .. '/') then
+      hunks.accept(hunks.list(buf))
+    end
+  end
+end
+
 local remove = with_worktree(function(worktree, project)
   local loss = worktree.loss or ''
   local prompt = ('Remove the worktree %s, and lose %s?'):format(
     worktree.name,
     loss ~= '' and loss or 'nothing'
   )
+  local directory = vim.uv.fs_realpath(worktree.directory or '')
   message.confirm(words.plain(prompt), { 'Remove it', 'Keep it' }, function()
     local request =
       { type = 'remove_worktree', project = project, name = worktree.name, loses = loss }
     ask(request, function(removed)
+      drop_changes(directory)
       local kept = removed.kept_ref and (' %s keeps its files.'):format(removed.kept_ref) or ''
       message.tell(('Removed the worktree %s.%s'):format(worktree.name, kept))
       if shown then
