@@ -8,6 +8,7 @@
 ---@field is_resumed? boolean
 ---@field agent? string
 ---@field parent? string
+---@field worktree? string
 
 ---@class (exact) sanderling.SessionInUse
 ---@field type 'session_in_use'
@@ -321,6 +322,7 @@
 ---@field options? sanderling.AnswerOption[]
 ---@field warnings? string[]
 ---@field child? string
+---@field worktree? string
 
 ---@class (exact) sanderling.ApprovalSettled
 ---@field type 'approval_settled'

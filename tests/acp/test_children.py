@@ -93,7 +93,7 @@ def test_cancelling_stops_the_child_and_takes_back_its_question(delegating):
     agent.notify("session/cancel", sessionId=session)
     assert agent.end(turn)["stopReason"] == "cancelled"
     assert not (agent.home.project / "made").exists()
-    assert texts_of(agent, "d1")[-1].startswith("partial · ")
+    assert texts_of(agent, "d1")[-1].startswith("partial result · ")
     assert agent.finish() == 0
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from sanderling.protocol.events import ChildChanged, ToolStarted
 from sanderling.session.log import log_path
+from sanderling.session.store import list_sessions
 from tests.children import tree
 from tests.conftest import happens
+from tests.worktrees.conftest import run_git
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = ("One", "Two", "Three", "Four")
@@ -29,7 +31,9 @@ def replies(name):
 async def main(base):
     tasks = sys.argv[2:]
     children = {task: replies(task) for task in tasks}
-    async with tree(base, [delegate(task) for task in tasks], children=children) as it:
+    isolation = "worktree" if (base / "project/.git").exists() else "none"
+    calls = [delegate(task, isolation=isolation) for task in tasks]
+    async with tree(base, calls, children=children) as it:
         await it.run()
 
 anyio.run(main, Path(sys.argv[1]))
@@ -49,8 +53,27 @@ def running(marker: str) -> list[str]:
     return found
 
 
-def start(base: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", HOST, base, *TASKS], cwd=ROOT)
+def start(base: Path, *tasks: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", HOST, base, *(tasks or TASKS)], cwd=ROOT)
+
+
+async def test_the_report_of_a_killed_child_names_its_worktree(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a").write_text("one\n")
+    run_git(project, "init", "-q", "-b", "main")
+    run_git(project, "add", ".")
+    run_git(project, "commit", "-qm", "first")
+    host = start(tmp_path, "One")
+    await happens(lambda: any(tmp_path.glob("state/worktrees/*/*/ran")))
+    os.kill(host.pid, signal.SIGKILL)
+    host.wait()
+    async with tree(tmp_path) as it:
+        [result] = it.results
+        [child] = [each for each in list_sessions(it.logs, str(project), "") if each.parent]
+        worktree = it.read(child.id)[0].worktree
+        assert f"worktree: {worktree}: the files were changed there" in result
+        assert not (project / "One").exists()
 
 
 async def test_four_children_of_a_killed_host_are_answered_from_their_logs(tmp_path):

@@ -124,6 +124,42 @@ def test_the_line_of_a_child_says_what_it_does_and_has_used(start_chat, event, s
     assert line_of(screen, "  explore ·") == shown
 
 
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_lines_of_children_below_a_full_window_are_in_view(start_chat, count):
+    screen = start_chat(columns=80, lines=24)
+    screen.in_a_turn("\n\n".join(f"Paragraph {number}." for number in range(30)) + "\n\n")
+    for number in range(1, count + 1):
+        screen.send(started(number), child_changed(number, name=f"explore {number}"))
+    screen.wait_for_screen(f"explore {count} · working")
+    screen.send(child_changed(count, name=f"explore {count}", activity="grep TODO"))
+    screen.wait_for_screen(f"explore {count} · grep TODO")
+
+
+def test_a_narrow_bar_counts_the_children_instead_of_naming_the_tool(start_chat):
+    screen = start_chat(columns=80, lines=24)
+    screen.in_a_turn("I look for it.\n\n")
+    screen.send(started(), started(2), child_changed(), child_changed(2))
+    assert "running · 2 children" in screen.wait_for_screen("2 children")
+
+
+def test_the_chat_of_a_child_in_a_narrow_window_says_that_it_is_one(start_chat):
+    screen = start_chat(columns=80, lines=24)
+    role = {"type": "role_changed", "name": "explore"}
+    opened = {"type": "session_opened", "model": "a-model", "parent": PARENT}
+    screen.send(opened, role)
+    screen.wait_for_screen("idle · child, role explore")
+
+
+def test_a_session_in_a_worktree_says_so(screen):
+    opened = {"type": "session_opened", "model": "a-model", "worktree": "main-1a2b3c"}
+    screen.send(opened)
+    screen.wait_for_screen("idle · worktree")
+    assert "· worktree ·" in screen.statusline()
+    screen.in_a_turn()
+    (line,) = listed(screen)
+    assert "worktree main-1a2b3c" in line
+
+
 def test_the_line_of_a_child_changes_in_place(parent):
     before = parent.transcript()
     for calls in range(1, 30):
@@ -172,6 +208,19 @@ def test_the_line_of_a_child_is_fitted_when_its_window_changes(parent):
     wait_until(lambda: line_of(parent, "  explore ·").endswith("…"))
     parent.lua(resize, 50)
     wait_until(lambda: line_of(parent, "  explore ·") == wide)
+
+
+def test_the_line_of_a_child_that_changed_while_its_parent_was_hidden_fits(start_chat):
+    screen = start_chat(columns=80, lines=24)
+    screen.in_a_turn("I look for it.\n\n")
+    session_id = screen.session_id()
+    screen.send(started(), child_changed())
+    open_child = "require('sanderling.chat').open(..., '/', {})"
+    screen.lua(open_child, "child-1")
+    wait_until(lambda: shown_session(screen) == "child-1")
+    to_session(screen, session_id, child_changed(activity="read app.py", **used()))
+    screen.lua(open_child, session_id)
+    assert line_of(screen, "  explore ·") == "explore · read app.py · $0.02"
 
 
 def test_the_end_of_a_call_replaces_the_line_and_its_fold_shows_the_result(parent):
@@ -411,6 +460,25 @@ def ask(parent, *events):
     parent.wait_for_screen("Child session")
     count_keys_after(parent, 0)
     parent.command("Agent question")
+
+
+def test_a_question_of_a_child_names_its_worktree(parent):
+    ask(parent, child_changed(state="waiting"), question(worktree="main-1a2b3c"))
+    parent.wait_for_screen("Child session “explore” asks, in its", "main-1a2b3c.")
+
+
+def test_the_question_about_children_is_not_cut_within_words(parent):
+    task = "A task whose words are all quite long, so that they reach the margin of the question."
+    more = {
+        "tool": "delegate",
+        "title": "explore: A task",
+        "subject": task,
+        "child": "",
+        "id": "w1",
+    }
+    parent.send(question(**more))
+    rows = parent.wait_for_screen("A task whose").splitlines()
+    assert not [row for row in rows if "↪" in row]
 
 
 def test_a_question_of_a_child_is_asked_under_its_name(parent):

@@ -63,6 +63,7 @@ def hunks(agent):
 def test_the_list_says_what_removing_would_lose_and_shows_the_changes(worked, repository):
     title, place, loss = show(worked)
     assert title.startswith("main-")
+    assert " kB · " in title
     assert "from HEAD at " in title
     assert "/worktrees/project-" in place
     assert loss == "    removing loses 1 changed file (a.txt), 1 new file (new.txt)"
@@ -88,6 +89,23 @@ def test_its_changes_are_merged_into_the_users_buffer_and_reviewed_hunk_by_hunk(
     worked.command("write")
     text = TEXT.replace("line 10\n", "mine\n").replace("line 18", "eighteen")
     wait_until(lambda: (repository / "a.txt").read_text() == text)
+
+
+def test_a_session_in_another_worktree_does_not_take_the_changes(worked, repository):
+    worked.command("AgentNew worktree")
+    worked.wait_for_screen("idle · worktree")
+    show(worked)
+    worked.command("call search('1 changed file', 'w')")
+    worked.feed("a")
+    worked.wait_for_transcript("Applied: 2 files")
+    wait_until((repository / "new.txt").exists)
+    assert "idle · worktree" not in worked.screen_text()
+    assert worked.lua("return require('sanderling.session.live').current().state.worktree") == ""
+
+
+def test_the_list_names_the_session(worked):
+    titles = [line for line in show(worked) if not line.startswith(" ")]
+    assert titles[0].endswith("“go”")
 
 
 def test_a_conflict_is_shown_and_the_users_lines_stay(worked, repository):
@@ -118,6 +136,26 @@ def test_removing_asks_with_the_loss_and_a_changed_loss_is_not_removed(worked):
     assert (place / "late.txt").exists()
 
 
+def test_the_changes_in_a_removed_worktree_are_no_longer_to_review(start_agent, repository):  # noqa: ARG001
+    write = {"id": "w1", "name": "write", "input": {"path": "new.txt", "content": "new\n"}}
+    task = {"task": "Do it.", "role": "edit", "isolation": "worktree"}
+    agent = start_agent(
+        {"when": "Do it.", "step": [{"tool_use": write}]},
+        {"after": "w1", "step": [{"text": "Did it."}]},
+        {"step": [{"tool_use": {"name": "delegate", "input": task}}]},
+        DONE,
+        setup={"permissions": [{"action": "allow", "tool": "delegate"}]},
+    )
+    agent.command("AgentMode auto")
+    agent.ask_and_wait()
+    agent.wait_for_screen("1 to review")
+    show(agent)
+    agent.lua("vim.ui.select = function(items, _, choose) choose(items[1], 1) end")
+    agent.feed("D")
+    agent.wait_for_message("Removed the worktree main-")
+    wait_until(lambda: "to review" not in agent.screen_text())
+
+
 def test_without_worktrees_it_says_how_one_is_made(start_agent, repository):  # noqa: ARG001
     agent = start_agent(DONE)
     agent.command("AgentWorktrees")
@@ -129,11 +167,11 @@ def test_a_session_without_a_possible_worktree_says_why_and_does_not_open(start_
     run_git(project, "init", "-q")
     agent = start_agent(WORK, DONE)
     agent.command("AgentNew worktree")
-    agent.wait_for_screen("the repository has no commit yet")
+    agent.wait_for_screen("the repository has no commit yet", ":Agent close")
     assert not (project / "new.txt").exists()
 
 
 def test_an_unknown_word_is_named(start_agent, repository):  # noqa: ARG001
     agent = start_agent(DONE)
     agent.command("AgentNew worktre")
-    agent.wait_for_message("worktre")
+    agent.wait_for_message(":AgentNew: worktree, not 'worktre'.")

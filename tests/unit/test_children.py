@@ -10,7 +10,13 @@ from tests.children import delegate, said, tree, use
 from tests.conftest import happens
 
 from sanderling.protocol.actions import CancelTurn, StopChild, UndoTurn
-from sanderling.protocol.events import ApprovalSettled, ChildChanged, FilesRestored, Notice
+from sanderling.protocol.events import (
+    ApprovalSettled,
+    ChildChanged,
+    FilesRestored,
+    Notice,
+    ToolEnded,
+)
 from sanderling.protocol.messages import Usage
 from sanderling.providers import ModelRequest, Provider
 from sanderling.session.records import LoggedMessage, LoggedUsage
@@ -89,7 +95,10 @@ async def test_the_user_is_asked_once_with_an_estimate_and_a_rule_of_theirs_answ
     async with tree(tmp_path, *script, children=children, answer="once") as it:
         await it.run()
         [question] = it.questions
-        assert "200,000 tokens" in question.subject
+        assert "Each child: at most 200,000 tokens" in question.subject
+        assert "All children: 2,000,000 tokens, then you are asked" in question.subject
+        assert "your answer holds for all children of this session, in any role" in question.subject
+        assert max(map(len, question.subject.splitlines())) <= 78, "each fits into 80 columns"
         assert "A." in question.subject
         assert question.rule == "allow delegate"
         assert [facts(result)["state"] for result in it.results] == ["done", "done"]
@@ -288,6 +297,7 @@ async def test_a_child_has_a_limited_time_in_which_the_users_thinking_does_not_c
     async with tree(tmp_path, [delegate("A.")], children=children, delegate={"seconds": 1}) as it:
         await it.run()
         assert facts(it.results[0])["state"] == "timeout"
+        assert it.of(ToolEnded)[-1].summary.startswith("out of time · ")
         assert it.results[0].endswith("Soon.")
 
 
@@ -396,7 +406,10 @@ async def test_a_child_in_a_worktree_changes_nothing_in_the_project(tmp_path):
         assert found["worktree"].startswith(it.read(it.child_ids()[0])[0].worktree)
         assert (project / "a").read_text() == "one\n"
         assert git(project, "status", "--porcelain") == ""
-        assert any("worktree" in notice.text for notice in it.of(Notice))
+        assert any("`sanderling worktrees`" in notice.text for notice in it.of(Notice))
+        [ended] = it.of(ToolEnded)
+        assert ended.detail.endswith("`sanderling worktrees`, shows and applies them.")
+        assert "$0.00 ·" in ended.summary
 
 
 async def test_where_there_can_be_no_worktree_the_child_says_why(tmp_path):

@@ -6,6 +6,10 @@ import pytest
 from tests.homes import Home
 from tests.unit.test_print_mode import GOLDEN, Shell, normalised
 
+from sanderling.cli.print_mode.frontend import PrintFrontend
+from sanderling.cli.streams import ThreadedStdout
+from sanderling.protocol.events import GuardActed, ToolStarted
+
 TASK = "Task A."
 
 
@@ -35,6 +39,16 @@ def test_one_line_says_that_a_child_starts_and_one_how_it_has_ended(shell):
     assert ended.startswith("sanderling: edit 1: done, 2 model calls, ")
     quiet = run(shell, "--allow", "delegate", "--mode", "auto", "--quiet")
     assert quiet.stderr == ""
+
+
+async def test_a_file_that_another_sandbox_replaced_is_not_reported(capfd):
+    frontend = PrintFrontend(
+        ThreadedStdout(), "text", "auto", is_quiet=False, act=lambda _action: None
+    )
+    frontend.take(ToolStarted("1", "delegate", "edit: Task A."))
+    frontend.take(GuardActed("replaced", ".git/commondir", "was replaced by the host"))
+    frontend.take(GuardActed("quarantined", ".envrc", "must not appear"))
+    assert capfd.readouterr().err == "sanderling: guard: quarantined: .envrc: must not appear\n"
 
 
 def test_the_totals_of_a_run_include_its_children_once(shell):

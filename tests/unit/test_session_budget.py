@@ -214,7 +214,7 @@ async def test_children_beyond_the_limit_of_all_are_asked_about_once_for_all(
             tasks.start_soon(calls.reserve_child, Amount(tokens=15_000))
     reason = (
         "Of the 100,000 tokens for child sessions (tree_tokens), 90,000 are used and 25,000 reserved for running ones:"
-        " too few are left for another."
+        " too few are left for another child."
     )
     assert questions(talk) == [("children", reason)]
     assert talk.of(ApprovalRequested)[0].subject == "another 100,000 tokens"
@@ -225,20 +225,42 @@ async def test_children_beyond_the_limit_of_all_are_asked_about_once_for_all(
 
 
 async def test_without_a_yes_no_child_begins(tmp_path: Path) -> None:
-    talk = Talk(tmp_path, answer="deny", delegate_tree_tokens=1_000)
+    talk = Talk(tmp_path, answer="deny", delegate_tree_tokens=30_000)
     with pytest.raises(
-        BudgetError, match=r"Of the 1,000 tokens for child sessions \(tree_tokens\)"
+        BudgetError, match=r"Of the 30,000 tokens for child sessions \(tree_tokens\)"
     ):
         await talk.services.calls.reserve_child()
     assert talk.services.calls.budget.children.reserved.tokens == 0
     talk.session.close()
 
 
-async def test_a_limit_that_is_too_low_for_any_child_is_asked_about_once(tmp_path: Path) -> None:
+async def test_a_limit_that_is_too_low_for_any_child_is_reported_with_its_option(
+    tmp_path: Path,
+) -> None:
     talk = Talk(tmp_path, answer="once", delegate_tree_tokens=1_000)
-    with pytest.raises(BudgetError, match=r"more than a third of its budget of 500 tokens"):
+    with pytest.raises(BudgetError) as caught:
         await talk.services.calls.reserve_child()
-    assert len(questions(talk)) == 1
+    words = str(caught.value)
+    assert "more than a third of its budget of 250 tokens" in words
+    assert "ask the user to raise the option delegate.tree_tokens" in words
+    assert questions(talk) == [], "to continue would not help"
+    talk.session.close()
+
+
+@pytest.mark.parametrize(
+    "wanted, remedy",
+    [
+        (Amount(), "ask the user to raise the option delegate.tokens."),
+        (Amount(tokens=2_000), "give it a larger `budget`."),
+    ],
+)
+async def test_a_budget_that_is_too_small_comes_with_what_makes_it_larger(
+    tmp_path: Path, wanted: Amount, remedy: str
+) -> None:
+    talk = Talk(tmp_path, delegate_tokens=3_000)
+    with pytest.raises(BudgetError) as caught:
+        await talk.services.calls.reserve_child(wanted)
+    assert str(caught.value).endswith(f"Do the work here, or {remedy}")
     talk.session.close()
 
 

@@ -48,6 +48,24 @@ def test_a_worktree_can_start_from_a_branch_that_is_checked_out(
     assert run_git(project, "symbolic-ref", "HEAD") == "refs/heads/main"
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_process_that_is_being_started_does_not_keep_a_worktree_in_use(
+    worktrees: Worktrees, alone: bool
+):
+    path = worktrees._path(worktrees.create("s").name)
+    end, begin = os.pipe()
+    with records.in_use(path, alone=alone):
+        if (pid := os.fork()) == 0:  # as between the fork and the exec of a command
+            os.close(begin)
+            os.read(end, 1)
+            os._exit(0)
+    with records.in_use(path, alone=True):
+        pass
+    os.close(begin)
+    os.waitpid(pid, 0)
+    os.close(end)
+
+
 def test_the_projects_unsaved_state_stays_out_of_a_worktree_and_as_it_is(
     worktrees: Worktrees, project: Path
 ):
@@ -246,6 +264,7 @@ def test_listed_files_are_copied_and_a_change_of_one_counts(worktrees: Worktrees
     (project / "node_modules/x/index.js").write_text("1\n")
     record = worktrees.create("s", copies=(".env", "node_modules", "missing"))
     assert [each.path for each in record.extras] == [".env", "node_modules"]
+    assert record.notes == ("Not in the project, so not copied or linked: missing.",)
     assert not losses(record).any
     Path(record.directory, "node_modules/x/index.js").write_text("22\n")
     assert (project / "node_modules/x/index.js").read_text() == "1\n"

@@ -176,7 +176,9 @@ end
 ---@return string?
 local function asker_of(q)
   if queue.child_of(q.event) then
-    return ('Child session %s asks.'):format(icons.quoted(words.plain(q.event.child)))
+    local worktree = words.plain(q.event.worktree or '')
+    local where = worktree ~= '' and ', in its worktree ' .. worktree or ''
+    return ('Child session %s asks%s.'):format(icons.quoted(words.plain(q.event.child)), where)
   end
   local session = live.find(q.session_id)
   if session and #live.all() > 1 and not session:is_on_screen() then
@@ -336,7 +338,11 @@ local function add_subject(body, q, width, opts)
   body.first = #lines + 1
   if not is_elsewhere then
     local left = opts.progress and opts.progress.difference()
-    vim.list_extend(lines, left or words.lines_of(event.subject))
+    for _, line in ipairs(left or words.lines_of(event.subject)) do
+      -- A task is prose, which is hard to read if it is cut within words. Commands and diffs keep their lines.
+      local is_wrapped = event.tool == 'delegate' and api.nvim_strwidth(line) > width
+      vim.list_extend(lines, is_wrapped and words.wrapped(line, width) or { line })
+    end
   end
   body.last = #lines
 end
@@ -355,7 +361,7 @@ function M.body_of(q, width, opts)
   local body = { lines = {}, marks = {}, first = 1, last = 0 }
   local is_terse = opts.is_in_file or opts.is_terse and (event.path or '') ~= ''
   if asker then
-    add_text(body, asker, 'AgentApprovalTitle')
+    add_text(body, asker, 'AgentApprovalTitle', width)
   end
   local is_asked_by_reason = ASKED_BY_REASON[event.kind]
   if is_asked_by_reason then

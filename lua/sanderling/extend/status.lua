@@ -23,6 +23,7 @@ M.BUILT_IN = {
   'title',
   'unreviewed',
   'usage',
+  'worktree',
 }
 
 ---@alias sanderling.StatusPart fun(status: sanderling.Status, session: sanderling.Session): string?

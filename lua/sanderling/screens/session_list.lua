@@ -60,7 +60,7 @@ local function describe(entry)
   elseif entry.child then
     return children.doing(entry.child)
   end
-  return entry.session and status.of(entry.session).activity
+  return entry.session and status.doing(entry.session.state)
 end
 
 -- entries -------------------------------------------------------------------------------------------------------------
@@ -150,15 +150,6 @@ end
 
 -- lines ---------------------------------------------------------------------------------------------------------------
 
----@param bytes integer
----@return string
-local function size(bytes)
-  if bytes < 1e6 then
-    return ('%d kB'):format(math.ceil(bytes / 1000))
-  end
-  return ('%.1f MB'):format(bytes / 1e6)
-end
-
 --- Return when a session began, from its id: `21 Nov 18:30`.
 ---@param id string
 ---@return string
@@ -192,6 +183,7 @@ local function facts_of(entry)
   local answers = state.agent ~= '' and state.agent or state.model
   local facts = { answers ~= '' and words.plain(answers) or nil }
   facts[#facts + 1] = state.role and 'role ' .. words.plain(state.role) or nil
+  facts[#facts + 1] = state.worktree ~= '' and 'worktree ' .. words.plain(state.worktree) or nil
   facts[#facts + 1] = state.usage and usage.in_all(state.usage) or nil
   return facts
 end
@@ -213,7 +205,7 @@ function M.lines_of(entries, is_everywhere)
     parts[#parts + 1] = describe(entry)
     parts[#parts + 1] = stored.age(os.time() - entry.changed_at)
     vim.list_extend(parts, facts_of(entry))
-    parts[#parts + 1] = entry.size_bytes > 0 and size(entry.size_bytes) or nil
+    parts[#parts + 1] = entry.size_bytes > 0 and words.bytes(entry.size_bytes) or nil
     if entry.session then
       parts[#parts + 1] = 'open'
     elseif entry.is_open and not M.is_running(entry) then

@@ -7,11 +7,15 @@ local ask = require('sanderling.host.ask')
 local chat = require('sanderling.chat')
 local float = require('sanderling.ui.float')
 local icons = require('sanderling.ui.icons')
+local lazy = require('sanderling.ui.lazy')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local page = require('sanderling.access.page')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
+
+local closed_files = lazy('sanderling.review.closed_files')
+local hunks = lazy('sanderling.review.hunks')
 
 local INDENT = '    '
 local NONE = 'No worktrees. :AgentNew worktree opens a session in one.'
@@ -37,11 +41,13 @@ local shown
 ---@return string
 local function title_of(worktree)
   local age = stored.age(os.time() - worktree.created_at)
-  local size = worktree.directory and ('%.1f MB'):format((worktree.size_bytes or 0) / 1e6)
-    or 'removed'
+  local size = worktree.directory and words.bytes(worktree.size_bytes or 0) or 'removed'
   local ref = worktree.ref ~= '' and worktree.ref or nil
   local from = ('from %s at %s'):format(ref or 'HEAD', worktree.base)
-  return worktree.name .. '  ' .. table.concat({ size, age, from }, icons.separator)
+  local session, child = live.find(worktree.session_id), live.find_child(worktree.session_id)
+  local title = session and session:name() or child and child.task
+  local facts = { size, age, from, title and icons.quoted(title) or nil }
+  return worktree.name .. '  ' .. table.concat(facts, icons.separator)
 end
 
 ---@param worktrees sanderling.ShownWorktree[]
@@ -141,23 +147,27 @@ local show_diff = with_worktree(function(worktree, project)
   end, complain)
 end)
 
---- Return a session of the project that does not work in the worktree itself: the current one, another, or a new one.
+--- Return the session that makes the changes of a worktree, and show it: one that works in the project itself, or has the worktree from a
+--- child of its own. It is the current one, another, or a new one.
 ---@param worktree sanderling.ShownWorktree
 ---@param project string
 ---@return sanderling.chat.session.Session
 local function session_for(worktree, project)
+  local _, parent = live.find_child(worktree.session_id)
   local function fits(session)
-    return session ~= nil and session.project == project and session.id ~= worktree.session_id
+    local is_in_project = session.project == project and session.state.worktree == ''
+    return session == parent or is_in_project and session.id ~= worktree.session_id
   end
   local current = live.current()
-  if fits(current) then
-    return assert(current)
+  if current and fits(current) then
+    return current
   end
   local other = vim.iter(live.chats()):find(fits)
-  if not other then
-    chat.new()
+  if other then
+    return chat.open(other.id, other.project, {})
   end
-  return other or assert(live.current())
+  chat.new()
+  return assert(live.current())
 end
 
 local apply = with_worktree(function(worktree, project)
@@ -173,16 +183,36 @@ local open_session = with_worktree(function(worktree, project)
   chat.open(worktree.session_id, project, { focus = true })
 end)
 
+--- Drop what is to review in the files of a removed worktree.
+---@param directory? string a real path
+local function drop_changes(directory)
+  if not (directory and package.loaded['sanderling.review.closed_files']) then
+    return
+  end
+  for _, file in ipairs(closed_files.list()) do
+    if vim.startswith(file.path, directory .. '/') then
+      closed_files.forget(file.path)
+    end
+  end
+  for _, buf in ipairs(hunks.buffers()) do
+    if vim.startswith(vim.fn.resolve(api.nvim_buf_get_name(buf)), directory .. '/') then
+      hunks.accept(hunks.list(buf))
+    end
+  end
+end
+
 local remove = with_worktree(function(worktree, project)
   local loss = worktree.loss or ''
   local prompt = ('Remove the worktree %s, and lose %s?'):format(
     worktree.name,
     loss ~= '' and loss or 'nothing'
   )
+  local directory = vim.uv.fs_realpath(worktree.directory or '')
   message.confirm(words.plain(prompt), { 'Remove it', 'Keep it' }, function()
     local request =
       { type = 'remove_worktree', project = project, name = worktree.name, loses = loss }
     ask(request, function(removed)
+      drop_changes(directory)
       local kept = removed.kept_ref and (' %s keeps its files.'):format(removed.kept_ref) or ''
       message.tell(('Removed the worktree %s.%s'):format(worktree.name, kept))
       if shown then

@@ -40,6 +40,7 @@ local tallies = require('sanderling.session.tally')
 ---@field role? string nil without one
 ---@field agent string the external agent, else empty
 ---@field parent string the session that started this one for a part of its task, else empty
+---@field worktree string the name of the worktree that it works in, else empty
 ---@field children sanderling.ChildChanged[] its child sessions in the order of their start, as last known
 ---@field connection? sanderling.session.state.Connection of a remote session
 ---@field guest_options sanderling.GuestOption[] options of the external agent
@@ -97,7 +98,7 @@ end
 function M.new(session_id)
   local state = at_rest()
   state.id, state.title, state.model, state.todo, state.stream_bytes = session_id, '', '', {}, 0
-  state.agent, state.parent, state.tally = '', '', tallies.new()
+  state.agent, state.parent, state.worktree, state.tally = '', '', '', tallies.new()
   return state
 end
 
@@ -225,7 +226,7 @@ local changes = {
 
 function changes.session_opened(state, event)
   state.model, state.title, state.agent = event.model, event.title or '', event.agent or ''
-  state.parent = event.parent or ''
+  state.parent, state.worktree = event.parent or '', event.worktree or ''
 end
 
 function changes.connection_changed(state, event, now_ns)

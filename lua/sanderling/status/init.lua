@@ -25,9 +25,19 @@ local function is_running(state)
   return state.commands_running > 0 and vim.list_contains(AT_REST, state.activity)
 end
 
+---@param tool { name: string }
+---@return boolean
+local function is_delegation(tool)
+  return tool.name == 'delegate'
+end
+
 ---@param state sanderling.session.state.State
+---@param is_short? boolean leave out what the count of children says
 ---@return string the running tools
-local function describe_tools(state)
+local function describe_tools(state, is_short)
+  if is_short and vim.iter(state.tools):all(is_delegation) then
+    return 'running'
+  end
   local name = state.tools[1].name:match('^[%w_%-]+$') or 'a tool' -- the model can call tools by any name
   local more = #state.tools > 1 and (' and %d more'):format(#state.tools - 1) or ''
   return 'running ' .. name .. more
@@ -47,7 +57,7 @@ local function describe(state, is_short)
   elseif state.retry and not is_stopping then
     return ('retrying %d/%d'):format(state.retry.attempt, state.retry.attempts)
   elseif #state.tools > 0 and not is_stopping then
-    return describe_tools(state)
+    return describe_tools(state, is_short)
   elseif is_running(state) then
     return 'running ' .. words.counted(state.commands_running, 'command')
   elseif state.activity == 'failed' and install.is_building then
@@ -303,12 +313,22 @@ local function describe_failed(state)
 end
 
 ---@param state sanderling.session.state.State
----@return string? nil without a role
+---@return string? for a child session that it is one; nil without a role
 local function describe_role(state)
-  return state.role and 'role ' .. words.plain(state.role) or nil
+  local role = state.role and 'role ' .. words.plain(state.role) or nil
+  if state.parent == '' then
+    return role
+  end
+  return role and 'child, ' .. role or 'child'
 end
 
---- Return the role, and the numbers of queued prompts, running jobs, unreviewed changes and failed MCP servers.
+---@param state sanderling.session.state.State
+---@return string? nil if the session works in the project itself
+local function describe_worktree(state)
+  return state.worktree ~= '' and 'worktree' or nil
+end
+
+--- Return the role, whether there is a worktree, and the numbers of queued prompts, running jobs, unreviewed changes and failed MCP servers.
 ---@param state sanderling.session.state.State
 ---@return string
 local function describe_counts(state)
@@ -320,6 +340,7 @@ local function describe_counts(state)
   end
   add_part(parts, session, 'queue', table.concat(queue, icons.separator))
   add_part(parts, session, 'role', describe_role(state))
+  add_part(parts, session, 'worktree', describe_worktree(state))
   add_part(parts, session, 'jobs', describe_jobs(state))
   add_part(parts, session, 'children', describe_children(state))
   add_part(parts, session, 'unreviewed', describe_unreviewed(state.id))
@@ -415,6 +436,14 @@ end
 ---@field cost_usd? number nil while unknown
 ---@field context_percent? integer percentage of the context window in use, nil while unknown
 
+--- Return what a session does, without its pending questions.
+---@param state sanderling.session.state.State
+---@return string
+function M.doing(state)
+  local has_tools = #state.tools > 0 and state.activity ~= 'stopping'
+  return has_tools and describe_tools(state) or state.activity
+end
+
 --- Return the status of a session as data.
 ---@param session sanderling.chat.session.Session
 ---@return sanderling.Status
@@ -472,6 +501,7 @@ function M.summary()
   add('activity', describe(state))
   add('mode', state.mode ~= 'ask' and 'mode ' .. state.mode or nil)
   add('role', describe_role(state))
+  add('worktree', describe_worktree(state))
   add('effort', state.effort ~= 'default' and 'effort ' .. state.effort or nil)
   add('jobs', describe_jobs(state))
   add('children', describe_children(state))

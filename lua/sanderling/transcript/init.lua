@@ -360,10 +360,11 @@ end
 
 draw.retry_started = Transcript.end_countdown
 
---- Keep the footer below the text, and in view in windows that follow the text.
+--- Keep the footer and the lines of children below the text, and in view in windows that follow the text.
 ---@private
 function Transcript:show_footer()
-  if not self.footer:is_empty() and api.nvim_buf_is_loaded(self.buf) then
+  local has_lines = not self.footer:is_empty() or next(self.child_lines) ~= nil
+  if has_lines and api.nvim_buf_is_loaded(self.buf) then
     local wins = vim.tbl_map(function(follower)
       return follower.win
     end, self:followers())
@@ -433,8 +434,21 @@ blocks.register({
   rows = { open = { of = { 'first', 'row', 'output_row' } } },
 })
 
+local group = api.nvim_create_augroup('sanderling_transcript', {})
+
+api.nvim_create_autocmd('BufWinEnter', {
+  group = group,
+  desc = 'Agent: fit what was drawn while no window showed the transcript',
+  callback = function(args)
+    local transcript = transcripts[args.buf]
+    if transcript then
+      children.fit(transcript)
+    end
+  end,
+})
+
 api.nvim_create_autocmd('WinScrolled', {
-  group = api.nvim_create_augroup('sanderling_transcript', {}),
+  group = group,
   desc = 'Agent: highlight and load what comes into view',
   callback = function()
     for name, change in pairs(vim.v.event) do

@@ -127,6 +127,16 @@ function M.dollars(usd)
   return usd > 0 and usd < 0.005 and '<$0.01' or ('$%.2f'):format(usd)
 end
 
+--- 5 kB, 1.2 MB.
+---@param bytes integer
+---@return string
+function M.bytes(bytes)
+  if bytes < 1e6 then
+    return ('%d kB'):format(math.ceil(bytes / 1000))
+  end
+  return ('%.1f MB'):format(bytes / 1e6)
+end
+
 --- 1 line, 2 lines.
 ---@param count integer
 ---@param noun string

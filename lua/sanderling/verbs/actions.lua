@@ -42,7 +42,7 @@ function M.new_session(args)
   elseif word == 'worktree' then
     chat.new(ref ~= '' and ref or 'HEAD')
   else
-    message.tell(words.not_one_of(':AgentNew', { 'worktree' }, word), vim.log.levels.ERROR)
+    message.tell((":AgentNew: worktree, not '%s'."):format(word), vim.log.levels.ERROR)
   end
 end
 

@@ -11,6 +11,7 @@ import msgspec
 from sanderling.config import Settings, dotted
 from sanderling.conversation.budget import (
     NOTHING,
+    SHARE_OF_REST,
     UNLIMITED,
     Amount,
     Budget,
@@ -266,6 +267,7 @@ class SessionBudget:
             BudgetError: too little is left, or the fixed part leaves too little of it.
         """
         settings = self._settings
+        own = "give it a larger `budget`" if wanted.tokens < settings.delegate_tokens else ""
         wanted = wanted.at_most(
             Amount(
                 settings.delegate_tokens, inf, settings.delegate_seconds, settings.delegate_calls
@@ -273,25 +275,38 @@ class SessionBudget:
         )
         needed = FIXED_SHARE * (fixed.tokens + history_tokens)
         if needed > wanted.tokens:
-            raise BudgetError(_too_fixed(fixed, history_tokens, wanted.tokens))
+            remedy = own or "ask the user to raise the option delegate.tokens"
+            raise BudgetError(_too_fixed(fixed, history_tokens, wanted.tokens, remedy))
         if not await self.has_more():
             raise BudgetError("The budget of this session is used up.")
         part = for_child(self.children.rest, wanted)
-        if part.tokens < needed and self.children.free.tokens <= self.run.rest.tokens:
+        is_limit_of_children = self.children.free.tokens <= self.run.rest.tokens
+        if part.tokens < needed and is_limit_of_children and self._can_extend_to(needed):
             if not await self._ask_for_tokens(self._children_at_limit()):
                 raise BudgetError(self._children_at_limit())
             part = for_child(self.children.rest, wanted)
         if part.tokens < needed:
+            remedy = (
+                "ask the user to raise the option delegate.tree_tokens"
+                if is_limit_of_children
+                else ""
+            )
+            too_fixed = _too_fixed(fixed, history_tokens, part.tokens, remedy)
             raise BudgetError(
-                f"A child gets at most a quarter of the tokens that are left. {_too_fixed(fixed, history_tokens, part.tokens)}"
+                f"A child gets at most a quarter of the tokens that are left. {too_fixed}"
             )
         usd = self._prices.cost_usd(self._provider.model, Usage(needed)) or 0.0
         if usd > part.usd:
             raise BudgetError(
                 f"A child gets at most a quarter of the dollars that are left, {dollars(part.usd)}, and its first request alone can cost"
-                f" {dollars(usd / FIXED_SHARE)}."
+                f" {dollars(usd / FIXED_SHARE)}. Do the work here, or ask the user to raise the option budget_usd."
             )
         return self.children.reserve(part)
+
+    def _can_extend_to(self, needed: float) -> bool:
+        """Return whether a child gets `needed` tokens once the user has extended the limit of all children."""
+        more = self._settings.delegate_tree_tokens
+        return max(self.children.free.tokens, 0) + more >= SHARE_OF_REST * needed
 
     def _children_at_limit(self) -> str:
         limit, spent = self.children.limit.tokens, self.children.spent.tokens
@@ -299,7 +314,7 @@ class SessionBudget:
         running = f" and {reserved:,.0f} reserved for running ones" if reserved > 0 else ""
         return (
             f"Of the {limit:,.0f} tokens for child sessions (tree_tokens), {spent:,.0f} are used{running}:"
-            " too few are left for another."
+            " too few are left for another child."
         )
 
 
@@ -342,9 +357,9 @@ def _most_tokens(messages: Sequence[Message]) -> int:
     return len(msgspec.json.encode(messages)) + estimated_tokens(messages)
 
 
-def _too_fixed(fixed: FixedPart, history_tokens: int, budget: float) -> str:
+def _too_fixed(fixed: FixedPart, history_tokens: int, budget: float, remedy: str) -> str:
     history = f" and {history_tokens:,} tokens of history" if history_tokens else ""
     return (
         f"Each child session begins with about {fixed.tokens:,} tokens ({fixed.size:,} bytes: system prompt, tools, facts, instructions,"
-        f" skills){history}, more than a third of its budget of {budget:,.0f} tokens. Do the work here, or ask for a larger budget."
+        f" skills){history}, more than a third of its budget of {budget:,.0f} tokens. Do the work here{f', or {remedy}' if remedy else ''}."
     )

@@ -123,7 +123,12 @@ class SessionViews:
         """Show which session it is, with the latest of what it was before it was opened if `has_history`."""
         model, session = self._services.provider.model, self._services.session
         opened = SessionOpened(
-            model, session.title, session.is_resumed, self.external, session.parent
+            model,
+            session.title,
+            session.is_resumed,
+            self.external,
+            session.parent,
+            session.worktree,
         )
         self._emit(opened)
         if session.is_resumed and has_history:

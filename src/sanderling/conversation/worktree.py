@@ -9,6 +9,7 @@ from anyio import to_thread
 from sanderling.config import Settings
 from sanderling.errors import WorktreeError
 from sanderling.session.session import Session
+from sanderling.worktrees import records
 from sanderling.worktrees.records import Record
 from sanderling.worktrees.snapshots import keep_snapshot, losses
 from sanderling.worktrees.worktrees import Worktrees
@@ -63,7 +64,7 @@ class SessionWorktree:
     def close(self, *, is_unused: bool) -> None:
         """Let go of it. If the session is not in the log, remove the worktree, unless there is work in it."""
         if self._in_use is not None:
-            os.close(self._in_use)
+            records.release(self._in_use)
             self._in_use = None
         if is_unused:
             with suppress(WorktreeError):

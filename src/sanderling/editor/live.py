@@ -17,7 +17,7 @@ from sanderling.editor.extensions import Extensions
 from sanderling.editor.frames import FrameQueue
 from sanderling.editor.lua_callbacks import LuaCallbacks
 from sanderling.editor.lua_tools import LuaTools
-from sanderling.errors import SanderlingError
+from sanderling.errors import SanderlingError, WorktreeError
 from sanderling.protocol.actions import (
     Action,
     OpenSession,
@@ -189,6 +189,8 @@ class EditorSession:
         remedy = "Fix it, then send the prompt again; for options, call setup() again."
         if isinstance(error, SessionInUseError):
             remedy = "Close it there, or fork it: :AgentSessions."
+        elif isinstance(error, WorktreeError):
+            remedy = "The session needs its worktree. Fix it, then send the prompt again, or close the session: :Agent close."
         self.emit(ErrorOccurred("internal", str(error), remedy))
         self.emit(TurnEnded("error"))
 

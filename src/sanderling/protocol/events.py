@@ -24,7 +24,7 @@ class SessionOpened(_Event, tag="session_opened", frozen=True):
     The session is ready. A resumed session then shows its latest history as `HistoryShown`.
 
     `agent` is the name of the external agent that answers in the session, if any. `parent` is the session that started this one for a part
-    of its task.
+    of its task. `worktree` is the name of the worktree that it works in, if it does.
     """
 
     model: str
@@ -32,6 +32,7 @@ class SessionOpened(_Event, tag="session_opened", frozen=True):
     is_resumed: bool = False
     agent: str = ""
     parent: str = ""
+    worktree: str = ""
 
 
 class SessionInUse(_Event, tag="session_in_use", frozen=True):
@@ -352,7 +353,7 @@ class ApprovalRequested(_Event, tag="approval_requested", frozen=True):
     own words by that name and `_text`.
 
     `child` is the name of the child session that asks, if this session only shows its question; `id` then begins with that session's id
-    and a slash.
+    and a slash. `worktree` is the name of the worktree that the child works in, if it does.
     """
 
     id: str
@@ -384,6 +385,7 @@ class ApprovalRequested(_Event, tag="approval_requested", frozen=True):
     options: tuple[AnswerOption, ...] = ()
     warnings: tuple[str, ...] = ()
     child: str = ""
+    worktree: str = ""
 
 
 class ApprovalSettled(_Event, tag="approval_settled", frozen=True):

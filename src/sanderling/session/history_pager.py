@@ -56,7 +56,7 @@ from sanderling.text import printable, shortened, visible
 
 PAGE_BYTES, PAGE_PARTS = 64 * 1024, 60
 MAX_TITLE_CHARS = 80
-NAMING = ("command", "url", "pattern", "query", "path", "name")
+NAMING = ("command", "url", "pattern", "query", "path", "name", "task")
 """Arguments that name a tool use without a title, the first that it has."""
 MAX_DETAIL_CHARS = 32_768  # at least as much as the model gets of a command
 
@@ -218,6 +218,8 @@ def _title_of(use: ToolUse) -> str:
     }
     name = next((each for each in NAMING if each in texts), next(iter(texts), ""))
     line, _, more = texts.get(name, "").partition("\n")
+    if use.name == "delegate" and name == "task" and "role" in texts:
+        line = f"{texts['role']}: {line}"
     shown = shortened(visible(printable(line)), MAX_TITLE_CHARS)
     return f"{shown} …" if more and not shown.endswith("…") else shown
 

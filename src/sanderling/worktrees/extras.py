@@ -62,6 +62,11 @@ def linked(project: str, worktree: str, paths: Sequence[str]) -> list[Extra]:
     return made
 
 
+def missing(project: str, paths: Sequence[str]) -> list[str]:
+    """Return the names, perhaps misspelled, in `paths` that the project does not have, as they are shown."""
+    return [printable(path) for path in paths if not os.path.lexists(f"{project}/{path}")]
+
+
 def changed(worktree: str, extras: Sequence[Extra]) -> list[str]:
     """Return the copies that are not as they were made. A copy that was removed has nothing to lose."""
     return [

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Literal
 
 from sanderling.errors import WorktreeError
-from sanderling.paths import closed_after
 from sanderling.state_file import StateFile, UnreadableError, Versioned
 from sanderling.worktrees.extras import Extra
 
@@ -96,13 +95,24 @@ def in_use(path: Path, *, alone: bool = False) -> Generator[None]:
     Raises:
         WorktreeError: another process uses it.
     """
-    with closed_after(use(path, alone=alone)):
+    fd = use(path, alone=alone)
+    try:
         yield
+    finally:
+        release(fd)
+
+
+def release(fd: int) -> None:
+    """Let go of a worktree that `use` holds."""
+    # Closing alone is not enough: a process that another thread is just starting has a copy of the descriptor until its exec, and keeps
+    # the lock meanwhile. With four children starting on a busy machine, a new worktree was "in use" for its own session.
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
 
 
 def use(path: Path, *, alone: bool = False) -> int:
     """
-    Return a descriptor that holds the worktree until it is closed.
+    Return a descriptor that holds the worktree until its `release`.
 
     Raises:
         WorktreeError: another process uses it.
@@ -116,6 +126,6 @@ def use(path: Path, *, alone: bool = False) -> int:
     except OSError as error:
         os.close(fd)
         raise WorktreeError(
-            f"the worktree {path.stem} is in use: close its session first"
+            f"the worktree {path.stem} is in use: close its session first, in Neovim with :Agent close"
         ) from error
     return fd

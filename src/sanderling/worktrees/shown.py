@@ -1,6 +1,7 @@
 """Worktrees as a list shows them: their size, their age, and what removing them would lose."""
 
 import os
+from math import ceil
 
 from sanderling.errors import WorktreeError
 from sanderling.protocol.requests import ShownWorktree
@@ -9,6 +10,7 @@ from sanderling.worktrees.records import Record
 from sanderling.worktrees.snapshots import losses
 from sanderling.worktrees.worktrees import Worktrees
 
+MEGABYTE = 1e6
 MAX_SIZED_FILES = 200_000
 KEPT = "the only copy of its files, {}"
 
@@ -54,9 +56,15 @@ def _size(directory: str) -> int:
     return total
 
 
+def _in_words(size_bytes: int) -> str:
+    return (
+        f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= MEGABYTE else f"{ceil(size_bytes / 1000)} kB"
+    )
+
+
 def line_of(worktree: ShownWorktree, now: float) -> str:
     """Return a worktree's line of a list."""
     age = duration(max(0.0, now - worktree.created_at))
-    size = f"{worktree.size_bytes / 1e6:,.1f} MB" if worktree.directory else "removed"
+    size = _in_words(worktree.size_bytes) if worktree.directory else "removed"
     origin = f"from {worktree.ref or 'HEAD'} at {worktree.base}"
     return f"{worktree.name}  {size}, {age} old, {origin}"

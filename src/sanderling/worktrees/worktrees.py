@@ -108,6 +108,8 @@ class Worktrees:
         record = replace(record, git_dir=own.line("rev-parse", "--absolute-git-dir"))
         if own.filters and (unfiltered := _filtered(own)):
             notes = [*notes, unfiltered]
+        if missing := extras.missing(record.project, (*copies, *links)):
+            notes = [*notes, f"Not in the project, so not copied or linked: {', '.join(missing)}."]
         made = (
             *extras.copied(record.project, record.work_dir, copies),
             *extras.linked(record.project, record.work_dir, links),
@@ -137,7 +139,7 @@ class Worktrees:
 
     def use(self, record: Record) -> int:
         """
-        Return a descriptor that keeps the worktree from being removed until it is closed.
+        Return a descriptor that keeps the worktree from being removed until `records.release`.
 
         Raises:
             WorktreeError: its directory is missing, or it is being removed.

@@ -233,7 +233,9 @@ class PrintFrontend:
                 self._report(held)
             self._held.clear()
         match event:
-            case SandboxChanged() | GuardActed(kind="replaced") if not self._has_used_tools:
+            case GuardActed(kind="replaced"):
+                pass  # it concerns the sandbox itself: the change came from outside
+            case SandboxChanged() if not self._has_used_tools:
                 self._held.append(event)
             case _:
                 self._report(event)

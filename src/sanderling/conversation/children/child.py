@@ -238,7 +238,11 @@ class Child:
                 self._asking.add(event.id)
                 self._pause(is_waiting=True)
                 shown_id = f"{self.id}/{event.id}"
-                emit(msgspec.structs.replace(event, id=shown_id, child=self._name))
+                emit(
+                    msgspec.structs.replace(
+                        event, id=shown_id, child=self._name, worktree=self._worktree
+                    )
+                )
                 self._set_state("waiting")
             case events.ApprovalSettled(approval_id):
                 self._asking.discard(approval_id)
@@ -335,11 +339,18 @@ class Child:
             text,
             why=self._reason_for(state),
             references=references_in(text, (session or self._parent.session).work_dir),
-            worktree=session.worktree if session and self.start.in_worktree else "",
+            worktree=self._worktree,
             changed=merged(self._changed),
             tokens=self._tokens,
             cost_usd=self._cost_usd,
         )
+
+    @property
+    def _worktree(self) -> str:
+        """The name of its own worktree, or ""."""
+        if not (self._conversation and self.start.in_worktree):
+            return ""
+        return self._conversation.services.session.worktree
 
     def _final_state(self) -> ChildState:
         if self._is_late:

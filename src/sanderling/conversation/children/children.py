@@ -20,7 +20,7 @@ from sanderling.tools.children import Task
 from sanderling.tools.outcome import Outcome
 
 NO_TASK = "`task` is empty: say what the child session must do, and what it reports."
-IN_WORKTREE = "The child session {name} has changed files in the worktree {worktree}. :AgentWorktrees shows and applies them."
+IN_WORKTREE = "The child session {name} has changed files in the worktree {worktree}. :AgentWorktrees, or `sanderling worktrees`, shows and applies them."
 MAX_SHOWN_CHARS = 1_000
 
 
@@ -57,23 +57,30 @@ class Children:
         )
         model = task.model or role.model or self._services.provider.model
         worst = self._worst_cost(model, wanted.tokens)
-        limit = (
-            f"{duration(settings.delegate_seconds)}; {settings.delegate_running} at the same time."
-        )
+        limits = f"{counted(settings.delegate_calls, 'model call')}, {duration(settings.delegate_seconds)}"
+        in_all = settings.delegate_tree_tokens
+        tokens = f"{in_all:,} tokens, then you are asked; " if in_all else ""
         lines = [
             visible_prose(shortened(task.task.strip(), MAX_SHOWN_CHARS)),
             "",
             f"Role: {role.name} ({access})",
             f"Model: {model}",
-            f"At most {wanted.tokens:,.0f} tokens{worst}, {counted(settings.delegate_calls, 'model call')}, {limit}",
+            *(
+                ("Works in a worktree of its own, from the last commit",)
+                if task.isolation == "worktree"
+                else ()
+            ),
+            f"Each child: at most {wanted.tokens:,.0f} tokens{worst}",
+            f"  and {limits}",
+            f"All children: {tokens}{settings.delegate_running} run at the same time",
             *([self._fork_cost(model)] if task.fork else ()),
-            "This is asked once: your answer holds for all child sessions of this session.",
+            "Asked once: your answer holds for all children of this session, in any role.",
         ]
         return "\n".join(lines)
 
     def _worst_cost(self, model: str, tokens: float) -> str:
         cost = self._services.calls.prices.cost_usd(model, Usage(input_tokens=int(tokens)))
-        return f" (about {dollars(cost)} if all of it is new input)" if cost is not None else ""
+        return f" (about {dollars(cost)} as new input)" if cost is not None else ""
 
     def _fork_cost(self, model: str) -> str:
         """Return what it costs that the child reads this conversation again."""

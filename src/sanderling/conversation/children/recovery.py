@@ -9,6 +9,7 @@ from sanderling.protocol.messages import Message
 from sanderling.session.ledger import Ledger, Prices, prompt_tokens
 from sanderling.session.log import log_path, opened, records_of
 from sanderling.session.records import (
+    Header,
     LoggedChild,
     LoggedMessage,
     LoggedPartial,
@@ -25,12 +26,12 @@ def recovered(child: LoggedChild, session_dir: Path, prices: Prices) -> Report:
     """Return what a child had done when its process was killed. Reads files."""
     history, partial = list[Message](), ""
     changed, ledger = list[ChangedLines](), Ledger()
-    why, project = KILLED, ""
+    why, project, worktree = KILLED, "", ""
     try:
         log = log_path(session_dir, child.id)
         with opened(log) as file:
             header, records = records_of(log, file)
-            project = header.project
+            project, worktree = header.project, _own_worktree(header, session_dir)
             for record in records:
                 match record:
                     case LoggedMessage(message=message, prompt=prompt):
@@ -60,7 +61,19 @@ def recovered(child: LoggedChild, session_dir: Path, prices: Prices) -> Report:
         text,
         why="" if state == "done" else why,
         references=references_in(text, project),
+        worktree=worktree,
         changed=merged(changed),
         tokens=prompt_tokens(usage) + usage.output_tokens,
         cost_usd=cost.usd if cost.is_priced else None,
     )
+
+
+def _own_worktree(header: Header, session_dir: Path) -> str:
+    """Return the worktree of a child, unless it is its parent's. Reads a file."""
+    parent = header.parent or ""
+    try:
+        with opened(log := log_path(session_dir, parent)) as file:
+            of_parent = records_of(log, file)[0].worktree
+    except SessionError:
+        of_parent = ""
+    return header.worktree if header.worktree and header.worktree != of_parent else ""

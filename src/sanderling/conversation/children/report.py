@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from sanderling.conversation.budget import dollars
 from sanderling.protocol.events import ChangedLines, ChildState
 from sanderling.protocol.messages import Message, TextBlock
 from sanderling.text import counted, printable
@@ -18,8 +19,16 @@ SHORT_OF = "[The beginning is left out: see the session {id}.]"
 WORKTREE = (
     "{name}: the files were changed there, not in the project; the user reviews and applies them"
 )
+PLACE = "Its changes are in the worktree {name}: :AgentWorktrees, or `sanderling worktrees`, shows and applies them."
 NO_TEXT = "(It has written nothing.)"
 _REFERENCE = r"(?<![\w./~-])((?:~?/|\.{1,2}/)?[\w@+.-]+(?:/[\w@+.-]+)*):(\d{1,7})\b"
+_IN_WORDS: dict[ChildState, str] = {
+    "partial": "partial result",
+    "budget": "budget used up",
+    "timeout": "out of time",
+    "error": "failed",
+}
+"""The states on the screen, where they are not words: as in the list of sessions."""
 _FAILED: tuple[ChildState, ...] = ("denied", "error")
 
 
@@ -45,16 +54,21 @@ class Report(msgspec.Struct, frozen=True):
         return Outcome(
             content=self.content(),
             summary=self.summary(),
-            detail="\n\n".join(filter(None, (self.why, self.text))),
+            detail="\n\n".join(filter(None, (self.why, self.text, self._place()))),
             filetype="markdown",
             is_error=self.state in _FAILED,
             is_denied=self.state == "denied",
             changed=self.changed,
         )
 
+    def _place(self) -> str:
+        """Return where its changes are, if they are not in the project: the notice about it is not in the history."""
+        return PLACE.format(name=self.worktree) if self.worktree and self.changed else ""
+
     def summary(self) -> str:
         files = f" · {counted(len(self.changed), 'file')}" if self.changed else ""
-        return f"{self.state} · {self.tokens:,} tokens · {self._cost()}{files}"
+        state = _IN_WORDS.get(self.state, self.state)
+        return f"{state} · {self.tokens:,} tokens · {self._cost()}{files}"
 
     def content(self) -> str:
         names = [each.path for each in self.changed]
@@ -73,7 +87,7 @@ class Report(msgspec.Struct, frozen=True):
         return "\n".join([*lines, "", self.text or NO_TEXT])
 
     def _cost(self) -> str:
-        return f"${self.cost_usd:.4f}" if self.cost_usd is not None else "unknown"
+        return dollars(self.cost_usd) if self.cost_usd is not None else "unknown"
 
 
 def said(history: Iterable[Message], *, is_done: bool, partial: str = "") -> str:
