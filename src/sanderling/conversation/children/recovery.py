@@ -1,4 +1,4 @@
-"""The report of a child whose process was killed, read from its log."""
+"""The report of a child whose process was killed before its parent had it, read from the child's log."""
 
 from pathlib import Path
 
@@ -22,10 +22,10 @@ UNREADABLE = "Sanderling was interrupted while it ran, and its log cannot be rea
 
 
 def recovered(child: LoggedChild, session_dir: Path, prices: Prices) -> Report:
-    """Return what a child had done when its process was killed. Reads files."""
+    """Return what a child had done when its process was killed, while it ran or just after its end. Reads files."""
     history, partial = list[Message](), ""
     changed, ledger = list[ChangedLines](), Ledger()
-    why, project = KILLED, ""
+    why, project = "" if child.state else KILLED, ""
     try:
         log = log_path(session_dir, child.id)
         with opened(log) as file:
@@ -51,14 +51,15 @@ def recovered(child: LoggedChild, session_dir: Path, prices: Prices) -> Report:
     except SessionError as error:
         why = UNREADABLE.format(error=error)
     state = child.state or "partial"
-    text = cut(said(history, is_done=state == "done", partial=partial), child.id, is_done=False)
+    is_done = state == "done"
+    text = cut(said(history, is_done=is_done, partial=partial), child.id, is_done=is_done)
     cost, usage = ledger.cost(prices), ledger.total
     return Report(
         child.id,
         child.name,
         state,
         text,
-        why="" if state == "done" else why,
+        why=why,
         references=references_in(text, project),
         changed=merged(changed),
         tokens=prompt_tokens(usage) + usage.output_tokens,
