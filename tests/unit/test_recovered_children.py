@@ -5,6 +5,7 @@ import json
 import pytest
 from tests.children import Tree, delegate, said, tree, use
 from tests.unit.test_children import facts
+from tests.worktrees.conftest import run_git
 
 from sanderling.protocol.messages import ToolResult
 from sanderling.session.log import log_path
@@ -41,3 +42,46 @@ async def test_a_child_that_had_ended_is_reported_as_it_ended(tmp_path, state):
         result = it.services.session.history[-1].content[0]
         assert isinstance(result, ToolResult)
         assert not result.is_error
+
+
+async def test_the_report_of_an_interrupted_child_says_in_which_worktree_its_changes_are(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a").write_text("one\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "begin"]):
+        run_git(project, *words)
+    children = {
+        "A.": [
+            [use("edit", path="a", edits=[{"old": "one", "new": "one\ntwo"}])],
+            [said("See a:2.")],
+        ]
+    }
+    call = delegate("A.", isolation="worktree")
+    async with tree(tmp_path, [call], children=children) as it:
+        await it.run()
+        before = facts(it.results[0])
+        assert before["references"] == "a:2"  # not in the project
+    cut_after(it, "parent", "child", 2)
+    async with tree(tmp_path) as it:
+        after = facts(it.results[0])
+        assert (after["worktree"], after["references"]) == (before["worktree"], "a:2")
+
+
+async def test_a_child_of_a_session_in_a_worktree_is_not_reported_as_being_in_one_of_its_own(
+    tmp_path,
+):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a").write_text("one\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "begin"]):
+        run_git(project, *words)
+    children = {"A.": [[use("write", path="b", content="x\n")], [said("See b:1.")]]}
+    script, options = [delegate("A.")], {"worktree": ""}
+    async with tree(tmp_path, script, children=children, options=options) as it:
+        await it.run()
+        before = facts(it.results[0])
+    cut_after(it, "parent", "child", 2)
+    async with tree(tmp_path) as it:
+        after = facts(it.results[0])
+        assert after["references"] == before["references"] == "b:1"
+        assert "worktree" not in after

@@ -28,10 +28,9 @@ from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.providers import Provider
 from sanderling.providers.choice import DEFAULT, choose, make_provider
-from sanderling.providers.models.known import load_models, split
+from sanderling.providers.models.known import split
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.policy import TOO_WIDE, SandboxPolicy
-from sanderling.session.ledger import Prices
 from sanderling.session.log import log_path
 from sanderling.session.records import LoggedChild
 from sanderling.session.session import Session, kept_agent
@@ -605,7 +604,7 @@ def _recovered(log_dir: Path, settings: Settings, child: LoggedChild) -> ToolRes
     # Only after a crash.
     from sanderling.conversation.children.recovery import recovered
 
-    outcome = recovered(child, log_dir, Prices(load_models(settings))).outcome()
+    outcome = recovered(child, log_dir, settings).outcome()
     is_error = outcome.is_error or not child.state
     return ToolResult(child.tool_use_id, outcome.content, is_error)
 
