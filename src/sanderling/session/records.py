@@ -23,7 +23,9 @@ from sanderling.protocol.messages import (
     Usage,
 )
 
-LOG_VERSION = 6
+# Also raised where an older Sanderling would ignore what must hold: `access` and `worktree` of the header.
+LOG_VERSION = 7
+READABLE_VERSIONS = (6, LOG_VERSION)
 
 _SESSION_ID = r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}"
 
