@@ -115,7 +115,6 @@ class SessionBudget:
         self._known: _KnownPrompt | None = None
         self._asking = anyio.Lock()
         self._refusals = 0
-        self._is_asked_to_wrap_up = False
 
     def limit_run(self, max_cost_usd: float, max_tokens: int) -> None:
         """Limit what is used from now on, 0: not at all. The user is not asked to extend it. A child is limited by its parent's run."""

@@ -40,10 +40,6 @@ def new_session_id() -> str:
     return f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(4).hex()}"  # noqa: DTZ005 - the user's local time
 
 
-def text_or_empty(value: str | msgspec.UnsetType) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def now() -> datetime:
     return datetime.now(UTC)
 
@@ -173,7 +169,8 @@ class LoggedUsage(msgspec.Struct, tag="usage", frozen=True, omit_defaults=True):
     """
     The tokens of one request. `is_aside`: the request was outside the session's turns, such as an inline edit.
 
-    `child` is the child session that made the request, whose own log has the same tokens again. `missed_tokens` were sent again although the API's cache could have had them; `missed_why` says why it had not.
+    `child` is the child session that made the request, whose own log has the same tokens again. `missed_tokens` were sent again although
+    the API's cache could have had them; `missed_why` says why it had not.
     """
 
     model: str

@@ -45,7 +45,6 @@ from sanderling.session.records import (
     LoggedUsage,
     Record,
     StateKey,
-    text_or_empty,
 )
 from sanderling.session.titles import first_title
 
@@ -54,7 +53,8 @@ class Session:
     """
     A session: history, metadata and log. `header` has what is recorded of a new one.
 
-    `children` are the child sessions that were started, by their tool calls. `commands` are the user's commands, and `taken_back` the undo and rewind records, that the next prompt will report to the model.
+    `children` are the child sessions that were started, by their tool calls. `commands` are the user's commands, and `taken_back` the undo
+    and rewind records, that the next prompt will report to the model.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Session:
     @property
     def parent(self) -> str:
         """The id of the session that this one is a child of, or ""."""
-        return text_or_empty(self.log.header.parent)
+        return self.log.header.parent or ""
 
     @property
     def is_read_only(self) -> bool:
