@@ -138,6 +138,14 @@ async def test_what_cannot_be_delegated_is_refused_without_a_question(tmp_path, 
         assert it.of(ChildChanged) == []
 
 
+async def test_a_refused_child_takes_no_number(tmp_path):
+    script = ([delegate("A.", budget=10)], [delegate("A.")])
+    async with tree(tmp_path, *script, children={"A.": [[said("Done.")]]}) as it:
+        await it.run()
+        assert "more than a third of its budget of 10 tokens" in it.results[0]
+        assert it.of(ChildChanged)[-1].name == "edit 1"  # as its number is in the log
+
+
 @pytest.mark.parametrize("name", ["Task", "Agent", "task", "Delegate"])
 async def test_names_of_other_agents_mean_the_tool(tmp_path, name):
     call = use(name, description="Look", prompt="A.", subagent_type="Explore")

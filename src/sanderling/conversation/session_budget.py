@@ -252,11 +252,22 @@ class SessionBudget:
 
     # --- children ------------------------------------------------------------------------------------------------------
 
+    def for_child(self, wanted: Amount) -> Amount:
+        """Return what a child would get now: `wanted`, within the settings and a quarter of what is left."""
+        return for_child(self.children.rest, wanted.at_most(self._most_for_child))
+
+    @property
+    def _most_for_child(self) -> Amount:
+        settings = self._settings
+        return Amount(
+            settings.delegate_tokens, inf, settings.delegate_seconds, settings.delegate_calls
+        )
+
     async def reserve(
         self, fixed: FixedPart, wanted: Amount = UNLIMITED, *, history_tokens: int = 0
     ) -> Budget:
         """
-        Reserve the budget of a child: `wanted`, within the settings and a quarter of what is left.
+        Reserve the budget of a child, see `for_child`.
 
         `fixed` is what its requests begin with, and `history_tokens` what it has of another session. If the children of this session have
         used what the settings allow them, ask the user for as much again.
@@ -264,22 +275,17 @@ class SessionBudget:
         Raises:
             BudgetError: too little is left, or the fixed part leaves too little of it.
         """
-        settings = self._settings
-        wanted = wanted.at_most(
-            Amount(
-                settings.delegate_tokens, inf, settings.delegate_seconds, settings.delegate_calls
-            )
-        )
+        wanted = wanted.at_most(self._most_for_child)
         needed = FIXED_SHARE * (fixed.tokens + history_tokens)
         if needed > wanted.tokens:
             raise BudgetError(_too_fixed(fixed, history_tokens, wanted.tokens))
         if not await self.has_more():
             raise BudgetError("The budget of this session is used up.")
-        part = for_child(self.children.rest, wanted)
+        part = self.for_child(wanted)
         if part.tokens < needed and self.children.free.tokens <= self.run.rest.tokens:
             if not await self._ask_for_tokens(self._children_at_limit()):
                 raise BudgetError(self._children_at_limit())
-            part = for_child(self.children.rest, wanted)
+            part = self.for_child(wanted)
         if part.tokens < needed:
             raise BudgetError(
                 f"A child gets at most a quarter of the tokens that are left. {_too_fixed(fixed, history_tokens, part.tokens)}"

@@ -18,6 +18,10 @@ class Task(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     budget: Annotated[int, msgspec.Meta(ge=0)] = 0
     fork: bool = False
 
+    @property
+    def first_line(self) -> str:
+        return next(iter(self.task.strip().splitlines()), "")
+
 
 class Children(Protocol):
     def check(self, task: Task) -> None:

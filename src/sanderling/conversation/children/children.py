@@ -5,8 +5,8 @@ from math import inf
 import anyio
 from anyio import to_thread
 
-from sanderling.conversation.budget import Amount, Budget, BudgetError, dollars, for_child
-from sanderling.conversation.children.child import Child, ChildStart, OpenChild, first_line
+from sanderling.conversation.budget import Amount, Budget, BudgetError, dollars
+from sanderling.conversation.children.child import Child, ChildStart, OpenChild, title_of
 from sanderling.conversation.compaction import estimated_tokens
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import ConfigError, ToolError
@@ -49,14 +49,14 @@ class Children:
             raise ToolError(str(error)) from error
 
     def estimate(self, task: Task) -> str:
-        """Return what the user is asked about. It is the same for all children of a session: the first answer counts for them."""
-        role, wanted = self._role(task), self._wanted(task)
-        settings = self._services.settings
+        """Return what the user is asked about: the first child of a session, whose answer holds for the later ones."""
+        role, settings = self._role(task), self._services.settings
+        tokens = self._services.calls.budget.for_child(_wanted(task)).tokens
         access = (
             "only reads, kept so by the kernel" if is_read_only(role) else "as you allow it here"
         )
         model = task.model or role.model or self._services.provider.model
-        worst = self._worst_cost(model, wanted.tokens)
+        worst = self._worst_cost(model, tokens)
         limit = (
             f"{duration(settings.delegate_seconds)}; {settings.delegate_running} at the same time."
         )
@@ -65,7 +65,7 @@ class Children:
             "",
             f"Role: {role.name} ({access})",
             f"Model: {model}",
-            f"At most {wanted.tokens:,.0f} tokens{worst}, {counted(settings.delegate_calls, 'model call')}, {limit}",
+            f"At most {tokens:,.0f} tokens{worst}, {counted(settings.delegate_calls, 'model call')}, {limit}",
             *([self._fork_cost(model)] if task.fork else ()),
             "This is asked once: your answer holds for all child sessions of this session.",
         ]
@@ -91,13 +91,13 @@ class Children:
     # --- running -------------------------------------------------------------------------------------------------------
 
     async def run(self, task: Task, tool_use_id: str) -> Outcome:
-        role = self._role(task)
+        role, budget = self._role(task), await self._reserve(task)
         self._started += 1
         name = f"{role.name} {self._started}"
         start = ChildStart(
             new_session_id(),
             role,
-            f"{name}: {first_line(task)}",
+            f"{name}: {title_of(task)}",
             task.model,
             tool_use_id if task.fork else "",
             task.isolation == "worktree",
@@ -108,7 +108,7 @@ class Children:
             task,
             tool_use_id,
             name=name,
-            budget=await self._reserve(task),
+            budget=budget,
             open_child=self._open_child,
         )
         self._running[child.id] = child
@@ -125,12 +125,6 @@ class Children:
             self._services.emit(Notice("info", words))
         return report.outcome()
 
-    def _wanted(self, task: Task) -> Amount:
-        settings = self._services.settings
-        tokens = min(task.budget or settings.delegate_tokens, settings.delegate_tokens)
-        wanted = Amount(tokens, inf, settings.delegate_seconds, settings.delegate_calls)
-        return for_child(self._services.calls.budget.children.rest, wanted)
-
     async def _reserve(self, task: Task) -> Budget:
         """
         Reserve the budget for a task, before its first request.
@@ -138,9 +132,8 @@ class Children:
         Raises:
             ToolError: too little is left.
         """
-        wanted = Amount(tokens=task.budget or inf)
         try:
-            return await self._services.calls.reserve_child(wanted, is_fork=task.fork)
+            return await self._services.calls.reserve_child(_wanted(task), is_fork=task.fork)
         except BudgetError as error:
             raise ToolError(str(error)) from error
 
@@ -154,3 +147,7 @@ class Children:
     def answer(self, answer: AnswerApproval) -> None:
         if child := self._running.get(answer.id.partition("/")[0]):
             child.answer(answer)
+
+
+def _wanted(task: Task) -> Amount:
+    return Amount(tokens=task.budget or inf)
