@@ -9,6 +9,7 @@ from tests.worktrees.conftest import run_git
 
 from sanderling.protocol.messages import ToolResult
 from sanderling.session.log import log_path
+from sanderling.session.records import LoggedPartial
 
 
 def cut_after(it: Tree, session_id: str, kind: str, count: int) -> None:
@@ -85,3 +86,17 @@ async def test_a_child_of_a_session_in_a_worktree_is_not_reported_as_being_in_on
         after = facts(it.results[0])
         assert after["references"] == before["references"] == "b:1"
         assert "worktree" not in after
+
+
+async def test_the_answer_that_a_child_was_writing_is_in_its_report(tmp_path):
+    begun = [said("And then"), {"delay_ms": 400}, said(" it goes on.")]
+    children = {"A.": [[said("Looked."), use("ls")], begun]}
+    async with tree(tmp_path, [delegate("A.")], children=children) as it:
+        await it.run()
+        [child] = it.child_ids()
+        partial = [each for each in it.read(child)[1] if isinstance(each, LoggedPartial)]
+    cut_after(it, "parent", "child", 1)
+    cut_after(it, child, "partial", len(partial))
+    async with tree(tmp_path) as it:
+        assert facts(it.results[0])["state"] == "partial"
+        assert "Looked.\n\nAnd then" in it.results[0]
