@@ -25,7 +25,7 @@ from sanderling.text import counted, printable
 from sanderling.worktrees import extras, records
 from sanderling.worktrees.git import Git
 from sanderling.worktrees.records import Record
-from sanderling.worktrees.snapshots import Losses, keep_snapshot, losses
+from sanderling.worktrees.snapshots import keep_snapshot, losses
 
 LOCK_REASON = "made by Sanderling: `sanderling worktrees` lists and removes it"
 MAX_SHOWN_PATHS = 3
@@ -197,15 +197,6 @@ class Worktrees:
             each.unlink(missing_ok=True)
 
     # --- removing --------------------------------------------------------------------------------------------------------
-
-    def losses(self, record: Record) -> Losses:
-        """
-        Return what removing the worktree would lose.
-
-        Raises:
-            WorktreeError: git cannot tell.
-        """
-        return losses(record)
 
     def remove(self, name: str, *, loses: bool = False) -> None:
         """
