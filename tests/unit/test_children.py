@@ -213,6 +213,16 @@ async def test_the_model_of_a_child_asks_the_user_under_its_name(tmp_path):
         assert "The user answers: x" in str(it.read(child)[1])
 
 
+async def test_a_hook_of_the_user_judges_the_calls_of_a_child(tmp_path):
+    hooks = {"PreToolUse": [{"matcher": "bash", "command": "echo 'Not here.' >&2; exit 2"}]}
+    children = {"A.": [[use("bash", command="touch made")], [said("I could not.")]]}
+    async with tree(tmp_path, [delegate("A.")], children=children, hooks=hooks) as it:
+        await it.run()
+        assert facts(it.results[0])["state"] == "denied"
+        assert "A hook denied this: Not here." in str(it.read(it.child_ids()[0])[1])
+        assert not (it.project / "made").exists()
+
+
 # --- ends --------------------------------------------------------------------------------------------------------------
 
 
