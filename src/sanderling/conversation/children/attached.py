@@ -63,9 +63,9 @@ class AttachedChild:
             self.close()
         elif self._own:
             self._own.act(action)
-        elif not self._child.ended.is_set():
+        elif not (self._child.has_answered or self._child.ended.is_set()):
             self._act_on_child(action)
-        else:  # its log is closed, and would be opened again by a late prompt
+        else:  # the child might begin another turn for a late prompt, and be closed in the middle of it
             self._early.append(action)
             self._arrived.set()
 

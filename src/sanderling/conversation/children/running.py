@@ -80,6 +80,7 @@ class RunningChild:
         self._last_chars = 0
         self._numbers = count()
         self._is_in_turn = False
+        self.has_answered = False  # its turn has ended, and it is about to be closed
 
     def emit(self, event: Event) -> None:
         self._keep(event)
@@ -118,7 +119,7 @@ class RunningChild:
             case TurnStarted():
                 self._is_in_turn = True
             case TurnEnded():
-                self._is_in_turn = False
+                self._is_in_turn, self.has_answered = False, True
             case _:
                 pass
         last, self._last = self._last, None
