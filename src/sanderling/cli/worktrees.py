@@ -1,4 +1,4 @@
-"""`sanderling worktrees`: the project's worktrees, what is in them, applying their work, and removing them."""
+"""`sanderling worktrees`: lists, shows, applies and removes the project's worktrees."""
 
 import argparse
 import os

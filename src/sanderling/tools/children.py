@@ -1,4 +1,4 @@
-"""The child sessions of a session as tools know them: what a task is, and who runs it."""
+"""The child sessions of a session as tools know them: the task, and the interface that runs it."""
 
 from typing import Annotated, Literal, Protocol
 

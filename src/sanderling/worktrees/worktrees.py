@@ -200,7 +200,7 @@ class Worktrees:
 
     def remove(self, name: str, *, loses: bool = False) -> None:
         """
-        Remove a worktree in which nothing would be lost, or with `loses` whatever would. What was kept under its ref remains.
+        Remove a worktree in which nothing would be lost, or with `loses` whatever would. Its ref remains.
 
         Once only the ref is left, it is removed in the same way.
 
@@ -335,7 +335,7 @@ def _is_dirty(directory: str, commit: str) -> bool:
 
 
 def _filtered(git: Git) -> str:
-    """Return a sentence about files whose filters were not run, as those of Git LFS; "" if there is none."""
+    """Return a sentence about files whose filters were not run, such as Git LFS; "" without such files."""
     names = git.run("ls-files", "-z")
     fields = os.fsdecode(git.run("check-attr", "--stdin", "-z", "filter", stdin=names)).split("\0")
     paths = [
