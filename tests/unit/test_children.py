@@ -147,6 +147,14 @@ async def test_what_cannot_be_delegated_is_refused_without_a_question(tmp_path, 
         assert it.of(ChildChanged) == []
 
 
+async def test_a_refused_child_takes_no_number(tmp_path):
+    script = ([delegate("A.", budget=10)], [delegate("A.")])
+    async with tree(tmp_path, *script, children={"A.": [[said("Done.")]]}) as it:
+        await it.run()
+        assert "more than a third of its budget of 10 tokens" in it.results[0]
+        assert it.of(ChildChanged)[-1].name == "edit 1"  # as its number is in the log
+
+
 @pytest.mark.parametrize("name", ["Task", "Agent", "task", "Delegate"])
 async def test_names_of_other_agents_mean_the_tool(tmp_path, name):
     call = use(name, description="Look", prompt="A.", subagent_type="Explore")
@@ -212,6 +220,16 @@ async def test_the_model_of_a_child_asks_the_user_under_its_name(tmp_path):
         await it.ended()
         [child] = it.child_ids()
         assert "The user answers: x" in str(it.read(child)[1])
+
+
+async def test_a_hook_of_the_user_judges_the_calls_of_a_child(tmp_path):
+    hooks = {"PreToolUse": [{"matcher": "bash", "command": "echo 'Not here.' >&2; exit 2"}]}
+    children = {"A.": [[use("bash", command="touch made")], [said("I could not.")]]}
+    async with tree(tmp_path, [delegate("A.")], children=children, hooks=hooks) as it:
+        await it.run()
+        assert facts(it.results[0])["state"] == "denied"
+        assert "A hook denied this: Not here." in str(it.read(it.child_ids()[0])[1])
+        assert not (it.project / "made").exists()
 
 
 # --- ends --------------------------------------------------------------------------------------------------------------

@@ -150,3 +150,8 @@ def test_every_built_in_part_of_the_statusline_is_listed():
 def test_a_package_can_be_installed_into_an_environment_without_pip():
     packages = EXTENDING[EXTENDING.index("*sanderling-packages*\n") :]
     assert "\n    uv pip install --python PYTHON PACKAGE\n" in packages
+
+
+def test_no_line_of_the_help_is_wider_than_a_help_window():
+    lines = (HELP + OTHERS).splitlines()
+    assert [line for line in lines if len(line.expandtabs(8)) > 78] == []

@@ -344,7 +344,11 @@ async def test_a_rule_that_cannot_be_followed_is_reported_once(tmp_path):
     async with talk.served():
         await talk.run_turns(Prompt("p1", "a"), Prompt("p2", "b"))
     assert len(talk.notices) == 3
-    for words in ("last word can be `*`", "'todo' has none", "'Bash(' is not a rule"):
+    for words in (
+        "last word can be `*`",
+        "'Task(x)' is not supported: a rule for this tool has no target",
+        "'Bash(' is not a rule",
+    ):
         assert any(words in each for each in talk.notices)
 
 

@@ -108,7 +108,7 @@ async def test_it_stays_so_when_the_session_is_resumed(tmp_path):
         assert [*it.project.iterdir()] == []
 
 
-async def test_a_users_role_of_that_name_wins_and_a_projects_does_not(tmp_path):
+async def test_a_users_role_of_that_name_wins(tmp_path):
     role = {"explore": {"prompt": "Look and write.", "mode": "auto"}}
     children = {"Look.": [[use("write", path="new", content="x")], [said("Done.")]]}
     script = [delegate("Look.", "explore")]

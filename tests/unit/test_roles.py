@@ -17,7 +17,7 @@ from sanderling.conversation.checks.configuration import mistakes_in
 from sanderling.errors import ConfigError
 from sanderling.mcp.servers import tool_name
 from sanderling.project.places import Places
-from sanderling.project.roles import Role, Roles, SkippedRole, load_roles, read_role
+from sanderling.project.roles import Role, Roles, SkippedRole, is_read_only, load_roles, read_role
 from sanderling.protocol import tool_names
 from sanderling.protocol.actions import SetEffort, SetMode, SetModel, SetRole
 from sanderling.protocol.events import (
@@ -85,6 +85,19 @@ def test_settings_come_before_the_project_and_the_project_before_the_user(
         "b": "project",
         "c": "user",
     }
+
+
+def test_a_projects_role_replaces_none_that_the_kernel_keeps_read_only(places, trust, own, project):
+    for name in ("explore", "review", "mine"):
+        write(project, f".claude/agents/{name}.md", "Write!")
+    trust_all(trust)
+    roles = Roles(places, {})
+    assert all(is_read_only(roles.of_child(name)) for name in ("explore", "review"))
+    assert roles.of_child("mine").prompt == "Write!"
+    write(own, "agents/review.md", "user")
+    (project / ".claude/agents/review.md").unlink()
+    assert roles.of_child("review").prompt == "user"
+    assert not is_read_only(roles.of_child("review"))
 
 
 def test_a_file_has_all_keys_of_a_table():

@@ -41,6 +41,7 @@ from sanderling.session.codec import Codec
 from sanderling.session.history import NOT_RUN, UNKNOWN_OUTCOME, with_results
 from sanderling.session.log import SessionInUseError
 from sanderling.session.records import (
+    LoggedChild,
     LoggedClearing,
     LoggedCommand,
     LoggedMessage,
@@ -59,7 +60,8 @@ from sanderling.session.session import KeptAgent, KeptPosition, Session, keep_ag
 pytestmark = pytest.mark.guard
 
 GOLDEN_DIR = Path(__file__).parent.parent / "golden"
-GOLDEN = GOLDEN_DIR / "session_log_v6.jsonl"
+GOLDEN = GOLDEN_DIR / "session_log_v7.jsonl"
+GOLDEN_BEFORE = GOLDEN_DIR / "session_log_v6.jsonl"
 AT = "2026-11-21T22:00:00Z"
 THOUGHTS = (ThinkingBlock, RedactedThinkingBlock)
 
@@ -99,6 +101,9 @@ def say_everything(session: Session) -> None:
         )
     )
     session.append(LoggedToolStart("t1"))
+    session.append(LoggedChild("c1", "t1", "explore 1", "Find it."))
+    session.append(LoggedUsage("claude-sonnet-5-5", Usage(7, 1), child="c1"))
+    session.append(LoggedChild("c1", "t1", "explore 1", "Find it.", "done"))
     session.append(
         LoggedToolEnd(
             "t1",
@@ -109,6 +114,7 @@ def say_everything(session: Session) -> None:
             is_error=True,
             result=ToolResult("t1", "no such tool", is_error=True),
             output_chars=7,
+            changed=("src/a.py",),
         )
     )
     session.append(LoggedToolEnd("t2", "a.png", "an image"))
@@ -149,7 +155,7 @@ def say_everything(session: Session) -> None:
 
 
 def take_back(session: Session) -> None:
-    """The records that version 6 has beside those."""
+    """The records of what was undone and rewound."""
     files = (
         RestoredFile("src/a.py", added=1, removed=2),
         RestoredFile("b", "merged"),
@@ -184,8 +190,15 @@ def reopen(path: Path) -> Session:
 # --- the format --------------------------------------------------------------------------------------------------------
 
 
-def test_log_of_this_version_keeps_loading(tmp_path):
-    (tmp_path / "s1.jsonl").write_bytes(GOLDEN.read_bytes())
+@pytest.mark.parametrize(
+    "golden, total, children",
+    [
+        (GOLDEN, Usage(112, 21, 30, 40), ["explore 1"]),
+        (GOLDEN_BEFORE, Usage(105, 20, 30, 40), []),
+    ],
+)
+def test_log_of_this_version_and_the_one_before_keeps_loading(tmp_path, golden, total, children):
+    (tmp_path / "s1.jsonl").write_bytes(golden.read_bytes())
     session = reopen(tmp_path / "s1.jsonl")
     said = Session("s1", "/project", tmp_path / "nowhere" / "s1.jsonl")
     say_everything(said)
@@ -196,9 +209,10 @@ def test_log_of_this_version_keeps_loading(tmp_path):
     assert [prompt.id for prompt in session.prompts] == ["p1", "p1b", "p2"]
     assert session.prompt_history.turn_ids == ["p1", "p2", "p3"]
     assert len(session.taken_back) == len(said.taken_back) == 2
-    assert session.ledger.total == Usage(105, 20, 30, 40)
+    assert session.ledger.total == total
+    assert [child.name for child in session.children.values()] == children
     assert session.project == "/project"
-    assert (tmp_path / "s1.jsonl").read_bytes() == GOLDEN.read_bytes(), "reading wrote to it"
+    assert (tmp_path / "s1.jsonl").read_bytes() == golden.read_bytes(), "reading wrote to it"
 
 
 async def test_a_sync_that_outlives_its_log_touches_no_other_file(tmp_path, monkeypatch):
@@ -651,9 +665,9 @@ HEADER = b'{"type":"session","version":%b,"session_id":"s1","project":"/p","sand
     "lnum, line, words",
     [
         (1, HEADER % b"5", "another version of Sanderling; update"),
-        (1, HEADER % b"7", "another version of Sanderling; update"),
+        (1, HEADER % b"8", "another version of Sanderling; update"),
         (1, HEADER % b'"two"', "another version of Sanderling; update"),
-        (1, b'{"type":"from_the_future","version":7}', "another version of Sanderling; update"),
+        (1, b'{"type":"from_the_future","version":8}', "another version of Sanderling; update"),
         (
             1,
             b'{"type":"partial","block":"text","text":"x","at":"2026-11-21T22:00:00Z"}',
@@ -686,7 +700,7 @@ def test_damaged_log_is_refused_with_a_sentence_and_left_alone(log, lnum, line, 
         b'{"type":"partial","block":"text","text":"\xff","at":"2026-11-21T22:00:00Z"}',
     ],
 )
-@pytest.mark.parametrize("lnum", prove_rest(range(2, 34), keep=(0, 7, -1)))
+@pytest.mark.parametrize("lnum", prove_rest(range(2, 37), keep=(0, 7, 10, -1)))
 def test_damaged_line_is_left_out_and_the_rest_is_a_history_that_the_api_accepts(log, lnum, line):
     log.write_bytes(line_of(log, lnum, line))
     session = reopen(log)
@@ -697,7 +711,7 @@ def test_damaged_line_is_left_out_and_the_rest_is_a_history_that_the_api_accepts
 
 
 def test_log_of_another_version_is_left_alone_even_when_its_end_is_torn(log):
-    data = line_of(log, 1, HEADER % b"7") + b'{"type":"mess'
+    data = line_of(log, 1, HEADER % b"8") + b'{"type":"mess'
     log.write_bytes(data)
     with pytest.raises(SessionError, match="another version"):
         reopen(log)

@@ -331,6 +331,33 @@ def test_a_new_file_is_never_removed(worktrees: Worktrees, project: Path):
     assert Path(record.directory, "new.txt").exists()
 
 
+@pytest.mark.parametrize(
+    "arguments, lost",
+    [
+        (("rm", "-q", "--cached", "a.txt"), r"1 changed file \(a.txt\), 1 new file \(a.txt\)"),
+        (("rm", "-q", "a.txt"), r"1 changed file \(a.txt\)"),
+        (("add", "new.txt"), r"1 changed file \(new.txt\)"),
+    ],
+)
+def test_a_staged_change_is_never_removed(
+    worktrees: Worktrees, arguments: tuple[str, ...], lost: str
+):
+    record = worktrees.create("s")
+    if "add" in arguments:
+        Path(record.directory, "new.txt").write_text("work\n")
+    run_git(record.directory, *arguments)
+    with pytest.raises(WorktreeError, match=f"it would lose {lost}"):
+        worktrees.remove(record.name)
+    assert Path(record.directory).exists()
+
+
+def test_a_deletion_is_never_forgotten(worktrees: Worktrees):
+    record = worktrees.create("s")
+    Path(record.directory, "a.txt").unlink()
+    with pytest.raises(WorktreeError, match=r"it would lose 1 deletion \(a.txt\)"):
+        worktrees.remove(record.name)
+
+
 def test_a_commit_on_no_branch_is_never_removed_though_the_tree_is_clean(worktrees: Worktrees):
     record = worktrees.create("s")
     Path(record.directory, "a.txt").write_text("work\n")
@@ -368,6 +395,7 @@ def test_removing_a_worktree_follows_no_link(worktrees: Worktrees, project: Path
 
 def test_age_removes_nothing(worktrees: Worktrees):
     record = worktrees.create("s")
+    record = records.write(worktrees._path(record.name), replace(record, created_at=0.0))
     os.utime(record.directory, (0, 0))
     assert worktrees.all() == [record]
     assert Path(record.directory).exists()

@@ -1,4 +1,4 @@
-"""`sanderling worktrees`: the project's worktrees, what is in them, applying their work, and removing them."""
+"""`sanderling worktrees`: lists, shows, applies and removes the project's worktrees."""
 
 import argparse
 import os
@@ -23,7 +23,7 @@ from sanderling.protocol.requests import ShownWorktree
 from sanderling.session.records import new_session_id
 from sanderling.text import counted, visible, visible_line
 from sanderling.worktrees.changes import diff, summary
-from sanderling.worktrees.shown import line_of, shown_worktrees
+from sanderling.worktrees.shown import line_of, shown_worktree, shown_worktrees
 from sanderling.worktrees.worktrees import Worktrees
 
 EXIT_LEFT, EXIT_USAGE = 1, 2
@@ -85,13 +85,12 @@ def _lines(worktree: ShownWorktree) -> list[str]:
 
 def _show(arguments: argparse.Namespace) -> int:
     try:
-        worktrees = _worktrees(arguments)
-        record = worktrees.find(arguments.name)
+        record = _worktrees(arguments).find(arguments.name)
         if arguments.diff:
             text = diff(record)
             sys.stdout.write(visible(text) if os.isatty(1) else text)
             return 0
-        (shown,) = (each for each in shown_worktrees(worktrees) if each.name == record.name)
+        shown = shown_worktree(record)
         sys.stdout.writelines(f"{line}\n" for line in _lines(shown))
         sys.stdout.writelines(f"  {visible_line(note)}\n" for note in record.notes)
         sys.stdout.writelines(
@@ -106,7 +105,7 @@ def _remove(arguments: argparse.Namespace) -> int:
     try:
         worktrees = _worktrees(arguments)
         record = worktrees.find(arguments.name)
-        (shown,) = (each for each in shown_worktrees(worktrees) if each.name == record.name)
+        shown = shown_worktree(record)
         if shown.loss and not arguments.force:
             say(f"{record.name} stays: removing it would lose {shown.loss}. --force removes it")
             return EXIT_LEFT

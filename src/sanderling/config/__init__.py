@@ -21,7 +21,7 @@ KeyPath = tuple[str | int, ...]
 Table = dict[str, Any]
 LEVELS: tuple[ConfiningLevel, ...] = get_args(ConfiningLevel)  # the strongest first
 
-GROUPS = (*("sandbox", "mcp", "skills", "plugins", "tools", "web_search", "delegate", "worktree"),)
+GROUPS = ("sandbox", "mcp", "skills", "plugins", "tools", "web_search", "delegate", "worktree")
 """The tables of a file whose keys are fields of `Settings`, with the table's name as prefix."""
 
 NEOVIM_KEYS = name_set(

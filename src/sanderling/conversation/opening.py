@@ -24,15 +24,14 @@ from sanderling.project.project import Project, with_project
 from sanderling.project.roles import load_roles
 from sanderling.protocol.agent import OpenedAgent
 from sanderling.protocol.events import Event, Notice
-from sanderling.protocol.messages import Prompt
+from sanderling.protocol.messages import Prompt, ToolResult
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.providers import Provider
 from sanderling.providers.choice import DEFAULT, choose, make_provider
-from sanderling.providers.models.known import load_models, split
+from sanderling.providers.models.known import split
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.policy import TOO_WIDE, SandboxPolicy
-from sanderling.session.ledger import Prices
 from sanderling.session.log import log_path
 from sanderling.session.records import LoggedChild
 from sanderling.session.session import Session, kept_agent
@@ -614,12 +613,14 @@ class _AgentBuilder(NamedTuple):
         return load_agent(name, settings.agents)
 
 
-def _recovered(log_dir: Path, settings: Settings, child: LoggedChild) -> str:
-    """Return what a child had done that was interrupted together with its parent."""
+def _recovered(log_dir: Path, settings: Settings, child: LoggedChild) -> ToolResult:
+    """Return the result of an interrupted tool call: what the child that it started had done."""
     # Only after a crash.
     from sanderling.conversation.children.recovery import recovered
 
-    return recovered(child, log_dir, Prices(load_models(settings))).content()
+    outcome = recovered(child, log_dir, settings).outcome()
+    is_error = outcome.is_error or not child.state
+    return ToolResult(child.tool_use_id, outcome.content, is_error)
 
 
 def _fork(log_dir: Path, parent: str, start: "ChildStart") -> None:

@@ -417,7 +417,7 @@ class SessionServices:
         return limits.context_window_tokens if limits else 0
 
     def declare_servers(self) -> None:
-        """Declare the tool servers that the project currently declares. A child has those of its parent."""
+        """Declare the tool servers that the project currently declares. A child has its parent's."""
         if not self.parent:
             self.server_loader.declare(self.project.trust, self.emit)
 

@@ -116,7 +116,6 @@ class SessionBudget:
         self._known: _KnownPrompt | None = None
         self._asking = anyio.Lock()
         self._refusals = 0
-        self._is_asked_to_wrap_up = False
 
     def limit_run(self, max_cost_usd: float, max_tokens: int) -> None:
         """Limit what is used from now on, 0: not at all. The user is not asked to extend it. A child is limited by its parent's run."""
@@ -254,11 +253,22 @@ class SessionBudget:
 
     # --- children ------------------------------------------------------------------------------------------------------
 
+    def for_child(self, wanted: Amount) -> Amount:
+        """Return what a child would get now: `wanted`, within the settings and a quarter of what is left."""
+        return for_child(self.children.rest, wanted.at_most(self._most_for_child))
+
+    @property
+    def _most_for_child(self) -> Amount:
+        settings = self._settings
+        return Amount(
+            settings.delegate_tokens, inf, settings.delegate_seconds, settings.delegate_calls
+        )
+
     async def reserve(
         self, fixed: FixedPart, wanted: Amount = UNLIMITED, *, history_tokens: int = 0
     ) -> Budget:
         """
-        Reserve the budget of a child: `wanted`, within the settings and a quarter of what is left.
+        Reserve the budget of a child, see `for_child`.
 
         `fixed` is what its requests begin with, and `history_tokens` what it has of another session. If the children of this session have
         used what the settings allow them, ask the user for as much again.
@@ -266,25 +276,20 @@ class SessionBudget:
         Raises:
             BudgetError: too little is left, or the fixed part leaves too little of it.
         """
-        settings = self._settings
-        own = "give it a larger `budget`" if wanted.tokens < settings.delegate_tokens else ""
-        wanted = wanted.at_most(
-            Amount(
-                settings.delegate_tokens, inf, settings.delegate_seconds, settings.delegate_calls
-            )
-        )
+        own = "give it a larger `budget`" if wanted.tokens < self._settings.delegate_tokens else ""
+        wanted = wanted.at_most(self._most_for_child)
         needed = FIXED_SHARE * (fixed.tokens + history_tokens)
         if needed > wanted.tokens:
             remedy = own or "ask the user to raise the option delegate.tokens"
             raise BudgetError(_too_fixed(fixed, history_tokens, wanted.tokens, remedy))
         if not await self.has_more():
             raise BudgetError("The budget of this session is used up.")
-        part = for_child(self.children.rest, wanted)
+        part = self.for_child(wanted)
         is_limit_of_children = self.children.free.tokens <= self.run.rest.tokens
         if part.tokens < needed and is_limit_of_children and self._can_extend_to(needed):
             if not await self._ask_for_tokens(self._children_at_limit()):
                 raise BudgetError(self._children_at_limit())
-            part = for_child(self.children.rest, wanted)
+            part = self.for_child(wanted)
         if part.tokens < needed:
             remedy = (
                 "ask the user to raise the option delegate.tree_tokens"

@@ -13,7 +13,7 @@ from sanderling.protocol.requests import (
     WorktreeRequest,
 )
 from sanderling.worktrees.changes import diff
-from sanderling.worktrees.shown import shown_worktrees
+from sanderling.worktrees.shown import shown_worktree, shown_worktrees
 from sanderling.worktrees.worktrees import Worktrees
 
 
@@ -31,8 +31,7 @@ def answer(request: WorktreeRequest, settings: Settings) -> dict[str, Any]:
         case DiffWorktree(_, name):
             return {"text": diff(worktrees.find(name))}
         case RemoveWorktree(_, name, loses):
-            found = shown_worktrees(worktrees)
-            loss = next((each.loss for each in found if each.name == name), "")
+            loss = shown_worktree(worktrees.find(name)).loss
             if loss != loses:
                 raise WorktreeError(f"removing {name} would now lose {loss or 'nothing'}")
             worktrees.remove(name, loses=bool(loses))

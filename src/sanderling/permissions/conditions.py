@@ -50,7 +50,7 @@ def _rule(tool: str, target: str) -> Rule:
         case "host" if target.startswith("domain:"):
             return Rule(action="deny", tool=tool, host=target.removeprefix("domain:"))
         case _:
-            raise ValueError(f"'{tool}' has none")
+            raise ValueError("a rule for this tool has no target")
 
 
 def problem_of(condition: str) -> str:

@@ -31,7 +31,7 @@ _OTHERS = {
     "LSP": "code_nav",
     "Agent": "delegate",
 }
-_ABSENT = frozenset(("Agent", "EnterPlanMode", "ExitPlanMode", "Skill", "SlashCommand", "Task"))
+_ABSENT = frozenset(("EnterPlanMode", "ExitPlanMode", "Skill", "SlashCommand"))
 """Tools of Claude's that Sanderling does without: files of Claude Code name them without a mistake."""
 _OWN = {**{claudes: own for own, claudes in CLAUDES.items()}, **_OTHERS}
 

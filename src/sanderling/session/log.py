@@ -27,7 +27,7 @@ from sanderling.paths import open_plain, write_all
 from sanderling.protocol.messages import ContentBlock, ToolResult, ToolUse
 from sanderling.session.codec import Codec
 from sanderling.session.records import (
-    LOG_VERSION,
+    READABLE_VERSIONS,
     Header,
     LoggedMessage,
     LoggedPartial,
@@ -364,7 +364,7 @@ def header_of(log: Path, line: bytes) -> Header:
         version = msgspec.json.decode(
             msgspec.json.decode(line, type=dict[str, msgspec.Raw])["version"]
         )
-    if version is not None and version != LOG_VERSION:
+    if version is not None and version not in READABLE_VERSIONS:
         raise SessionError(
             f"{log} was written by another version of Sanderling; update Sanderling to read it"
         )

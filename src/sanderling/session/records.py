@@ -23,7 +23,9 @@ from sanderling.protocol.messages import (
     Usage,
 )
 
-LOG_VERSION = 6
+# Also raised where an older Sanderling would ignore what must hold: `access` and `worktree` of the header.
+LOG_VERSION = 7
+READABLE_VERSIONS = (6, LOG_VERSION)
 
 _SESSION_ID = r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}"
 
@@ -36,10 +38,6 @@ def is_session_id(text: str) -> bool:
 def new_session_id() -> str:
     """Return the current time plus random digits, since a script may start many sessions in one second."""
     return f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(4).hex()}"  # noqa: DTZ005 - the user's local time
-
-
-def text_or_empty(value: str | msgspec.UnsetType) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def now() -> datetime:
@@ -171,7 +169,8 @@ class LoggedUsage(msgspec.Struct, tag="usage", frozen=True, omit_defaults=True):
     """
     The tokens of one request. `is_aside`: the request was outside the session's turns, such as an inline edit.
 
-    `child` is the child session that made the request, whose own log has the same tokens again. `missed_tokens` were sent again although the API's cache could have had them; `missed_why` says why it had not.
+    `child` is the child session that made the request, whose own log has the same tokens again. `missed_tokens` were sent again although
+    the API's cache could have had them; `missed_why` says why it had not.
     """
 
     model: str

@@ -45,7 +45,6 @@ from sanderling.session.records import (
     LoggedUsage,
     Record,
     StateKey,
-    text_or_empty,
 )
 from sanderling.session.titles import first_title
 
@@ -54,7 +53,8 @@ class Session:
     """
     A session: history, metadata and log. `header` has what is recorded of a new one.
 
-    `children` are the child sessions that were started, by their tool calls. `commands` are the user's commands, and `taken_back` the undo and rewind records, that the next prompt will report to the model.
+    `children` are the child sessions that were started, by their tool calls. `commands` are the user's commands, and `taken_back` the undo
+    and rewind records, that the next prompt will report to the model.
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class Session:
         *,
         parent: str = "",
         is_read_only: bool = False,
-        recover: Callable[[LoggedChild], str] | None = None,
+        recover: Callable[[LoggedChild], ToolResult] | None = None,
     ) -> "Session":
         """
         Open the session `session_id`, from its log if that exists; a new one has this `face`, `parent` and access.
 
-        `recover` returns the result of a tool call that was interrupted while its child session ran.
+        `recover` returns the result of a tool call that started a child session, and was interrupted before its own result was logged.
 
         Raises:
             SessionInUseError: another process has it open.
@@ -136,7 +136,7 @@ class Session:
     @property
     def parent(self) -> str:
         """The id of the session that this one is a child of, or ""."""
-        return text_or_empty(self.log.header.parent)
+        return self.log.header.parent or ""
 
     @property
     def is_read_only(self) -> bool:
@@ -324,12 +324,12 @@ class Session:
         yield from (LoggedUsage(model, usage) for model, usage in self.ledger.own.by_model.items())
         yield LoggedUsage(self.model, Usage())
 
-    def _recover(self, recover: Callable[[LoggedChild], str]) -> None:
-        """Answer the calls whose children were interrupted, with what these have done so far."""
+    def _recover(self, recover: Callable[[LoggedChild], ToolResult]) -> None:
+        """Answer the interrupted calls that started children, with the work of these."""
         ran = self._history.ran
-        for tool_use_id, child in list(self.children.items()):
-            if not child.state and self._is_in_turn and tool_use_id not in ran.ended:
-                ran.ended[tool_use_id] = ToolResult(tool_use_id, recover(child), is_error=True)
+        for tool_use_id in ran.started - ran.ended.keys():
+            if child := self.children.get(tool_use_id):
+                ran.ended[tool_use_id] = recover(child)
 
     def _end_interrupted_turn(self) -> None:
         if not self._is_in_turn:

@@ -1,4 +1,4 @@
-"""The child sessions of a session as tools know them: what a task is, and who runs it."""
+"""The child sessions of a session as tools know them: the task, and the interface that runs it."""
 
 from typing import Annotated, Literal, Protocol
 
@@ -17,6 +17,10 @@ class Task(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     model: str = ""
     budget: Annotated[int, msgspec.Meta(ge=0)] = 0
     fork: bool = False
+
+    @property
+    def first_line(self) -> str:
+        return next(iter(self.task.strip().splitlines()), "")
 
 
 class Children(Protocol):

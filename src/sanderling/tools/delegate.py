@@ -22,8 +22,7 @@ def _effect(args: Task, workspace: Workspace) -> Effect:
 
 
 def _title(args: Task, _: Workspace) -> str:
-    first = next(iter(args.task.strip().splitlines()), "")
-    return f"{args.role}: {first}"
+    return f"{args.role}: {args.first_line}"
 
 
 async def _preview(args: Task, context: Context) -> Preview:

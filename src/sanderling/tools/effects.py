@@ -28,8 +28,8 @@ class Effect(msgspec.Struct, frozen=True):
     The effect that a tool call would have. `kind` determines which other fields are set.
 
     `path` is absolute; `command` is a shell line to run in `cwd` (empty: the project root); `host` may end in `:port`. The kind `none`
-    has no effect outside the conversation; `call` has one that only the tool knows; `delegate` starts a session whose own calls are judged. `leaves_sandbox`: it needs more than the session's
-    sandbox grants. `paths` are all files of a change to several; `path` is then a directory that contains them. `server` identifies the
+    has no effect outside the conversation; `call` has one that only the tool knows; `delegate` starts a session whose own calls are judged.
+    `leaves_sandbox`: it needs more than the session's sandbox grants. `paths` are all files of a change to several; `path` is then a directory that contains them. `server` identifies the
     declaration of the called server, so that a permission does not hold for another server of the same name. `does` is what a tool
     outside the sandbox declares to do; nothing confines it. `exported` lists variables
     set by earlier commands that can change what runs (`NAME='value'`, `NAME (unset)`), in readable form.

@@ -507,7 +507,7 @@ class FileRestorer:
 async def _each(
     steps: Iterable[RestoreStep], take: Callable[[RestoreStep], Awaitable[None]]
 ) -> tuple[list[RestoreStep], list[SkippedPath]]:
-    """Take each step. Return those that were possible, and the paths left alone."""
+    """Take each step. Return the possible ones, and the paths left alone."""
     taken: list[RestoreStep] = []
     left: list[SkippedPath] = []
     for step in steps:

@@ -74,7 +74,7 @@ def _side(git: Git, path: str, mode: str, blob: str) -> Side:
         return Side()
     if mode == LINK:
         return Side("link", git.run("cat-file", "blob", blob))
-    # With line ends as in a checkout. The attributes are those of the project, and no filter runs.
+    # With line ends as in a checkout. The project's attributes hold, and no filter runs.
     data = git.run("cat-file", "--filters", f"--path={path}", blob)
     return Side("file", data, mode == RUNNABLE)
 

@@ -29,7 +29,7 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def copied(project: str, worktree: str, paths: Sequence[str]) -> list[Extra]:
     """
-    Copy those of `paths` that exist in the project and not in the worktree.
+    Copy the `paths` that exist in the project and not in the worktree.
 
     Raises:
         WorktreeError: one cannot be copied.
@@ -45,7 +45,7 @@ def copied(project: str, worktree: str, paths: Sequence[str]) -> list[Extra]:
 
 def linked(project: str, worktree: str, paths: Sequence[str]) -> list[Extra]:
     """
-    Link those of `paths` that exist in the project and not in the worktree to the project's own.
+    Link the `paths` that exist in the project and not in the worktree to the project's own.
 
     Raises:
         WorktreeError: one cannot be linked.

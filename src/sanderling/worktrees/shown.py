@@ -17,10 +17,10 @@ KEPT = "the only copy of its files, {}"
 
 def shown_worktrees(worktrees: Worktrees) -> list[ShownWorktree]:
     """Return the worktrees, newest first. Blocks: their files are counted."""
-    return [_shown(record) for record in worktrees.all()]
+    return [shown_worktree(record) for record in worktrees.all()]
 
 
-def _shown(record: Record) -> ShownWorktree:
+def shown_worktree(record: Record) -> ShownWorktree:
     is_kept = record.stage == "kept"
     try:
         found = losses(record)

@@ -195,7 +195,7 @@ class _Index:
         return self._git.paths("ls-files", "--others", "--exclude-standard", "-z", env=self.env)
 
     def tree_of_everything(self) -> str:
-        """Return a tree with all files that are not ignored, except those of other repositories."""
+        """Return a tree with all files that are not ignored, without other repositories."""
         # First, because a link may have taken the place of a directory.
         self._update(self.changed("--diff-filter=D"), "--force-remove")
         changed = self.changed("--diff-filter=d")

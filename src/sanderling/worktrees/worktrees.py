@@ -25,7 +25,7 @@ from sanderling.text import counted, printable
 from sanderling.worktrees import extras, records
 from sanderling.worktrees.git import Git
 from sanderling.worktrees.records import Record
-from sanderling.worktrees.snapshots import Losses, keep_snapshot, losses
+from sanderling.worktrees.snapshots import keep_snapshot, losses
 
 LOCK_REASON = "made by Sanderling: `sanderling worktrees` lists and removes it"
 MAX_SHOWN_PATHS = 3
@@ -200,18 +200,9 @@ class Worktrees:
 
     # --- removing --------------------------------------------------------------------------------------------------------
 
-    def losses(self, record: Record) -> Losses:
-        """
-        Return what removing the worktree would lose.
-
-        Raises:
-            WorktreeError: git cannot tell.
-        """
-        return losses(record)
-
     def remove(self, name: str, *, loses: bool = False) -> None:
         """
-        Remove a worktree in which nothing would be lost, or with `loses` whatever would. What was kept under its ref remains.
+        Remove a worktree in which nothing would be lost, or with `loses` whatever would. Its ref remains.
 
         Once only the ref is left, it is removed in the same way.
 
@@ -346,7 +337,7 @@ def _is_dirty(directory: str, commit: str) -> bool:
 
 
 def _filtered(git: Git) -> str:
-    """Return a sentence about files whose filters were not run, as those of Git LFS; "" if there is none."""
+    """Return a sentence about files whose filters were not run, such as Git LFS; "" without such files."""
     names = git.run("ls-files", "-z")
     fields = os.fsdecode(git.run("check-attr", "--stdin", "-z", "filter", stdin=names)).split("\0")
     paths = [

@@ -204,7 +204,7 @@ def childs_call(question: ApprovalRequested) -> Iterator[ToolCall]:
 
 
 def childs_call_settled(question: ApprovalRequested) -> Iterator[ToolCallUpdate]:
-    """Yield the end of that call as a question. What comes of it is the child's, and not shown in its parent."""
+    """Yield the end of that call as a question. The call itself is the child's, and not shown in its parent."""
     if question.child:
         yield ToolCallUpdate(tool_call_id=call_of(question), status="completed")
 

@@ -314,7 +314,7 @@ class Child:
                 self.id,
                 self._tool_use_id,
                 self._name,
-                first_line(self._task),
+                title_of(self._task),
                 self._state,
                 self._activity if self._state in _RUNNING else "",
                 self._calls,
@@ -380,13 +380,13 @@ class Child:
         self._show()
 
     def _log(self, state: ChildState | Literal[""]) -> None:
-        task = first_line(self._task)
+        task = title_of(self._task)
         record = LoggedChild(self.id, self._tool_use_id, self._name, task, state)
         self._parent.session.append(record)
 
 
-def first_line(task: Task) -> str:
-    return shortened(next(iter(task.task.strip().splitlines()), ""), MAX_ACTIVITY_CHARS)
+def title_of(task: Task) -> str:
+    return shortened(task.first_line, MAX_ACTIVITY_CHARS)
 
 
 def _in_words(error: BaseException) -> str:

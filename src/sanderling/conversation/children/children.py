@@ -5,8 +5,8 @@ from math import inf
 import anyio
 from anyio import to_thread
 
-from sanderling.conversation.budget import Amount, Budget, BudgetError, dollars, for_child
-from sanderling.conversation.children.child import Child, ChildStart, OpenChild, first_line
+from sanderling.conversation.budget import Amount, Budget, BudgetError, dollars
+from sanderling.conversation.children.child import Child, ChildStart, OpenChild, title_of
 from sanderling.conversation.compaction import estimated_tokens
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import ConfigError, ToolError
@@ -49,17 +49,17 @@ class Children:
             raise ToolError(str(error)) from error
 
     def estimate(self, task: Task) -> str:
-        """Return what the user is asked about. It is the same for all children of a session: the first answer counts for them."""
-        role, wanted = self._role(task), self._wanted(task)
-        settings = self._services.settings
+        """Return what the user is asked about: the first child of a session, whose answer holds for the later ones."""
+        role, settings = self._role(task), self._services.settings
+        tokens = self._services.calls.budget.for_child(_wanted(task)).tokens
         access = (
             "only reads, kept so by the kernel" if is_read_only(role) else "as you allow it here"
         )
         model = task.model or role.model or self._services.provider.model
-        worst = self._worst_cost(model, wanted.tokens)
+        worst = self._worst_cost(model, tokens)
         limits = f"{counted(settings.delegate_calls, 'model call')}, {duration(settings.delegate_seconds)}"
         in_all = settings.delegate_tree_tokens
-        tokens = f"{in_all:,} tokens, then you are asked; " if in_all else ""
+        then_asked = f"{in_all:,} tokens, then you are asked; " if in_all else ""
         lines = [
             visible_prose(shortened(task.task.strip(), MAX_SHOWN_CHARS)),
             "",
@@ -70,9 +70,9 @@ class Children:
                 if task.isolation == "worktree"
                 else ()
             ),
-            f"Each child: at most {wanted.tokens:,.0f} tokens{worst}",
+            f"Each child: at most {tokens:,.0f} tokens{worst}",
             f"  and {limits}",
-            f"All children: {tokens}{settings.delegate_running} run at the same time",
+            f"All children: {then_asked}{settings.delegate_running} run at the same time",
             *([self._fork_cost(model)] if task.fork else ()),
             "Asked once: your answer holds for all children of this session, in any role.",
         ]
@@ -98,13 +98,13 @@ class Children:
     # --- running -------------------------------------------------------------------------------------------------------
 
     async def run(self, task: Task, tool_use_id: str) -> Outcome:
-        role = self._role(task)
+        role, budget = self._role(task), await self._reserve(task)
         self._started += 1
         name = f"{role.name} {self._started}"
         start = ChildStart(
             new_session_id(),
             role,
-            f"{name}: {first_line(task)}",
+            f"{name}: {title_of(task)}",
             task.model,
             tool_use_id if task.fork else "",
             task.isolation == "worktree",
@@ -115,7 +115,7 @@ class Children:
             task,
             tool_use_id,
             name=name,
-            budget=await self._reserve(task),
+            budget=budget,
             open_child=self._open_child,
         )
         self._running[child.id] = child
@@ -132,12 +132,6 @@ class Children:
             self._services.emit(Notice("info", words))
         return report.outcome()
 
-    def _wanted(self, task: Task) -> Amount:
-        settings = self._services.settings
-        tokens = min(task.budget or settings.delegate_tokens, settings.delegate_tokens)
-        wanted = Amount(tokens, inf, settings.delegate_seconds, settings.delegate_calls)
-        return for_child(self._services.calls.budget.children.rest, wanted)
-
     async def _reserve(self, task: Task) -> Budget:
         """
         Reserve the budget for a task, before its first request.
@@ -145,9 +139,8 @@ class Children:
         Raises:
             ToolError: too little is left.
         """
-        wanted = Amount(tokens=task.budget or inf)
         try:
-            return await self._services.calls.reserve_child(wanted, is_fork=task.fork)
+            return await self._services.calls.reserve_child(_wanted(task), is_fork=task.fork)
         except BudgetError as error:
             raise ToolError(str(error)) from error
 
@@ -161,3 +154,7 @@ class Children:
     def answer(self, answer: AnswerApproval) -> None:
         if child := self._running.get(answer.id.partition("/")[0]):
             child.answer(answer)
+
+
+def _wanted(task: Task) -> Amount:
+    return Amount(tokens=task.budget or inf)

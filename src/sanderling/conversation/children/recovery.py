@@ -1,11 +1,14 @@
-"""The report of a child whose process was killed, read from its log."""
+"""The report of a child whose process was killed before its parent had it, read from the child's log."""
 
+from contextlib import suppress
 from pathlib import Path
 
+from sanderling.config import Settings
 from sanderling.conversation.children.report import Report, cut, merged, references_in, said
-from sanderling.errors import SessionError
+from sanderling.errors import SessionError, WorktreeError
 from sanderling.protocol.events import ChangedLines
 from sanderling.protocol.messages import Message
+from sanderling.providers.models.known import load_models
 from sanderling.session.ledger import Ledger, Prices, prompt_tokens
 from sanderling.session.log import log_path, opened, records_of
 from sanderling.session.records import (
@@ -17,21 +20,24 @@ from sanderling.session.records import (
     LoggedToolEnd,
     LoggedUsage,
 )
+from sanderling.worktrees.records import Record
+from sanderling.worktrees.worktrees import Worktrees
 
 KILLED = "Sanderling was interrupted while it ran. It was not run again."
 UNREADABLE = "Sanderling was interrupted while it ran, and its log cannot be read: {error}."
 
 
-def recovered(child: LoggedChild, session_dir: Path, prices: Prices) -> Report:
-    """Return what a child had done when its process was killed. Reads files."""
+def recovered(child: LoggedChild, session_dir: Path, settings: Settings) -> Report:
+    """Return what a child had done when its process was killed, while it ran or just after its end. Reads files."""
     history, partial = list[Message](), ""
     changed, ledger = list[ChangedLines](), Ledger()
-    why, project, worktree = KILLED, "", ""
+    why, work_dir, worktree = "" if child.state else KILLED, "", None
     try:
         log = log_path(session_dir, child.id)
         with opened(log) as file:
             header, records = records_of(log, file)
-            project, worktree = header.project, _own_worktree(header, session_dir)
+            worktree = _worktree_of(header, settings)
+            work_dir = worktree.work_dir if worktree else header.project
             for record in records:
                 match record:
                     case LoggedMessage(message=message, prompt=prompt):
@@ -52,28 +58,27 @@ def recovered(child: LoggedChild, session_dir: Path, prices: Prices) -> Report:
     except SessionError as error:
         why = UNREADABLE.format(error=error)
     state = child.state or "partial"
-    text = cut(said(history, is_done=state == "done", partial=partial), child.id, is_done=False)
-    cost, usage = ledger.cost(prices), ledger.total
+    is_done = state == "done"
+    text = cut(said(history, is_done=is_done, partial=partial), child.id, is_done=is_done)
+    cost, usage = ledger.cost(Prices(load_models(settings))), ledger.total
     return Report(
         child.id,
         child.name,
         state,
         text,
-        why="" if state == "done" else why,
-        references=references_in(text, project),
-        worktree=worktree,
+        why=why,
+        references=references_in(text, work_dir),
         changed=merged(changed),
         tokens=prompt_tokens(usage) + usage.output_tokens,
         cost_usd=cost.usd if cost.is_priced else None,
+        # The worktree of its parent is where the parent's model works, too.
+        worktree=worktree.name if worktree and worktree.session_id == child.id else "",
     )
 
 
-def _own_worktree(header: Header, session_dir: Path) -> str:
-    """Return the worktree of a child, unless it is its parent's. Reads a file."""
-    parent = header.parent or ""
-    try:
-        with opened(log := log_path(session_dir, parent)) as file:
-            of_parent = records_of(log, file)[0].worktree
-    except SessionError:
-        of_parent = ""
-    return header.worktree if header.worktree and header.worktree != of_parent else ""
+def _worktree_of(header: Header, settings: Settings) -> Record | None:
+    """Return the worktree in which a session works, if that is still there."""
+    if header.worktree:
+        with suppress(WorktreeError):
+            return Worktrees(settings.state_dir, header.project).find(header.worktree)
+    return None

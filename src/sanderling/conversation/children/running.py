@@ -64,7 +64,9 @@ MAX_PIECES_CHARS = 1 << 18  # of one call's output that a newcomer gets
 
 class RunningChild:
     """
-    A child at work: its events for its parent, which go to `emit`, and for each frontend that has it open.
+    What frontends need to open a child while it works: its conversation, its events so far, and the next ones.
+
+    All events go to `emit` as well, which is its parent's.
 
     Open the child with `self.emit`, and serve its conversation within `running`.
     """

@@ -23,7 +23,6 @@ from sanderling.session.records import (
     LoggedMessage,
     LoggedState,
     is_session_id,
-    text_or_empty,
 )
 from sanderling.session.titles import first_title
 from sanderling.text import shortened, visible_prose
@@ -137,7 +136,7 @@ def _info(
             status.st_size,
             status.st_ino in locked,
             excerpt,
-            text_or_empty(header.parent),
+            header.parent or "",
         )
     return None
 
