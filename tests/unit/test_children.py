@@ -399,8 +399,34 @@ async def test_a_child_in_a_worktree_changes_nothing_in_the_project(tmp_path):
         assert any("worktree" in notice.text for notice in it.of(Notice))
 
 
-async def test_where_there_can_be_no_worktree_the_child_says_why(tmp_path):
-    async with tree(tmp_path, [delegate("A.", isolation="worktree")]) as it:
+async def test_a_fork_in_a_worktree_changes_nothing_where_its_parent_works(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a").write_text("one\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "begin"]):
+        git(project, *words)
+    children = {
+        "A.": [[use("bash", command="echo two > a; echo new > b")], [said("Done.")]],
+        "B.": [[use("bash", command="echo two > c")], [said("Done.")]],
+    }
+    call = delegate("A.", isolation="worktree", fork=True)
+    async with tree(tmp_path, [call], children=children) as it:
+        await it.run()
+        [child] = it.child_ids()
+        worktree = it.read(child)[0].worktree
+        assert facts(it.results[0])["worktree"].startswith(f"{worktree}:")
+        assert git(project, "status", "--porcelain") == ""
+    # The same where the parent has a worktree of its own.
+    script, options = [delegate("B.", isolation="worktree", fork=True)], {"worktree": ""}
+    async with tree(tmp_path, script, children=children, session_id="other", options=options) as it:
+        await it.run()
+        assert it.read(it.child_ids()[0])[0].worktree != it.services.session.worktree
+        assert not (Path(it.services.session.work_dir) / "c").exists()
+
+
+@pytest.mark.parametrize("fork", [False, True])
+async def test_where_there_can_be_no_worktree_the_child_says_why(tmp_path, fork):
+    async with tree(tmp_path, [delegate("A.", isolation="worktree", fork=fork)]) as it:
         await it.run()
         found = facts(it.results[0])
         assert found["state"] == "error"

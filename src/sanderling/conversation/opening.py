@@ -359,7 +359,7 @@ class _AgentBuilder(NamedTuple):
             try:
                 log_dir = services.session.path.parent
                 if start.fork_at:
-                    await to_thread.run_sync(_fork, log_dir, services.session.id, start)
+                    await to_thread.run_sync(_fork, services.session, services.settings, start)
                 open_session = partial(
                     Session.open,
                     *(log_dir, start.id, services.session.project, self.options.face),
@@ -608,15 +608,26 @@ def _recovered(log_dir: Path, settings: Settings, child: LoggedChild) -> str:
     return recovered(child, log_dir, Prices(load_models(settings))).content()
 
 
-def _fork(log_dir: Path, parent: str, start: "ChildStart") -> None:
+def _fork(parent: Session, settings: Settings, start: "ChildStart") -> None:
     from sanderling.session.store import fork  # rarely needed
 
-    fork(
-        *(log_dir, parent, start.id),
-        before_use=start.fork_at,
-        parent=parent,
-        is_read_only=start.is_read_only,
-    )
+    def copy(worktree: str = "") -> None:
+        fork(
+            *(parent.path.parent, parent.id, start.id),
+            before_use=start.fork_at,
+            parent=parent.id,
+            is_read_only=start.is_read_only,
+            worktree=worktree,
+        )
+
+    if not start.in_worktree:
+        copy()
+        return
+    from sanderling.conversation.worktree import created  # runs git
+
+    # Made before the copy, whose log must name it: opened without it, the child would work where its parent does.
+    with created(parent.project, settings, start.id) as record:
+        copy(record.name)
 
 
 def _use_model(services: SessionServices, model: str) -> None:

@@ -1,8 +1,8 @@
 """The worktree of a session: made or found when the session opens, and kept under its ref at the end of each turn."""
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 
 from anyio import to_thread
 
@@ -43,9 +43,7 @@ class SessionWorktree:
         elif ref is None:
             return None
         else:
-            record = worktrees.create(
-                session.id, ref, copies=settings.worktree_extras, links=settings.worktree_links
-            )
+            record = _create(worktrees, settings, session.id, ref)
         found = cls(worktrees, record)
         session.work_in(record.name, record.work_dir)
         return found
@@ -75,3 +73,26 @@ class SessionWorktree:
         links = (each.path for each in self.record.extras if not each.fingerprint)
         paths = (os.path.realpath(f"{self.record.work_dir}/{path}") for path in links)
         return tuple(path for path in paths if os.path.exists(path))  # noqa: PTH110
+
+
+@contextmanager
+def created(project: str, settings: Settings, session_id: str) -> Generator[Record]:
+    """
+    Create a worktree of HEAD for a session whose log is written in this context; remove it again if that fails. Blocks.
+
+    Raises:
+        WorktreeError: there can be none.
+    """
+    worktrees = Worktrees(settings.state_dir, project)
+    record = _create(worktrees, settings, session_id)
+    try:
+        yield record
+    except BaseException:
+        with suppress(WorktreeError):
+            worktrees.remove(record.name)
+        raise
+
+
+def _create(worktrees: Worktrees, settings: Settings, session_id: str, ref: str = "") -> Record:
+    copies, links = settings.worktree_extras, settings.worktree_links
+    return worktrees.create(session_id, ref, copies=copies, links=links)
