@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from sanderling.errors import WorktreeError
 from sanderling.worktrees import records
+from sanderling.worktrees.extras import linked_paths
 from sanderling.worktrees.records import Record
 from sanderling.worktrees.snapshots import keep_snapshot, losses
 from sanderling.worktrees.worktrees import Worktrees
@@ -272,6 +273,22 @@ def test_a_listed_path_that_a_link_leads_outside_is_refused(
     with pytest.raises(WorktreeError, match="leads out of the project"):
         worktrees.create("s", **{how: ("link/.env",)})
     assert worktrees.all() == []
+
+
+def test_only_the_projects_own_links_make_something_readable(
+    worktrees: Worktrees, project: Path, tmp_path: Path
+):
+    (tmp_path / "secrets").mkdir()
+    (project / "data").mkdir()
+    (project / "other").mkdir()
+    record = worktrees.create("s", links=("data", "other"))
+    both = (str(project / "data"), str(project / "other"))
+    assert linked_paths(record.project, record.extras) == both
+    Path(record.directory, "data").unlink()  # as a command in the worktree can do
+    Path(record.directory, "data").symlink_to(tmp_path / "secrets")
+    (project / "other").rmdir()  # as a command in the project can do
+    (project / "other").symlink_to(tmp_path / "secrets")
+    assert linked_paths(record.project, record.extras) == both[:1]
 
 
 # --- the five ways of losing work --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from anyio import to_thread
 from sanderling.config import Settings
 from sanderling.errors import WorktreeError
 from sanderling.session.session import Session
+from sanderling.worktrees.extras import linked_paths
 from sanderling.worktrees.records import Record
 from sanderling.worktrees.snapshots import keep_snapshot, losses
 from sanderling.worktrees.worktrees import Worktrees
@@ -69,10 +70,8 @@ class SessionWorktree:
                     self._worktrees.remove(self.record.name)
 
     def readable(self) -> Sequence[str]:
-        """Return what links lead to: commands may read it, and not change it."""
-        links = (each.path for each in self.record.extras if not each.fingerprint)
-        paths = (os.path.realpath(f"{self.record.work_dir}/{path}") for path in links)
-        return tuple(path for path in paths if os.path.exists(path))  # noqa: PTH110
+        """Return the paths of the project to which links lead: commands may read them, and not change them."""
+        return linked_paths(self.record.project, self.record.extras)
 
 
 @contextmanager

@@ -62,6 +62,18 @@ def linked(project: str, worktree: str, paths: Sequence[str]) -> list[Extra]:
     return made
 
 
+def linked_paths(project: str, extras: Sequence[Extra]) -> tuple[str, ...]:
+    """
+    Return the existing paths, resolved, to which the links in a worktree lead.
+
+    The links themselves do not count: commands in the worktree can replace them. Neither does a path of the project that leads out of it,
+    because commands in the project can make that: either would let the model read any file of the user's.
+    """
+    top = os.path.realpath(project)
+    paths = (os.path.realpath(f"{top}/{each.path}") for each in extras if not each.fingerprint)
+    return tuple(path for path in paths if is_within(path, top) and os.path.exists(path))
+
+
 def changed(worktree: str, extras: Sequence[Extra]) -> list[str]:
     """Return the copies that are not as they were made. A copy that was removed has nothing to lose."""
     return [
