@@ -511,8 +511,9 @@ class _AgentBuilder(NamedTuple):
             policy = policy._replace(mode="ro")
         if not self.worktree:
             return policy
-        read_paths = (*policy.read_paths, *self.worktree.readable())
-        return policy._replace(is_worktree=True, read_paths=read_paths)
+        linked = tuple(path for path in self.worktree.readable() if path not in policy.read_paths)
+        read_paths = (*policy.read_paths, *linked)
+        return policy._replace(is_worktree=True, read_paths=read_paths, linked=linked)
 
     def _first_role(self, settings: Settings, project: Project) -> str:
         """
