@@ -17,7 +17,7 @@ from sanderling.conversation.checks.configuration import mistakes_in
 from sanderling.errors import ConfigError
 from sanderling.mcp.servers import tool_name
 from sanderling.project.places import Places
-from sanderling.project.roles import Role, Roles, SkippedRole, load_roles, read_role
+from sanderling.project.roles import Role, Roles, SkippedRole, is_read_only, load_roles, read_role
 from sanderling.protocol import tool_names
 from sanderling.protocol.actions import SetEffort, SetMode, SetModel, SetRole
 from sanderling.protocol.events import (
@@ -229,6 +229,25 @@ def test_a_projects_role_keeps_the_limits_of_the_users_role_of_that_name(  # noq
     assert not found.allows("bash")
     assert not found.allows("grep")
     assert msgspec.convert(msgspec.to_builtins(found), Role) == found  # as a session keeps it
+
+
+@pytest.mark.parametrize("name", ["edit", "explore"])
+def test_a_projects_role_does_not_hide_the_users_from_a_child(roles, trust, own, project, name):
+    write(own, f"agents/{name}.md", "---\ndisallowedTools: Bash\n---\nMine.")
+    write(project, f".claude/agents/{name}.md", "---\nname: " + name + "\n---\nTheirs.")
+    trust_all(trust)
+    found = roles.of_child(name)
+    assert found.prompt == "Mine."
+    assert not found.allows("bash")
+
+
+@pytest.mark.parametrize("name", ["explore", "Explore", "REVIEW"])
+def test_a_projects_role_does_not_replace_a_read_only_one_in_any_case(roles, trust, project, name):
+    write(project, f".claude/agents/{name}.md", f"---\nname: {name}\n---\nTheirs.")
+    write(project, ".claude/agents/other.md", "---\nname: other\n---\nTheirs.")
+    trust_all(trust)
+    assert is_read_only(roles.of_child(name))
+    assert roles.of_child("other").prompt == "Theirs."
 
 
 # --- a session -----------------------------------------------------------------------------------------------------------
