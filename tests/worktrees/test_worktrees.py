@@ -257,6 +257,57 @@ def test_listed_files_are_copied_and_a_change_of_one_counts(worktrees: Worktrees
     assert losses(record).extras == ("node_modules",)
 
 
+def test_a_copy_is_whole_and_shares_nothing_but_content(worktrees: Worktrees, project: Path):
+    top = project / "data"
+    (top / "sub").mkdir(parents=True)
+    (top / "sub/run").write_bytes(b"x" * 3_000_000)
+    (top / "sub/run").chmod(0o4751)
+    (top / "empty").touch()
+    (top / "link").symlink_to("sub/run")
+    (top / "sub").chmod(0o500)
+    os.mkfifo(top / "pipe")
+    os.utime(top / "sub/run", ns=(1, 1_000_000_001))
+    record = worktrees.create("s", copies=("data",))
+    made = Path(record.directory, "data")
+    assert sorted(path.name for path in made.rglob("*")) == ["empty", "link", "run", "sub"]
+    assert (made / "sub/run").read_bytes() == b"x" * 3_000_000
+    found = (made / "sub/run").stat()
+    assert (found.st_mode & 0o7777, found.st_mtime_ns) == (0o751, 1_000_000_001)
+    assert (made / "link").readlink() == Path("sub/run")
+    assert (made / "sub").stat().st_mode & 0o777 == 0o500
+    assert losses(record).extras == ()
+
+
+def test_a_directory_that_becomes_a_link_while_it_is_copied_is_not_followed(
+    worktrees: Worktrees, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/key").write_text("SECRET\n")
+    (project / "data/sub").mkdir(parents=True)
+    real_stat = os.stat
+
+    def stat_and_replace(path: object, **options: object) -> os.stat_result:
+        found = real_stat(path, **options)  # type: ignore[arg-type]
+        if path == "sub":  # as a command in the project does it, in a loop
+            (project / "data/sub").rmdir()
+            (project / "data/sub").symlink_to(tmp_path / "secrets")
+        return found
+
+    monkeypatch.setattr(os, "stat", stat_and_replace)
+    with pytest.raises(WorktreeError, match="cannot copy"):
+        worktrees.create("s", copies=("data",))
+    assert worktrees.all() == []
+
+
+def test_a_copy_that_is_deeper_than_any_path_is_a_changed_one(worktrees: Worktrees, project: Path):
+    (project / "data").mkdir()
+    record = worktrees.create("s", copies=("data",))
+    program = "import os\nfor _ in range(1500):\n os.mkdir('dddd')\n os.chdir('dddd')"
+    subprocess.run([sys.executable, "-c", program], cwd=f"{record.directory}/data", check=True)
+    assert losses(record).extras == ("data",)
+    subprocess.run(["rm", "-rf", f"{record.directory}/data"], check=True)
+
+
 def test_a_linked_directory_is_a_link(worktrees: Worktrees, project: Path):
     (project / "node_modules").mkdir()
     record = worktrees.create("s", links=("node_modules",))
