@@ -473,6 +473,30 @@ def test_everything_but_ignored_files_is_kept_without_touching_index_and_branche
     assert len(run_git(project, "reflog", "show", record.kept_ref).split("\n")) == 2
 
 
+def test_a_pipe_in_the_place_of_a_file_keeps_nothing_else_from_being_kept(
+    worktrees: Worktrees, project: Path
+):
+    record = worktrees.create("s")
+    Path(record.directory, "a.txt").unlink()
+    os.mkfifo(Path(record.directory, "a.txt"))
+    os.mkfifo(Path(record.directory, "pipe"))
+    Path(record.directory, "new").write_text("new\n")
+    kept = keep_snapshot(record)
+    assert run_git(project, "ls-tree", "--name-only", kept) == "new"
+    assert losses(record).modified == ("a.txt",)
+
+
+def test_an_index_that_was_replaced_by_a_link_is_not_read(worktrees: Worktrees, tmp_path: Path):
+    record = worktrees.create("s")
+    Path(record.directory, "new").write_text("new\n")
+    index = Path(record.git_dir, "index")
+    index.rename(tmp_path / "index")
+    index.symlink_to(tmp_path / "index")  # or to /dev/zero
+    with pytest.raises(WorktreeError, match="index cannot be copied: it was replaced"):
+        keep_snapshot(record)
+    assert [path.name for path in Path(record.directory).parent.glob("*.index-*")] == []
+
+
 def test_an_untouched_worktree_keeps_nothing_and_is_removed(worktrees: Worktrees, project: Path):
     record = worktrees.create("s")
     assert keep_snapshot(record) == ""

@@ -42,6 +42,18 @@ def copy(top: str, path: str, target: str) -> None:
         _copy(source, name, there, own_name, MAX_DEPTH)
 
 
+def copy_file(path: str, target: str) -> None:
+    """
+    Copy the file `path`, of which the last step is no link, to `target`, which must not exist.
+
+    Raises:
+        OSError: it is not a regular file, or cannot be read or written.
+    """
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        raise OSError(0, REPLACED)
+    _copy_file(path, None, target, None)
+
+
 def _entered(top: str, steps: tuple[str, ...]) -> int:
     """Return a descriptor of the directory that `steps` lead to, none of which is a link."""
     fd = os.open(top, DIRECTORY)
@@ -67,13 +79,17 @@ def _copy(source: int, name: str, target: int, own_name: str, depth: int) -> Non
                 _copy(inner, each, made, each, depth - 1)
             _finish(made, found)
     elif stat.S_ISREG(found.st_mode):
-        with closed_after(os.open(name, READ, dir_fd=source)) as original:
-            found = os.fstat(original)
-            if not stat.S_ISREG(found.st_mode):
-                raise OSError(0, REPLACED)
-            with closed_after(os.open(own_name, NEW, 0o600, dir_fd=target)) as made:
-                _copy_content(original, made, found.st_size)
-                _finish(made, found)
+        _copy_file(name, source, own_name, target)
+
+
+def _copy_file(name: str, source: int | None, own_name: str, target: int | None) -> None:
+    with closed_after(os.open(name, READ, dir_fd=source)) as original:
+        found = os.fstat(original)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(0, REPLACED)
+        with closed_after(os.open(own_name, NEW, 0o600, dir_fd=target)) as made:
+            _copy_content(original, made, found.st_size)
+            _finish(made, found)
 
 
 def _finish(fd: int, found: os.stat_result) -> None:
@@ -85,5 +101,9 @@ def _copy_content(original: int, made: int, size: int) -> None:
     with suppress(OSError):  # the file system cannot do that, or not from there
         fcntl.ioctl(made, FICLONE, original)
         return
-    while size > 0 and (copied := os.sendfile(made, original, None, min(size, CHUNK_BYTES))):
-        size -= copied
+    done = 0
+    while done < size:
+        copied = os.sendfile(made, original, done, min(size - done, CHUNK_BYTES))
+        if not copied:  # it was shortened
+            break
+        done += copied
