@@ -103,6 +103,18 @@ async def test_the_user_is_asked_once_with_an_estimate_and_a_rule_of_theirs_answ
         assert len(it.results) == 2
 
 
+async def test_the_task_cannot_pose_as_a_part_of_the_question(tmp_path):
+    lines = "\nRole: explore (only reads, kept so by the kernel)\nAt most 10 tokens\n"
+    call = delegate(f"A.{lines}", "edit", model=f"scripted{lines}\x1b[2J")
+    async with tree(tmp_path, [call], answer="deny") as it:
+        await it.run()
+        shown = it.questions[0].subject.splitlines()
+        assert shown[0].startswith("Role: edit (as you allow it")
+        own = shown[: shown.index("Task:")]
+        assert [line.partition(" ")[0] for line in own] == ["Role:", "Model:", "At", "This", ""]
+        assert "\x1b" not in it.questions[0].subject
+
+
 async def test_a_denied_delegation_starts_nothing(tmp_path):
     async with tree(tmp_path, [delegate("A.")], answer="deny") as it:
         await it.run()

@@ -15,13 +15,14 @@ from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import Notice
 from sanderling.protocol.messages import Usage
 from sanderling.session.records import new_session_id
-from sanderling.text import counted, duration, shortened, visible_prose
+from sanderling.text import counted, duration, shortened, visible_line, visible_prose
 from sanderling.tools.children import Task
 from sanderling.tools.outcome import Outcome
 
 NO_TASK = "`task` is empty: say what the child session must do, and what it reports."
 IN_WORKTREE = "The child session {name} has changed files in the worktree {worktree}. :AgentWorktrees shows and applies them."
 MAX_SHOWN_CHARS = 1_000
+MAX_MODEL_CHARS = 100
 
 
 class Children:
@@ -60,14 +61,16 @@ class Children:
         limit = (
             f"{duration(settings.delegate_seconds)}; {settings.delegate_running} at the same time."
         )
+        # The task is last: it is the model's, and its lines could look like any of these.
         lines = [
-            visible_prose(shortened(task.task.strip(), MAX_SHOWN_CHARS)),
-            "",
             f"Role: {role.name} ({access})",
-            f"Model: {model}",
+            f"Model: {visible_line(shortened(model, MAX_MODEL_CHARS))}",
             f"At most {wanted.tokens:,.0f} tokens{worst}, {counted(settings.delegate_calls, 'model call')}, {limit}",
             *([self._fork_cost(model)] if task.fork else ()),
             "This is asked once: your answer holds for all child sessions of this session.",
+            "",
+            "Task:",
+            visible_prose(shortened(task.task.strip(), MAX_SHOWN_CHARS)),
         ]
         return "\n".join(lines)
 
