@@ -55,7 +55,7 @@ def copy_file(path: str, target: str) -> None:
 
 
 def _entered(top: str, steps: tuple[str, ...]) -> int:
-    """Return a descriptor of the directory that `steps` lead to, none of which is a link."""
+    """Return a descriptor of the directory that `steps` lead to, without following a link."""
     fd = os.open(top, DIRECTORY)
     for step in steps:
         with closed_after(fd):

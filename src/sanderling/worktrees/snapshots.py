@@ -215,7 +215,7 @@ class _Index:
         # First, because a link may have taken the place of a directory.
         self._update(self.changed("--diff-filter=D"), "--force-remove")
         changed = self.changed("--diff-filter=d")
-        # A pipe that a command has put in the place of a file is nothing that git can keep.
+        # Git cannot keep a pipe by which a command has replaced a file.
         pipes = [path for path in changed if not self._is_kept_by_git(path)]
         self._update(pipes, "--force-remove")
         changed = [path for path in changed if path not in pipes]
