@@ -400,7 +400,7 @@ MUTATIONS = (
     ),
     Mutation(
         "environment",
-        (("environment.py", "if name in policy.env_pass\n", "if name\n"),),
+        (("environment.py", "for name in policy.env_pass if name in host}", "for name in host}"),),
         ("variable-ANTHROPIC_API_KEY", "variable-NVIM", "variable-SSH_AUTH_SOCK"),
     ),
     Mutation(
