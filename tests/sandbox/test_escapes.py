@@ -400,7 +400,7 @@ MUTATIONS = (
     ),
     Mutation(
         "environment",
-        (("environment.py", "if name in policy.env_pass\n", "if name\n"),),
+        (("environment.py", "for name in policy.env_pass if name in host}", "for name in host}"),),
         ("variable-ANTHROPIC_API_KEY", "variable-NVIM", "variable-SSH_AUTH_SOCK"),
     ),
     Mutation(
@@ -419,7 +419,7 @@ MUTATIONS = (
         (
             (
                 "supervisor.py",
-                "read_only=tuple(path for plan in found for path in plan.read_only),",
+                "read_only=(*(path for plan in found for path in plan.read_only), *held),",
                 "",
             ),
         ),
@@ -430,7 +430,7 @@ MUTATIONS = (
         (
             (
                 "supervisor.py",
-                "masked=(*settings.env_files_to_hide(survey), *survey.sockets, *sockets),",
+                "masked=(*(path for each in (survey, *linked) for path in _secrets_in(each)), *sockets),",
                 "masked=(),",
             ),
         ),

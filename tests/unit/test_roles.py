@@ -244,6 +244,25 @@ def test_a_projects_role_keeps_the_limits_of_the_users_role_of_that_name(  # noq
     assert msgspec.convert(msgspec.to_builtins(found), Role) == found  # as a session keeps it
 
 
+@pytest.mark.parametrize("name", ["edit", "explore"])
+def test_a_projects_role_does_not_hide_the_users_from_a_child(roles, trust, own, project, name):
+    write(own, f"agents/{name}.md", "---\ndisallowedTools: Bash\n---\nMine.")
+    write(project, f".claude/agents/{name}.md", "---\nname: " + name + "\n---\nTheirs.")
+    trust_all(trust)
+    found = roles.of_child(name)
+    assert found.prompt == "Mine."
+    assert not found.allows("bash")
+
+
+@pytest.mark.parametrize("name", ["explore", "Explore", "REVIEW"])
+def test_a_projects_role_does_not_replace_a_read_only_one_in_any_case(roles, trust, project, name):
+    write(project, f".claude/agents/{name}.md", f"---\nname: {name}\n---\nTheirs.")
+    write(project, ".claude/agents/other.md", "---\nname: other\n---\nTheirs.")
+    trust_all(trust)
+    assert is_read_only(roles.of_child(name))
+    assert roles.of_child("other").prompt == "Theirs."
+
+
 # --- a session -----------------------------------------------------------------------------------------------------------
 
 

@@ -219,6 +219,34 @@ def test_extras_of_the_settings_are_copied_and_links_are_read_only(shell: Shell)
     assert only["loss"] == "1 new file (seen)"
 
 
+def test_what_is_hidden_in_the_project_is_hidden_behind_links(shell: Shell):
+    shell.config.write_text('[worktree]\nlinks = ["data", ".env"]\n')
+    (shell.project / ".gitignore").write_text("data\n.env\n")
+    (shell.project / "data/sub").mkdir(parents=True)
+    for path in (".env", "data/.env", "data/sub/prod.env", "data/open"):
+        (shell.project / path).write_text(f"TOKEN={path}\n")
+    work(shell, "cat .env data/.env data/sub/prod.env data/open > seen; true")
+    [only] = listed(shell)
+    assert Path(only["directory"], "seen").read_text() == "TOKEN=data/open\n"
+
+
+def test_a_link_that_a_command_replaces_does_not_make_its_target_readable(
+    shell: Shell, tmp_path: Path
+):
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/key").write_text("SECRET\n")
+    (shell.project / "data").mkdir()
+    shell.config.write_text('[worktree]\nlinks = ["data"]\n')
+    work(shell, f"rm data; ln -s {tmp_path}/secrets data")
+    done = shell.play(
+        [use("bash", 2, command="cat data/key > seen; true")],
+        [{"text": "Done."}],
+        args=("--mode", "auto", "--continue"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path(listed(shell)[0]["directory"], "seen").read_text() == ""
+
+
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "~/x", ""])
 def test_extras_outside_the_project_are_a_mistake_in_the_settings(shell: Shell, path: str):
     shell.config.write_text(f'[worktree]\nextras = ["{path}"]\n')

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from sanderling.errors import WorktreeError
 from sanderling.worktrees import records
+from sanderling.worktrees.extras import linked_paths
 from sanderling.worktrees.records import Record
 from sanderling.worktrees.snapshots import keep_snapshot, losses
 from sanderling.worktrees.worktrees import Worktrees
@@ -275,6 +276,57 @@ def test_listed_files_are_copied_and_a_change_of_one_counts(worktrees: Worktrees
     assert losses(record).extras == ("node_modules",)
 
 
+def test_a_copy_is_whole_and_shares_nothing_but_content(worktrees: Worktrees, project: Path):
+    top = project / "data"
+    (top / "sub").mkdir(parents=True)
+    (top / "sub/run").write_bytes(b"x" * 3_000_000)
+    (top / "sub/run").chmod(0o4751)
+    (top / "empty").touch()
+    (top / "link").symlink_to("sub/run")
+    (top / "sub").chmod(0o500)
+    os.mkfifo(top / "pipe")
+    os.utime(top / "sub/run", ns=(1, 1_000_000_001))
+    record = worktrees.create("s", copies=("data",))
+    made = Path(record.directory, "data")
+    assert sorted(path.name for path in made.rglob("*")) == ["empty", "link", "run", "sub"]
+    assert (made / "sub/run").read_bytes() == b"x" * 3_000_000
+    found = (made / "sub/run").stat()
+    assert (found.st_mode & 0o7777, found.st_mtime_ns) == (0o751, 1_000_000_001)
+    assert (made / "link").readlink() == Path("sub/run")
+    assert (made / "sub").stat().st_mode & 0o777 == 0o500
+    assert losses(record).extras == ()
+
+
+def test_a_directory_that_becomes_a_link_while_it_is_copied_is_not_followed(
+    worktrees: Worktrees, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/key").write_text("SECRET\n")
+    (project / "data/sub").mkdir(parents=True)
+    real_stat = os.stat
+
+    def stat_and_replace(path: object, **options: object) -> os.stat_result:
+        found = real_stat(path, **options)  # type: ignore[arg-type]
+        if path == "sub":  # as a command in the project does it, in a loop
+            (project / "data/sub").rmdir()
+            (project / "data/sub").symlink_to(tmp_path / "secrets")
+        return found
+
+    monkeypatch.setattr(os, "stat", stat_and_replace)
+    with pytest.raises(WorktreeError, match="cannot copy"):
+        worktrees.create("s", copies=("data",))
+    assert worktrees.all() == []
+
+
+def test_a_copy_that_is_deeper_than_any_path_is_a_changed_one(worktrees: Worktrees, project: Path):
+    (project / "data").mkdir()
+    record = worktrees.create("s", copies=("data",))
+    program = "import os\nfor _ in range(1500):\n os.mkdir('dddd')\n os.chdir('dddd')"
+    subprocess.run([sys.executable, "-c", program], cwd=f"{record.directory}/data", check=True)
+    assert losses(record).extras == ("data",)
+    subprocess.run(["rm", "-rf", f"{record.directory}/data"], check=True)
+
+
 def test_a_linked_directory_is_a_link(worktrees: Worktrees, project: Path):
     (project / "node_modules").mkdir()
     record = worktrees.create("s", links=("node_modules",))
@@ -291,6 +343,22 @@ def test_a_listed_path_that_a_link_leads_outside_is_refused(
     with pytest.raises(WorktreeError, match="leads out of the project"):
         worktrees.create("s", **{how: ("link/.env",)})
     assert worktrees.all() == []
+
+
+def test_only_the_projects_own_links_make_something_readable(
+    worktrees: Worktrees, project: Path, tmp_path: Path
+):
+    (tmp_path / "secrets").mkdir()
+    (project / "data").mkdir()
+    (project / "other").mkdir()
+    record = worktrees.create("s", links=("data", "other"))
+    both = (str(project / "data"), str(project / "other"))
+    assert linked_paths(record.project, record.extras) == both
+    Path(record.directory, "data").unlink()  # as a command in the worktree can do
+    Path(record.directory, "data").symlink_to(tmp_path / "secrets")
+    (project / "other").rmdir()  # as a command in the project can do
+    (project / "other").symlink_to(tmp_path / "secrets")
+    assert linked_paths(record.project, record.extras) == both[:1]
 
 
 # --- the five ways of losing work --------------------------------------------------------------------------------------
@@ -450,6 +518,30 @@ def test_everything_but_ignored_files_is_kept_without_touching_index_and_branche
     (top / "more").write_text("more\n")
     assert keep_snapshot(record) != commit
     assert len(run_git(project, "reflog", "show", record.kept_ref).split("\n")) == 2
+
+
+def test_a_pipe_in_the_place_of_a_file_keeps_nothing_else_from_being_kept(
+    worktrees: Worktrees, project: Path
+):
+    record = worktrees.create("s")
+    Path(record.directory, "a.txt").unlink()
+    os.mkfifo(Path(record.directory, "a.txt"))
+    os.mkfifo(Path(record.directory, "pipe"))
+    Path(record.directory, "new").write_text("new\n")
+    kept = keep_snapshot(record)
+    assert run_git(project, "ls-tree", "--name-only", kept) == "new"
+    assert losses(record).modified == ("a.txt",)
+
+
+def test_an_index_that_was_replaced_by_a_link_is_not_read(worktrees: Worktrees, tmp_path: Path):
+    record = worktrees.create("s")
+    Path(record.directory, "new").write_text("new\n")
+    index = Path(record.git_dir, "index")
+    index.rename(tmp_path / "index")
+    index.symlink_to(tmp_path / "index")  # or to /dev/zero
+    with pytest.raises(WorktreeError, match="index cannot be copied: it was replaced"):
+        keep_snapshot(record)
+    assert [path.name for path in Path(record.directory).parent.glob("*.index-*")] == []
 
 
 def test_an_untouched_worktree_keeps_nothing_and_is_removed(worktrees: Worktrees, project: Path):

@@ -362,7 +362,7 @@ class _AgentBuilder(NamedTuple):
             try:
                 log_dir = services.session.path.parent
                 if start.fork_at:
-                    await to_thread.run_sync(_fork, log_dir, services.session.id, start)
+                    await to_thread.run_sync(_fork, services.session, services.settings, start)
                 open_session = partial(
                     Session.open,
                     *(log_dir, start.id, services.session.project, self.options.face),
@@ -513,8 +513,11 @@ class _AgentBuilder(NamedTuple):
         if self.session.is_read_only:  # a container would not keep it from writing
             policy = policy._replace(mode="ro", is_outer=False)
         if self.worktree:
-            read_paths = (*policy.read_paths, *self.worktree.readable())
-            policy = policy._replace(is_worktree=True, read_paths=read_paths)
+            linked = tuple(
+                path for path in self.worktree.readable() if path not in policy.read_paths
+            )
+            read_paths = (*policy.read_paths, *linked)
+            policy = policy._replace(is_worktree=True, read_paths=read_paths, linked=linked)
         if not policy.is_outer:
             return policy
         if self.options.network not in (None, "on"):
@@ -623,15 +626,26 @@ def _recovered(log_dir: Path, settings: Settings, child: LoggedChild) -> ToolRes
     return ToolResult(child.tool_use_id, outcome.content, is_error)
 
 
-def _fork(log_dir: Path, parent: str, start: "ChildStart") -> None:
+def _fork(parent: Session, settings: Settings, start: "ChildStart") -> None:
     from sanderling.session.store import fork  # rarely needed
 
-    fork(
-        *(log_dir, parent, start.id),
-        before_use=start.fork_at,
-        parent=parent,
-        is_read_only=start.is_read_only,
-    )
+    def copy(worktree: str = "") -> None:
+        fork(
+            *(parent.path.parent, parent.id, start.id),
+            before_use=start.fork_at,
+            parent=parent.id,
+            is_read_only=start.is_read_only,
+            worktree=worktree,
+        )
+
+    if not start.in_worktree:
+        copy()
+        return
+    from sanderling.conversation.worktree import created  # runs git
+
+    # Made before the copy, whose log must name it: opened without it, the child would work where its parent does.
+    with created(parent.project, settings, start.id) as record:
+        copy(record.name)
 
 
 def _use_model(services: SessionServices, model: str) -> None:

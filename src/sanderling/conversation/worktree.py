@@ -1,8 +1,7 @@
 """The worktree of a session: made or found when the session opens, and kept under its ref at the end of each turn."""
 
-import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 
 from anyio import to_thread
 
@@ -10,6 +9,7 @@ from sanderling.config import Settings
 from sanderling.errors import WorktreeError
 from sanderling.session.session import Session
 from sanderling.worktrees import records
+from sanderling.worktrees.extras import linked_paths
 from sanderling.worktrees.records import Record
 from sanderling.worktrees.snapshots import keep_snapshot, losses
 from sanderling.worktrees.worktrees import Worktrees
@@ -44,9 +44,7 @@ class SessionWorktree:
         elif ref is None:
             return None
         else:
-            record = worktrees.create(
-                session.id, ref, copies=settings.worktree_extras, links=settings.worktree_links
-            )
+            record = _create(worktrees, settings, session.id, ref)
         found = cls(worktrees, record)
         session.work_in(record.name, record.work_dir)
         return found
@@ -72,7 +70,28 @@ class SessionWorktree:
                     self._worktrees.remove(self.record.name)
 
     def readable(self) -> Sequence[str]:
-        """Return what links lead to: commands may read it, and not change it."""
-        links = (each.path for each in self.record.extras if not each.fingerprint)
-        paths = (os.path.realpath(f"{self.record.work_dir}/{path}") for path in links)
-        return tuple(path for path in paths if os.path.exists(path))  # noqa: PTH110
+        """Return the paths of the project to which links lead: commands may read them, and not change them."""
+        return linked_paths(self.record.project, self.record.extras)
+
+
+@contextmanager
+def created(project: str, settings: Settings, session_id: str) -> Generator[Record]:
+    """
+    Create a worktree of HEAD for a session whose log is written in this context; remove it again if that fails. Blocks.
+
+    Raises:
+        WorktreeError: there can be none.
+    """
+    worktrees = Worktrees(settings.state_dir, project)
+    record = _create(worktrees, settings, session_id)
+    try:
+        yield record
+    except BaseException:
+        with suppress(WorktreeError):
+            worktrees.remove(record.name)
+        raise
+
+
+def _create(worktrees: Worktrees, settings: Settings, session_id: str, ref: str = "") -> Record:
+    copies, links = settings.worktree_extras, settings.worktree_links
+    return worktrees.create(session_id, ref, copies=copies, links=links)

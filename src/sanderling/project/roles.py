@@ -195,8 +195,12 @@ class Roles:
         """
         found = self.all()
         own = {each.name: each for each in _OWN_ROLES}
-        # A project must not replace a role that the kernel keeps read-only.
-        roles = found | own | {key: each for key, each in found.items() if each.source == "user"}
+        roles = dict(own)
+        for key, each in found.items():
+            # A project must not replace a role that the kernel keeps read-only, nor hide the user's, which may have limits.
+            role = each if each.source == "user" or key.lower() not in own else each.replaced
+            if role and (role.source == "user" or role is each):
+                roles[key] = role
         plain = name.strip().lower()
         for each in (name, plain, _OTHERS_ROLES.get(plain, "")):
             if each in roles:

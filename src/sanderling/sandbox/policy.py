@@ -52,6 +52,7 @@ class SandboxPolicy(NamedTuple):
         level: exactly this level, if given.
         server: the name of a server with its own HOME, /tmp and namespaces; empty for commands.
         is_worktree: the project is a worktree that Sanderling made. Of its repository, commands may only change what commits need.
+        linked: paths among `read_paths` that belong to the project of this worktree: what is hidden there is hidden here, too.
         state_root: contains all of Sanderling's state, with rules, trust and sessions: nothing in it is ever writable.
         is_outer: the container around Sanderling is the sandbox, so nothing here is enforced. `keys` are the variables that may hold a key
             of Sanderling's, which commands do not get then.
@@ -79,6 +80,7 @@ class SandboxPolicy(NamedTuple):
     is_worktree: bool = False
     is_outer: bool = False
     keys: frozenset[str] = frozenset()
+    linked: tuple[str, ...] = ()
 
 
 def private_home(policy: SandboxPolicy) -> str:

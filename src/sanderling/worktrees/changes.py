@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from sanderling.errors import WorktreeError
+from sanderling.text import visible_line
 from sanderling.worktrees.git import Git
 from sanderling.worktrees.records import Record
 from sanderling.worktrees.snapshots import keep_snapshot
@@ -13,6 +14,11 @@ from sanderling.worktrees.snapshots import keep_snapshot
 LINK, SUBMODULE, RUNNABLE = "120000", "160000", "100755"
 EMPTY = "000000"
 MAX_DIFF_BYTES = 4 << 20
+
+
+FOREIGN = (
+    "{} cannot be a file of a project, so nothing is applied: a command has changed what was kept"
+)
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -51,7 +57,7 @@ def changed_paths(record: Record) -> list[ChangedPath]:
     Return what the worktree changed in the project since its base. Blocks.
 
     Raises:
-        WorktreeError: git cannot read it.
+        WorktreeError: git cannot read it, or a path is not of a project's file.
     """
     tip = tip_of(record)
     git = Git(record.project)
@@ -61,12 +67,24 @@ def changed_paths(record: Record) -> list[ChangedPath]:
     found: list[ChangedPath] = []
     for facts, path in zip(fields[::2], fields[1::2], strict=True):
         base_mode, work_mode, base, work, _ = facts.removeprefix(":").split(" ")
+        if not is_of_project(path):
+            raise WorktreeError(FOREIGN.format(visible_line(path)))
         inside = path.removeprefix(f"{record.prefix}/") if record.prefix else path
         if SUBMODULE in (base_mode, work_mode) or (record.prefix and inside == path):
             continue
         sides = (_side(git, path, *each) for each in ((base_mode, base), (work_mode, work)))
         found.append(ChangedPath(inside, *sides))
     return found
+
+
+def is_of_project(path: str) -> bool:
+    """
+    Return whether a relative path leads to a file of a project, not out of it or into a repository's own directory.
+
+    Git checks that when it fills an index. But a command in any worktree can write a tree with such names, and have a ref of kept work
+    name it.
+    """
+    return not any(part.casefold() in ("", ".", "..", ".git") for part in path.split("/"))
 
 
 def _side(git: Git, path: str, mode: str, blob: str) -> Side:

@@ -6,8 +6,9 @@ to the project's own directory, which the sandbox of the worktree shows read-onl
 """
 
 import os
-import subprocess
+import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from hashlib import sha256
 
 import msgspec
@@ -15,9 +16,7 @@ import msgspec
 from sanderling.errors import WorktreeError
 from sanderling.paths import is_within
 from sanderling.text import printable
-
-PROGRAMS = ("/usr/bin/cp", "/bin/cp", "/run/current-system/sw/bin/cp")
-COPY_TIMEOUT_S = 600.0
+from sanderling.worktrees import copying
 
 
 class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,7 +37,10 @@ def copied(project: str, worktree: str, paths: Sequence[str]) -> list[Extra]:
     for path in paths:
         if places := _places(project, worktree, path):
             source, target = places
-            _copy(source, target)
+            try:
+                copying.copy(os.path.realpath(project), path, target)
+            except OSError as error:
+                raise WorktreeError(f"cannot copy {printable(source)}: {error.strerror}") from error
             made.append(Extra(path, fingerprint(target)))
     return made
 
@@ -67,6 +69,18 @@ def missing(project: str, paths: Sequence[str]) -> list[str]:
     return [printable(path) for path in paths if not os.path.lexists(f"{project}/{path}")]
 
 
+def linked_paths(project: str, extras: Sequence[Extra]) -> tuple[str, ...]:
+    """
+    Return the existing paths, resolved, to which the links in a worktree lead.
+
+    The links themselves do not count: commands in the worktree can replace them. Neither does a path of the project that leads out of it,
+    because commands in the project can make that: either would let the model read any file of the user's.
+    """
+    top = os.path.realpath(project)
+    paths = (os.path.realpath(f"{top}/{each.path}") for each in extras if not each.fingerprint)
+    return tuple(path for path in paths if is_within(path, top) and os.path.exists(path))
+
+
 def changed(worktree: str, extras: Sequence[Extra]) -> list[str]:
     """Return the copies that are not as they were made. A copy that was removed has nothing to lose."""
     return [
@@ -81,28 +95,28 @@ def changed(worktree: str, extras: Sequence[Extra]) -> list[str]:
 def fingerprint(path: str) -> str:
     """Return a digest of the names, types, modes, sizes and times of `path` and all below it."""
     digest = sha256(usedforsecurity=False)
-    for name, found in _walk(path):
-        is_directory = os.path.isdir(name) and not os.path.islink(name)
-        # The times of a directory change with entries, which are in the digest themselves.
-        facts = (found.st_mode, 0, 0) if is_directory else _facts(found)
+    for name, facts in _walk(path):
         digest.update(os.fsencode(f"{name[len(path) :]}\0{facts}\0"))
     return digest.hexdigest()
 
 
-def _facts(found: os.stat_result) -> tuple[int, int, int]:
-    return found.st_mode, found.st_size, found.st_mtime_ns
-
-
-def _walk(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    yield path, os.lstat(path)
-    if os.path.islink(path) or not os.path.isdir(path):
-        return
-    try:
-        names = sorted(os.listdir(path))
-    except OSError:
-        return
-    for name in names:
-        yield from _walk(f"{path}/{name}")
+def _walk(path: str) -> Iterator[tuple[str, tuple[int, int, int] | None]]:
+    """Yield each name with its facts; None for one that is gone, or deeper than a path can be: a line of shell makes that."""
+    waiting = [path]
+    while waiting:
+        name = waiting.pop()
+        try:
+            found = os.lstat(name)
+        except OSError:
+            yield name, None
+            continue
+        if not stat.S_ISDIR(found.st_mode):
+            yield name, (found.st_mode, found.st_size, found.st_mtime_ns)
+            continue
+        # The times of a directory change with entries, which are in the digest themselves.
+        yield name, (found.st_mode, 0, 0)
+        with suppress(OSError):
+            waiting += (f"{name}/{each}" for each in sorted(os.listdir(name), reverse=True))
 
 
 def _places(project: str, worktree: str, path: str) -> tuple[str, str] | None:
@@ -122,21 +136,3 @@ def _places(project: str, worktree: str, path: str) -> tuple[str, str] | None:
             )
     os.makedirs(os.path.dirname(target), exist_ok=True)
     return source, target
-
-
-def _copy(source: str, target: str) -> None:
-    program = next((path for path in PROGRAMS if os.access(path, os.X_OK)), "")
-    arguments = (program, "-a", "--reflink=auto", "-T", "--", source, target)
-    try:
-        subprocess.run(  # noqa: S603
-            arguments,
-            check=True,
-            capture_output=True,
-            env={"LC_ALL": "C"},
-            timeout=COPY_TIMEOUT_S,
-        )
-    except subprocess.CalledProcessError as error:
-        reason = error.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
-        raise WorktreeError(f"cannot copy {printable(source)}: {reason}") from error
-    except (OSError, subprocess.SubprocessError) as error:
-        raise WorktreeError(f"cannot copy {printable(source)}: {error}") from error

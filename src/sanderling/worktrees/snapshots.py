@@ -7,7 +7,7 @@ would be missing.
 """
 
 import os
-import shutil
+import stat
 from contextlib import suppress
 from typing import Self
 
@@ -16,6 +16,7 @@ import msgspec
 from sanderling.errors import WorktreeError
 from sanderling.text import counted, printable
 from sanderling.worktrees import extras
+from sanderling.worktrees.copying import copy_file
 from sanderling.worktrees.git import Git
 from sanderling.worktrees.records import Record
 
@@ -146,10 +147,19 @@ class _Index:
         self.env = {"GIT_INDEX_FILE": self._path}
 
     def __enter__(self) -> Self:
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _make(self) -> None:
         own = self._git.line("rev-parse", "--git-path", "index")
         try:
             # With its time: by that, git knows which files it must compare although their size and second are the same.
-            shutil.copy2(os.path.join(self._directory, own), self._path)
+            # Commands can replace it, as by a link to /dev/zero, of which a copy fills the disk.
+            copy_file(os.path.join(self._directory, own), self._path)
         except FileNotFoundError:
             self._git.run("read-tree", "HEAD", env=self.env)
         except OSError as error:
@@ -157,7 +167,6 @@ class _Index:
         self._unmark()
         # Otherwise each file with a new time would count as changed.
         self._git.maybe("update-index", "-q", "--refresh", env=self.env)
-        return self
 
     def __exit__(self, *_: object) -> None:
         for path in (self._path, f"{self._path}.lock"):
@@ -180,6 +189,13 @@ class _Index:
             data = b"".join(os.fsencode(path) + b"\0" for path in paths)
             self._git.run("update-index", *options, "-z", "--stdin", stdin=data, env=self.env)
 
+    def _is_kept_by_git(self, path: str) -> bool:
+        try:
+            mode = os.lstat(f"{self._directory}/{path}").st_mode
+        except OSError:
+            return True  # git says what is wrong with it
+        return stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)
+
     def changed(self, *options: str) -> list[str]:
         """Return the tracked files that differ from the index."""
         return self._git.paths("diff-files", *COMPARING, *options, env=self.env)
@@ -199,6 +215,10 @@ class _Index:
         # First, because a link may have taken the place of a directory.
         self._update(self.changed("--diff-filter=D"), "--force-remove")
         changed = self.changed("--diff-filter=d")
+        # Git cannot keep a pipe by which a command has replaced a file.
+        pipes = [path for path in changed if not self._is_kept_by_git(path)]
+        self._update(pipes, "--force-remove")
+        changed = [path for path in changed if path not in pipes]
         new = [path for path in self.untracked() if not path.endswith("/")]
         self._update([*changed, *new], "--add", "--replace")
         return self._git.line("write-tree", env=self.env)

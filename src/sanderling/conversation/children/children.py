@@ -15,13 +15,14 @@ from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import Notice
 from sanderling.protocol.messages import Usage
 from sanderling.session.records import new_session_id
-from sanderling.text import counted, duration, shortened, visible_prose
+from sanderling.text import counted, duration, shortened, visible_line, visible_prose
 from sanderling.tools.children import Task
 from sanderling.tools.outcome import Outcome
 
 NO_TASK = "`task` is empty: say what the child session must do, and what it reports."
 IN_WORKTREE = "The child session {name} has changed files in the worktree {worktree}. :AgentWorktrees, or `sanderling worktrees`, shows and applies them."
 MAX_SHOWN_CHARS = 1_000
+MAX_MODEL_CHARS = 100
 
 
 class Children:
@@ -60,11 +61,10 @@ class Children:
         limits = f"{counted(settings.delegate_calls, 'model call')}, {duration(settings.delegate_seconds)}"
         in_all = settings.delegate_tree_tokens
         then_asked = f"{in_all:,} tokens, then you are asked; " if in_all else ""
+        # The task is last: it is the model's, and its lines could look like any of these.
         lines = [
-            visible_prose(shortened(task.task.strip(), MAX_SHOWN_CHARS)),
-            "",
             f"Role: {role.name} ({access})",
-            f"Model: {model}",
+            f"Model: {visible_line(shortened(model, MAX_MODEL_CHARS))}",
             *(
                 ("Works in a worktree of its own, from the last commit",)
                 if task.isolation == "worktree"
@@ -75,6 +75,9 @@ class Children:
             f"All children: {then_asked}{settings.delegate_running} run at the same time",
             *([self._fork_cost(model)] if task.fork else ()),
             "Asked once: your answer holds for all children of this session, in any role.",
+            "",
+            "Task:",
+            visible_prose(shortened(task.task.strip(), MAX_SHOWN_CHARS)),
         ]
         return "\n".join(lines)
 

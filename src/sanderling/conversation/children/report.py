@@ -7,13 +7,15 @@ from pathlib import Path
 import msgspec
 
 from sanderling.conversation.budget import dollars
+from sanderling.paths import open_plain
 from sanderling.protocol.events import ChangedLines, ChildState
 from sanderling.protocol.messages import Message, TextBlock
-from sanderling.text import counted, printable
+from sanderling.text import counted, printable, visible_line
 from sanderling.tools.outcome import Outcome
 
 MAX_TEXT_BYTES = 4096
 MAX_REFERENCES, MAX_FILES = 20, 50
+MAX_SEARCHED_BYTES, CHUNK_BYTES = 8 << 20, 1 << 20  # of a file for a line
 CUT = "[Cut here. The rest is in the session {id}.]"
 SHORT_OF = "[The beginning is left out: see the session {id}.]"
 WORKTREE = (
@@ -75,7 +77,7 @@ class Report(msgspec.Struct, frozen=True):
         more = f" and {len(names) - MAX_FILES} more" if len(names) > MAX_FILES else ""
         facts = {
             "state": self.state,
-            "reason": self.why,
+            "reason": " ".join(self.why.split()),
             "session": self.id,
             "tokens": f"{self.tokens:,}",
             "cost": self._cost(),
@@ -83,7 +85,8 @@ class Report(msgspec.Struct, frozen=True):
             "worktree": WORKTREE.format(name=self.worktree) if self.worktree else "",
             "references": ", ".join(self.references),
         }
-        lines = (f"{name}: {printable(value)}" for name, value in facts.items() if value)
+        # A file's name can hold line ends, and would be a fact of its own, or the end of the facts.
+        lines = (f"{name}: {visible_line(value)}" for name, value in facts.items() if value)
         return "\n".join([*lines, "", self.text or NO_TEXT])
 
     def _cost(self) -> str:
@@ -131,12 +134,22 @@ def references_in(text: str, project: str) -> tuple[str, ...]:
 def _exists(root: Path, path: str, line: int) -> bool:
     try:
         file = (root / path).resolve()
-        if not (line and file.is_relative_to(root) and file.is_file()):
-            return False
-        with file.open("rb") as lines:
-            return any(number == line for number, _ in enumerate(lines, 1))
+        return line > 0 and file.is_relative_to(root) and _has_line(file, line)
     except OSError:
         return False
+
+
+def _has_line(file: Path, line: int) -> bool:
+    """Return whether a regular file has this line, in a part that is quickly read: a command can make a line of a terabyte."""
+    begun, last = 0, b"\n"
+    with open_plain(file) as data:
+        for _ in range(MAX_SEARCHED_BYTES // CHUNK_BYTES):
+            chunk = data.read(CHUNK_BYTES)
+            begun += (last == b"\n" and chunk != b"") + chunk[:-1].count(b"\n")
+            if begun >= line or not chunk:
+                break
+            last = chunk[-1:]
+    return begun >= line
 
 
 def merged(changed: Sequence[ChangedLines]) -> tuple[ChangedLines, ...]:

@@ -8,22 +8,26 @@ the user has it, and is reported; in an editor, only these lines stay, and they 
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import PurePath
 from uuid import uuid4
 
 from anyio import to_thread
 
-from sanderling.changes.restoring import RestorePlan
+from sanderling.changes.restoring import RestorePlan, SkippedPath
 from sanderling.changes.states import ABSENT, ANY_MODE, FileChange, State
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import WorktreeError
+from sanderling.paths import is_within
 from sanderling.tools.restoring import FileRestorer
-from sanderling.worktrees.changes import ChangedPath, Side, changed_paths
+from sanderling.worktrees.changes import ChangedPath, Side, changed_paths, is_of_project
 from sanderling.worktrees.worktrees import Worktrees
 
 USE = "worktree:"
 """Prefix of the tool use id of these changes, before the worktree's name."""
 DEFAULT_MODE = 0o644
+LINK_REMOVED = ("link", "absent")
+BEHIND_LINK = "a link leads elsewhere"
 
 
 async def bring(services: SessionServices, name: str) -> RestorePlan:
@@ -44,18 +48,52 @@ async def bring(services: SessionServices, name: str) -> RestorePlan:
     changed = await to_thread.run_sync(changed_paths, record)
     use_id = f"{USE}{name}:{uuid4().hex}"
     workspace.journal.begin_turn(use_id)
+    links = {each.path for each in changed if (each.base.kind, each.work.kind) == LINK_REMOVED}
+    first, behind = list[ChangedPath](), list[ChangedPath]()
+    for each in changed:
+        (first if links.isdisjoint(_directories(each)) else behind).append(each)
+    done = await _bring(services, use_id, first)
+    if not behind:
+        return done
+    # Only now: before, their directories were links, through which they would be read and written elsewhere.
+    then = await _bring(services, use_id, behind, are_plain=True)
+    return RestorePlan((*done.steps, *then.steps), (*done.left, *then.left))
+
+
+async def _bring(
+    services: SessionServices, use_id: str, changed: list[ChangedPath], *, are_plain: bool = False
+) -> RestorePlan:
+    """Make the changes whose directories are in the project; with `are_plain`, only those behind no link at all."""
+    workspace = services.workspace
+    top, real_path = workspace.project, workspace.disk.real_path
+    real_top = real_path(top)
+    reached, left = list[ChangedPath](), list[SkippedPath]()
+    for each in changed:
+        directory = os.path.dirname(f"{real_top}/{each.path}")  # noqa: PTH120
+        real = real_path(directory)
+        below = real.removeprefix(real_top).strip("/")
+        is_inside = is_within(real, real_top) and (not below or is_of_project(below))
+        if is_inside and (real == directory or not are_plain):
+            reached.append(each)
+        else:
+            left.append(SkippedPath(f"{top}/{each.path}", BEHIND_LINK))
     emptied = {
         directory
-        for each in changed
+        for each in reached
         if each.work.kind == "absent"
-        for directory in map(str, PurePath(each.path).parents)
+        for directory in _directories(each)
     }
     changes = [
         await _as_change(services, each, use_id, is_emptied=each.path in emptied)
-        for each in changed
+        for each in reached
     ]
     by_hunk = workspace.editor is not None  # where the user sees the lines that are left
-    return await FileRestorer(workspace).bring(use_id, changes, by_hunk=by_hunk)
+    made = await FileRestorer(workspace).bring(use_id, changes, by_hunk=by_hunk)
+    return RestorePlan(made.steps, (*made.left, *left))
+
+
+def _directories(changed: ChangedPath) -> Iterator[str]:
+    return map(str, PurePath(changed.path).parents)
 
 
 async def _as_change(

@@ -18,7 +18,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from sanderling.paths import closed_after, is_in_any
@@ -111,6 +111,19 @@ def survey(project: str, git: TrustedGit, between: Callable[[], object] = lambda
     return found
 
 
+def survey_linked(path: str, git: TrustedGit) -> Survey:
+    """Walk a directory of the project to which its worktree links; of a file, only judge the name."""
+    if os.path.isdir(path):
+        with suppress(OSError):  # removed just now
+            return survey(path, git)
+    directory, name = os.path.split(path)
+    return Survey(directory, git, [], [path] if _is_env_file(name) else [], [], [], [])
+
+
+def _is_env_file(name: str) -> bool:
+    return ".env" in name and (name.endswith(".env") or name.startswith(".env."))
+
+
 def _sort(entries: "Iterable[os.DirEntry[str]]", prefix: str, found: Survey) -> list[str]:
     """Add a directory's entries to `found` and return its subdirectories. Called for every directory, so it must be fast."""
     directories: list[str] = []
@@ -129,7 +142,7 @@ def _sort(entries: "Iterable[os.DirEntry[str]]", prefix: str, found: Survey) -> 
         elif entry.is_dir(follow_symlinks=False):
             directories.append(prefix + name)
         elif entry.is_file(follow_symlinks=False):
-            if ".env" in name and (name.endswith(".env") or name.startswith(".env.")):
+            if _is_env_file(name):
                 found.env_files.append(f"{found.project}/{prefix}{name}")
         elif entry.is_symlink():
             if len(found.named) < MAX_NAMED:

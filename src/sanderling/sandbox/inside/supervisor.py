@@ -256,6 +256,7 @@ class Supervisor:
             self._report(self._guard.warnings())
         granted = [repositories.survey(path, self._git) for path in directories]
         found = [in_git, *map(protection.protection, granted)]
+        linked = [repositories.survey_linked(path, self._git) for path in policy.linked]
         roots = (policy.project, *(survey.project for survey in granted))
         sockets = listening_sockets((*roots, *policy.read_paths, policy.home))
         held = () if level == "landlock" else in_git.heads
@@ -264,7 +265,7 @@ class Supervisor:
             readable=in_git.read,
             pinned=(*(path for plan in found for path in plan.pin), *_directories_to(held)),
             read_only=(*(path for plan in found for path in plan.read_only), *held),
-            masked=(*settings.env_files_to_hide(survey), *survey.sockets, *sockets),
+            masked=(*(path for each in (survey, *linked) for path in _secrets_in(each)), *sockets),
         )
         if level == "landlock":
             return unmounted_layout(policy, protected)
@@ -328,6 +329,11 @@ class Supervisor:
             with suppress(OSError):
                 wire.send(self.channel, ("closed",))
             os._exit(0)
+
+
+def _secrets_in(survey: repositories.Survey) -> Iterator[str]:
+    yield from settings.env_files_to_hide(survey)
+    yield from survey.sockets
 
 
 def _directories_to(heads: Sequence[str]) -> set[str]:

@@ -327,7 +327,7 @@ def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
 
     The empty file is a regular one. A mask with /dev/null makes git report a changed file type, and `git add -A` fail.
     """
-    granted = {*policy.read_paths, *policy.write_paths}
+    granted = {*policy.read_paths, *policy.write_paths} - {*policy.linked}
     secrets = set(_root_only("/etc")) if os.geteuid() == 0 else set[str]()
     no_file = _private_file(policy, "nothing", "")
     no_directory = private_directory(policy, "nowhere")

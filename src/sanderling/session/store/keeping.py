@@ -88,13 +88,14 @@ def fork(
     before_use: str = "",
     parent: str = "",
     is_read_only: bool = False,
+    worktree: str = "",
 ) -> Prompt | None:
     """
     Copy a session, which may be open, into the new session `new_id`, up to the end of the turn of `prompt_id`.
 
     Without a `prompt_id`, copy all of it. With `is_before`, stop before the prompt and return it; with `before_use`, before the message with
     this tool call. A child has a `parent`, and its access. Damaged lines of the source are left out. Long outputs of commands are not
-    copied. A copy of a session in a worktree works in the same one.
+    copied. The copy works in `worktree`, or without it where the source does: in its worktree or in the project.
 
     Raises:
         SessionError: the session or prompt does not exist, `new_id` is taken, or a log cannot be read or written.
@@ -112,7 +113,7 @@ def fork(
             forked_from=source_id,
             parent=parent or UNSET,
             access="ro" if is_read_only else UNSET,
-            worktree=header.worktree,
+            worktree=worktree or header.worktree,
         )
         try:
             with replacing(target) as fork_file:
