@@ -337,7 +337,7 @@ async def test_a_rule_limits_hooks_of_other_events_too(tmp_path, event, command,
 async def test_a_rule_that_cannot_be_followed_is_reported_once(tmp_path):
     hooks = [
         *group("exit 2", **{"if": "Bash(* --force)"}),
-        *group("exit 2", **{"if": "TodoWrite(x)"}),
+        *group("exit 2", **{"if": "Task(x)"}),
         *group("exit 2", **{"if": "Bash("}),
     ]
     talk = HookedTalk(tmp_path, project={"PreToolUse": hooks})

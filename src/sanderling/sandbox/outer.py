@@ -64,7 +64,7 @@ def is_outer(
 
 
 def container(root: Path, proc: Path) -> str:
-    """Return how the container around this process is known; "" if none is found."""
+    """Return how the container around this process is known; "" without a container."""
     for name in _MARKERS:
         if os.path.lexists(root / name):
             return f"/{name}"

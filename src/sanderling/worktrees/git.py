@@ -1,9 +1,8 @@
 """
 Git on the host, for repositories in which a model has worked.
 
-Git runs programs that its configuration names: hooks, filters, the file system monitor. None of them is needed here, so all are
-turned off, the user's own as well. A filter that is off leaves a file as git stores it: with Git LFS a pointer, which is what a
-worktree contains then.
+Git runs programs that its configuration names: hooks, filters, the file system monitor. Here all are turned off, the user's own
+as well. A filter that is off leaves a file as git stores it: a worktree then contains the pointers of Git LFS.
 
 Git also looks into repositories below a worktree, with *their* configuration, when it compares a submodule (`git status`, `git add`).
 So only plumbing commands that ignore them are used.

@@ -119,7 +119,7 @@ def keep_snapshot(record: Record) -> str:
     Keep everything in the worktree that is not ignored under its ref; return the commit, or "" if nothing differs from its base.
 
     Raises:
-        WorktreeError: git cannot read or store it. What was kept before remains.
+        WorktreeError: git cannot read or store it. The earlier commit remains.
     """
     git = Git(record.directory, record.project)
     before = git.maybe("rev-parse", "--verify", "--quiet", record.kept_ref) or ""

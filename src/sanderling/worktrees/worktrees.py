@@ -1,13 +1,13 @@
 """
 Creates, finds and removes worktrees.
 
-A worktree is a detached checkout, so no branch is moved and none is in the way: git refuses to check out a branch twice. It is never
+A worktree is a detached checkout, so it moves no branch, and no branch is in its way: git refuses to check one out twice. It is never
 made from less than asked: whatever a checkout cannot contain (a submodule's changes) is refused in words, and nothing falls back to the
 project's own tree.
 
 **Work is never lost.** Git's own `worktree remove` ignores commits on no branch, and most tools that lost work called it with force, or
 judged "clean" without untracked files. Here `losses` looks at all of it, removal needs the worktree alone, and each step can be
-repeated after a crash: a record says what was begun, and `repair` finishes it only where nothing can be lost.
+repeated after a crash: a record names the step that was begun, and `repair` finishes it only where nothing can be lost.
 """
 
 import os

@@ -25,7 +25,7 @@ class ChildConversation(Conversation):
         self.submit(prompt)
 
     def next_prompt(self) -> Prompt | None:
-        """Return the task, once. Its turn takes what the user sends meanwhile; what comes too late waits until the session opens as the user's."""
+        """Return the task, once. Its turn takes the user's prompts meanwhile; a late prompt waits until the session opens as the user's."""
         prompt = None if self._has_begun else super().next_prompt()
         self._has_begun = self._has_begun or prompt is not None
         return prompt

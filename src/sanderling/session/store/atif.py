@@ -145,7 +145,7 @@ class Trajectory(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def export_trajectory(session_dir: Path, session_id: str, prices: Prices) -> dict[str, Any]:
     """
-    Return a session's trajectory as plain data, with those of its child sessions.
+    Return a session's trajectory as plain data, with the trajectories of its child sessions.
 
     Raises:
         SessionError: the session does not exist, its log cannot be read, or nothing was said in it yet.
