@@ -120,7 +120,15 @@ async def test_the_task_cannot_pose_as_a_part_of_the_question(tmp_path):
         shown = it.questions[0].subject.splitlines()
         assert shown[0].startswith("Role: edit (as you allow it")
         own = shown[: shown.index("Task:")]
-        assert [line.partition(" ")[0] for line in own] == ["Role:", "Model:", "Each", "", "All", "Asked", ""]
+        assert [line.partition(" ")[0] for line in own] == [
+            "Role:",
+            "Model:",
+            "Each",
+            "",
+            "All",
+            "Asked",
+            "",
+        ]
         assert "\x1b" not in it.questions[0].subject
 
 
