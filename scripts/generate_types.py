@@ -91,6 +91,11 @@ def alias(name: str, union: Any) -> str:
     return f"---@alias sanderling.{name}\n{members}\n"
 
 
+def literal(name: str, values: Any) -> str:
+    members = "|".join(f"'{each}'" for each in get_args(values))
+    return f"---@alias sanderling.{name} {members}\n"
+
+
 def tag(struct: type[msgspec.Struct]) -> str:
     return str(struct.__struct_config__.tag)
 
@@ -118,6 +123,7 @@ def generate() -> str:
             requests.Request,
             requests.SessionInfo,
             requests.ShownPlugin,
+            requests.ShownWorktree,
             *get_args(requests.Answer),
             requests.RewritePiece,
             requests.Rewritten,
@@ -126,6 +132,7 @@ def generate() -> str:
     parts = [
         HEADER,
         *map(lua_class, structs),
+        literal("ChildState", events.ChildState),
         alias("Event", events.Event),
         alias("HistoryEvent", events.HistoryEvent),
         alias("Action", actions.Action),

@@ -785,6 +785,18 @@
 ---@field is_disabled? boolean
 ---@field is_ours? boolean
 
+---@class (exact) sanderling.ShownWorktree
+---@field name string
+---@field created_at number
+---@field session_id string
+---@field directory? string
+---@field ref? string
+---@field base? string
+---@field size_bytes? integer
+---@field loss? string
+---@field kept_ref? string
+---@field notes? string[]
+
 ---@class (exact) sanderling.Models
 ---@field models string[]
 ---@field notes? table<string, any>
@@ -904,6 +916,8 @@
 ---@field usd number
 ---@field is_priced boolean
 ---@field total_usd number
+
+---@alias sanderling.ChildState 'queued'|'running'|'waiting'|'done'|'partial'|'budget'|'timeout'|'denied'|'error'
 
 ---@alias sanderling.Event
 ---| sanderling.SessionOpened
