@@ -199,7 +199,7 @@ def mapped(child, modes):
 def test_in_the_prompt_vims_own_keys_do_what_they_do_everywhere(child):
     child.command("AgentChat")
     ours = {"<CR>", "<C-S>", "<C-C>", "<S-Tab>", "<M-p>", "<M-n>", "<M-m>", "<M-s>"}
-    ours |= {f"\\{key}" for key in "aqwnpur"} | {"<PageUp>", "<PageDown>", "<C-End>", "]h", "[h"}
+    ours |= {f"\\{key}" for key in "abqwnpur"} | {"<PageUp>", "<PageDown>", "<C-End>", "]h", "[h"}
     ours |= {
         *("g?", "gf", "gF", "[f", "]f", "gx")
     }  # what is named here is opened by us, or not at all

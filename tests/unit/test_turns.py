@@ -42,7 +42,7 @@ from sanderling.providers.retries import Backoff
 from sanderling.session.session import Session
 
 ATTEMPTS = 3
-NO_SUCH_TOOL = "There is no tool 'teleport'. There are: bash, edit, glob, grep, jobs, read, todo, web_fetch, write."
+NO_SUCH_TOOL = "There is no tool 'teleport'. There are: bash, delegate, edit, glob, grep, jobs, read, todo, web_fetch, write."
 
 
 class Talk(BaseTalk):

@@ -13,7 +13,8 @@ from tests.worktrees.conftest import run_git
 TREE = r"""
 import subprocess
 def git(*words, data=b""):
-    return subprocess.run(["git", *words], input=data, capture_output=True, check=True).stdout.strip().decode()
+    who = ("-c", "user.name=x", "-c", "user.email=x@localhost")
+    return subprocess.run(["git", *who, *words], input=data, capture_output=True, check=True).stdout.strip().decode()
 def tree(mode, name, hash):
     data = b"%b %b\0%b" % (mode, name, bytes.fromhex(hash))
     return git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=data)
