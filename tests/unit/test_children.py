@@ -3,6 +3,7 @@
 import os
 import subprocess
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from tests.conftest import happens
 from sanderling.conversation.children.report import references_in
 from sanderling.protocol.actions import CancelTurn, StopChild, UndoTurn
 from sanderling.protocol.events import (
+    ApprovalRequested,
     ApprovalSettled,
     ChildChanged,
     FilesRestored,
@@ -632,3 +634,36 @@ async def test_commands_and_mentions_in_a_task_are_only_text(tmp_path):
         assert task in log
         assert "secret" not in log
         assert "not attached" not in log
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_no_child_of_twenty_uses_more_than_one_answer_beyond_its_part_of_the_common_limit(
+    tmp_path, seed
+):
+    random, limit, part = Random(seed), 120_000, 15_000
+    tasks = [f"Task {number}." for number in range(20)]
+    replies = {
+        task: [
+            *([use("glob", pattern=f"{task}{n}*")] for n in range(random.randrange(40))),
+            [said("Done.")],
+        ]
+        for task in tasks
+    }
+    calls = [delegate(task, random.choice(["edit", "explore", "review"])) for task in tasks]
+    limits = {"tokens": part, "tree_tokens": limit, "running": random.randrange(1, 9)}
+    async with tree(tmp_path, calls, children=replies, delegate=limits) as it:
+        it.on_event = lambda event: (
+            it.answer(event, "deny") if isinstance(event, ApprovalRequested) else None
+        )
+        await it.run()
+        used = dict[str, list[int]]()
+        for record in it.read("parent")[1]:
+            if isinstance(record, LoggedUsage) and record.child:
+                used.setdefault(record.child, []).append(record.usage.context_tokens)
+        states = {it.state_of(each) for each in it.child_ids()}
+    assert states == {"done", "budget"}
+    assert len(it.results) == 20
+    assert any("(tree_tokens)" in result for result in it.results)
+    answers = [tokens for each in used.values() for tokens in each]
+    assert sum(answers) <= limit + max(answers)
+    assert all(sum(each) <= part + max(each) for each in used.values())
