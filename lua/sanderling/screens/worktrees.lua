@@ -2,10 +2,10 @@
 --- they changed, to apply it here, and to remove them.
 local M = {}
 
+local Listing = require('sanderling.screens.listing')
 local api = vim.api
 local ask = require('sanderling.host.ask')
 local chat = require('sanderling.chat')
-local float = require('sanderling.ui.float')
 local icons = require('sanderling.ui.icons')
 local lazy = require('sanderling.ui.lazy')
 local live = require('sanderling.session.live')
@@ -18,24 +18,6 @@ local closed_files = lazy('sanderling.review.closed_files')
 local hunks = lazy('sanderling.review.hunks')
 
 local INDENT = '    '
-local NONE = 'No worktrees. :AgentNew worktree opens a session in one.'
-local NAMED = {
-  { 'worktrees_diff', 'changes' },
-  { 'worktrees_apply', 'apply' },
-  { 'worktrees_open', 'session' },
-  { 'worktrees_remove', 'remove' },
-  { 'close', 'close' },
-}
-local ns = api.nvim_create_namespace('sanderling_worktrees')
-
----@class (exact) sanderling.screens.worktrees.Page
----@field buf integer
----@field win integer
----@field project string
----@field worktrees table<integer, sanderling.ShownWorktree> by lnum
-
----@type sanderling.screens.worktrees.Page?
-local shown
 
 ---@param worktree sanderling.ShownWorktree
 ---@return string
@@ -50,92 +32,26 @@ local function title_of(worktree)
   return worktree.name .. '  ' .. table.concat(facts, icons.separator)
 end
 
----@param worktrees sanderling.ShownWorktree[]
----@return string[] lines
----@return table<integer, sanderling.ShownWorktree> of each line, by lnum
----@return table[] marks
-local function text_of(worktrees)
-  local lines, of, marks = {}, {}, {}
-  for _, worktree in ipairs(worktrees) do
-    local function add(line, hl)
-      lines[#lines + 1] = words.plain(line)
-      of[#lines] = worktree
-      marks[#marks + 1] = { row = #lines - 1, hl = hl }
-    end
-    add(title_of(worktree), 'AgentBusy')
-    add(INDENT .. (worktree.directory or worktree.kept_ref), 'AgentStatus')
-    if worktree.loss then
-      add(INDENT .. 'removing loses ' .. worktree.loss, 'AgentWarning')
-    else
-      add(INDENT .. 'removing loses nothing', 'AgentStatus')
-    end
-    for _, note in ipairs(worktree.notes or {}) do
-      add(INDENT .. note, 'AgentStatus')
-    end
+---@param worktree sanderling.ShownWorktree
+---@param add fun(line: string, hl: string)
+local function write(worktree, add)
+  add(title_of(worktree), 'AgentBusy')
+  add(INDENT .. (worktree.directory or worktree.kept_ref), 'AgentStatus')
+  if worktree.loss then
+    add(INDENT .. 'removing loses ' .. worktree.loss, 'AgentWarning')
+  else
+    add(INDENT .. 'removing loses nothing', 'AgentStatus')
   end
-  return lines, of, marks
-end
-
---- Draw the list; the cursor stays on its worktree.
----@param worktrees sanderling.ShownWorktree[]
-local function fill(worktrees)
-  local self = assert(shown)
-  local before = self.worktrees[vim.fn.line('.', self.win)]
-  local lines, of, marks = text_of(worktrees)
-  vim.bo[self.buf].modifiable = true
-  api.nvim_buf_set_lines(self.buf, 0, -1, true, lines)
-  vim.bo[self.buf].modifiable = false
-  api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
-  for _, mark in ipairs(marks) do
-    local opts = { end_col = #lines[mark.row + 1], hl_group = mark.hl }
-    api.nvim_buf_set_extmark(self.buf, ns, mark.row, 0, opts)
-  end
-  self.worktrees = of
-  for lnum in vim.spairs(of) do
-    if before and of[lnum].name == before.name then
-      return api.nvim_win_set_cursor(self.win, { lnum, 0 })
-    end
+  for _, note in ipairs(worktree.notes or {}) do
+    add(INDENT .. note, 'AgentStatus')
   end
 end
 
----@param sentence string
-local function complain(sentence)
-  message.tell(sentence, vim.log.levels.ERROR)
-end
+local listing ---@type sanderling.screens.Listing
+local project ---@type string whose worktrees are listed
 
----@param project string
----@param on_answer fun(worktrees: sanderling.ShownWorktree[], is_here: boolean)
-local function list(project, on_answer)
-  ask({ type = 'list_worktrees', project = project }, function(found, is_here)
-    on_answer(found.worktrees, is_here)
-  end, complain)
-end
-
-local function read_again()
-  list(assert(shown).project, function(worktrees)
-    if not shown then
-      return
-    elseif #worktrees == 0 then
-      api.nvim_buf_delete(shown.buf, { force = true })
-    else
-      fill(worktrees)
-    end
-  end)
-end
-
----@param fn fun(worktree: sanderling.ShownWorktree, project: string)
----@return fun()
-local function with_worktree(fn)
-  return function()
-    local self = assert(shown)
-    local worktree = self.worktrees[vim.fn.line('.')]
-    if worktree then
-      fn(worktree, self.project)
-    end
-  end
-end
-
-local show_diff = with_worktree(function(worktree, project)
+---@param worktree sanderling.ShownWorktree
+local function show_diff(worktree)
   local request = { type = 'diff_worktree', project = project, name = worktree.name }
   ask(request, function(found)
     if found.text == '' then
@@ -144,15 +60,14 @@ local show_diff = with_worktree(function(worktree, project)
     local lines = words.lines_of(found.text)
     local buf = page.view('Changes in ' .. worktree.name, lines, 'worktree-diff')
     vim.bo[buf].syntax = 'diff'
-  end, complain)
-end)
+  end, Listing.complain)
+end
 
 --- Return the session that makes the changes of a worktree, and show it: one that works in the project itself, or has the worktree from a
 --- child of its own. It is the current one, another, or a new one.
 ---@param worktree sanderling.ShownWorktree
----@param project string
 ---@return sanderling.chat.session.Session
-local function session_for(worktree, project)
+local function session_for(worktree)
   local _, parent = live.find_child(worktree.session_id)
   local function fits(session)
     local is_in_project = session.project == project and session.state.worktree == ''
@@ -170,18 +85,20 @@ local function session_for(worktree, project)
   return assert(live.current())
 end
 
-local apply = with_worktree(function(worktree, project)
-  api.nvim_win_close(assert(shown).win, true)
-  session_for(worktree, project):act({ type = 'apply_worktree', name = worktree.name })
-end)
+---@param worktree sanderling.ShownWorktree
+local function apply(worktree)
+  listing:close()
+  session_for(worktree):act({ type = 'apply_worktree', name = worktree.name })
+end
 
-local open_session = with_worktree(function(worktree, project)
+---@param worktree sanderling.ShownWorktree
+local function open_session(worktree)
   if not worktree.directory then
-    return complain(('The worktree %s was removed.'):format(worktree.name))
+    return Listing.complain(('The worktree %s was removed.'):format(worktree.name))
   end
-  api.nvim_win_close(assert(shown).win, true)
+  listing:close()
   chat.open(worktree.session_id, project, { focus = true })
-end)
+end
 
 --- Drop what is to review in the files of a removed worktree.
 ---@param directory? string a real path
@@ -201,7 +118,8 @@ local function drop_changes(directory)
   end
 end
 
-local remove = with_worktree(function(worktree, project)
+---@param worktree sanderling.ShownWorktree
+local function remove(worktree)
   local loss = worktree.loss or ''
   local prompt = ('Remove the worktree %s, and lose %s?'):format(
     worktree.name,
@@ -215,49 +133,41 @@ local remove = with_worktree(function(worktree, project)
       drop_changes(directory)
       local kept = removed.kept_ref and (' %s keeps its files.'):format(removed.kept_ref) or ''
       message.tell(('Removed the worktree %s.%s'):format(worktree.name, kept))
-      if shown then
-        read_again()
-      end
-    end, complain)
+      listing:refresh()
+    end, Listing.complain)
   end)
-end)
-
----@param project string
----@param worktrees sanderling.ShownWorktree[]
-local function open(project, worktrees)
-  local lines, of = text_of(worktrees)
-  local buf, win = page.view('Worktrees', lines, 'worktrees', {
-    place = 'worktrees',
-    footer = float.naming(NAMED),
-    on_close = function()
-      shown = nil
-    end,
-    actions = {
-      worktrees_diff = show_diff,
-      worktrees_apply = apply,
-      worktrees_open = open_session,
-      worktrees_remove = remove,
-    },
-  })
-  shown = { buf = buf, win = win, project = project, worktrees = of }
-  fill(worktrees)
 end
+
+listing = Listing.new({
+  title = 'Worktrees',
+  place = 'worktrees',
+  none = 'No worktrees. :AgentNew worktree opens a session in one.',
+  keys = {
+    { 'worktrees_diff', 'changes' },
+    { 'worktrees_apply', 'apply' },
+    { 'worktrees_open', 'session' },
+    { 'worktrees_remove', 'remove' },
+    { 'close', 'close' },
+  },
+  request = function()
+    return { type = 'list_worktrees', project = project }
+  end,
+  key = 'name',
+  write = write,
+  actions = {
+    worktrees_diff = show_diff,
+    worktrees_apply = apply,
+    worktrees_open = open_session,
+    worktrees_remove = remove,
+  },
+})
 
 --- Show the worktrees of the project.
 function M.show()
-  if shown then
-    return api.nvim_set_current_win(shown.win)
+  if not listing:is_shown() then
+    project = stored.project_here()
   end
-  local project = stored.project_here()
-  list(project, function(worktrees, is_here)
-    if #worktrees == 0 then
-      message.tell(NONE)
-    elseif not is_here then
-      message.tell('Worktrees read. Run :AgentWorktrees again to show them.')
-    else
-      open(project, worktrees)
-    end
-  end)
+  listing:show()
 end
 
 return M
