@@ -1,11 +1,11 @@
 """`sanderling batch`: many tasks, each in a fresh copy of its project."""
 
 import argparse
-import math
 import sys
 from pathlib import Path
 from typing import Any, get_args
 
+from sanderling.cli.numbers import counting, positive
 from sanderling.errors import ConfigError, SanderlingError, UsageError
 from sanderling.protocol.modes import Effort
 from sanderling.text import visible
@@ -45,8 +45,10 @@ def add(commands: Any) -> None:
     )
     option("--prompt", type=Path, metavar="FILE", help="the prompt of --each")
     option("--check", default="", metavar="COMMAND", help="with --each: 0 is a reward of 1")
-    option("-j", "--jobs", type=_count, default=1, metavar="N", help="tasks at a time (default: 1)")
-    option("-k", "--repeats", type=_count, default=1, metavar="N", help="run each task N times")
+    option(
+        "-j", "--jobs", type=counting, default=1, metavar="N", help="tasks at a time (default: 1)"
+    )
+    option("-k", "--repeats", type=counting, default=1, metavar="N", help="run each task N times")
     option("--resume", action="store_true", help="run only what has no result in OUT")
     option("--shard", type=_shard, default=(1, 1), metavar="I/N", help="run one of N parts")
     option("--engine", choices=("local",), default="local", help="where tasks run")
@@ -68,10 +70,10 @@ def add(commands: Any) -> None:
 
 def _add_limits(batch: argparse.ArgumentParser) -> None:
     option = batch.add_argument
-    option("--max-cost", type=_positive, default=0.0, metavar="USD", help="limit of the whole run")
-    option("--max-task-cost", type=_positive, default=0.0, metavar="USD", help="limit of a task")
-    option("--max-time", type=_positive, default=0.0, metavar="SECONDS", help="limit of a task")
-    option("--max-turns", type=_count, default=0, metavar="N", help="model calls of a task")
+    option("--max-cost", type=positive, default=0.0, metavar="USD", help="limit of the whole run")
+    option("--max-task-cost", type=positive, default=0.0, metavar="USD", help="limit of a task")
+    option("--max-time", type=positive, default=0.0, metavar="SECONDS", help="limit of a task")
+    option("--max-turns", type=counting, default=0, metavar="N", help="model calls of a task")
 
 
 def _add_agent_flags(batch: argparse.ArgumentParser) -> None:
@@ -121,22 +123,6 @@ def _directories(words: list[str], count: int) -> list[Path]:
     if len(words) != count + 1:
         raise UsageError(f"batch {words[0]} needs {count} director{'y' if count == 1 else 'ies'}")
     return [Path(word) for word in words[1:]]
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
-    return number
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 on")
-    return int(text)
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -1,12 +1,12 @@
 """The flags of `sanderling -p`. Imports nothing that would delay the report of a wrong flag."""
 
 import argparse
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
 import sanderling
+from sanderling.cli.numbers import positive, whole
 from sanderling.protocol.modes import Effort
 
 EXIT_STATUS = """\
@@ -56,7 +56,7 @@ def print_parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
         metavar="NAME",
         help="the role: a table of `roles` in the settings, or a file agents/NAME.md",
     )
-    add("--max-turns", type=_count, metavar="N", help="limit on model calls; 0: no limit")
+    add("--max-turns", type=whole, metavar="N", help="limit on model calls; 0: no limit")
     _add_limits(parser)
     _add_session_flags(parser)
     add(
@@ -127,21 +127,21 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--max-cost",
-        type=_positive,
+        type=positive,
         default=0.0,
         metavar="USD",
         help="make no more requests after this many dollars",
     )
     add(
         "--max-tokens",
-        type=_count,
+        type=whole,
         default=0,
         metavar="N",
         help="make no more requests after this many tokens, of child sessions as well",
     )
     add(
         "--max-time",
-        type=_positive,
+        type=positive,
         default=0.0,
         metavar="SECONDS",
         help="stop the run after this many seconds",
@@ -182,19 +182,3 @@ def _add_session_flags(parser: argparse.ArgumentParser) -> None:
         help="work in a new worktree of HEAD, or of this branch or commit; the project stays as it is",
     )
     session.add_argument("--no-session", action="store_true", help="do not store the session")
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
-    return number
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 0 on")
-    return int(text)
