@@ -64,7 +64,7 @@ def _numbers(found: re.Match[str]) -> str:
 
 
 def hidden_note(text: str) -> str:
-    """Return a sentence that lists the characters of `text` that cannot be seen; "" if there are none."""
+    """Return a sentence that lists the characters of `text` that cannot be seen; "" if all can be."""
     runs = _HIDDEN.findall(text.replace("\r\n", "\n"))
     found = "".join(run for run in runs if run not in _WITHIN_SCRIPTS)
     if not found:

@@ -72,7 +72,7 @@ def paths_of(call: ToolCall, project: str) -> tuple[str, ...]:
 
 
 def host_of(call: ToolCall) -> str:
-    """Return the host of the call's URL, with a non-default port; "" if there is none or it is invalid."""
+    """Return the host of the call's URL, with a non-default port; "" without one or it is invalid."""
     found = _first(call, ("url", "uri"))
     if not isinstance(found, str):
         return ""

@@ -262,7 +262,7 @@ class Terminals:
         if running >= MAX_RUNNING:
             raise ToolError(f"{MAX_RUNNING} terminals are running; end one first.")
         if len(self._terminals) >= MAX_KEPT:
-            raise ToolError(f"There are {MAX_KEPT} terminals; release those that have ended.")
+            raise ToolError(f"There are {MAX_KEPT} terminals; release the ones that have ended.")
 
 
 def command_line(command: str, args: Sequence[str]) -> str:

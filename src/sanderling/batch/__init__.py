@@ -3,7 +3,7 @@ Batch runs: tasks in; patches, rewards and results out.
 
 ```
 tasks.py, harbor/     tasks as data: a file of JSON lines, `--each`, or directories in Harbor's format
-run.py                the run: which jobs are left, what they may cost, one line of `results.jsonl` for each
+run.py                the run: the jobs that are left, their limits, one line of `results.jsonl` for each
 engine.py             an engine turns a job into a result; the local one starts a process for each
 worker.py             that process: set up, agent, patch, check
 copies.py, patches.py a fresh copy of the project, and its changes
@@ -14,7 +14,7 @@ report.py, applying.py, statistics.py
 ```
 
 **One process for each task.** A worker has its own copy, state directory (so its own rules, trust, sessions, sandbox, HOME and /tmp) and
-cache directory, all in one *work directory* that is removed afterwards. So nothing leads from one task to the next, and a crash is the
+cache directory, all in one *work directory* that is removed afterwards. So no task can affect the next, and a crash is the
 result of one task. A worker reads its job from standard input and answers on standard output, so an engine only needs to start it: here, or on
 another machine.
 

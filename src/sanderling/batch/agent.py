@@ -34,7 +34,7 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
         variables: for its commands. A task may name any, so its own process does not get them.
         config: the directory of the user's settings, if it is a copy.
         servers: tool servers in addition to the user's, as tables of the settings.
-        allow: rules in addition to those of the run.
+        allow: rules in addition to the run's.
         time_s, cost_usd, calls: limits; 0: none.
     """
 

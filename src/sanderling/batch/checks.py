@@ -91,7 +91,7 @@ def read_rewards(directory: Path) -> dict[str, float]:
     Return the rewards in `reward.json` or else `reward.txt`, as Harbor's verifier reads them.
 
     Raises:
-        CheckError: there are none, or they are not finite numbers.
+        CheckError: both files are missing, or they are not finite numbers.
     """
     if (data := _content(directory / "reward.json")) is not None:
         return _rewards_in_json(data)

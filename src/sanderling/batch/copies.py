@@ -60,7 +60,7 @@ def make_copy(task: Task, to: Path, cache: Path, *, without: Path | None = None)
 
 
 def repository_around(source: Path) -> Path | None:
-    """Return the root of the repository that the directory is in; None if there is none, or it has no commit."""
+    """Return the root of the repository that the directory is in; None without one, or it has no commit."""
     try:
         git("rev-parse", "--verify", "--quiet", "HEAD^{commit}", cwd=source)
         root = os.fsdecode(git("rev-parse", "--show-toplevel", cwd=source).removesuffix(b"\n"))

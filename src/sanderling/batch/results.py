@@ -37,7 +37,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id, attempt, hash: the task, the number of the repetition, from 1, and the digest of the task's definition.
         state, reason: how it ended, and why if that is not plain.
-        reward: of the check; None if there is none. `rewards` has all of them, if a Harbor task has several.
+        reward: of the check; None without one. `rewards` has all of them, if a Harbor task has several.
         tokens: all of input and output, with what the API read from its cache.
         cost: in dollars; None if a price is not known.
         wall, setup, checking: seconds of the agent, before it and after it.
@@ -127,7 +127,7 @@ def read_results(directory: Path) -> list[Result]:
     Return the results in all `results*.jsonl` of the directory. The last line of a job counts; a line that is cut off does not.
 
     Raises:
-        UsageError: there are none, or a line is not a result.
+        UsageError: no such file is there, or a line is not a result.
     """
     found = {each.key: each for each in read_all_lines(directory) if each.state != "stopped"}
     if not found:

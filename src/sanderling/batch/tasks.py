@@ -32,7 +32,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
     A task. `harbor` is a directory in Harbor's format, which contains the rest. Other tasks have a `project` or a `repository`.
 
-    `digest` covers the task's definition. It changes with the files of a Harbor task, but not with those of a project.
+    `digest` covers the task's definition. It changes with the files of a Harbor task, but not with a project's files.
     """
 
     id: str
@@ -164,7 +164,7 @@ def unique(tasks: Sequence[Task], where: str) -> list[Task]:
     Return the tasks.
 
     Raises:
-        UsageError: there are none, or two have the same id.
+        UsageError: no task is there, or two have the same id.
     """
     if not tasks:
         raise UsageError(f"{where} has no tasks")

@@ -41,7 +41,7 @@ def open_chat() -> int:
 
 
 def neovim_program() -> str:
-    """Return the Neovim on PATH, or that of this environment; "" if there is none."""
+    """Return the Neovim on PATH, or that of this environment; "" without one."""
     environment = Path(sys.prefix, "bin/nvim")
     return shutil.which("nvim") or (str(environment) if environment.exists() else "")
 

@@ -25,7 +25,7 @@ EXIT_ERROR, EXIT_USAGE = 1, 2
 def add(commands: Any) -> None:
     sessions = commands.add_parser(
         "sessions",
-        description="List earlier sessions, or export one. Without an action, list those of this project, newest first.",
+        description="List earlier sessions, or export one. Without an action, list this project's sessions, newest first.",
     )
     _add_options(sessions)
     sessions.set_defaults(run=list_sessions, all=False, json=False)

@@ -144,7 +144,7 @@ def parse(
 
 
 def _hint_for_json(text: str, line: int) -> str:
-    """Return where JSON pasted into a settings file belongs; "" if there is none on this line."""
+    """Return where JSON pasted into a settings file belongs; "" without one on this line."""
     wrong = "".join(text.splitlines(keepends=True)[line - 1 : line]).lstrip()
     if not (wrong.startswith("{") or re.match(r'"[^"]*"\s*:', wrong)):
         return ""

@@ -105,7 +105,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: "Elsewhere | None" = None
     """Where commands run, if not in the sandbox."""
     variables: Mapping[str, str] = MappingProxyType({})
-    """Variables of commands at the beginning, in addition to those that the sandbox passes. This process does not have them."""
+    """Variables that commands begin with, in addition to the sandbox's. This process does not get them."""
     model_proxy: "ModelProxy | None" = None
     """The proxy to models, if the keys are on another machine."""
     can_ask: bool = False

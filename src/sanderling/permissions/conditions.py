@@ -35,7 +35,7 @@ def _parsed(condition: str) -> tuple[str, Rule | None]:
 
 
 def _rule(tool: str, target: str) -> Rule:
-    """Return a rule of ours that matches the same target; raise ValueError if there is none."""
+    """Return Sanderling's rule for the same target; raise ValueError if no rule can express it."""
     match KINDS[KIND_OF_TOOL[tool]].target if tool in KIND_OF_TOOL else "":
         case "command":
             words = re.sub(r"(?: |:)\*\Z", "", target)

@@ -32,7 +32,7 @@ class GrantPrompts:
     """
     The offers of a session. `granted` holds until the session ends; `on_granted` is called when it changes.
 
-    `above` are those of the session whose child this one is.
+    `above` are the offers of the session's parent, if it is a child.
     """
 
     def __init__(

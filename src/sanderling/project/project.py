@@ -75,7 +75,7 @@ class Project:
         ]
 
     def move(self, project: str) -> None:
-        """Read the files of this directory from now on. What the model was sent of the instructions stays known."""
+        """Read the files of this directory from now on. The instructions that the model was sent stay known."""
         sent, skills = self.instructions.state(), self.skills.state()
         self._read_in(project)
         self.instructions.restore(sent)

@@ -170,7 +170,7 @@ class Roles:
         Return the role with this name.
 
         Raises:
-            ConfigError: there is none, or its file cannot be used.
+            ConfigError: it does not exist, or its file cannot be used.
         """
         found = self.found()
         roles = by_name(found)
@@ -191,7 +191,7 @@ class Roles:
         Return the role with this name that a child session can have: one of the user's, or one of our own.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: it does not exist.
         """
         found = self.all()
         own = {each.name: each for each in _OWN_ROLES}

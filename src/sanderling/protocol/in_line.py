@@ -10,7 +10,7 @@ class InLine:
     """
     Emits the events of tool calls, one call after the other, in the order in which they start.
 
-    Events of a later call wait until the earlier ones have ended. What comes after the end of a call is not emitted.
+    Events of a later call wait until the earlier ones have ended. Events after the end of a call are dropped.
 
     Calls whose ids are in `aside` have no output: once they are shown, later calls do not wait for them.
     """

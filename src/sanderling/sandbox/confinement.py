@@ -72,7 +72,7 @@ class SessionSandbox:
     ) -> None:
         self._on_change = on_change
         self.own_programs: Callable[[], tuple[str, ...]] = lambda: ()
-        """Returns the directories that come first on PATH of confined commands: those of a trusted project's own programs."""
+        """Returns the directories that come first on PATH of confined commands: the directories of a trusted project's own programs."""
         self.location = ProjectLocation(policy.project, on_event)
         self.effective_policy = EffectivePolicy(policy, on_event, on_change)
         self.manager = SandboxManager(self.effective_policy, self.location, on_event, on_change)
@@ -123,7 +123,7 @@ class SessionSandbox:
         return not self.environment.is_confined or self.effective_policy.is_writable
 
     def is_bounded(self, environment: ExecutionEnvironment, mode: Mode) -> bool:
-        """Return whether what runs in `environment` stays within bounds. Those of a container are not those of plan mode."""
+        """Return whether what runs in `environment` stays within bounds. A container's bounds are wider than plan mode's."""
         return environment.is_confined or (mode != "plan" and isinstance(environment, Outer))
 
     def confines(self, *, is_confined: bool) -> bool:

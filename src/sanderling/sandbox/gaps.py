@@ -152,7 +152,7 @@ OUTER = (
     "Plan mode cannot keep commands from writing, so it asks about each, and no guard protects files that run something.",
     "The network is that of the container.",
 )
-"""What is open if the container around Sanderling is the sandbox."""
+"""The gaps if the container around Sanderling is the sandbox."""
 
 
 def gaps_at(

@@ -42,7 +42,7 @@ _decoder: msgspec.json.Decoder[SessionUpdate] = msgspec.json.Decoder(SessionUpda
 
 
 class ReplayBuffer:
-    """The updates of one life. `last` is the number of the newest, 0 if there is none."""
+    """The updates of one life. `last` is the number of the newest, 0 without one."""
 
     def __init__(
         self,

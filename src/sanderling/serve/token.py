@@ -18,7 +18,7 @@ LIFETIME_S = 30  # of a challenge
 
 def own_token(state_dir: Path) -> str:
     """
-    Return the user's token for servers; create it if there is none.
+    Return the user's token for servers; create it if it does not exist.
 
     Raises:
         ConfigError: it cannot be read or created, or other users could have read it.
@@ -55,7 +55,7 @@ def _read(path: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Create a token file if there is none. If two servers start at once, one of them creates it."""
+    """Create a token file if it does not exist. If two servers start at once, one of them creates it."""
     if os.path.lexists(path):
         return
     with locked(path):

@@ -154,7 +154,7 @@ def _fields(args: AskUserInput) -> tuple[FormField, ...]:
     Return the questions as fields of a form, one for each.
 
     Raises:
-        ToolError: there are none, too many, or one cannot be shown.
+        ToolError: no question is asked, or too many are, or one cannot be shown.
     """
     count = len(args.questions)
     if not count:

@@ -136,7 +136,7 @@ class Catalog:
         return True
 
     def _send(self, tools: Iterable[Tool]) -> None:
-        """Add the definitions of `tools`, except for those that the model is not offered, now or at all."""
+        """Add the definitions of `tools` that the model is offered now."""
         for tool in tools:
             is_in_set = not self._is_small or tool.name in SMALL or tool.name not in NAMES
             if is_in_set and tool.name not in UNLISTED and not _is_waiting(tool):

@@ -62,7 +62,7 @@ def record_file(path: Path) -> StateFile[Record]:
 
 def read(path: Path) -> Record | None:
     """
-    Return the record at `path`; None if there is none.
+    Return the record at `path`; None without one.
 
     Raises:
         WorktreeError: it cannot be used.

@@ -128,7 +128,7 @@ class Worktrees:
         Return the worktree `name`.
 
         Raises:
-            WorktreeError: there is none.
+            WorktreeError: it does not exist.
         """
         record = self._one(self._path(name)) if re.fullmatch(NAME, name) else None
         if record is None:

@@ -116,7 +116,7 @@ class OneClient:
             self._early.append(update)
 
     async def tell_earlier(self, update: SessionUpdate) -> None:
-        """Send an update of the history, before those that are held back."""
+        """Send an update of the history, before the updates that are held back."""
         self._send(update)
 
     def _send(self, update: SessionUpdate) -> None:

@@ -284,7 +284,7 @@ def _place_of(cursor: str | None) -> int:
 
 
 def _usage_of(request: TrackedPrompt) -> TokenUsage | None:
-    """Return the tokens of a turn; None if it used none, or was cancelled: those of a request that was cut off are unknown."""
+    """Return the tokens of a turn; None without any, or if it was cancelled: a request that was cut off does not report its tokens."""
     usage = request.usage
     if usage == Usage() or request.outcome == "cancelled":
         return None

@@ -19,7 +19,7 @@ def with_slash(name: str) -> str:
 
 def meant(value: str, names: Sequence[str]) -> str:
     """
-    Return the full name that a client's `value` means; `names` are those that can be chosen.
+    Return the full name that a client's `value` means; `names` are the models that can be chosen.
 
     The name of a model can contain slashes, so a provider that cannot be called counts only if no model has that name.
     """

@@ -63,7 +63,7 @@ class TrackedPrompt:
 
     @property
     def outcome(self) -> str:
-        """The ACP stop reason; "error" if there is none."""
+        """The ACP stop reason; "error" without one."""
         if self.is_cancelled:
             return "cancelled"
         return "error" if self.failure else STOP_REASONS.get(self.stop_reason or "error", "error")

@@ -116,7 +116,7 @@ class PromptAccepted(Wire, frozen=True):
 
 def ours_in(meta: dict[str, Any] | None, kind: type[T]) -> T:
     """
-    Return the extension in `meta` as a `kind`; an empty one if there is none.
+    Return the extension in `meta` as a `kind`; an empty one without one.
 
     Raises:
         RpcError: it is invalid.

@@ -15,7 +15,7 @@ def read_directory(path: Path) -> list[Task]:
     Return the task in the directory, or in each directory below it.
 
     Raises:
-        UsageError: there are none, or their files cannot be read.
+        UsageError: no task is there, or their files cannot be read.
     """
     if (path / TASK_FILE).is_file():
         directories = [path]

@@ -285,7 +285,7 @@ class _HarborRun:
         Run the tests, which come to /tests only now, and return the rewards.
 
         Raises:
-            CheckError, SandboxError: there are none.
+            CheckError, SandboxError: the tests give no reward.
         """
         verifier = step.verifier
         for collect in verifier.collect or self._task.verifier.collect:

@@ -64,7 +64,7 @@ def _indent(line: str) -> int:
 
 
 def _next_indent(lines: Sequence[str], at: int, step: int) -> tuple[int, int]:
-    """Return the indent of the next line with text, -1 if there is none, and the number of blank lines before it."""
+    """Return the indent of the next line with text, -1 without one, and the number of blank lines before it."""
     blank = 0
     while 0 <= at < len(lines):
         if (indent := _indent(lines[at])) >= 0:

@@ -128,7 +128,7 @@ def read_tasks(arguments: argparse.Namespace) -> list[Task]:
     Return the tasks that the arguments name, with the limits of the command line where they have none. These do not change a digest.
 
     Raises:
-        UsageError: there are none, or something is wrong in them.
+        UsageError: they name no task, or something is wrong in them.
     """
     limits = Limits(
         time_s=arguments.max_time, cost_usd=arguments.max_task_cost, calls=arguments.max_turns

@@ -165,7 +165,7 @@ class PrintFrontend:
         return False
 
     def _judged(self, result: Result) -> Result:
-        """Return the result with the value of its answer, or with the reason that there is none."""
+        """Return the result with the value of its answer, or with the reason why it has no value."""
         if self.is_over_time and result.stop_reason == "cancelled":
             return msgspec.structs.replace(result, stop_reason="max_time")
         if not self._schema or result.stop_reason not in DONE:

@@ -51,7 +51,7 @@ class AnswerSchema:
         Return the value in the model's answer, also from a code fence.
 
         Raises:
-            MisfitError: there is none, or it does not fit the schema.
+            MisfitError: the answer has no value, or it does not fit the schema.
         """
         fenced = re.fullmatch(_FENCED, answer.strip())
         try:

@@ -400,7 +400,7 @@ class Undoer:
 
 
 async def planned_for(changes: Sequence[FileChange], workspace: Workspace) -> RestorePlan:
-    """Plan how to take back `changes`; needs neither sandbox nor editor if there are none."""
+    """Plan how to take back `changes`; without changes it needs neither sandbox nor editor."""
     return await FileRestorer(workspace).plan(changes) if changes else RestorePlan(())
 
 

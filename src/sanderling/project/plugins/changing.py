@@ -74,7 +74,7 @@ def remove_plugin(name: str, state_dir: str, *, with_data: bool = False) -> Path
     Remove the plugin `name` from Sanderling's directory, and its data if that is wanted; return its path.
 
     Raises:
-        ConfigError: there is none, or it cannot be removed.
+        ConfigError: it does not exist, or it cannot be removed.
     """
     with _changing() as ours:
         target = next((path for path in sorted(ours.iterdir()) if name in _names(path)), None)

@@ -83,7 +83,7 @@ def read_plugin(directory: str, state_dir: str) -> Plugin:
     Return the plugin in `directory`.
 
     Raises:
-        ConfigError: there is none, or it must be rejected as a whole.
+        ConfigError: the directory has no plugin, or it must be rejected as a whole.
     """
     root = os.path.realpath(directory)
     manifest = read_manifest(root)

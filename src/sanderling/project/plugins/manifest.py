@@ -119,7 +119,7 @@ def object_in(data: bytes) -> dict[str, Any]:
 
 def read_inside(root: str, name: str) -> bytes | None:
     """
-    Return the content of a file of the plugin in `root`; None if there is none.
+    Return the content of a file of the plugin in `root`; None without one.
 
     Raises:
         ConfigError: it leads out of the plugin, is not a regular file, is too large, or cannot be read.

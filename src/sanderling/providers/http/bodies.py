@@ -56,7 +56,7 @@ class Decoder(ABC):
         """
 
     def end(self) -> Iterator[StreamItem]:
-        """Finish: the answer is over, or the connection is closed. What was cut off is not a block."""
+        """Finish: the answer is over, or the connection is closed. A block that was cut off is dropped."""
         return iter(())
 
 

@@ -1,8 +1,8 @@
 """
-What nobody had looked at, and comes to light: it is not new, and to take it for that would have undo remove the only copy there is.
+Files that come to light without being new: if undo took them for new ones, it would remove the only copy.
 
-What git ignores was known by its name alone, and what lies in a directory that its mode closes, not even by that. A command may move
-the one to where it counts, and open the other.
+Of files that git ignores, only the names were known, and of files in a directory that its mode closes, not even those. A command may move
+the first to a place that is looked at, and open the second.
 """
 
 import os
@@ -17,7 +17,7 @@ from sanderling.sandbox.kernel.file_systems import birth_ns
 
 
 class Hidden:
-    """What was hidden from the looks at a tree, and is not any more since the last one."""
+    """The files of a tree that have come to light since the last look at it."""
 
     def __init__(self) -> None:
         self._looked_at_ns = time.time_ns()
@@ -31,15 +31,15 @@ class Hidden:
         return last
 
     def is_gone(self, inode: int, *, was_closed: bool = False) -> None:
-        """Take note that something is not any more where it was hidden: it may have been moved."""
+        """Note that a file is no longer where it was hidden: it may have been moved."""
         self._gone[inode] = was_closed
 
     def is_open(self, path: str) -> None:
-        """Take note that a directory that was closed could be listed."""
+        """Note that a closed directory can be listed now."""
         self._opened.add(path)
 
     def note(self, changes: Changes, since_ns: int) -> list[str]:
-        """Mark those among `changes` that were there before; take out, and return, those that nothing has happened to."""
+        """Mark the `changes` of files that were there before; remove and return the paths of unchanged files."""
         same: list[str] = []
         for path, was_closed, is_in_place in self._found(changes, since_ns):
             row = changes[path].after
@@ -54,7 +54,7 @@ class Hidden:
         return same
 
     def _found(self, changes: Changes, since_ns: int) -> Iterator[tuple[str, bool, bool]]:
-        """Yield what was there before, whether it was closed, and whether it is still in its place."""
+        """Yield each path of a file that was there before, whether it was closed, and whether it is still in its place."""
         if not self._gone and not self._opened:
             return
         uncovered: dict[str, tuple[bool, bool]] = dict.fromkeys(self._opened, (True, True))
@@ -73,11 +73,11 @@ class Hidden:
 
 
 def _was_there(path: str, row: FileRow, since_ns: int) -> bool:
-    """Return whether something was made before `since_ns`: the number of an inode that is gone is given to the next one."""
+    """Return whether the file was made before `since_ns`: a new file may have got the inode number of a removed one."""
     born = birth_ns(path)
     return (row.mtime_ns if born is None else born) < since_ns
 
 
 def _doubtful_ns(row: FileRow) -> int:
-    """Return how much later than its time a file may have changed: where times are whole seconds, one that is may be a cut-off one."""
+    """Return how much later than its time a file may have changed: a whole number of seconds may have been cut off."""
     return 0 if row.ctime_ns % SECOND_NS else int(COARSE_S * SECOND_NS)

@@ -1,5 +1,5 @@
 """
-What a server or an agent needs that the sandbox does not give it, as the lines to add to its table of the settings.
+The access that a server or an agent lacks in the sandbox, as the lines to add to its table of the settings.
 
 The lines are exact: the user copies them. What a program needs is found as the kernel would: by PATH, through links, to the interpreter
 in its first line, and for each of these to the directory that holds everything installed with it.
@@ -62,7 +62,7 @@ class StartedProgram(NamedTuple):
     is_projects: bool = False
 
     def path(self) -> str:
-        """Return the path of the program, empty if there is none."""
+        """Return the path of the program, empty without one."""
         program = os.path.expanduser(self.argv[0])
         place = os.path.join(self.project, program) if "/" in program else program
         return shutil.which(place, path=self.env.get("PATH")) or ""
