@@ -1,4 +1,4 @@
---- The rows of the list of sessions: the open ones with their state, and those of the log directory. Children follow their parents.
+--- The rows of the list of sessions: the open ones with their state, and the stored ones. Children follow their parents.
 local M = {}
 
 local children = require('sanderling.transcript.blocks.child')

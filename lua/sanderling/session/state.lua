@@ -132,7 +132,7 @@ end
 ---@type table<sanderling.ChildState, true>
 M.is_active = { queued = true, running = true, waiting = true }
 
---- Count the child sessions that have not ended, and those of them that wait for an answer of the user.
+--- Count the child sessions that have not ended, and how many of them wait for the user.
 ---@param state sanderling.session.state.State
 ---@return { active: integer, waiting: integer }
 function M.count_children(state)

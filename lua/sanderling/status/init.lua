@@ -285,7 +285,7 @@ local function count_unreviewed(session_id)
 end
 
 ---@param state sanderling.session.state.State
----@return string? number of running child sessions, and of those that wait for the user; nil without any
+---@return string? number of running child sessions, and how many wait for the user; nil without any
 local function describe_children(state)
   local count = states.count_children(state)
   if count.active == 0 then
@@ -297,14 +297,14 @@ local function describe_children(state)
 end
 
 ---@param session_id string
----@return string? number of unreviewed changes, nil if there are none
+---@return string? number of unreviewed changes, nil without any
 local function describe_unreviewed(session_id)
   local count = count_unreviewed(session_id)
   return count > 0 and ('%d to review'):format(count) or nil
 end
 
 ---@param state sanderling.session.state.State
----@return string? number of failed MCP servers, nil if there are none
+---@return string? number of failed MCP servers, nil without any
 local function describe_failed(state)
   local count = #vim.tbl_filter(function(server)
     return server.state == 'failed'
@@ -428,7 +428,7 @@ end
 ---@field waiting integer queued prompts
 ---@field jobs integer running jobs
 ---@field children integer child sessions that have not ended
----@field children_waiting integer those of them that wait for an answer of the user
+---@field children_waiting integer how many of them wait for the user
 ---@field unreviewed integer changes that are neither accepted nor rejected
 ---@field connection string of a remote session: 'connected', 'connecting', 'waiting' or 'refused'; otherwise empty
 ---@field sandbox string its level, empty while unknown

@@ -72,7 +72,7 @@ function M.doing(child)
   return child.state == 'running' and activity or ('%s: %s'):format(state, activity)
 end
 
---- Return the name of a child, what it does and what it has used, in at most `width` cells.
+--- Return a child's name, activity and usage in at most `width` cells.
 ---@param child sanderling.ChildChanged
 ---@param width integer
 ---@return [string, string][] chunks
