@@ -242,7 +242,8 @@ function M.show(session_id)
     return
   end
   local entries = entries_in(session_id)
-  if #entries == 0 then
+  -- A prompt that the host has not confirmed is counted on the screen already, and listed as soon as it is.
+  if #entries == 0 and #live.state_of(session_id).unconfirmed == 0 then
     message.tell('No prompts are queued.')
     return
   end
@@ -262,6 +263,7 @@ for _, type in ipairs({ 'waiting_changed', 'local_failed', 'local_closed' }) do
     local buf = buffer_of(session_id)
     if buf and not vim.bo[buf].modified then
       fill(buf)
+      page.fit_height(vim.fn.win_findbuf(buf)[1])
     end
   end)
 end
