@@ -247,6 +247,18 @@ def test_a_prompt_that_waits_is_changed_before_it_is_sent(start_agent):
     wait_until(lambda: agent.lines() == ["No prompts are queued."])
 
 
+def test_the_list_opens_for_a_prompt_that_is_not_confirmed_yet(screen):
+    sent = {"type": "local_prompt_sent", "prompt": prompt("p9", "and tests")}
+    screen.send(TURN_STARTED, sent)
+    show(screen)
+    wait_until(lambda: screen.lines() == ["No prompts are queued."])
+    event = waiting()
+    event["queued"] = [prompt("p9", "and tests")]
+    screen.send(event)
+    assert screen.lines() == ["── 1 ↳ after this turn ──", "and tests"]
+    assert screen.lua("return vim.api.nvim_win_get_height(0)") == 2
+
+
 def test_a_queued_prompt_that_is_too_long_ends_with_an_ellipsis(start_chat):
     screen = start_chat(columns=80, lines=24)
     screen.send(TURN_STARTED, waiting(queued=["Then write a test for both of them, and more."]))
