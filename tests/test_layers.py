@@ -16,7 +16,7 @@ LUA = ROOT / "lua" / "sanderling"
 
 # A part may import itself and the parts of the layers above it in this list.
 LAYERS = (
-    {"text", "paths", "hosts", "images"},
+    {"text", "paths", "hosts", "images", "platforms"},
     {"json_lines"},
     {"errors"},
     {"packages"},

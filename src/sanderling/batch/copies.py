@@ -3,7 +3,7 @@ Fresh copies of projects. Changes in a copy do not reach the user's files.
 
 In a repository the copy is a clone that borrows the objects (`--shared`) and has the files as they are now: with uncommitted changes and
 new files, without ignored ones. A clone with hard links (`--local`) would be quicker to make independent, but a task could write through
-them into the user's repository. Other directories are copied file by file, sharing blocks where the file system can (FICLONE).
+them into the user's repository. Other directories are copied file by file, sharing blocks where the file system can.
 """
 
 import fcntl
@@ -18,8 +18,7 @@ from typing import NamedTuple
 from sanderling.batch.git import GitError, git, names_in
 from sanderling.batch.tasks import Task, is_url
 from sanderling.errors import SanderlingError
-
-FICLONE = 0x40049409  # linux/fs.h
+from sanderling.platforms.files import copy_new
 
 
 class CopyError(SanderlingError):
@@ -154,9 +153,6 @@ def _is_copied(path: Path) -> bool:
 
 def copy_file(source: str | Path, target: str | Path) -> None:
     """Copy a regular file with its mode and times, sharing its blocks where the file system can."""
-    with Path(source).open("rb") as from_file, Path(target).open("xb") as to_file:
-        try:
-            fcntl.ioctl(to_file.fileno(), FICLONE, from_file.fileno())
-        except OSError:
-            shutil.copyfileobj(from_file, to_file, 1 << 20)
+    with Path(source).open("rb") as original:
+        os.close(copy_new(original.fileno(), str(target)))
     shutil.copystat(source, target)

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from asyncio import get_running_loop
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -148,7 +147,7 @@ def stream_in(kind: int, theirs: ExitStack, ours: ExitStack) -> tuple[int, PipeW
     """Return the command's end of its stdin, closed with `theirs`, and if `kind` is `PIPE` the host's end, closed with `ours`."""
     if kind != PIPE:
         return _given(kind, theirs), None
-    reader, writer = _pipe()
+    reader, writer = os.pipe()
     theirs.callback(os.close, reader)
     stream = PipeWriter(writer)
     ours.callback(stream.close)
@@ -159,15 +158,11 @@ def stream_out(kind: int, theirs: ExitStack, ours: ExitStack) -> tuple[int, Pipe
     """Return the command's end of an output, closed with `theirs`, and if `kind` is `PIPE` the host's end, closed with `ours`."""
     if kind != PIPE:
         return _given(kind, theirs), None
-    reader, writer = _pipe()
+    reader, writer = os.pipe()
     theirs.callback(os.close, writer)
     stream = PipeReader(reader)
     ours.callback(stream.close)
     return writer, stream
-
-
-def _pipe() -> tuple[int, int]:
-    return os.pipe2(os.O_CLOEXEC) if sys.platform == "linux" else os.pipe()
 
 
 def _given(kind: int, theirs: ExitStack) -> int:

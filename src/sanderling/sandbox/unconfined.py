@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
@@ -14,6 +13,7 @@ import anyio
 from anyio import to_thread
 
 from sanderling.errors import SandboxError
+from sanderling.platforms.endings import ExitWatch
 from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.execution_environment import LOCAL_DISK
@@ -77,14 +77,13 @@ class UnconfinedProcess:
         return self.returncode
 
     async def _has_exited(self) -> None:
-        if sys.platform == "linux":
-            with suppress(OSError):  # no descriptor left
-                descriptor = os.pidfd_open(self._process.pid)
-                try:
-                    await anyio.wait_readable(descriptor)
-                finally:
-                    os.close(descriptor)
-                return
+        with suppress(OSError):  # no descriptor left
+            watch = ExitWatch(self._process.pid)
+            try:
+                await anyio.wait_readable(watch)
+            finally:
+                watch.close()
+            return
         await to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
 
     def _reap(self) -> None:

@@ -6,21 +6,17 @@ a loop, had the host copy the user's keys into the worktree: in 3 of 15 copies o
 directory's descriptor, and no link is followed.
 """
 
-import fcntl
 import os
 import stat
-from contextlib import suppress
 from pathlib import PurePath
 
 from sanderling.paths import closed_after
+from sanderling.platforms.files import copy_new
 
-FICLONE = 0x40049409  # of ioctl_ficlone(2): the copy shares the blocks of the original
-CHUNK_BYTES = 1 << 20
 MAX_DEPTH = 200
 REPLACED = "it was replaced meanwhile"
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def copy(top: str, path: str, target: str) -> None:
@@ -87,23 +83,10 @@ def _copy_file(name: str, source: int | None, own_name: str, target: int | None)
         found = os.fstat(original)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(0, REPLACED)
-        with closed_after(os.open(own_name, NEW, 0o600, dir_fd=target)) as made:
-            _copy_content(original, made, found.st_size)
+        with closed_after(copy_new(original, own_name, target)) as made:
             _finish(made, found)
 
 
 def _finish(fd: int, found: os.stat_result) -> None:
     os.fchmod(fd, stat.S_IMODE(found.st_mode) & 0o777)
     os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns))
-
-
-def _copy_content(original: int, made: int, size: int) -> None:
-    with suppress(OSError):  # the file system cannot do that, or not from there
-        fcntl.ioctl(made, FICLONE, original)
-        return
-    done = 0
-    while done < size:
-        copied = os.sendfile(made, original, done, min(size - done, CHUNK_BYTES))
-        if not copied:  # it was shortened
-            break
-        done += copied

@@ -37,7 +37,7 @@ class ClientProcess:
     """A command in the client's terminal `terminal_id`."""
 
     def __init__(self, connection: AcpConnection, session_id: str, terminal_id: str) -> None:
-        reading, writing = os.pipe2(os.O_CLOEXEC)
+        reading, writing = os.pipe()
         self.has_left_processes = False
         self.mark = ""
         self.stdout: PipeReader | None = PipeReader(reading)

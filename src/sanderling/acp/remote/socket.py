@@ -7,7 +7,6 @@ The token is never sent: both sides prove that they know it (`acp/proof.py`). On
 import os
 import re
 import socket
-import struct
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -26,6 +25,7 @@ from sanderling.acp.wire.proof import Proof, is_proof, new_nonce, proof_of
 from sanderling.acp.wire.websocket import WebSocketStreams
 from sanderling.config import Settings
 from sanderling.errors import SanderlingError
+from sanderling.platforms import peers
 from sanderling.providers.credentials import Account, Credentials
 from sanderling.providers.endpoint import is_local
 
@@ -35,7 +35,6 @@ MAX_MESSAGE_BYTES = 64 << 20
 OWN_TOKEN = "serve-token"  # noqa: S105 - a file name; `serve/token.py` creates the file
 MAX_TOKEN_BYTES = 1_000
 ROOT = 0
-_PEER = struct.Struct("3i")  # pid, uid, gid
 UNENCRYPTED = "The connection to {title} is not encrypted. Use wss:// or ssh:// to keep it private."
 WITHOUT = (
     "There is no token for {title}. Run `sanderling serve --token` there to print it and `sanderling login {url}` here to store it in the"
@@ -167,8 +166,7 @@ def _connected_to(path: str) -> socket.socket:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as found:
         found.settimeout(CONNECT_S)
         found.connect(path)
-        peer = found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-        _check_users({_PEER.unpack(peer)[1]}, path)
+        _check_users({peers.uid_of_peer(found)}, path)
         return found.dup()
 
 

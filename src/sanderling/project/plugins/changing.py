@@ -5,7 +5,6 @@ The copy has only directories, regular files, and links from one to another: wha
 `.git`, devices and pipes. It replaces an earlier one in one step.
 """
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -20,6 +19,7 @@ from typing import NamedTuple
 
 from sanderling.errors import ConfigError
 from sanderling.paths import is_within
+from sanderling.platforms.files import exchange
 from sanderling.project.plugins import data_directory, own_directory
 from sanderling.project.plugins.installed import Plugin, read_plugin
 from sanderling.project.plugins.manifest import read_manifest
@@ -31,7 +31,6 @@ MAX_DEPTH = 64
 _CHUNK_BYTES = 1 << 20
 _HISTORY = ".git"
 _ADDRESS = r"[a-z+]+://|[\w.-]+@[\w.-]+:"  # git's
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 class Added(NamedTuple):
@@ -203,11 +202,7 @@ def _replace(copy: Path, target: Path) -> None:
     if not os.path.lexists(target):
         copy.rename(target)
         return
-    libc = ctypes.CDLL(None, use_errno=True)
-    paths = (os.fsencode(copy), os.fsencode(target))
-    if libc.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(target))
+    exchange(copy, target)
 
 
 def _remove(path: Path) -> None:

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import struct
+import sys
 from typing import NamedTuple
 
 _LOCAL = frozenset(
@@ -107,6 +108,11 @@ def fresh_status(path: str) -> FileStatus:
 
 def birth_ns(path: str) -> int | None:
     """Return the birth time of `path` without following links, in ns; None if it is unknown."""
+    if sys.platform == "darwin":
+        try:
+            return int(os.lstat(path).st_birthtime * _NS)
+        except OSError:
+            return None
     try:
         known, birth, birth_ns = _BIRTH.unpack_from(_statx(path, 0, _STATX_BTIME))
     except OSError:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from sanderling.paths import is_in_any, is_within
+from sanderling.platforms.processes import is_running
 from sanderling.sandbox.kernel.programs import SYSTEM, is_system, path_entries, present
 from sanderling.sandbox.policy import SandboxPolicy, private_home
 
@@ -232,7 +233,8 @@ def remove_tree(path: str) -> None:
 def remove_temporary_files_of_the_dead(directory: str) -> None:
     """Remove the /tmp directories of hosts that no longer run. Their names begin with the pid of the host."""
     for name in os.listdir(directory):
-        if not os.path.exists(f"/proc/{name.partition('-')[0]}"):
+        pid = name.partition("-")[0]
+        if not (pid.isdecimal() and is_running(int(pid))):
             remove_tree(f"{directory}/{name}")
 
 
