@@ -1,22 +1,32 @@
 """Waiting for the end of a process, through a descriptor: a pidfd on Linux, a kqueue on macOS."""
 
+import errno
 import os
+import select
 import sys
 
-if sys.platform == "darwin":
-    import select
 
-    class ExitWatch:
-        """
-        A descriptor that becomes readable when the process `pid` ends. A pid is not used again before its parent has waited for it.
+class ExitWatch:
+    """
+    A descriptor that becomes readable when the process `pid` ends. A pid is not used again before its parent has waited for it.
 
-        Raises:
-            OSError: no descriptor is left.
-        """
+    Raises:
+        OSError: no descriptor is left; ENOSYS: this system has neither.
+    """
 
-        def __init__(self, pid: int) -> None:
-            self._queue = select.kqueue()
-            self._over = -1
+    def __init__(self, pid: int) -> None:
+        self._queue: object = None  # closes its descriptor when it is collected
+        if sys.platform == "linux":
+            self._descriptor = os.pidfd_open(pid)
+        elif hasattr(select, "kqueue"):
+            self._watch(pid)
+        else:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    if sys.platform != "linux":
+
+        def _watch(self, pid: int) -> None:
+            queue = select.kqueue()
             event = select.kevent(
                 pid,
                 filter=select.KQ_FILTER_PROC,
@@ -24,38 +34,17 @@ if sys.platform == "darwin":
                 fflags=select.KQ_NOTE_EXIT,
             )
             try:
-                self._queue.control([event], 0)
+                queue.control([event], 0)
             except ProcessLookupError:  # it has ended: the end of a pipe is readable at once
-                self._over, writer = os.pipe()
+                self._descriptor, writer = os.pipe()
                 os.close(writer)
-            except OSError:
-                self._queue.close()
-                raise
+            else:
+                self._queue, self._descriptor = queue, queue.fileno()
 
-        def fileno(self) -> int:
-            return self._queue.fileno() if self._over < 0 else self._over
+    def fileno(self) -> int:
+        return self._descriptor
 
-        def close(self) -> None:
-            self._queue.close()
-            if self._over >= 0:
-                os.close(self._over)
-                self._over = -1
-
-else:
-
-    class ExitWatch:
-        """
-        A descriptor that becomes readable when the process `pid` ends. A pid is not used again before its parent has waited for it.
-
-        Raises:
-            OSError: no descriptor is left, or the kernel has no pidfd.
-        """
-
-        def __init__(self, pid: int) -> None:
-            self._descriptor = os.pidfd_open(pid)
-
-        def fileno(self) -> int:
-            return self._descriptor
-
-        def close(self) -> None:
+    def close(self) -> None:
+        if self._queue is None:
             os.close(self._descriptor)
+        self._queue = None
