@@ -1,18 +1,17 @@
 """
 An interpreter of the part of SBPL that profiles are written in here. It reads the text, and knows nothing of the compiler.
 
-Sources disagree on which of two matching rules decides, so the reader of a decision says which order he believes in. Anything unknown in a
-profile is an error: on macOS, too, it would not compile.
+Sources disagree on which of two matching rules decides: the last one, the one that denies, or the one that names the operation without a
+wildcard. A decision that depends on this is an error. So is anything unknown in a profile, which would not compile on macOS either.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from functools import cache
+from typing import TypeAlias
 
 Expression: TypeAlias = "str | Text | list[Expression]"
-Order = Literal["last rule", "denial", "specific operation"]
-ORDERS: tuple[Order, ...] = ("last rule", "denial", "specific operation")
 
 
 class Text(str):
@@ -36,50 +35,78 @@ class Request:
 
 
 OPERATIONS = frozenset(
-    "file-read-data file-read-metadata file-read-xattr file-write-create file-write-data file-write-flags file-write-mode file-write-owner"
-    " file-write-setugid file-write-times file-write-unlink file-write-xattr file-map-executable file-ioctl file-link file-clone"
-    " process-exec process-fork process-info-pidinfo process-info-listpids process-info-setcontrol signal sysctl-read sysctl-write"
-    " mach-lookup mach-register mach-priv-task-port mach-host-special-port-set ipc-posix-sem ipc-posix-shm-read-data"
-    " ipc-posix-shm-write-create ipc-sysv-shm pseudo-tty network-outbound network-inbound network-bind system-socket appleevent-send"
-    " lsopen job-creation user-preference-read user-preference-write iokit-open nvram-set system-privilege".split()
+    [
+        "file-read-data",
+        "file-read-metadata",
+        "file-read-xattr",
+        "file-write-create",
+        "file-write-data",
+        "file-write-flags",
+        "file-write-mode",
+        "file-write-owner",
+        "file-write-setugid",
+        "file-write-times",
+        "file-write-unlink",
+        "file-write-xattr",
+        "file-map-executable",
+        "file-ioctl",
+        "file-link",
+        "file-clone",
+        "process-exec",
+        "process-fork",
+        "process-info-pidinfo",
+        "process-info-listpids",
+        "process-info-setcontrol",
+        "signal",
+        "sysctl-read",
+        "sysctl-write",
+        "mach-lookup",
+        "mach-register",
+        "mach-priv-task-port",
+        "mach-host-special-port-set",
+        "ipc-posix-sem",
+        "ipc-posix-shm-read-data",
+        "ipc-posix-shm-write-create",
+        "ipc-sysv-shm",
+        "pseudo-tty",
+        "network-outbound",
+        "network-inbound",
+        "network-bind",
+        "system-socket",
+        "appleevent-send",
+        "lsopen",
+        "job-creation",
+        "user-preference-read",
+        "user-preference-write",
+        "iokit-open",
+        "nvram-set",
+        "system-privilege",
+    ]
+)
+
+
+_TOKEN = re.compile(
+    r"""\s+|;[^\n]*|(?P<token>[()]|[^\s();"]+)|"(?P<string>(?:[^"\\]|\\.)*)\"""", re.DOTALL
 )
 
 
 def parse(text: str) -> list[Expression]:
     tokens = _tokens(text)
-    found: list[Expression] = []
-    for token in tokens:
-        found.append(_expression(token, tokens))
-    return found
+    return [_expression(token, tokens) for token in tokens]
 
 
 def _tokens(text: str) -> Iterator[str]:
     at = 0
     while at < len(text):
-        char = text[at]
-        if char.isspace():
-            at += 1
-        elif char == ";":
-            at = text.find("\n", at) % (len(text) + 1)
-        elif char in "()":
-            yield char
-            at += 1
-        elif char == '"':
-            end, value = at + 1, ""
-            while text[end] != '"':
-                if text[end] == "\\":
-                    end += 1
-                    assert text[end] in '"\\', f"unsure what \\{text[end]} means"
-                value += text[end]
-                end += 1
-            yield '"' + value
-            at = end + 1
-        else:
-            end = at
-            while end < len(text) and not text[end].isspace() and text[end] not in '();"':
-                end += 1
-            yield text[at:end]
-            at = end
+        found = _TOKEN.match(text, at)
+        assert found, f"no token at {text[at : at + 20]!r}"
+        at = found.end()
+        if token := found["token"]:
+            yield token
+        elif (string := found["string"]) is not None:
+            escaped = re.findall(r"\\(.)", string, re.DOTALL)
+            assert not {*escaped} - {*'"\\'}, f"unsure what {escaped} mean"
+            yield '"' + re.sub(r"\\(.)", r"\1", string, flags=re.DOTALL)
 
 
 def _expression(token: str, tokens: Iterator[str]) -> Expression:
@@ -105,11 +132,17 @@ class Profile:
                 assert each == "default" or any(_covers(each, one) for one in OPERATIONS), each
             filters = rest[len(operations) :]
             for each in filters:
-                assert type(each) is list, each
-                matches(each, Request("file-read-data", "/"))  # knows every part of it
+                _check(each)
             self.rules.append((effect, operations, filters))
 
-    def allows(self, request: Request, order: Order = "last rule") -> bool:
+    @classmethod
+    def of(cls, rules: "list[tuple[str, list[str], list[Expression]]]") -> "Profile":
+        profile = cls("(version 1)")
+        profile.rules = rules
+        return profile
+
+    def allows(self, request: Request) -> bool:
+        """Return the decision, which must not depend on the order that one believes in."""
         assert request.operation in OPERATIONS, request.operation
         effects = [
             (effect, operation)
@@ -119,36 +152,49 @@ class Profile:
             and (not filters or any(matches(each, request) for each in filters))
         ]
         decided = [each for each in effects if each[1] != "default"] or effects
-        if order == "denial":
-            return all(effect == "allow" for effect, _ in decided)
-        if order == "specific operation":
-            decided = [each for each in decided if not each[1].endswith("*")] or decided
-        return decided[-1][0] == "allow"
+        specific = [each for each in decided if not each[1].endswith("*")] or decided
+        by_last = decided[-1][0] == "allow"
+        by_denial = all(effect == "allow" for effect, _ in decided)
+        by_operation = specific[-1][0] == "allow"
+        assert by_last == by_denial == by_operation, f"the order of rules decides about {request}"
+        return by_last
 
 
+def _check(expression: Expression) -> None:
+    """Check that every part of a filter is known."""
+    assert isinstance(expression, list)
+    if expression[0] in ("require-all", "require-any", "require-not"):
+        assert expression[1:], expression
+        for part in expression[1:]:
+            _check(part)
+    else:
+        matches(expression, Request("file-read-data", "/"))
+
+
+@cache
 def _covers(pattern: str, operation: str) -> bool:
     return pattern in ("default", operation) or (
         pattern.endswith("*") and operation.startswith(pattern[:-1])
     )
 
 
-def matches(expression: Expression, request: Request) -> bool:
+def matches(expression: Expression, request: Request) -> bool:  # noqa: PLR0911 - one for each filter
     match expression:
         case ["require-all", *parts]:
-            return all([matches(part, request) for part in parts])
+            return all(matches(part, request) for part in parts)
         case ["require-any", *parts]:
-            return any([matches(part, request) for part in parts])
+            return any(matches(part, request) for part in parts)
         case ["require-not", part]:
             return not matches(part, request)
         case ["literal", Text(path)]:
             return request.path == path
         case ["subpath", Text(path)]:
             assert path == "/" or not path.endswith("/"), path
-            return path == "/" or request.path == path or request.path.startswith(f"{path}/")
+            return path in ("/", request.path) or request.path.startswith(f"{path}/")
         case ["prefix", Text(path)]:
             return bool(request.path) and request.path.startswith(path)
         case ["regex", Text(pattern)]:
-            return bool(request.path) and bool(re.search(_regex(pattern), request.path))
+            return bool(request.path) and bool(_regex(pattern).search(request.path))
         case ["remote" | "local", "ip", Text(address)]:
             host, _, port = address.rpartition(":")
             assert host in ("*", "localhost"), f"Seatbelt knows no host {host}"
@@ -161,7 +207,7 @@ def matches(expression: Expression, request: Request) -> bool:
         case ["sysctl-name-prefix", Text(name)]:
             return request.name.startswith(name)
         case ["ipc-posix-name-regex", Text(pattern)]:
-            return bool(re.search(_regex(pattern), request.name))
+            return bool(_regex(pattern).search(request.name))
         case ["extension", Text(name)]:
             return name in request.extensions
         case ["socket-domain", str(domain)]:
@@ -170,14 +216,15 @@ def matches(expression: Expression, request: Request) -> bool:
             raise AssertionError(f"unknown filter {expression}")
 
 
-def _regex(pattern: str) -> str:
+@cache
+def _regex(pattern: str) -> re.Pattern[str]:
     """Return `pattern` for Python, if it has only what both engines have."""
     rest = re.sub(r"\\.|\[\^?[^\]\\]+\]", "", pattern, flags=re.DOTALL)
     assert not set(rest) & set("{}\\"), pattern
     assert "(?" not in rest, pattern
     for group in re.findall(r"\[\^?([^\]\\]+)\]", re.sub(r"\\.", "", pattern)):
         assert group.isascii(), f"{pattern}: a class is of bytes"
-    return _dollars(pattern)
+    return re.compile(_dollars(pattern))
 
 
 def _dollars(pattern: str) -> str:
