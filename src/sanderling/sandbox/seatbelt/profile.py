@@ -55,6 +55,6 @@ def profile_of(places: Places, network: NetworkMode, proxy_port: int) -> str:
     return "\n".join(rules) + "\n"
 
 
-def launcher(profile: str) -> tuple[str, ...]:
+def launcher(profile: str, program: str = PROGRAM) -> tuple[str, ...]:
     """Return the arguments in front of a command. The profile is not a file, which something could change before it is read."""
-    return PROGRAM, "-p", profile, "--"
+    return program, "-p", profile, "--"
