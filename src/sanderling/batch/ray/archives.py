@@ -5,10 +5,12 @@ An archive may come from a node on which something went wrong. So unpacking acce
 makes links last: nothing is written through one.
 """
 
+import gzip
 import io
 import os
 import stat
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -92,10 +94,14 @@ def unpack(data: bytes, directory: Path) -> None:
                     _write(path, content.read(), entry)
                 else:
                     raise ArchiveError(f"the archive has something else under {entry.name}")
-    except (tarfile.TarError, EOFError, OverflowError) as error:
+    except (tarfile.TarError, EOFError, OverflowError, zlib.error, gzip.BadGzipFile) as error:
         raise ArchiveError(f"the archive is damaged: {error}") from error
     for entry in links:
-        (directory / entry.name).symlink_to(entry.linkname)
+        path = directory / entry.name
+        if os.path.lexists(path):
+            raise ArchiveError(f"the archive has {entry.name} twice")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(entry.linkname)
     for path, mode in reversed(modes):  # at the end, because a directory may be read-only
         path.chmod(mode)
 

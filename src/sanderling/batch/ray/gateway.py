@@ -90,7 +90,7 @@ class Gateway:
         import uvicorn
 
         os.environ.update(opening.environment)
-        app = _App(opening)
+        app = App(opening)
         listening = _listen()
         config = uvicorn.Config(app, lifespan="off", log_config=None, ws="none", access_log=False)
         server = uvicorn.Server(config)
@@ -120,8 +120,8 @@ def _listen() -> socket.socket:
     return listening
 
 
-class _App:
-    """The ASGI application: https://asgi.readthedocs.io/en/latest/specs/www.html."""
+class App:
+    """The HTTP part of the gateway, an ASGI application: https://asgi.readthedocs.io/en/latest/specs/www.html."""
 
     def __init__(self, opening: Opening) -> None:
         self._opening = opening

@@ -69,11 +69,14 @@ def run_batch(arguments: argparse.Namespace) -> int:
         )
         if not arguments.resume and (plan.results or file.path.stat().st_size):
             raise UsageError(f"{out} has results: add --resume, or name another directory")
-        try:
-            with _engine(arguments, settings, work) as engine:
+        with _engine(arguments, settings, work) as engine:
+            try:
                 status = anyio.run(_serve, plan, engine, file, arguments)
-        except* OSError as group:
-            raise SanderlingError(f"the run cannot continue: {group.exceptions[0]}") from group
+            except* (OSError, SanderlingError) as group:
+                cause = _first_in(group)
+                raise SanderlingError(
+                    f"the run cannot continue, but --resume can: {cause}"
+                ) from group
         if results := [each for each in read_all_lines(out) if each.state != "stopped"]:
             write_job_result(out, results, len(plan), settings, began)
     finally:
@@ -84,6 +87,13 @@ def run_batch(arguments: argparse.Namespace) -> int:
 
         report(out, arguments.report)
     return status
+
+
+def _first_in(group: BaseExceptionGroup[Exception]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 @contextmanager
