@@ -31,6 +31,7 @@ from tests.loopback import (
 
 KEY = "sk-ant-the-key-of-the-driver"
 TOKEN = "sanderling-run-token"
+MESSAGES: Any = [{"role": "user", "content": [{"type": "text", "text": "Hi."}]}]
 
 
 class Served:
@@ -39,14 +40,14 @@ class Served:
     def __init__(self, opening: Opening) -> None:
         listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        config = uvicorn.Config(App(opening), lifespan="off", log_config=None, ws="none")
+        config = uvicorn.Config(App(opening), lifespan="on", log_config=None, ws="none")
         self._server = uvicorn.Server(config)
         run = self._server.serve(sockets=[listening])
         self._thread = threading.Thread(target=asyncio.run, args=(run,))
         self._thread.start()
 
     def end(self) -> None:
-        self._server.should_exit = self._server.force_exit = True
+        self._server.should_exit = True
         self._thread.join()
 
 
@@ -79,8 +80,7 @@ def sdk(served: Served, key: str = TOKEN, **options: Any) -> anthropic.Anthropic
 
 
 def ask(client: anthropic.Anthropic) -> str:
-    messages: Any = [{"role": "user", "content": "Hi."}]
-    with client, client.messages.stream(model="m", max_tokens=9, messages=messages) as stream:
+    with client, client.messages.stream(model="m", max_tokens=9, messages=MESSAGES) as stream:
         return stream.get_final_text()
 
 
@@ -95,10 +95,9 @@ def test_the_sdk_gets_an_answer_and_the_api_gets_the_key_but_not_the_token(
 
 def test_an_answer_streams_through(served: Served, api: LoopbackServer):
     api.answer(Reply(message_start(), text("Once"), STALL))
-    messages: Any = [{"role": "user", "content": "Hi."}]
     with (
         sdk(served) as client,
-        client.messages.stream(model="m", max_tokens=9, messages=messages) as stream,
+        client.messages.stream(model="m", max_tokens=9, messages=MESSAGES) as stream,
     ):
         assert next(iter(stream.text_stream)) == "Once"
     # The agent has gone, so the request to the API ends, too.
@@ -144,15 +143,13 @@ def test_the_list_of_models_is_served(served: Served, api: LoopbackServer):
     assert "limit=7" in api.requests[0].path
 
 
-def test_an_error_of_the_api_arrives_without_the_key(served: Served, api: LoopbackServer):
+def test_an_error_of_the_api_arrives(served: Served, api: LoopbackServer):
     api.answer(Status(400, message="prompt is wrong"))
     with pytest.raises(anthropic.BadRequestError, match="prompt is wrong"):
         ask(sdk(served))
 
 
-def test_an_api_that_is_not_there_is_an_error_that_names_no_key(
-    served: Served, api: LoopbackServer
-):
+def test_an_error_that_quotes_the_key_arrives_without_it(served: Served, api: LoopbackServer):
     api.answer(Status(401, message=f"invalid key {KEY}"))
     with pytest.raises(anthropic.AuthenticationError) as caught:
         ask(sdk(served))

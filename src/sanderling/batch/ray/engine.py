@@ -54,7 +54,7 @@ TOKEN_PREFIX = "sanderling-run-"  # noqa: S105 - what it is, for a reader of a l
 @contextmanager
 def ray_cluster(address: str, keys: frozenset[str]) -> Generator[Any]:
     """
-    Connect to a cluster, and yield Ray. Without an address it is the one of this machine, or a new one for this run.
+    Connect to a cluster, and yield Ray. Without an address it is this machine's latest cluster, or a new one for this run.
 
     The processes of a new cluster inherit this one's environment, but not the variables `keys`.
 
@@ -155,7 +155,7 @@ class RayEngine:
             del self._running[name]
 
     def _request_for(self, job: Job, name: str, inputs: list[Any]) -> Request:
-        # The node's paths replace those of this machine.
+        # The node fills in its own paths.
         elsewhere = msgspec.structs.replace(job.task, project="", repository="", harbor="")
         options = options_for(self._own, self._options, self._names, self._address)
         return Request(

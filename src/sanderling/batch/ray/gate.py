@@ -3,7 +3,7 @@ The rate limit of all requests of a run.
 
 If an API says that there were too many, no request is sent until the time that it names. Then half as many run at a time as before, and each
 round of successful ones adds one: additive increase and multiplicative decrease, as in TCP (RFC 5681). With a limit for each worker instead,
-the others would go on and be refused, too, and each refused request counts.
+the others would be refused, too, and each refused request counts.
 """
 
 import math

@@ -92,7 +92,7 @@ class Gateway:
         os.environ.update(opening.environment)
         app = App(opening)
         listening = _listen()
-        config = uvicorn.Config(app, lifespan="off", log_config=None, ws="none", access_log=False)
+        config = uvicorn.Config(app, lifespan="on", log_config=None, ws="none", access_log=False)
         server = uvicorn.Server(config)
         self._serving = asyncio.create_task(server.serve(sockets=[listening]))
         host, port = listening.getsockname()[:2]
@@ -135,7 +135,8 @@ class App:
         self._providers: dict[str, HttpProvider] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
             return
         refused: RefusedError | None = None
         async with anyio.create_task_group() as tasks:
@@ -148,6 +149,14 @@ class App:
             tasks.cancel_scope.cancel()
         if refused:
             await _refuse(refused, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Close the connections to APIs when the server ends."""
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        for provider in self._providers.values():
+            await provider.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
 
     async def _read(self, scope: Scope, receive: Receive) -> ProxyRequest:
         """
@@ -229,9 +238,11 @@ class App:
                 gate.close_for(pause_s)
                 if anyio.current_time() + gate.left_s < ends_at:
                     return
-            elif response.status_code < HTTPStatus.BAD_REQUEST:
+            if response.status_code < HTTPStatus.BAD_REQUEST:
                 gate.note_success()
-            await answer.pass_on(response)
+                await answer.pass_on(response)
+            else:  # it may quote the key
+                await answer.pass_on_error(response, provider.without_key(response.text))
 
 
 def _is_busy(status: int, pause_s: float | None) -> bool:
@@ -244,13 +255,20 @@ class _Answer:
         self._send = send
 
     async def pass_on(self, response: Any) -> None:
+        await self._begin(response)
+        async for piece in response.aiter_bytes():
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def pass_on_error(self, response: Any, text: str) -> None:
+        await self._begin(response)
+        await self._send({"type": "http.response.body", "body": text.encode()})
+
+    async def _begin(self, response: Any) -> None:
         self.has_begun = True
         headers = forwarded_headers(response)
         headers.pop("content-length", None)  # of the compressed body
         await self._send(_start(response.status_code, headers))
-        async for piece in response.aiter_bytes():
-            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-        await self._send({"type": "http.response.body", "body": b""})
 
 
 def _start(status: int, headers: Mapping[str, str]) -> Message:
@@ -287,7 +305,7 @@ async def _body_of(receive: Receive) -> bytes:
 
 
 async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
-    """Cancel the request when the agent has closed its connection, so that nobody pays for an answer that is not read."""
+    """Cancel the request when the agent has closed its connection, so that an answer that is not read costs nothing more."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

@@ -164,7 +164,7 @@ def _throttled(report: Callable[[float], object]) -> Callable[[float], None]:
 
 @contextmanager
 def _directory_of(node: str) -> Generator[Path]:
-    """Hold this node's directory, which is made if it is missing, and remove those of ended runs."""
+    """Hold this node's directory, which is made if it is missing, and remove the directories of ended runs."""
     path = Path(tempfile.gettempdir(), f"{NAME}-{os.getuid()}-{node[:16]}")
     held = _held(path)
     try:
