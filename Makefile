@@ -22,7 +22,7 @@ PARTED = $$(grep -rl --include="test_*.py" --exclude-dir=peers --exclude-dir=cha
 LITELLM = litellm[proxy]==1.106.2 # 1.82.7 and 1.82.8 stole keys
 ADAPTERS = @agentclientprotocol/claude-agent-acp@0.101.0 @agentclientprotocol/codex-acp@2.6.0
 
-.PHONY: help install chat test prove fuzz check bench screens lock format clean development peers litellm adapters
+.PHONY: help install chat test prove fuzz check bench screens lock format clean development peers litellm adapters ray
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' "$(ROOT)/Makefile" | expand -t 10
@@ -73,6 +73,10 @@ litellm: ## install LiteLLM's proxy (750 MB) for the tests that talk through it;
 	@cd "$(ROOT)/tests/peers" && if [ ! -x litellm/bin/litellm ]; then \
 	if command -v uv >/dev/null; then uv venv -q litellm && uv pip install -q --python litellm/bin/python '$(strip $(LITELLM))'; \
 	else "$(PYTHON)" -m venv litellm && litellm/bin/python -m pip install -q '$(strip $(LITELLM))'; fi; fi
+
+ray: ## run the tests of the engine ray, with 1,000 tasks; TASKS=60 chooses another number
+	@$(INSTALL) --extras dev,neovim,ray
+	export SANDERLING_RAY_TASKS="$(or $(TASKS),1000)"; $(PYTEST) -n0 tests/ray $(ARGS)
 
 adapters: ## install Claude Code and Codex as agents (840 MB) for the tests that start them; without them they skip
 	@cd "$(ROOT)/tests/peers" && mkdir -p adapters && npm install --prefix adapters --no-audit --no-fund --silent $(ADAPTERS)

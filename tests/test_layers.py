@@ -51,6 +51,7 @@ CORNERS = {
     "tree_sitter": {"permissions/shell/grammar.py"},
     "tree_sitter_bash": {"permissions/shell/grammar.py"},
     "keyring": {"providers/credentials.py"},
+    "uvicorn": {"batch/ray/gateway.py"},
     "websockets": {"serve/", "acp/wire/websocket.py", "acp/remote/socket.py"},
 }
 

@@ -18,6 +18,7 @@ from tests.bench.hostile import hostile
 from tests.bench.latency import cancel, cold, first_text, interrupt, long, warm
 from tests.bench.mentions import mentions
 from tests.bench.print_mode import print_mode
+from tests.bench.ray_engine import ray_engine
 from tests.bench.remote import remote
 from tests.bench.resume import resume, shown
 from tests.bench.review import review
@@ -37,7 +38,7 @@ GROUPS = {
         *(start, chat, warm, first_text, cold, stream, grown, long, flood, hostile, cancel),
         *(interrupt, memory, sandbox, servers, tools, rounds, changes, code, review, edit),
         *(mentions, undo, print_mode, acp, acp_client, remote, serve, first_request, cache, resume),
-        *(shown, cost_units, children),
+        *(shown, cost_units, children, ray_engine),
     )
 }
 WIDTHS = (62, 50, 18, 5)

@@ -4,7 +4,7 @@ Batch runs: tasks in; patches, rewards and results out.
 ```
 tasks.py, harbor/     tasks as data: a file of JSON lines, `--each`, or directories in Harbor's format
 run.py                the run: the jobs that are left, their limits, one line of `results.jsonl` for each
-engine.py             an engine turns a job into a result; the local one starts a process for each
+engine.py, ray/       an engine turns a job into a result; the local one starts a process for each, the other one uses a cluster
 worker.py             that process: set up, agent, patch, check
 copies.py, patches.py a fresh copy of the project, and its changes
 agent.py, checks.py   the two processes that a worker starts: `sanderling -p`, and a command in the sandbox

@@ -83,12 +83,12 @@ def _clone_with_changes(source: Path, repository: Path, to: Path, without: Path 
 def _clone_of_revision(task: Task, to: Path, cache: Path) -> Copy:
     repository = task.repository
     if is_url(repository):
-        repository = str(_fetched(repository, cache))
+        repository = str(fetched(repository, cache))
     lender = _clone(Path(repository), task.revision or "HEAD", to)
     return Copy(to, to, lender)
 
 
-def _fetched(url: str, cache: Path) -> Path:
+def fetched(url: str, cache: Path) -> Path:
     """Return the clone of the address in the run's cache. Workers that need it at the same time wait for one of them to fetch it."""
     cache.mkdir(parents=True, exist_ok=True)
     path = cache / f"{sha256(url.encode()).hexdigest()[:16]}.git"

@@ -4,9 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 import anyio
 import msgspec
@@ -24,9 +25,19 @@ SAID_BYTES = 2_000
 
 
 class Engine(Protocol):
-    """Where jobs run. The caller runs at most `slots` at a time."""
+    """Where jobs run, while its context is open. The caller runs at most `slots` at a time."""
 
     slots: int
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> bool | None: ...
 
     async def run(self, job: Job, on_cost: Callable[[float], None]) -> Result:
         """
@@ -38,23 +49,32 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """Runs each job in a process of this machine."""
+    """Runs each job in a process of this machine, with an environment that is not its own if it is given."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, environment: Mapping[str, str] | None = None) -> None:
         self.slots = slots
+        self._environment = environment
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
 
     async def run(self, job: Job, on_cost: Callable[[float], None]) -> Result:
         for directory in (job.trial, job.work):
             await to_thread.run_sync(remove_tree, str(directory))
             directory.mkdir(parents=True)
         try:
-            return await _run_worker(job, on_cost)
+            return await _run_worker(job, on_cost, self._environment)
         finally:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(remove_tree, str(job.work))
 
 
-async def _run_worker(job: Job, on_cost: Callable[[float], None]) -> Result:
+async def _run_worker(
+    job: Job, on_cost: Callable[[float], None], environment: Mapping[str, str] | None
+) -> Result:
     result: Result | None = None
     status = 0
     log = job.trial / "trial.log"
@@ -65,6 +85,7 @@ async def _run_worker(job: Job, on_cost: Callable[[float], None]) -> Result:
             stdout=subprocess.PIPE,
             stderr=stderr,
             cwd=job.work,
+            env=environment,
             start_new_session=True,  # it ends its whole group; the terminal's signals are for us
         ) as process:
             assert process.stdin

@@ -1,11 +1,20 @@
 """The messages between an engine and a worker."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from sanderling.batch.results import Result, RunSettings
 from sanderling.batch.tasks import Task, directory_name
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """A job as the user knows it: the path of its task's files, the directory of results, and the model."""
+
+    source: str
+    out: Path
+    model: str
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +27,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         cache: the directory of fetched repositories, for all jobs of the run.
         cost_usd: the most that the agent may spend; 0: no limit.
         readable, hosts: paths that commands can read, and hosts that they reach while the network is "proxy", of the user's settings.
+        options: settings of the agent that override those of the machine.
+        origin: what to write down if the job runs on another machine, with other paths.
     """
 
     task: Task
@@ -30,6 +41,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
     readable: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    options: dict[str, Any] = {}
+    origin: Origin | None = None
+
+    @property
+    def recorded(self) -> Origin:
+        """What is written down of the job."""
+        task = self.task
+        source = task.harbor or task.project or task.repository
+        return self.origin or Origin(source, self.out, self.settings.model)
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -13,6 +13,7 @@ from sanderling.batch.results import Result, ResultsFile, RunSettings, read_all_
 from sanderling.batch.tasks import Task
 
 Key = tuple[str, str, int]
+ROUNDING_USD = 1e-6
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -166,13 +167,13 @@ class Run:
         finally:
             self.running -= 1
             spent_usd = self.budget.spent_by(job)
-            if result is None and spent_usd:
-                self._file.append(_stopped(job, spent_usd))
+            lost_usd = spent_usd - (result.cost or 0.0 if result else 0.0)
+            if lost_usd > ROUNDING_USD:
+                self._file.append(_stopped(job, lost_usd))
             if result:
                 self._file.append(result)
                 self.plan.finished[job.key] = result
-            cost_usd = result.cost if result else None
-            self.budget.end(job, spent_usd if cost_usd is None else cost_usd)
+            self.budget.end(job, max(spent_usd, result.cost or 0.0 if result else 0.0))
         self._on_change(result)
 
 

@@ -130,24 +130,24 @@ class Trial:
             (directory / "results.json").symlink_to("result.json")
 
     def _config(self) -> dict[str, Any]:
-        task, job = self._job.task, self._job
-        source = task.harbor or task.project or task.repository
+        recorded = self._job.recorded
         return {
-            "task": {"path": source},
-            "trial_name": job.trial.name,
-            "trials_dir": str(job.out),
-            "agent": {"name": "sanderling", "model_name": job.settings.model or None},
+            "task": {"path": recorded.source},
+            "trial_name": self._job.trial.name,
+            "trials_dir": str(recorded.out),
+            "agent": {"name": "sanderling", "model_name": recorded.model or None},
         }
 
     def _trial_result(self, result: Result, config: dict[str, Any]) -> dict[str, Any]:
         job = self._job
+        out = job.recorded.out
         provider, _, model = self.agent.model.rpartition(":")
         info = {"name": model, "provider": provider or None} if model else None
         return {
-            "id": str(uuid5(NAMESPACE_URL, f"{result.hash}/{result.attempt}/{job.out}")),
-            "task_name": Path(job.task.harbor).name if job.task.harbor else job.task.id,
+            "id": str(uuid5(NAMESPACE_URL, f"{result.hash}/{result.attempt}/{out}")),
+            "task_name": Path(job.recorded.source).name if job.task.harbor else job.task.id,
             "trial_name": job.trial.name,
-            "trial_uri": job.trial.as_uri(),
+            "trial_uri": (out / job.trial.name).as_uri(),
             "task_id": {"path": config["task"]["path"]},
             "task_checksum": job.task.digest,
             "config": config,

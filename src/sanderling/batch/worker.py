@@ -28,6 +28,7 @@ from sanderling.batch.parent import end_with_parent
 from sanderling.batch.patches import Baseline
 from sanderling.batch.results import Result
 from sanderling.batch.trial import GRADED, Trial
+from sanderling.config.layers import upon
 from sanderling.errors import SandboxError
 from sanderling.json_lines import encoded
 
@@ -91,7 +92,7 @@ def _agent_run(job: Job, copy: Copy) -> AgentRun:
         prompt=task.prompt,
         settings=job.settings,
         role=task.role,
-        options={"sandbox": {"write": [], "read": [*job.readable, *readable]}},
+        options=upon(job.options, {"sandbox": {"write": [], "read": [*job.readable, *readable]}}),
         log=job.trial / "agent",
         state=job.work,
         time_s=limits.time_s,

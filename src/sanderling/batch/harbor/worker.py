@@ -47,6 +47,7 @@ from sanderling.batch.results import Result, State
 from sanderling.batch.root import enter_root_with
 from sanderling.batch.trial import GRADED, Trial, agent_result, exception_info
 from sanderling.config import config_dir
+from sanderling.config.layers import upon
 from sanderling.config.server_names import fitted_server
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.json_lines import encoded
@@ -202,13 +203,16 @@ class _HarborRun:
             prompt=self._instruction(files),
             settings=job.settings,
             role="",
-            options={
-                "sandbox": {
-                    "write": list(self._outside),
-                    "read": list(job.readable),
-                    "hosts": list(hosts),
+            options=upon(
+                job.options,
+                {
+                    "sandbox": {
+                        "write": list(self._outside),
+                        "read": list(job.readable),
+                        "hosts": list(hosts),
+                    },
                 },
-            },
+            ),
             log=into / "agent",
             state=job.work,
             net=network,

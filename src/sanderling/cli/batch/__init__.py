@@ -46,12 +46,22 @@ def add(commands: Any) -> None:
     option("--prompt", type=Path, metavar="FILE", help="the prompt of --each")
     option("--check", default="", metavar="COMMAND", help="with --each: 0 is a reward of 1")
     option(
-        "-j", "--jobs", type=counting, default=1, metavar="N", help="tasks at a time (default: 1)"
+        *("-j", "--jobs"),
+        type=counting,
+        default=0,
+        metavar="N",
+        help="tasks at a time (default: 1; with ray, the processors of the cluster)",
     )
     option("-k", "--repeats", type=counting, default=1, metavar="N", help="run each task N times")
     option("--resume", action="store_true", help="run only what has no result in OUT")
     option("--shard", type=_shard, default=(1, 1), metavar="I/N", help="run one of N parts")
-    option("--engine", choices=("local",), default="local", help="where tasks run")
+    option(
+        "--engine",
+        type=_engine,
+        default="local",
+        metavar="local|ray[:ADDRESS]",
+        help="where tasks run: here (default), or on a Ray cluster",
+    )
     _add_limits(batch)
     _add_agent_flags(batch)
     option(
@@ -123,6 +133,12 @@ def _directories(words: list[str], count: int) -> list[Path]:
     if len(words) != count + 1:
         raise UsageError(f"batch {words[0]} needs {count} director{'y' if count == 1 else 'ies'}")
     return [Path(word) for word in words[1:]]
+
+
+def _engine(text: str) -> str:
+    if text not in ("local", "ray") and not text.startswith("ray:"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not local, ray or ray:ADDRESS")
+    return text
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -5,7 +5,8 @@ import os
 import secrets
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -68,10 +69,14 @@ def run_batch(arguments: argparse.Namespace) -> int:
         )
         if not arguments.resume and (plan.results or file.path.stat().st_size):
             raise UsageError(f"{out} has results: add --resume, or name another directory")
-        try:
-            status = anyio.run(_serve, plan, LocalEngine(arguments.jobs), file, arguments)
-        except* OSError as group:
-            raise SanderlingError(f"the run cannot continue: {group.exceptions[0]}") from group
+        with _engine(arguments, settings, work) as engine:
+            try:
+                status = anyio.run(_serve, plan, engine, file, arguments)
+            except* (OSError, SanderlingError) as group:
+                cause = _first_in(group)
+                raise SanderlingError(
+                    f"the run cannot continue, but --resume can: {cause}"
+                ) from group
         if results := [each for each in read_all_lines(out) if each.state != "stopped"]:
             write_job_result(out, results, len(plan), settings, began)
     finally:
@@ -84,6 +89,31 @@ def run_batch(arguments: argparse.Namespace) -> int:
     return status
 
 
+def _first_in(group: BaseExceptionGroup[Exception]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+@contextmanager
+def _engine(arguments: argparse.Namespace, settings: RunSettings, work: Path) -> Generator[Engine]:
+    """Yield the engine that `--engine` names."""
+    if arguments.engine == "local":
+        yield LocalEngine(arguments.jobs or 1)
+        return
+    from sanderling.batch.ray.engine import RayEngine, ray_cluster
+    from sanderling.batch.ray.settings import key_variables
+
+    if settings.net == "on":
+        raise UsageError(
+            "--net on does not go with --engine ray: commands could reach Ray, which runs code for everybody on its network. Use --net proxy"
+        )
+    address = arguments.engine.partition(":")[2]
+    with ray_cluster(address, key_variables(own_settings())) as ray:
+        yield RayEngine(ray, arguments.jobs, settings.model, work / "staging")
+
+
 async def _serve(
     plan: Plan, engine: Engine, file: ResultsFile, arguments: argparse.Namespace
 ) -> int:
@@ -94,7 +124,8 @@ async def _serve(
     with anyio.open_signal_receiver(*stopping_signals()) as signals:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_stop_at_signal, signals, tasks.cancel_scope, received)
-            await run.serve()
+            async with engine:
+                await run.serve()
             tasks.cancel_scope.cancel()
     progress.end()
     left = len(plan) - len(plan.results)

@@ -185,7 +185,7 @@ class AnthropicProvider(HttpProvider):
     def _decoder(self, model: str) -> Decoder:
         keeps_unsigned = self.quirks_of(model).replay_reasoning != "never"
         return ReplyDecoder(
-            self._without_key,
+            self.without_key,
             self._key_remedy,
             keeps_unsigned=keeps_unsigned,
             note_id=self._note_id,

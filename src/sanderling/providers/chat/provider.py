@@ -28,4 +28,4 @@ class ChatProvider(HttpProvider):
         )
 
     def _decoder(self, model: str) -> Decoder:
-        return ChatDecoder(self.quirks_of(model), self._without_key, self._key_remedy)
+        return ChatDecoder(self.quirks_of(model), self.without_key, self._key_remedy)

@@ -183,7 +183,7 @@ class ApiConnection:
         try:
             yield client
         except ProviderError as error:
-            error.message = self._without_key(error.message)
+            error.message = self.without_key(error.message)
             error.args = (error.message,)
             raise
         finally:
@@ -225,7 +225,7 @@ class ApiConnection:
         import httpx2
 
         host = self._client.base_url.netloc.decode() if self._client else "the API"
-        words = self._without_key(words_of(error))
+        words = self.without_key(words_of(error))
         explained = explain_transport(error, words, host, is_streaming=is_streaming)
         is_absent = explained.is_temporary and isinstance(error, httpx2.ConnectError)
         if is_absent and is_local(self.endpoint.base_url):
@@ -233,7 +233,7 @@ class ApiConnection:
             explained.remedy, explained.is_temporary = self.start_it, False
         return explained
 
-    def _without_key(self, words: str) -> str:
+    def without_key(self, words: str) -> str:
         """Remove our keys, and anything else that looks like one, from `words`: a server may quote the key that it was sent."""
         for key in sorted(self._secrets, key=len, reverse=True):
             if len(key) >= MIN_KEY_CHARS:
@@ -248,7 +248,7 @@ class ApiConnection:
         return explain_status(
             error_type,
             response.status_code,
-            self._without_key(words or response.reason_phrase),
+            self.without_key(words or response.reason_phrase),
             retry_after_s(response.headers),
             key_remedy=self._key_remedy,
         )

@@ -396,11 +396,11 @@ class HttpProvider(ApiConnection, ABC):
 
     async def _no_stream(self, response: "httpx2.Response", content_type: str) -> ProviderError:
         """Return the error for a response that is not a stream of events; some servers report errors with a success status."""
-        words = f"{self._without_key(content_type)[:80] or 'nothing'} instead of a stream of events"
+        words = f"{self.without_key(content_type)[:80] or 'nothing'} instead of a stream of events"
         if "json" in content_type.lower():
             with self._watch.wait():
                 kind, refusal = decode_refusal(await response.aread())
-            refusal = self._without_key(refusal)
+            refusal = self.without_key(refusal)
             if is_known(kind):
                 return explain_status(kind, HTTPStatus.OK, refusal, key_remedy=self._key_remedy)
             words = refusal[:MAX_DETAIL_CHARS] or words

@@ -137,4 +137,4 @@ class OllamaProvider(HttpProvider):
         if not words:
             return super()._explain_refusal(response)
         after_s = retry_after_s(response.headers)
-        return explain(response.status_code, self._without_key(words), self.model, after_s)
+        return explain(response.status_code, self.without_key(words), self.model, after_s)

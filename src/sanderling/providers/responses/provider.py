@@ -66,5 +66,5 @@ class ResponsesProvider(HttpProvider):
     def _decoder(self, model: str) -> ResponsesDecoder:
         del model  # all models answer alike
         return ResponsesDecoder(
-            self._without_key, self._key_remedy, keeps_searches=self._is_searching
+            self.without_key, self._key_remedy, keeps_searches=self._is_searching
         )

@@ -1,0 +1,272 @@
+"""The engine of a Ray cluster: jobs are remote tasks, and their directories come back as bytes."""
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex, token_urlsafe
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+import sanderling
+from sanderling.batch.copies import CopyError
+from sanderling.batch.jobs import Job
+from sanderling.batch.ray.archives import ArchiveError, unpack
+from sanderling.batch.ray.gateway import Gateway
+from sanderling.batch.ray.inputs import Inputs
+from sanderling.batch.ray.library import load_ray
+from sanderling.batch.ray.node import (
+    Answer,
+    Finished,
+    Request,
+    Unfit,
+    encode_request,
+    remove_ended,
+    run_on_node,
+)
+from sanderling.batch.ray.settings import (
+    key_variables,
+    offered,
+    opening_of,
+    options_for,
+    placeholders,
+)
+from sanderling.batch.results import Result
+from sanderling.batch.trial import Trial
+from sanderling.config.layers import own_layers
+from sanderling.errors import SanderlingError, UsageError
+from sanderling.sandbox.kernel.layout import remove_tree
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+MAX_RETRIES = 5  # of a job whose node or process dies
+POLL_S = 1.0
+CANCEL_S = 10.0  # for a node to end a job's processes
+SWEEP_S = 10.0
+TOKEN_PREFIX = "sanderling-run-"  # noqa: S105 - what it is, for a reader of a log
+
+
+@contextmanager
+def ray_cluster(address: str, keys: frozenset[str]) -> Generator[Any]:
+    """
+    Connect to a cluster, and yield Ray. Without an address it is this machine's latest cluster, or a new one for this run.
+
+    The processes of a new cluster inherit this one's environment, but not the variables `keys`.
+
+    Raises:
+        UsageError: Ray is missing, or the cluster cannot be reached.
+    """
+    ray = load_ray()
+    hidden = {name: os.environ.pop(name) for name in keys if name in os.environ}
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        ray.init(
+            address=address or None,
+            include_dashboard=None if address else False,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+        where = address or "on this machine"
+        raise UsageError(f"the Ray cluster {where} cannot be used: {error}") from error
+    finally:
+        os.environ.update(hidden)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+class RayEngine:
+    """Runs jobs on the nodes of a cluster, while its context is open."""
+
+    def __init__(self, ray: Any, slots: int, model: str, staging: Path) -> None:
+        """
+        Prepare the engine. `staging` is a directory for copies while they are archived. 0 slots: as many as the cluster has processors.
+
+        Raises:
+            UsageError, ConfigError: the settings cannot be used on other machines.
+        """
+        layers = own_layers()
+        own = layers.settings()
+        self.slots = slots or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self._ray = ray
+        self._own = own
+        self._options = layers.file.options
+        self._names = offered(own, model)
+        self._token = TOKEN_PREFIX + token_urlsafe(32)
+        self._opening = opening_of(own, self._names, self._token, os.environ)
+        self._staging = staging
+        self._inputs = Inputs(ray.put, staging)
+        self._function = ray.remote(max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(
+            run_on_node
+        )
+        self._address = ""
+        self._gateway: Any = None
+        self._tasks: TaskGroup | None = None
+        self._unfit: dict[str, str] = {}
+        self._running: dict[str, _Costs] = {}
+
+    async def __aenter__(self) -> Self:
+        ray = self._ray
+        here = ray.get_runtime_context().get_node_id()
+        strategies = ray.util.scheduling_strategies
+        near = strategies.NodeAffinitySchedulingStrategy(here, soft=False)
+        actor = ray.remote(num_cpus=0, max_concurrency=10_000)(Gateway)
+        self._gateway = actor.options(scheduling_strategy=near).remote()
+        self._address = await self._gateway.open.remote(self._opening)
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._poll_costs)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        assert self._tasks
+        self._tasks.cancel_scope.cancel()
+        try:
+            return await self._tasks.__aexit__(kind, error, trace)
+        finally:
+            with anyio.move_on_after(SWEEP_S, shield=True), suppress(Exception):
+                self._ray.kill(self._gateway)
+                await self._sweep()
+
+    async def run(self, job: Job, on_cost: Callable[[float], None]) -> Result:
+        await to_thread.run_sync(remove_tree, str(job.trial))
+        try:
+            inputs = await self._inputs.of(job)
+        except CopyError as error:
+            return Trial(job).end("setup_error", str(error))
+        name = token_hex(8)
+        request = self._request_for(job, name, [each for each, _ in inputs])
+        self._running[name] = _Costs(on_cost)
+        try:
+            return await self._run_somewhere(job, request, [ref for _, ref in inputs])
+        finally:
+            del self._running[name]
+
+    def _request_for(self, job: Job, name: str, inputs: list[Any]) -> Request:
+        # The node fills in its own paths.
+        elsewhere = msgspec.structs.replace(job.task, project="", repository="", harbor="")
+        options = options_for(self._own, self._options, self._names, self._address)
+        return Request(
+            version=sanderling.__version__,
+            execution=name,
+            job=msgspec.structs.replace(job, task=elsewhere, origin=job.recorded, options=options),
+            inputs=inputs,
+            environment=placeholders(self._own, self._names, self._token),
+            removed=key_variables(self._own),
+            min_level=self._own.sandbox_min_level,
+        )
+
+    async def _run_somewhere(self, job: Job, request: Request, refs: list[Any]) -> Result:
+        """Run the job on a node that can run jobs."""
+        line = encode_request(request)
+        while True:
+            function = self._function
+            if self._unfit:
+                others = f"!in({','.join(self._unfit)})"
+                function = function.options(label_selector={"ray.io/node-id": others})
+            answer, archive = await self._result_of(function.remote(line, refs, self._gateway))
+            match answer:
+                case None:
+                    reason = "its node or process died, again and again: see the logs of Ray"
+                    return Trial(job).end("crashed", reason)
+                case Finished(result):
+                    await to_thread.run_sync(_receive, archive, job)
+                    return result
+                case Unfit(node, reason):
+                    self._unfit[node] = reason
+                    alive = {each["NodeID"] for each in self._ray.nodes() if each["Alive"]}
+                    if alive <= self._unfit.keys():
+                        return Trial(job).end("unsupported", f"no node can run it: {reason}")
+
+    async def _result_of(self, ref: Any) -> tuple[Answer | None, bytes]:
+        """
+        Wait for a remote task. A cancellation ends it, with its processes. None: it died with its node or its process.
+
+        Raises:
+            SanderlingError: the cluster does not work.
+        """
+        errors = self._ray.exceptions
+        lost = (
+            errors.WorkerCrashedError,
+            errors.NodeDiedError,
+            errors.OutOfMemoryError,
+            errors.ObjectLostError,
+        )
+        try:
+            line, archive = await ref
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(CANCEL_S, shield=True), suppress(errors.RayError):
+                self._ray.cancel(ref)
+                await ref
+            raise
+        except lost:
+            return None, b""
+        except errors.RayError as error:
+            said = str(error).strip().split("\n")[-1]
+            raise SanderlingError(f"the Ray cluster failed: {said}") from error
+        return msgspec.json.decode(line, type=Answer), archive
+
+    async def _poll_costs(self) -> None:
+        while True:
+            await anyio.sleep(POLL_S)
+            try:
+                costs: dict[str, float] = await self._gateway.costs.remote()
+            except self._ray.exceptions.RayError as error:
+                raise SanderlingError(
+                    "the gateway, which calls models, has ended: see the logs of Ray"
+                ) from error
+            for execution, cost_usd in costs.items():
+                if running := self._running.get(execution.partition("/")[0]):
+                    running.note(execution, cost_usd)
+
+    async def _sweep(self) -> None:
+        """Remove what the run leaves on the nodes."""
+        strategies = self._ray.util.scheduling_strategies
+        function = self._ray.remote(num_cpus=0, max_retries=0)(remove_ended)
+        for node in self._ray.nodes():
+            if node["Alive"]:
+                there = strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                with suppress(self._ray.exceptions.RayError):
+                    await function.options(scheduling_strategy=there).remote()
+
+
+class _Costs:
+    """The cost of a job: the sum over its executions, because one on a node that died has cost something, too."""
+
+    def __init__(self, on_cost: Callable[[float], None]) -> None:
+        self._on_cost = on_cost
+        self._costs: dict[str, float] = {}
+
+    def note(self, execution: str, cost_usd: float) -> None:
+        self._costs[execution] = cost_usd
+        self._on_cost(sum(self._costs.values()))
+
+
+def _receive(archive: bytes, job: Job) -> None:
+    """
+    Unpack the directory of a trial. It has its name when it is complete.
+
+    Raises:
+        SanderlingError: it is damaged, or cannot be written.
+    """
+    arriving = job.work / "arriving"
+    remove_tree(str(job.work))
+    try:
+        unpack(archive, arriving)
+        arriving.rename(job.trial)
+    except ArchiveError as error:
+        raise SanderlingError(f"{job.trial.name} did not arrive: {error}") from error
+    finally:
+        remove_tree(str(job.work))

@@ -1,0 +1,250 @@
+"""
+`sanderling batch --engine ray` as a process, on a cluster of three nodes on this machine.
+
+`SANDERLING_RAY_TASKS=1000 pytest tests/ray -n0` runs as many tasks as CI does at night.
+"""
+
+import json
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.batch.batches import Batches, bash, git
+from tests.conftest import is_alive, wait_until
+from tests.loopback import (
+    Answer,
+    LoopbackServer,
+    Reply,
+    Request,
+    done,
+    message_start,
+    text,
+    tool_use,
+)
+from tests.ray.conftest import Cluster
+
+TASKS = int(os.environ.get("SANDERLING_RAY_TASKS", "12"))
+LIMIT_S = 120 + 15 * TASKS
+KEY = "sk-ant-this-is-the-secret-of-the-driver"
+PRICES = '[prices."*"]\ninput = 1000.0\noutput = 1000.0\ncache_read = 0.0\ncache_write = 0.0\n'
+DONE = [{"text": "Done."}]
+Start = Callable[..., Cluster]
+
+pytestmark = pytest.mark.timeout(LIMIT_S)
+
+
+class Model(LoopbackServer):
+    """Makes a file in the project, then ends. It remembers with which keys it was called."""
+
+    def answer_to(self, request: Request) -> Answer:
+        if request.path != self.prompt_path:
+            return super().answer_to(request)
+        if "tool_result" in request.body.decode():
+            return Reply(message_start(), text("Done."), done())
+        call = tool_use("toolu_1", "bash", json.dumps({"command": "echo new > made"}))
+        return Reply(message_start(), call, done("tool_use"))
+
+
+def engine(cluster: Cluster) -> str:
+    return f"ray:{cluster.address}"
+
+
+def run(home: Batches, cluster: Cluster, model: str, *more: str) -> Any:
+    arguments = (str(home.tasks), "-o", str(home.out), "--model", model)
+    return home.launch("batch", *arguments, "--engine", engine(cluster), *more)
+
+
+def many(home: Batches, count: int, **fields: Any) -> None:
+    home.repository("project", f="x\n")
+    task = {"project": "project", "prompt": "Do.", **fields}
+    home.write_tasks(*(task | {"id": f"t{number}"} for number in range(count)))
+
+
+def files_below(*roots: Path) -> Any:
+    for root in roots:
+        for directory, _, names in os.walk(root):
+            yield from (Path(directory, name) for name in names)
+
+
+def processes_with(secret: str) -> dict[int, int]:
+    """The processes that have the text in their environment, each with its parent."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if secret.encode() in path.read_bytes():
+                status = (path.parent / "stat").read_text()
+                found[int(path.parent.name)] = int(status.rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.prove
+def test_each_result_arrives_once_though_a_node_dies_midway_and_the_key_stays_with_the_driver(
+    home: Batches, start_cluster: Start
+):
+    cluster = start_cluster()
+    many(home, TASKS, check="test -e made")
+    leaks: set[int] = set()
+    with Model() as server:
+        home.config.write_text(f'base_url = "{server.url}"\n{PRICES}')
+        home.environment["ANTHROPIC_API_KEY"] = KEY
+        with run(home, cluster, "claude-test", "--max-cost", "1000") as driver:
+            has_killed = threading.Event()
+
+            def is_over() -> bool:
+                """Watch the processes until the driver ends, and kill a node midway."""
+                found = processes_with(KEY)
+                # git, for a copy of the project, is a child of the driver
+                leaks.update(
+                    pid
+                    for pid, parent in found.items()
+                    if parent not in found and pid != driver.pid
+                )
+                lines = (home.out / "results.jsonl").read_bytes() if home.out.exists() else b""
+                if not has_killed.is_set() and lines.count(b"\n") >= TASKS // 3:
+                    cluster.tell("kill")
+                    has_killed.set()
+                return driver.poll() is not None
+
+            wait_until(is_over, LIMIT_S)
+            _, said = driver.communicate()
+        assert driver.returncode == 0, said
+        assert has_killed.is_set()
+        assert {request.headers["x-api-key"] for request in server.prompts} == {KEY}
+    results = home.results()
+    assert Counter(result["id"] for result in results) == {f"t{n}": 1 for n in range(TASKS)}
+    assert {(result["state"], result["reward"]) for result in results} == {("completed", 1)}
+    for result in results:
+        trial = home.out / result["trial"]
+        assert "+new" in (trial / "changes.patch").read_text()
+        assert json.loads((trial / "agent" / "trajectory.json").read_text())["steps"]
+        config = json.loads((trial / "config.json").read_text())
+        assert config["task"]["path"] == str(home.project / "project")
+    assert leaks == set()
+    with_key = [
+        path
+        for path in files_below(home.out, Path("/tmp/ray/session_latest/"), Path("/dev/shm"))
+        if path.is_file() and KEY.encode() in path.read_bytes()
+    ]
+    assert with_key == []
+
+
+def test_a_repository_of_which_a_package_is_the_project_arrives_with_uncommitted_changes(
+    home: Batches, start_cluster: Start
+):
+    cluster = start_cluster(nodes=2)
+    repository = home.repository("mono", __gitignore="ignored\n")
+    package = repository / "packages" / "one"
+    package.mkdir(parents=True)
+    (package / "f").write_text("committed\n")
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--message=Package")
+    (package / "f").write_text("uncommitted\n")
+    (package / "new").write_text("new\n")
+    (package / "ignored").write_text("ignored\n")
+    plain = home.directory("plain", f="plain\n")
+    (plain / "link").symlink_to("f")
+    task = {"prompt": "Do.", "check": "cat f; ls"}
+    home.write_tasks(
+        task | {"id": "package", "project": "mono/packages/one"},
+        task | {"id": "plain", "project": "plain"},
+        task | {"id": "revision", "repository": "mono", "check": "cat packages/one/f"},
+        task | {"id": "url", "repository": repository.as_uri(), "check": "cat packages/one/f"},
+        task | {"id": "missing", "project": "nowhere"},
+    )
+    model = home.write_script([bash("echo more >> f")], DONE)
+    with run(home, cluster, model) as driver:
+        _, said = driver.communicate(timeout=LIMIT_S)
+    assert driver.returncode == 3, said
+    results = {result["id"]: result for result in home.results()}
+
+    def output(name: str) -> list[str]:
+        path = home.out / f"{name}__1" / "verifier" / "test-stdout.txt"
+        return path.read_text().split()
+
+    assert output("package") == ["uncommitted", "more", "f", "new"]
+    assert output("plain") == ["plain", "more", "f", "link"]
+    assert output("revision") == output("url") == ["committed"]
+    assert results["missing"]["state"] == "setup_error"
+    assert "there is no directory" in results["missing"]["reason"]
+    patch = home.patch("package").read_text()
+    assert "+more" in patch
+    assert "uncommitted" not in patch.replace(" uncommitted", "")
+    home.batch("apply", str(home.out), "--yes")
+    assert (package / "f").read_text() == "uncommitted\nmore\n"
+
+
+def test_a_signal_ends_the_processes_on_the_nodes_and_resume_goes_on(
+    home: Batches, start_cluster: Start
+):
+    cluster = start_cluster(nodes=2)
+    many(home, 3)
+    model = home.write_script([{"delay_ms": 600_000}, *DONE])
+    with run(home, cluster, model) as driver:
+        wait_until(lambda: len(agents_of(home)) == 3, LIMIT_S)
+        running = agents_of(home)
+        driver.send_signal(signal.SIGINT)
+        _, said = driver.communicate(timeout=LIMIT_S)
+    assert driver.returncode == 128 + signal.SIGINT, said
+    wait_until(lambda: not any(map(is_alive, running)), LIMIT_S)
+    assert home.results() == []
+    home.write_script(DONE)
+    with run(home, cluster, model, "--resume") as driver:
+        _, said = driver.communicate(timeout=LIMIT_S)
+    assert driver.returncode == 0, said
+    assert Counter(result["id"] for result in home.results()) == {f"t{n}": 1 for n in range(3)}
+
+
+def agents_of(home: Batches) -> list[int]:
+    """The processes of agents on the nodes: the home of the cluster's processes is that of the test."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+            is_here = f"HOME={home.folder}\0".encode() in (path.parent / "environ").read_bytes()
+        except OSError:
+            continue
+        if is_here and b"sanderling\0-p\0" in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_after_the_death_of_the_head_the_results_stay_and_resume_goes_on_elsewhere(
+    home: Batches, start_cluster: Start
+):
+    first = start_cluster(nodes=2, cpus=1)
+    many(home, 4)
+    model = home.write_script([{"delay_ms": 500}, *DONE])
+    home.environment["RAY_gcs_rpc_server_reconnect_timeout_s"] = "3"
+    with run(home, first, model) as driver:
+        wait_until(lambda: len(home.results()) >= 1, LIMIT_S)
+        first.tell("kill-head")
+        driver.communicate(timeout=LIMIT_S)
+    assert driver.returncode != 0
+    before = len(home.results())
+    assert 1 <= before <= 4
+    second = start_cluster(nodes=2, cpus=3)
+    with run(home, second, model, "--resume") as driver:
+        _, said = driver.communicate(timeout=LIMIT_S)
+    assert driver.returncode == 0, said
+    assert Counter(result["id"] for result in home.results()) == {f"t{n}": 1 for n in range(4)}
+
+
+def test_max_cost_stops_the_agents_of_all_nodes(home: Batches, start_cluster: Start):
+    cluster = start_cluster()
+    many(home, 6)
+    with Model() as server:
+        home.config.write_text(f'base_url = "{server.url}"\n{PRICES}')
+        home.environment["ANTHROPIC_API_KEY"] = KEY
+        with run(home, cluster, "claude-test", "--max-cost", "0.04", "-j", "2") as driver:
+            _, said = driver.communicate(timeout=LIMIT_S)
+    assert driver.returncode == 4, said
+    assert "--max-cost is reached" in said
+    assert len(home.results()) < 6
