@@ -1,6 +1,7 @@
 """A user's home with projects and tasks, and the batches that run there."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from tests.homes import Home
 
 Steps = list[dict[str, Any]]
+TIMES = ("wall", "setup", "checking")
 
 
 def bash(command: str, tool_use_id: str = "toolu_1") -> dict[str, Any]:
@@ -73,3 +75,43 @@ class Batches(Home):
 
     def patch(self, task_id: str) -> Path:
         return self.out / f"{task_id}__1" / "changes.patch"
+
+
+def write_many_tasks(home: Batches, count: int) -> str:
+    """Write tasks with a check, of which three give no reward. Return the name of the model."""
+    home.repository("p", f="old\n")
+    home.write_tasks(
+        *(
+            {
+                "id": f"t{number}",
+                "project": "p",
+                "prompt": f"Do {number}.",
+                "check": f"echo {number}; test {number} -gt 2",
+            }
+            for number in range(count)
+        )
+    )
+    usage = {"input_tokens": 20, "output_tokens": 5}  # else estimated, and paths have random parts
+    steps = ([bash("echo new >> f; date +%N > /tmp/x; touch made")], [{"text": "Done."}])
+    script = {"version": 1, "reply": [{"step": step, "usage": usage} for step in steps]}
+    home.script.write_text(json.dumps(script))
+    return f"script:{home.script}"
+
+
+def trial_of(out: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """Return a trial without times: its result, the names of its files, its patch, and the output of its check."""
+    directory = out / result["trial"]
+    patch = (directory / "changes.patch").read_text()
+    return {
+        "result": {name: result[name] for name in result if name not in TIMES},
+        "patch": re.sub(r"^Date: .*$", "", patch, flags=re.MULTILINE),
+        "files": sorted(str(path.relative_to(directory)) for path in directory.rglob("*")),
+        "output": (directory / "verifier" / "test-stdout.txt").read_text(),
+    }
+
+
+def comparable(home: Batches, out: Path) -> dict[str, Any]:
+    """Return the trials of the results by their names. The last line of a trial counts."""
+    results = {result["trial"]: result for result in home.results(out)}
+    assert {path.name for path in out.glob("*__*")} == set(results), "half a directory is left"
+    return {name: trial_of(out, result) for name, result in results.items()}

@@ -1,15 +1,13 @@
-"""Nothing leads from one task to the next, and nothing is lost or done twice when a run is killed."""
+"""Nothing leads from one task to the next."""
 
 import json
 import re
-import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.batch.batches import Batches, bash
-from tests.conftest import prove_unless_quick, wait_until
+from tests.batch.batches import Batches, bash, comparable, write_many_tasks
+from tests.conftest import prove_unless_quick
 
 pytestmark = prove_unless_quick
 DONE = [{"text": "Done."}]
@@ -71,63 +69,6 @@ def test_what_one_task_was_allowed_or_trusted_does_not_hold_for_another(home: Ba
     assert {path for path in state.rglob("*") if "batch" not in path.parts} == before
 
 
-def comparable(home: Batches, out: Path) -> dict[str, Any]:
-    """Return what the results say, without times, and the patches without their dates."""
-    found = {}
-    for result in home.results(out):
-        key = f"{result['id']} {result['attempt']}"
-        assert key not in found, f"{key} has two results"
-        patch = out / result["trial"] / "changes.patch"
-        text = re.sub(r"^Date: .*$", "", patch.read_text(), flags=re.MULTILINE)
-        timeless = {
-            name: result[name] for name in result if name not in ("wall", "setup", "checking")
-        }
-        found[key] = timeless | {"text": text}
-    return found
-
-
-def write_many_tasks(home: Batches, count: int) -> str:
-    home.repository("p", f="old\n")
-    tasks = [
-        {
-            "id": f"t{number}",
-            "project": "p",
-            "prompt": f"Do {number}.",
-            "check": f"test {number} -gt 2",
-        }
-        for number in range(count)
-    ]
-    home.write_tasks(*tasks)
-    usage = {"input_tokens": 20, "output_tokens": 5}  # else estimated, and paths have random parts
-    steps = ([bash("echo new >> f; date +%N > /tmp/x; touch made")], DONE)
-    script = {"version": 1, "reply": [{"step": step, "usage": usage} for step in steps]}
-    home.script.write_text(json.dumps(script))
-    return f"script:{home.script}"
-
-
-@pytest.mark.guard
-def test_a_run_killed_ten_times_and_resumed_equals_an_uninterrupted_one(home: Batches):
-    model = write_many_tasks(home, 12)
-    whole, killed = home.project / "whole", home.out
-    arguments = (str(home.tasks), "--model", model, "-j", "3", "-k", "2")
-    assert home.batch(*arguments, "-o", str(whole)).returncode == 0
-    resumed = ()
-    for _ in range(10):
-        before = len(home.results(killed))
-        with home.launch("batch", *arguments, "-o", str(killed), *resumed) as run:
-            wait_until(lambda n=before: run.poll() is not None or len(home.results(killed)) > n)
-            run.send_signal(signal.SIGKILL)
-            run.communicate()
-        resumed = ("--resume",)
-    assert 10 <= len(home.results(killed)) < 24
-    done = home.batch(*arguments, "-o", str(killed), "--resume")
-    assert done.returncode == 0, home.results(killed)
-    assert comparable(home, killed) == comparable(home, whole)
-    again = home.batch(*arguments, "-o", str(killed), "--resume")
-    assert again.returncode == 0
-    assert len(home.results(killed)) == 24
-
-
 def test_two_users_with_their_own_state_share_the_work_of_one_directory(
     home: Batches, tmp_path: Path
 ):
@@ -140,6 +81,6 @@ def test_two_users_with_their_own_state_share_the_work_of_one_directory(
     for run in shards:
         _, errors = run.communicate()
         assert run.returncode == 0, errors
-    assert sorted(comparable(home, home.out)) == [f"t{number} 1" for number in range(5)]
+    assert sorted(comparable(home, home.out)) == [f"t{number}__1" for number in range(5)]
     assert "5" in home.batch("report", str(home.out)).stdout
     assert home.batch(str(home.tasks), "-o", str(home.out), "--model", model).returncode == 2

@@ -65,7 +65,9 @@ class _Line(msgspec.Struct, frozen=True):
 
     type: str
     session_id: str = ""
+    turn: Any = None
     turn_cost_usd: float = 0.0
+    is_priced: bool = False
     model: str = ""
     stop_reason: str = ""
     error: _Failure | None = None
@@ -177,8 +179,11 @@ def _take(line: bytes, end: AgentEnd, on_cost: Callable[[float], None]) -> None:
             end.session_id, end.model = event.session_id, event.model
         case "approval_requested":
             end.questions += 1
-        case "usage_updated":
+        case "usage_updated":  # for each answer; an agent that is killed has no result
             on_cost(event.turn_cost_usd)
+            end.usage = event.turn
+            end.cost = event.turn_cost_usd if event.is_priced else None
+            end.calls += 1
         case "result":
             end.usage = event.usage
             end.cost = event.cost_usd

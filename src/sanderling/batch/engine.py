@@ -76,7 +76,7 @@ async def _run_worker(
     job: Job, on_cost: Callable[[float], None], environment: Mapping[str, str] | None
 ) -> Result:
     result: Result | None = None
-    status = 0
+    status, spent_usd = 0, 0.0
     log = job.trial / "trial.log"
     with log.open("wb") as stderr:
         async with await anyio.open_process(
@@ -96,7 +96,8 @@ async def _run_worker(
                     if isinstance(message, Done):
                         result = message.result
                     else:
-                        on_cost(message.cost_usd)
+                        spent_usd = message.cost_usd
+                        on_cost(spent_usd)
             finally:
                 if result is None:
                     with suppress(ProcessLookupError):
@@ -107,7 +108,9 @@ async def _run_worker(
         return result
     said = log.read_bytes()[-SAID_BYTES:].decode(errors="replace").strip().split("\n")[-1]
     reason = f"the worker ended with status {status}{': ' if said else ''}{said}"
-    return Trial(job).end("crashed", reason)
+    trial = Trial(job)
+    trial.agent.cost = spent_usd
+    return trial.end("crashed", reason)
 
 
 async def _messages_of(worker: Process) -> AsyncGenerator[Progress | Done]:

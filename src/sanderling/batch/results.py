@@ -28,6 +28,8 @@ State = Literal[
     "unsupported",  # the task needs what is not here
     "stopped",  # the run was stopped; not a result, but it has cost something
 ]
+RUN_AGAIN: tuple[State, ...] = ("crashed", "error")
+"""What a resumed run tries again: neither says anything about the agent, and the next time the machine or the API may be well."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +98,8 @@ class ResultsFile:
         """
         self.path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            # Sessions and patches are in it, which can have secrets.
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise UsageError(f"cannot open {path}: {error.strerror}") from error
@@ -124,14 +127,20 @@ def results_name(shard: tuple[int, int]) -> str:
 
 def read_results(directory: Path) -> list[Result]:
     """
-    Return the results in all `results*.jsonl` of the directory. The last line of a job counts; a line that is cut off does not.
+    Return the results in all `results*.jsonl` of the directory. A line that is cut off does not count.
 
     Raises:
         UsageError: no such file is there, or a line is not a result.
     """
-    found = {each.key: each for each in read_all_lines(directory) if each.state != "stopped"}
+    found = newest(read_all_lines(directory))
     if not found:
         raise UsageError(f"{directory} has no results")
+    return found
+
+
+def newest(lines: Iterable[Result]) -> list[Result]:
+    """Return the last result of each trial: its directory has the files of that one."""
+    found = {(line.id, line.attempt): line for line in lines if line.state != "stopped"}
     return list(found.values())
 
 

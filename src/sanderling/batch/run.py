@@ -9,7 +9,14 @@ import msgspec
 
 from sanderling.batch.engine import Engine
 from sanderling.batch.jobs import Job, trial_name
-from sanderling.batch.results import Result, ResultsFile, RunSettings, read_all_lines
+from sanderling.batch.results import (
+    RUN_AGAIN,
+    Result,
+    ResultsFile,
+    RunSettings,
+    newest,
+    read_all_lines,
+)
 from sanderling.batch.tasks import Task
 
 Key = tuple[str, str, int]
@@ -44,7 +51,7 @@ class Plan:
         self._readable = readable
         self._hosts = hosts
         lines = list(read_all_lines(places.out))
-        self.finished = {line.key: line for line in lines if line.state != "stopped"}
+        self.finished = {line.key: line for line in newest(lines) if line.state not in RUN_AGAIN}
         self.spent_usd = sum(line.cost or 0.0 for line in lines)
 
     def __len__(self) -> int:

@@ -144,7 +144,7 @@ def digest_of(parts: Iterable[bytes]) -> str:
     digest = sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()[:32]
+    return digest.hexdigest()
 
 
 def with_limits(task: Task, limits: Limits) -> Task:

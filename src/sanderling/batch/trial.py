@@ -1,5 +1,5 @@
 """
-The directory of a trial, in the form of Harbor 0.26: `config.json`, `result.json`, `agent/`, `verifier/` and `artifacts/`.
+The directory of a trial, in the form of Harbor 0.26: `config.json`, `lock.json`, `result.json`, `agent/`, `verifier/` and `artifacts/`.
 
 Harbor's documentation calls the file `results.json`, and its code reads `result.json`; the first is a link to the second.
 """
@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from sanderling.batch.checks import main_reward
 from sanderling.batch.jobs import Job
 from sanderling.batch.patches import Baseline
 from sanderling.batch.results import Result, State
+from sanderling.errors import SanderlingError
 from sanderling.json_lines import encoded
 from sanderling.text import printable
 
@@ -86,11 +87,16 @@ class Trial:
         if left_out := baseline.left_out():
             self.note(f"not in the patch, because they are repositories: {', '.join(left_out)}")
 
-    def keep_session(self, to: Path) -> None:
-        """Keep the log of the newest session in the directory `to`."""
-        logs = self._job.work.glob("state/*/sanderling/sessions/*.jsonl")
-        if newest := max(logs, key=lambda path: path.stat().st_mtime_ns, default=None):
-            shutil.copyfile(newest, to / "session.jsonl")
+    def keep_session(self, agent: AgentEnd, to: Path) -> None:
+        """Keep the log of the agent's session in the directory `to`, and its trajectory, which an agent that was killed did not write."""
+        found = self._job.work.glob(f"state/*/sanderling/sessions/{agent.session_id}.jsonl")
+        log = next(found, None) if agent.session_id else None
+        if log is None:
+            return
+        shutil.copyfile(log, to / "session.jsonl")
+        if not (to / "trajectory.json").exists():
+            with suppress(SanderlingError):  # nothing was said yet
+                _write_trajectory(log, to / "trajectory.json")
 
     def end(self, state: State, reason: str = "") -> Result:
         job, agent = self._job, self.agent
@@ -125,6 +131,7 @@ class Trial:
         directory = self._job.trial
         config = self._config()
         (directory / "config.json").write_bytes(encoded(config) + b"\n")
+        (directory / "lock.json").write_bytes(encoded(self._lock(config)) + b"\n")
         (directory / "result.json").write_bytes(encoded(self._trial_result(result, config)) + b"\n")
         if not os.path.lexists(directory / "results.json"):
             (directory / "results.json").symlink_to("result.json")
@@ -138,6 +145,27 @@ class Trial:
             "agent": {"name": "sanderling", "model_name": recorded.model or None},
         }
 
+    def _lock(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Return the trial's inputs, as Harbor's `TrialLock`."""
+        task = self._job.task
+        return {
+            "schema_version": 2,
+            "task": {
+                "name": self._task_name,
+                "type": "local",
+                "digest": f"sha256:{task.digest}",
+                "path": config["task"]["path"],
+            },
+            "agent": config["agent"],
+            "environment": {},
+            "verifier": {"environment_mode": "shared"},
+        }
+
+    @property
+    def _task_name(self) -> str:
+        job = self._job
+        return Path(job.recorded.source).name if job.task.harbor else job.task.id
+
     def _trial_result(self, result: Result, config: dict[str, Any]) -> dict[str, Any]:
         job = self._job
         out = job.recorded.out
@@ -145,7 +173,7 @@ class Trial:
         info = {"name": model, "provider": provider or None} if model else None
         return {
             "id": str(uuid5(NAMESPACE_URL, f"{result.hash}/{result.attempt}/{out}")),
-            "task_name": Path(job.recorded.source).name if job.task.harbor else job.task.id,
+            "task_name": self._task_name,
             "trial_name": job.trial.name,
             "trial_uri": (out / job.trial.name).as_uri(),
             "task_id": {"path": config["task"]["path"]},
@@ -164,6 +192,16 @@ class Trial:
             **self._times,
             "step_results": self.step_results or None,
         }
+
+
+def _write_trajectory(log: Path, to: Path) -> None:
+    from sanderling.config.layers import own_settings
+    from sanderling.providers.models.known import load_models
+    from sanderling.session.ledger import Prices
+    from sanderling.session.store.atif import export_trajectory
+
+    prices = Prices(load_models(own_settings()))
+    to.write_bytes(encoded(export_trajectory(log.parent, log.stem, prices)) + b"\n")
 
 
 def agent_result(agent: AgentEnd) -> dict[str, Any]:

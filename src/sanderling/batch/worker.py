@@ -73,7 +73,7 @@ async def _run(job: Job, on_cost: Callable[[float], None]) -> Result:
         return trial.end("setup_error", str(error))
     with trial.timed("agent_execution"):
         trial.agent = await run_agent(_agent_run(job, copy), on_cost)
-    trial.keep_session(job.trial / "agent")
+    trial.keep_session(trial.agent, job.trial / "agent")
     try:
         trial.write_patch(baseline, job.task.prompt)
     except GitError as error:

@@ -94,7 +94,11 @@ def fill(environment: Environment, image: Image) -> None:
     for source, target in image.copies:
         to = environment.kept(target)
         if source.is_dir():
-            copy_into(source, to, _is_part_of_image)
+            copy_into(
+                source,
+                to,
+                lambda path, context=source: path.parent != context or _is_part_of_image(path),
+            )
         else:
             to = to / source.name if target.endswith("/") else to
             to.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +111,7 @@ def _is_part_of_image(path: Path) -> bool:
 
 
 def copy_into(source: Path, target: Path, is_copied: Callable[[Path], bool] = bool) -> None:
-    """Copy what is in the directory `source` into `target`, over what is there. Links are copied as links."""
+    """Copy what is in the directory `source` and `is_copied` into `target`, over what is there. Links are copied as links."""
     target.mkdir(parents=True, exist_ok=True)
     for path in source.iterdir():
         to = target / path.name
@@ -116,7 +120,7 @@ def copy_into(source: Path, target: Path, is_copied: Callable[[Path], bool] = bo
         if path.is_dir() and not path.is_symlink():
             if to.is_symlink():  # a command may have made it, to a directory outside
                 to.unlink()
-            copy_into(path, to)
+            copy_into(path, to, is_copied)
         elif path.is_symlink() or path.is_file():
             if to.is_symlink() or to.is_file():
                 to.unlink()

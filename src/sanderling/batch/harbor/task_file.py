@@ -90,6 +90,7 @@ class Artifact(msgspec.Struct, frozen=True):
     source: str
     destination: str | None = None
     service: str | None = None
+    exclude: tuple[str, ...] = ()
 
 
 class StepPart(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from sanderling.batch.checks import (
 )
 from sanderling.batch.copies import Copy
 from sanderling.batch.git import GitError
+from sanderling.batch.harbor.artifacts import keep_artifacts
 from sanderling.batch.harbor.environment import (
     LOG_DIRECTORIES,
     Environment,
@@ -30,7 +31,6 @@ from sanderling.batch.harbor.environment import (
 )
 from sanderling.batch.harbor.task_file import (
     TEST_TIME_S,
-    Artifact,
     Healthcheck,
     Network,
     StepPart,
@@ -50,12 +50,11 @@ from sanderling.config import config_dir
 from sanderling.config.layers import upon
 from sanderling.config.server_names import fitted_server
 from sanderling.errors import ConfigError, SandboxError
-from sanderling.json_lines import encoded
 from sanderling.sandbox.kernel.layout import remove_tree
 
 LOGS, TESTS = Path("/logs"), Path("/tests")
-KEPT_IN = {"agent": "agent/logs", "verifier": "verifier", "artifacts": "artifacts/logs/artifacts"}
-"""Where the directories in /logs are kept. Next to the agent's own logs are no files that its commands wrote."""
+KEPT_IN = {"agent": "agent/logs", "verifier": "verifier"}
+"""Where directories in /logs are kept; artifacts have a list. Next to the agent's own logs are no files that its commands wrote."""
 
 
 def run_harbor_task(job: Job, on_cost: Callable[[float], None]) -> Result:
@@ -158,7 +157,7 @@ class _HarborRun:
             agent = await run_agent(self._agent_run(step, files, into), self._note_cost)
         self._spent_usd += agent.cost or 0.0
         self._trial.agent = _sum_of(self._trial.agent, agent) if step.name else agent
-        self._trial.keep_session(into / "agent")
+        self._trial.keep_session(agent, into / "agent")
         rewards: dict[str, float] = {}
         ended: tuple[State, str] = agent.state, agent.reason
         if agent.state in GRADED:
@@ -324,9 +323,10 @@ class _HarborRun:
     def _keep_logs(self, step: StepPart, into: Path) -> None:
         """Move what the agent and the tests wrote to the trial's directory, where the next step cannot see it."""
         artifacts = (*self._task.artifacts, *step.artifacts)
-        manifest = [_keep_artifact(artifact, self._workdir, into) for artifact in artifacts]
+        keep_artifacts(artifacts, self._workdir, into / "artifacts")
         for name in LOG_DIRECTORIES:
-            keep(LOGS / name, into / KEPT_IN[name])
+            if name in KEPT_IN:
+                keep(LOGS / name, into / KEPT_IN[name])
             _empty(LOGS / name)
         output = self._job.work / "test-stdout.txt"
         if output.exists():
@@ -334,8 +334,6 @@ class _HarborRun:
             if target.is_symlink() or target.exists():
                 target.unlink()
             shutil.move(output, target)
-        (into / "artifacts").mkdir(parents=True, exist_ok=True)
-        (into / "artifacts" / "manifest.json").write_bytes(encoded(manifest) + b"\n")
 
     def _final_rewards(self) -> dict[str, float]:
         """Return the rewards of the last step, or the means of all; a missing one counts as 0."""
@@ -402,28 +400,3 @@ def _check_no_link(directory: Path) -> None:
     for path in (directory, directory / "reward.json", directory / "reward.txt"):
         if path.is_symlink():
             raise CheckError(f"{path} is a link")
-
-
-def _keep_artifact(artifact: str | Artifact, workdir: Path, into: Path) -> dict[str, Any]:
-    """Copy an artifact to the trial's directory, and return its entry for the manifest."""
-    source = artifact if isinstance(artifact, str) else artifact.source
-    named = "" if isinstance(artifact, str) else artifact.destination or ""
-    path = Path(os.path.normpath(workdir / source))
-    destination = os.path.normpath(named or str(path).lstrip("/"))
-    entry = {
-        "source": source,
-        "destination": destination,
-        "type": "directory" if path.is_dir() else "file",
-        "status": "failed",
-    }
-    real = path.resolve()
-    is_inside = real == path and not destination.startswith(("/", ".."))
-    target = into / "artifacts" / destination
-    if is_inside and path.is_dir():
-        copy_into(path, target)
-        entry["status"] = "ok"
-    elif is_inside and path.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
-        entry["status"] = "ok"
-    return entry

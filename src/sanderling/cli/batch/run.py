@@ -19,6 +19,7 @@ from sanderling.batch.results import (
     ResultsFile,
     RunSettings,
     check_settings,
+    newest,
     read_all_lines,
     results_name,
 )
@@ -58,7 +59,8 @@ def run_batch(arguments: argparse.Namespace) -> int:
         remove_tree(str(root))  # of a run that was killed
         # A new name: processes of the killed run may still be ending in the old directory.
         work = root / secrets.token_hex(4)
-        work.mkdir(mode=0o700, parents=True)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        work.mkdir()
         plan = Plan(
             list(shard_of(tasks, *arguments.shard)),
             arguments.repeats,
@@ -77,7 +79,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
                 raise SanderlingError(
                     f"the run cannot continue, but --resume can: {cause}"
                 ) from group
-        if results := [each for each in read_all_lines(out) if each.state != "stopped"]:
+        if results := newest(read_all_lines(out)):
             write_job_result(out, results, len(plan), settings, began)
     finally:
         remove_tree(str(root))
