@@ -12,6 +12,7 @@ import io
 import json
 import os
 import posixpath
+import pwd
 import shlex
 import shutil
 import tarfile
@@ -133,6 +134,8 @@ SETTINGS = (
     *("resolv.conf", "services", "ssl", "terminfo"),
 )
 """Of /etc, without what has passwords."""
+PROC = ("acpi", "bus", "fs", "irq", "scsi", "sys", "sysrq-trigger")
+"""Of /proc, where a process of the machine's root can change the machine, even without capabilities."""
 DIRECTORIES = ("app", "home", "opt", "proc", "dev", "root", "run", "srv", "tmp", "var/tmp")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ACP_VENV = "/opt/harbor-acp-venv"
@@ -149,7 +152,8 @@ class NamespaceEnvironment(BaseEnvironment):
     """
     A root of its own for each trial, in namespaces that bubblewrap makes: this machine's system, read-only, and a writable rest.
 
-    Each command has its own processes, so none of them survives it. Nothing limits CPU or memory.
+    Each command has its own processes, so none of them survives it, and no capabilities. It is the user that it asks for, but all files
+    belong to that user, because a namespace of this kind has only one. Nothing limits CPU or memory.
     """
 
     options_model = NamespaceOptions
@@ -211,6 +215,10 @@ class NamespaceEnvironment(BaseEnvironment):
     async def start(self, force_build: bool) -> None:
         if self._unbuilt:
             raise NotImplementedError(self._unbuilt)
+        if other := [each["type"] for each in self._host_mounts if each["type"] != "bind"]:
+            raise NotImplementedError(
+                f"only directories and files can be mounted, not a {other[0]}"
+            )
         root = self._root = Path(tempfile.mkdtemp(prefix="sanderling-harbor-"))
         for name in DIRECTORIES:
             (root / name).mkdir(parents=True, exist_ok=True)
@@ -237,6 +245,8 @@ class NamespaceEnvironment(BaseEnvironment):
     async def stop(self, delete: bool) -> None:
         if self._root and delete:
             await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
+        elif self._root:
+            self.logger.info("The environment's files are in %s", self._root)
 
     # --- files: always from inside, where no link leads out of the root ------------------------------------------------
 
@@ -280,7 +290,8 @@ class NamespaceEnvironment(BaseEnvironment):
         user: str | int | None = None,
     ) -> ExecResult:
         shell = ("bash", "-c", command)
-        code, out, err = await self._run(shell, cwd, self._merge_env(env), timeout_sec)
+        ids = _ids_of(self._resolve_user(user))
+        code, out, err = await self._run(shell, cwd, self._merge_env(env), timeout_sec, ids=ids)
         return ExecResult(
             stdout=out.decode(errors="replace"),
             stderr=err.decode(errors="replace"),
@@ -288,7 +299,7 @@ class NamespaceEnvironment(BaseEnvironment):
         )
 
     async def _check(self, *argv: str, stdin: bytes = b"") -> bytes:
-        code, out, err = await self._run(argv, "/", None, None, stdin)
+        code, out, err = await self._run(argv, "/", None, None, stdin=stdin)
         if code:
             raise RuntimeError(
                 f"{shlex.join(argv)} failed in the environment: {err.decode(errors='replace').strip()}"
@@ -301,10 +312,12 @@ class NamespaceEnvironment(BaseEnvironment):
         cwd: str | None,
         env: dict[str, str] | None,
         timeout_sec: int | None,
+        *,
         stdin: bytes = b"",
+        ids: tuple[int, int] = (0, 0),
     ) -> tuple[int, bytes, bytes]:
         process = await asyncio.create_subprocess_exec(
-            *self._confinement(cwd or self._workdir),
+            *self._confinement(cwd or self._workdir, ids),
             *argv,
             env={"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"} | self._image_env | (env or {}),
             stdin=asyncio.subprocess.PIPE,
@@ -323,11 +336,13 @@ class NamespaceEnvironment(BaseEnvironment):
         assert process.returncode is not None
         return process.returncode, out, err
 
-    def _confinement(self, cwd: str) -> list[str]:
+    def _confinement(self, cwd: str, ids: tuple[int, int]) -> list[str]:
         if self._root is None:
             raise RuntimeError("the environment was not started")
-        argv = ["bwrap", "--unshare-user", "--uid", "0", "--gid", "0", "--unshare-pid"]
-        argv += ["--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"]
+        argv = ["bwrap", "--unshare-user", "--uid", str(ids[0]), "--gid", str(ids[1])]
+        argv += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent"]
+        # If Harbor runs as root, bubblewrap leaves all capabilities, and `mount -o remount,rw /usr` changes this machine.
+        argv += ["--new-session", "--cap-drop", "ALL"]
         argv += ["--unshare-net"] if self._network_disabled else []
         argv += ["--bind", str(self._root), "/", "--proc", "/proc", "--dev", "/dev"]
         shown = [*(f"/{name}" for name in SYSTEM), *(f"/etc/{name}" for name in SETTINGS)]
@@ -335,9 +350,31 @@ class NamespaceEnvironment(BaseEnvironment):
         for each in shown:
             if Path(each).exists() and each not in LINKS:
                 argv += ["--ro-bind", each, each]
+        for each in (f"/proc/{name}" for name in PROC):
+            argv += ["--ro-bind-try", each, each]
+        for mount in self._host_mounts:
+            kind = "--ro-bind" if mount.get("read_only") else "--bind"
+            argv += [kind, str(mount.get("source")), mount["target"]]
         if self.options.acp_venv:
             argv += ["--ro-bind", self.options.acp_venv, ACP_VENV]
         return [*argv, "--chdir", cwd, "--"]
+
+
+def _ids_of(user: str | int | None) -> tuple[int, int]:
+    """
+    Return the user and group ID of a user of this machine, whose /etc/passwd the environment shows.
+
+    Raises:
+        RuntimeError: there is no such user.
+    """
+    name, _, group = str(user or 0).partition(":")
+    if name.isdecimal() and (group or "0").isdecimal():
+        return int(name), int(group or name)
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise RuntimeError(f"the environment has no user {name!r}: name its ID") from None
+    return found.pw_uid, found.pw_gid
 
 
 def _extract(packed: bytes, directory: Path) -> None:

@@ -201,6 +201,7 @@
 ---@field id string
 ---@field tool string
 ---@field title string
+---@field input? table<string, any>|nil
 
 ---@class (exact) sanderling.ChangedLines
 ---@field path string
@@ -217,6 +218,7 @@
 ---@field is_denied? boolean
 ---@field job? string
 ---@field changed? sanderling.ChangedLines[]
+---@field result? string
 
 ---@class (exact) sanderling.ChildChanged
 ---@field type 'child_changed'

@@ -111,6 +111,11 @@ def test_tasks_are_solved_and_their_tokens_counted(job, how, validate):
         assert used["n_output_tokens"] == 10
     trajectories = [json.loads(path.read_text()) for path in job.found("agent/trajectory.json")]
     assert all(steps >= 3 for steps in validate(trajectories))
+    for trajectory in trajectories:
+        [step] = [each for each in trajectory["steps"] if each.get("tool_calls")]
+        [call], [result] = step["tool_calls"], step["observation"]["results"]
+        assert call["arguments"] == {"command": BOTH}
+        assert "exit status 0" in result["content"] or "no output" in result["content"]
 
 
 def test_its_own_sandbox_works_in_the_environment_as_well(job):

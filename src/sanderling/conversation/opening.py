@@ -84,6 +84,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to the pending prompts of a resumed session: shown and held, kept in the log without being sent, or deleted."""
     has_history: bool = False
     """Emit the latest history as well."""
+    has_calls: bool = False
+    """Emit the inputs and results of tool calls as well."""
     wrap: Callable[[Provider, str], Provider] = _alone
     """Wraps the provider for a project."""
     log_dir: Path | None = None
@@ -153,6 +155,7 @@ async def open_conversation(
         worktree = await _worktree(session, own, options, resources)
         conversation = _AgentBuilder(session, own, emit, options, resources, worktree).begin(layers)
         conversation.services.worktree = worktree
+        conversation.services.shows_calls = options.has_calls
         aside = () if options.waiting == "held" else conversation.services.waiting.set_aside()
         if options.waiting == "dropped":
             conversation.services.waiting.drop_aside()
@@ -192,6 +195,7 @@ async def open_for_client(
     elsewhere: "Elsewhere | None",
     model_proxy: "ModelProxy | None",
     tools: "ClientTools | None",
+    has_calls: bool,
 ) -> OpenedAgent:
     """Open a session for a client of the Agent Client Protocol; see `SessionOptions` and `acp.agent.opening.SessionOpener`."""
     options = SessionOptions(
@@ -201,6 +205,7 @@ async def open_for_client(
         model_proxy=model_proxy,
         can_ask=True,
         tools=tools,
+        has_calls=has_calls,
     )
     return await open_conversation(session_id, project, layers, emit, options)
 

@@ -127,6 +127,7 @@ class SessionServices:
         self.answer_note = ""  # to the model, with each prompt
         self.titler: Titler | None = None  # if a small model titles sessions
         self.worktree: SessionWorktree | None = None  # in which the session works, if it has one
+        self.shows_calls = False  # events have the inputs and results of tool calls
         self.tasks = BackgroundTasks()
         self.memory = Memory(session, emit)
         self.waiting = Waiting(self.memory.keep)

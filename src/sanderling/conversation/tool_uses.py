@@ -37,7 +37,7 @@ from sanderling.permissions.gate import (
 )
 from sanderling.protocol.events import Event, ToolEnded, ToolOutput, ToolStarted
 from sanderling.protocol.in_line import InLine
-from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse
+from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse, text_of
 from sanderling.protocol.tool_names import own_name
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session.records import LoggedToolEnd, LoggedToolStart
@@ -129,9 +129,11 @@ class ToolUses:
         emit: Callable[[Event], None],
         *,
         hooks: SessionHooks | None = None,
+        shows_calls: bool = False,
     ) -> None:
         self._tools = tools
         self._hooks = hooks
+        self._shows_calls = shows_calls
         self._workspace = workspace
         self._session = session
         self._gate = gate
@@ -269,7 +271,9 @@ class ToolUses:
             use.only_reads = self._gate.only_reads(use.effect)
 
     async def _run_one(self, use: _Use, before: list[_Use], screen: InLine) -> None:
-        screen.show(ToolStarted(use.requested.id, use.requested.name, use.title))
+        requested = use.requested
+        given = requested.input if self._shows_calls else None
+        screen.show(ToolStarted(requested.id, requested.name, use.title, given))
         is_run = _is_command(use)
         in_order = [earlier for earlier in before if is_run and _is_command(earlier)]
         try:
@@ -285,7 +289,7 @@ class ToolUses:
             use.ended.set()
             use.outcome = outcome = use.outcome or self._interrupted(use)
             self._paths.add(use.effect.path)
-            ending = _ending(use.requested.id, outcome)
+            ending = _ending(requested.id, outcome, shows_result=self._shows_calls)
             is_last = all(other.ended.is_set() for other in self._uses)
             self._session.append(self._logged_ending(use, outcome, has_result=not is_last))
             screen.show(ending)
@@ -604,7 +608,7 @@ def _denial(denied: DeniedError) -> Outcome:
     )
 
 
-def _ending(use_id: str, outcome: Outcome) -> ToolEnded:
+def _ending(use_id: str, outcome: Outcome, *, shows_result: bool) -> ToolEnded:
     return ToolEnded(
         use_id,
         outcome.summary,
@@ -614,6 +618,7 @@ def _ending(use_id: str, outcome: Outcome) -> ToolEnded:
         outcome.is_denied,
         outcome.job,
         outcome.changed,
+        text_of(outcome.content) if shows_result else "",
     )
 
 

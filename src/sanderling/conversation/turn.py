@@ -126,6 +126,7 @@ class Turn:
             services.gate,
             services.emit,
             hooks=services.hooks,
+            shows_calls=services.shows_calls,
         )
         while True:
             if limit := await services.calls.stop_at_limit():

@@ -17,10 +17,9 @@ from sanderling.project.roles import SkippedRole, by_name
 from sanderling.protocol import requests
 from sanderling.protocol.actions import FROM_END, Action, ShowEarlier, WatchJob
 from sanderling.protocol.events import Event, JobOutput, SessionOpened, TodoChanged
-from sanderling.protocol.messages import TextBlock, Usage, kind_of
+from sanderling.protocol.messages import Usage, text_of
 from sanderling.session.history_pager import HistoryPager
 from sanderling.text import counted
-from sanderling.tools.outcome import Content
 
 MAX_CHUNK_BYTES = 16 * 1024  # Neovim shows 64 kB of line breaks in 90 ms
 MAX_REPLAYED_BYTES = 1 << 20  # of a job's output before it was watched
@@ -162,10 +161,14 @@ class SessionViews:
     async def _show_earlier(self, before: int | None = None) -> None:
         async with self._paging:  # one at a time
             if before == FROM_END:
-                self._pages = HistoryPager(self._services.session)
+                self._pages = HistoryPager(
+                    self._services.session, has_calls=self._services.shows_calls
+                )
             elif self._pages is None:
                 # with `before`, the process that showed the latest history is gone
-                self._pages = HistoryPager(self._services.session, before)
+                self._pages = HistoryPager(
+                    self._services.session, before, has_calls=self._services.shows_calls
+                )
             try:
                 self._emit(await to_thread.run_sync(self._pages.take))
             except SanderlingError as error:
@@ -207,7 +210,7 @@ class SessionViews:
             raise SessionError(f"Cannot show the tool call: {error}") from error
         if not use:
             raise SessionError("Cannot show the tool call: the model is still writing it.")
-        shown = _text_of(result.content) if result else "No result yet."
+        shown = text_of(result.content) if result else "No result yet."
         data = msgspec.json.format(msgspec.json.encode(use.input)).decode()
         return requests.WholeToolUse(use.name, data, shown)
 
@@ -229,11 +232,3 @@ class SessionViews:
                 offset += len(chunk)
                 self._emit(JobOutput(job_id, decode(chunk)))
                 await anyio.sleep(WATCH_PAUSE_S)
-
-
-def _text_of(content: Content) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(
-        block.text if isinstance(block, TextBlock) else f"[{kind_of(block)}]" for block in content
-    )

@@ -5,7 +5,7 @@ Both are tagged unions: on the wire each is a map whose `type` is the struct's t
 `None`, because Lua would get `vim.NIL`, which is true.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -260,12 +260,13 @@ class ToolStarted(_Event, tag="tool_started", frozen=True):
     A tool call starts. `title` is the call in one line, without the tool's name: `src/app.py`, `pytest -q`.
 
     The calls of one message run in parallel, but their events come one call after the other: everything between this event and its
-    `ToolEnded` belongs to this call.
+    `ToolEnded` belongs to this call. `input` is sent only to frontends that ask for it.
     """
 
     id: str
     tool: str
     title: str
+    input: dict[str, Any] | None = None
 
 
 class ToolOutput(_Event, tag="tool_output", frozen=True):
@@ -288,7 +289,8 @@ class ToolEnded(_Event, tag="tool_ended", frozen=True):
     `summary` is appended to the call's line (`+3 −1`, `✓ 2.1 s`).
 
     `detail`, in the syntax `filetype`, goes into the call's fold, below its output so far. `is_denied`: a rule, the mode or the user did
-    not allow the call. `job` is the id of the background job that it started. `changed` lists the files that it changed.
+    not allow the call. `job` is the id of the background job that it started. `changed` lists the files that it changed. `result` is the
+    text that the model gets; it is sent only to frontends that ask for it.
     """
 
     id: str
@@ -299,6 +301,7 @@ class ToolEnded(_Event, tag="tool_ended", frozen=True):
     is_denied: bool = False
     job: str = ""
     changed: tuple[ChangedLines, ...] = ()
+    result: str = ""
 
 
 Limit = Literal["again", "calls", "budget", "children", "tokens", "retry"]

@@ -75,6 +75,15 @@ def kind_of(block: ImageBlock | DocumentBlock) -> str:
     return "an image" if isinstance(block, ImageBlock) else "a PDF"
 
 
+def text_of(content: str | tuple[ResultBlock, ...]) -> str:
+    """Return the text of a result, with the names of images and PDFs in their place."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        block.text if isinstance(block, TextBlock) else f"[{kind_of(block)}]" for block in content
+    )
+
+
 class ToolResult(msgspec.Struct, tag="tool_result", frozen=True):
     tool_use_id: str
     content: str | tuple[ResultBlock, ...]

@@ -45,6 +45,7 @@ FULL = Client(
     )
 )
 """A client that supports everything, except streamed command output: every client gets that as content, because not all can stream it."""
+FULL.reads_calls = False  # all clients get the same updates, and most are Sanderling's
 SAID = {
     "in_progress": "Summarizing the conversation.",
     "completed": "The conversation was summarized.",

@@ -36,6 +36,7 @@ from sanderling.protocol.messages import (
     ThinkingBlock,
     ToolUse,
     WebSearch,
+    text_of,
 )
 from sanderling.session.records import (
     LoggedClearing,
@@ -64,8 +65,11 @@ MAX_DETAIL_CHARS = 32_768  # at least as much as the model gets of a command
 class HistoryPager:
     """The pages of a resumed session's history, the last one first; with `end`, of what is before that byte of the log."""
 
-    def __init__(self, session: Session, end: int | None = None) -> None:
+    def __init__(
+        self, session: Session, end: int | None = None, *, has_calls: bool = False
+    ) -> None:
         self._session = session
+        self._has_calls = has_calls
         self._end = (
             session.log.resumed_bytes if end is None else min(end, session.log.resumed_bytes)
         )
@@ -133,12 +137,16 @@ class HistoryPager:
                 yield ThinkingDelta(block_id, text)
                 yield BlockEnded(block_id)
             case ToolUse():
-                shown = _shown_use(block, tools)
-                yield next(shown)
+                begun, ended = _shown_use(block, tools)
+                if self._has_calls:
+                    result = tools.results.get(block.id)
+                    begun = replace(begun, input=block.input)
+                    ended = replace(ended, result=text_of(result.content) if result else "")
+                yield begun
                 if child := self._session.children.get(block.id):
                     state = child.state or "partial"
                     yield ChildChanged(child.id, block.id, child.name, child.task, state)
-                yield from shown
+                yield ended
             case ServerBlock(shown=search) if search:
                 yield from shown_search(search)
             case _:
@@ -188,8 +196,8 @@ def _joined(blocks: Sequence[ContentBlock]) -> Iterator[ContentBlock]:
             yield from group
 
 
-def _shown_use(use: ToolUse, tools: ToolRecords) -> Iterator[HistoryEvent]:
-    """Yield the start and end of `use`. Its detail is what its block showed, or else the result that the model got."""
+def _shown_use(use: ToolUse, tools: ToolRecords) -> tuple[ToolStarted, ToolEnded]:
+    """Return the start and end of `use`. Its detail is what its block showed, or else the result that the model got."""
     end = tools.ended.get(use.id) or LoggedToolEnd(use.id)
     result = tools.results.get(use.id)
     result_text = result.content if result and isinstance(result.content, str) else ""
@@ -200,8 +208,8 @@ def _shown_use(use: ToolUse, tools: ToolRecords) -> Iterator[HistoryEvent]:
     is_error = end.is_error or bool(result and result.is_error)
     detail = end.block(result_text)[:MAX_DETAIL_CHARS]
     title = end.title if use.id in tools.ended else _title_of(use)
-    yield ToolStarted(use.id, use.name, title)
-    yield ToolEnded(use.id, end.summary, detail, end.filetype, is_error, end.is_denied)
+    ended = ToolEnded(use.id, end.summary, detail, end.filetype, is_error, end.is_denied)
+    return ToolStarted(use.id, use.name, title), ended
 
 
 def shown_search(search: WebSearch) -> Iterator[ToolStarted | ToolEnded]:

@@ -51,6 +51,7 @@ class Client:
         self.opens_links = asks.url is not None
         self.logs_in_terminals = bool(can.auth and can.auth.terminal)
         self.shows_output = meta.get(TERMINAL_OUTPUT) is True
+        self.reads_calls = not self.is_ours  # ours shows the title and the content
 
 
 Ability = Callable[[Client], bool]

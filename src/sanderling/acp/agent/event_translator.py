@@ -8,8 +8,10 @@ instead of once per line. Clients that stream command output get only the new pa
 import os
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from uuid import uuid4
+
+import msgspec
 
 from sanderling.acp.agent.clients import Client
 from sanderling.acp.agent.notices import sentence_of
@@ -42,7 +44,7 @@ from sanderling.acp.wire.updates import (
 )
 from sanderling.protocol import events
 from sanderling.protocol.events import Event, TodoItem
-from sanderling.text import counted, fence_around, visible_line
+from sanderling.text import counted, fence_around, visible_line, with_printable
 from sanderling.tools.commands.shell import first_line as first_line_of
 
 KINDS = {
@@ -62,7 +64,9 @@ KINDS = {
 ABOUT_FILES = frozenset(("read", "edit", "write", "ls"))
 HUNK_HEAD = "@@ -"
 LEFT_OUT = "… and more"
+CUT = "[… and {:,} more characters]"
 SHOWN_CHARS = 32_768  # the last part of a command's output
+RAW_CHARS = 4096  # of each string in a long input
 SHOWN_ACTIVITIES = 8  # the newest of a child session
 OWN_COMMANDS = (
     AvailableCommand(
@@ -196,6 +200,7 @@ class EventTranslator:
             name=event.tool,
             content=[shown_terminal(event.id)] if terminal else None,
             locations=[Location(path=call.path, line=line)] if call.path else None,
+            raw_input=_raw_input(event.input) if event.input else None,
             meta=terminal,
         )
 
@@ -275,9 +280,19 @@ class EventTranslator:
             status="failed" if event.is_error or event.is_denied else "completed",
             content=content or None,
             locations=[Location(path=call.path, line=line)] if call.path and line else None,
-            raw_output=event.summary or None,
+            raw_output=self._raw_output(event),
             meta=meta,
         )
+
+    def _raw_output(self, event: events.ToolEnded) -> Any:
+        if not self._client.reads_calls:
+            return event.summary or None
+        output, left_out = event.result[:SHOWN_CHARS], len(event.result) - SHOWN_CHARS
+        said = {
+            "output": f"{output}\n{CUT.format(left_out)}" if left_out > 0 else output,
+            "summary": event.summary,
+        }
+        return {name: text for name, text in said.items() if text} or None
 
     def _command(
         self, event: events.CommandStarted | events.CommandOutput | events.CommandEnded
@@ -285,7 +300,8 @@ class EventTranslator:
         """Yield updates for a command that the user runs: it is shown as a tool call."""
         match event:
             case events.CommandStarted(command_id, command):
-                yield self._started(events.ToolStarted(command_id, "bash", command))
+                given = {"command": command} if self._client.reads_calls else None
+                yield self._started(events.ToolStarted(command_id, "bash", command, given))
             case events.CommandOutput(command_id, text):
                 self._add_output(command_id, text)
             case events.CommandEnded(command_id, outcome, is_success):
@@ -341,6 +357,23 @@ class EventTranslator:
         if self._compaction:
             compaction, self._compaction = self._compaction, ""
             yield CompactionUpdate(compaction_id=compaction, status=status)
+
+
+def _raw_input(given: dict[str, Any]) -> Any:
+    """Return the input; of a long one, the beginning of each string."""
+    return given if len(msgspec.json.encode(with_printable(given))) <= SHOWN_CHARS else _cut(given)
+
+
+def _cut(value: Any) -> Any:
+    match value:
+        case str() if len(value) > RAW_CHARS:
+            return value[:RAW_CHARS] + CUT.format(len(value) - RAW_CHARS)
+        case dict():
+            return {name: _cut(item) for name, item in cast("dict[str, Any]", value).items()}
+        case list():
+            return list(map(_cut, cast("list[Any]", value)))
+        case _:
+            return value
 
 
 def _result(call: _RunningCall, event: events.ToolEnded) -> Iterator[ToolContent]:

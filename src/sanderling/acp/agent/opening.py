@@ -41,6 +41,7 @@ class SessionOpener(Protocol):
         elsewhere: "Elsewhere | None",
         model_proxy: "ModelProxy | None",
         tools: "ClientTools | None",
+        has_calls: bool,
     ) -> OpenedAgent: ...
 
 
@@ -129,6 +130,7 @@ async def open_live(
             elsewhere=terminals(live.show_terminal).spawn if terminals else None,
             model_proxy=model_proxy,
             tools=tools,
+            has_calls=audience.client.reads_calls,
         )
     except SessionInUseError as error:
         raise RpcError(INTERNAL_ERROR, f"the session is open elsewhere: {error}") from error
