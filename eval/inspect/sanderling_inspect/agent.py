@@ -23,7 +23,7 @@ KEY = "sk-inspect"
 
 class SanderlingACP(ACPAgent):
     """
-    Sanderling over the Agent Client Protocol, for solvers that drive its session by themselves.
+    Sanderling over the Agent Client Protocol, for solvers with several prompts.
 
     The sandbox of the sample confines it, so its own is off. `command` is the program in the sandbox.
     """
@@ -95,7 +95,7 @@ def sanderling(
     Args:
         command: the program in the sandbox; by default that of the sandbox `sanderling`, or `sanderling` on PATH.
         mode: Sanderling's mode.
-        options: those of `inspect_swe.acp.ACPAgent`, such as `model`, `system_prompt`, `bridged_tools`, `cwd`, `env` and `sandbox`.
+        options: as for `inspect_swe.acp.ACPAgent`, such as `model`, `system_prompt`, `bridged_tools`, `cwd`, `env` and `sandbox`.
     """
 
     async def execute(state: AgentState) -> AgentState:
