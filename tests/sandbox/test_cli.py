@@ -541,3 +541,39 @@ def test_nothing_is_left_when_the_command_line_is_killed(caller, marker):
         process.kill()
         process.wait()
     wait_until(lambda: not running(marker))
+
+
+# --- directories in / ---------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_is_mounted_in_the_root_and_writable_there(tmp_path):
+    caller = Caller(tmp_path)
+    (logs := tmp_path / "logs").mkdir()
+    work = tmp_path / "work"
+    (work / "in").mkdir(parents=True)
+    mounts = ("--mount", f"/logs={logs}", "--mount", f"/app={work}", "--project", "/app")
+    script = (
+        "cd /app/in && pwd && echo 1 > new && echo 2 > /logs/new; cat /../app/in/new; ls "
+        + str(logs)
+    )
+    done = caller.exec(*mounts, "--", "sh", "-c", script, cwd="/")
+    assert done.stdout.split() == ["/app/in", "1"], done.stderr
+    assert done.returncode != 0
+    assert [path.read_text() for path in (work / "in/new", logs / "new")] == ["1\n", "2\n"]
+
+
+@pytest.mark.parametrize(
+    "mount, reason",
+    [
+        ("/etc={}", "/etc cannot be mounted"),
+        ("app={}", "app cannot be mounted"),
+        ("/a/b={}", "/a/b cannot be mounted"),
+        ("/app={}/missing", "missing is not a directory"),
+        ("/app", "write /NAME=DIR"),
+        (f"/{Path(sys.prefix).resolve().parts[1]}={{}}", "cannot be mounted"),
+    ],
+)
+def test_a_mount_that_cannot_be_is_refused_with_its_reason(tmp_path, mount, reason):
+    done = Caller(tmp_path).exec("--mount", mount.format(tmp_path), "--", "true")
+    assert done.returncode == 125
+    assert reason in done.stderr

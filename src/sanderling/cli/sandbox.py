@@ -9,14 +9,17 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
 
+import sanderling
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.json_lines import for_terminal
-from sanderling.paths import state_directory
+from sanderling.paths import is_within, state_directory
 from sanderling.protocol.modes import Level
 from sanderling.sandbox import outer
 from sanderling.sandbox.denials import Denial
@@ -69,6 +72,13 @@ def add(commands: Any) -> None:
     )
     run.add_argument(
         "--ro", action="append", default=[], metavar="PATH", help="another readable path"
+    )
+    run.add_argument(
+        "--mount",
+        action="append",
+        default=[],
+        metavar="/NAME=DIR",
+        help="show DIR, writable, as a directory in /",
     )
     run.add_argument("--level", choices=LEVELS[:-1], help="use exactly this level, or refuse")
     run.add_argument(
@@ -169,22 +179,61 @@ def _refuse(error: SandboxError | ConfigError) -> int:
 
 def execute(arguments: argparse.Namespace) -> int:
     try:
-        return anyio.run(_run, _policy(arguments), arguments.argv)
+        mounted = _mount(arguments.mount) if arguments.mount else ()
+        return anyio.run(_run, _policy(arguments, mounted), arguments.argv)
     except SandboxError as error:
         return _refuse(error)
 
 
-def _policy(arguments: argparse.Namespace) -> SandboxPolicy:
-    project = os.path.normpath(os.path.join(_here(), arguments.project))
+def _mount(mounts: Sequence[str]) -> tuple[str, ...]:
+    """
+    Enter a root directory with more directories in it, before any thread starts, and return their paths.
+
+    Raises:
+        SandboxError: one cannot be there, or this machine allows no namespaces.
+    """
+    from sanderling.batch.root import can_be_placed, enter_root_with
+
+    here = _here()
+    places: dict[str, Path] = {}
+    for mount in mounts:
+        path, _, source = mount.partition("=")
+        name = path.removeprefix("/")
+        if not path.startswith("/") or not can_be_placed(name):
+            raise SandboxError(
+                f"{path} cannot be mounted: name a directory in / that is not the system's."
+            )
+        if not os.path.isdir(source):
+            raise SandboxError(f"{source or mount} is not a directory to mount: write /NAME=DIR.")
+        for needed in (sys.prefix, sys.base_prefix, sanderling.__file__, os.path.expanduser("~")):
+            if is_within(real := os.path.realpath(needed), path):
+                raise SandboxError(f"{path} cannot be mounted: it would hide {real}.")
+        places[name] = Path(os.path.realpath(source))
+    staging = Path(_state(), "root")
+    try:
+        enter_root_with(places, staging)
+    except OSError as error:
+        raise SandboxError(f"--mount needs namespaces: {error.strerror}.") from error
+    with suppress(OSError):  # it is hidden by a mount
+        os.chdir(here)
+    return tuple(f"/{name}" for name in places)
+
+
+def _state() -> str:
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return f"{state}/sanderling/sandbox"
+
+
+def _policy(arguments: argparse.Namespace, mounted: tuple[str, ...]) -> SandboxPolicy:
+    project = os.path.normpath(os.path.join(_here(), arguments.project))
     return SandboxPolicy(
         project=project,
         home=os.path.expanduser("~"),
-        state_dir=state_directory(f"{state}/sanderling/sandbox", project),
+        state_dir=state_directory(_state(), project),
         mode=arguments.mode,
         network=arguments.net,
         read_paths=tuple(arguments.ro),
-        write_paths=tuple(arguments.rw),
+        write_paths=(*arguments.rw, *(path for path in mounted if path != project)),
         hosts=tuple(arguments.allow_host),
         level=arguments.level,
         has_guard=not arguments.no_guard,
