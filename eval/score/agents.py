@@ -36,12 +36,14 @@ class Agent(NamedTuple):
         program: its name on PATH; empty for Sanderling, which is that of this checkout.
         start: returns how it is started, from the program, the prompt, the API's address and the key.
         permissions: in words, for the report.
+        unsupported: why the models cannot play with it.
     """
 
     name: str
     program: str
     start: Callable[[str, str, str, str], Start]
     permissions: str
+    unsupported: str = ""
 
 
 def _sanderling(program: str, prompt: str, url: str, key: str) -> Start:
@@ -143,11 +145,8 @@ def _goose(program: str, prompt: str, url: str, key: str) -> Start:
     return Start(argv, env)
 
 
-def _aider(program: str, prompt: str, url: str, key: str) -> Start:
-    argv = (program, "--yes-always", "--no-check-update", "--analytics-disable", "--no-pretty")
-    more = ("--no-show-model-warnings", "--edit-format", "diff", "--model", "openai/score-model")
-    env = {"OPENAI_API_BASE": f"{url}/v1", "OPENAI_API_KEY": key}
-    return Start((*argv, *more, "--message", prompt), env)
+def _no_start(_program: str, _prompt: str, _url: str, _key: str) -> Start:
+    return Start(())
 
 
 AGENTS = (
@@ -157,7 +156,9 @@ AGENTS = (
     Agent("opencode", "opencode", _opencode, "`run --auto`"),
     Agent("gemini", "gemini", _gemini, "`--yolo`"),
     Agent("vibe", "vibe", _vibe, "`--auto-approve`"),
-    Agent("aider", "aider", _aider, "`--yes-always`"),
+    Agent(
+        "aider", "aider", _no_start, "`--yes-always`", "takes edits from text, not from tool calls"
+    ),
     Agent("goose", "goose", _goose, "`GOOSE_MODE=auto`"),
 )
 BY_NAME = {agent.name: agent for agent in AGENTS}
@@ -177,9 +178,11 @@ def find_installed(name: str) -> Installed:
     Find the agent on this machine.
 
     Raises:
-        ScoreError: it is not on PATH, or does not start; the message says which.
+        ScoreError: it is not on PATH, does not start, or has no tools; the message says which.
     """
     agent = BY_NAME[name]
+    if agent.unsupported:
+        raise ScoreError(agent.unsupported)
     if not agent.program:
         program, version_argv = sys.executable, (sys.executable, "-m", "sanderling", "--version")
     elif found := shutil.which(agent.program):
