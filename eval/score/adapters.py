@@ -230,7 +230,6 @@ def _tools_in(tool: Mapping[str, Any]) -> list[Tool]:
 
 
 def _tool(declared: Mapping[str, Any]) -> Tool:
-    schemas = (
-        declared.get(name) for name in ("input_schema", "parametersJsonSchema", "parameters")
-    )
-    return Tool(declared["name"], next(filter(None, schemas), {}))
+    names = ("input_schema", "parametersJsonSchema", "parameters")
+    schemas: list[dict[str, Any]] = [declared[name] for name in names if declared.get(name)]
+    return Tool(declared["name"], schemas[0] if schemas else {})

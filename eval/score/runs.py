@@ -64,7 +64,10 @@ def run_task(installed: Installed, model: Model, task: ScoreTask) -> Row:
             return row
         row.report = msgspec.json.decode((places / "result/report.json").read_bytes(), type=Report)
         if not row.report.play.rounds:
-            row.failure = f"asked the API for nothing: {_last_line(row.report.output_tail)}"
+            asked = (
+                "its requests have no tools" if row.report.play.requests else "it sent no request"
+            )
+            row.failure = f"{asked}: {_last_line(row.report.output_tail)}"
         row.reward = _check(task, places)
     return row
 
