@@ -120,7 +120,9 @@ def measure(
             rows.append(
                 Row(agent=name, version="", model="competent", task="", kind="", failure=str(error))
             )
-    runs = [(a, m, t) for t in tasks for m in models for a in installed]
+    runs: list[tuple[Installed, Model, ScoreTask]] = [
+        (a, m, t) for t in tasks for m in models for a in installed
+    ]
     with (
         (out / "score.jsonl").open("wb") as file,
         ThreadPoolExecutor(max(1, jobs)) as pool,
