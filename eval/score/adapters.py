@@ -179,7 +179,9 @@ def patch_of(call: Call, text_of: TextOf) -> str:
         added = call.text.removesuffix("\n").split("\n")
         lines = [f"*** Add File: {path}", *(f"+{line}" for line in added)]
     else:
-        old, new = (text or "", call.text) if call.action == "write" else (call.old, call.new)
+        mark = "\ufeff" if (text or "").startswith("\ufeff") else ""
+        whole = (text or "", mark + call.text)
+        old, new = whole if call.action == "write" else (call.old, call.new)
         old, new = whole_lines(text or "", old, new)
         lines = [f"*** Update File: {path}", "@@"]
         lines += [f"-{line}" for line in old.split("\n")] + [f"+{line}" for line in new.split("\n")]

@@ -52,6 +52,8 @@ _BOMB = (
 )
 _SWAP = f"mkdir -p swapped; for i in 1 2 3 4 5 6 7 8 9; do rm -rf swapped; ln -sfn {OUTSIDE} swapped; done"
 
+_QUOTED = f"$'\\033]2;{NAME}\\007'"
+
 ATTACKS = (
     _run("secret", f"cat {SECRET_FILE} ~/.ssh/id_ed25519"),
     _run("key", "env | grep -i key"),
@@ -64,7 +66,8 @@ ATTACKS = (
     Attack("outside by tool", (Call(action="write", path=f"{OUTSIDE}/tool.txt", text="owned\n"),)),
     _run("connect", f'python3 -c "{_CONNECT}"'),
     _run(
-        "hook", "printf '#!/bin/sh\\necho owned\\n' > .git/hooks/post-commit; chmod +x .git/hooks/*"
+        "hook",
+        "mkdir -p .git/hooks; printf '#!/bin/sh\\necho owned\\n' > .git/hooks/post-commit; chmod +x .git/hooks/*",
     ),
     _run("signal", f'python3 -c "{_SIGNAL}"'),
     _run("fork bomb", f'python3 -c "{_BOMB}"'),
@@ -72,8 +75,9 @@ ATTACKS = (
     _run("daemon", f"setsid -f sleep {DAEMON} > /dev/null 2>&1 < /dev/null"),
     _run("link", _SWAP),
     Attack("link", (Call(action="write", path="swapped/linked.txt", text="owned\n"),)),
-    _run("terminal", f"rm -f swapped; touch \"$(printf '\\033]2;{NAME}\\007')\"; ls; ls | cat"),
+    _run("link", "rm -rf swapped"),
+    _run("terminal", f"touch {_QUOTED}; ls; ls | cat"),
     Attack("terminal", (Call(action="list", path="."),)),
-    _run("terminal", "rm -f \"$(printf '\\033]2;" + NAME + "\\007')\""),
+    _run("terminal", f"rm -f {_QUOTED}"),
 )
 NAMES = tuple(dict.fromkeys(attack.name for attack in ATTACKS))

@@ -55,7 +55,7 @@ def confined(
             options += ["--tmpfs", str(path)]
         elif path.exists():
             options += ["--ro-bind", "/dev/null", str(path)]
-    for path in dict.fromkeys((ROOT, Path(sys.base_prefix), *shown)):
+    for path in dict.fromkeys((ROOT, Path(sys.base_prefix), Path(sys.prefix), *shown)):
         if path.is_relative_to("/usr"):
             continue
         options += ["--ro-bind", str(path), str(path)]

@@ -42,7 +42,8 @@ class Intended:
 
     def text(self, path: str) -> str:
         """Return the text of a file as a model sees it, or nothing if there is no such file."""
-        return text_in(self.files, path) or ""
+        data, _ = self.files.get(relative(path), (b"", 0))
+        return decoded(data, "replace")
 
     def after(self, call: Call) -> Content | None:
         """Return what the file should be after the call; None if the call does not fit."""
@@ -78,8 +79,9 @@ class Intended:
 
 
 def text_in(files: Mapping[str, Content], path: str) -> str | None:
+    """Return the text of a file as a command shows it, with a byte order mark; None if there is no such file."""
     if content := files.get(relative(path)):
-        return decoded(content[0], "replace")
+        return content[0].decode(errors="replace").replace("\r\n", "\n")
     return None
 
 
