@@ -22,7 +22,7 @@ PARTED = $$(grep -rl --include="test_*.py" --exclude-dir=peers --exclude-dir=cha
 LITELLM = litellm[proxy]==1.106.2 # 1.82.7 and 1.82.8 stole keys
 ADAPTERS = @agentclientprotocol/claude-agent-acp@0.101.0 @agentclientprotocol/codex-acp@2.6.0
 
-.PHONY: help install chat test prove fuzz check bench screens lock format clean development peers litellm adapters ray
+.PHONY: help install chat test prove fuzz check bench screens lock format clean development peers litellm adapters ray score
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' "$(ROOT)/Makefile" | expand -t 10
@@ -83,6 +83,9 @@ adapters: ## install Claude Code and Codex as agents (840 MB) for the tests that
 
 bench: development ## measure speed
 	cd "$(ROOT)" && "$(BIN)/python" -m tests.bench $(ARGS)
+
+score: development ## let Sanderling and agents on PATH do eval/tasks with scripted models; AGENTS, TASKS, JOBS choose
+	cd "$(ROOT)" && "$(BIN)/python" -m eval.score $(if $(AGENTS),--agents '$(AGENTS)') $(if $(TASKS),--tasks '$(TASKS)') $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 
 screens: development ## draw the states of the screen into doc/screens; ARGS='answer edit' chooses
 	cd "$(ROOT)" && "$(BIN)/python" -m tests.screens $(ARGS)

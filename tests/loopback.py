@@ -163,9 +163,9 @@ def event(kind: str, **fields: Any) -> bytes:
     return f"event: {kind}\ndata: {data}\n\n".encode()
 
 
-def message_start(**usage: int) -> bytes:
+def message_start(message_id: str = "msg_1", /, **usage: int) -> bytes:
     message = {
-        "id": "msg_1",
+        "id": message_id,
         "type": "message",
         "role": "assistant",
         "model": "m",

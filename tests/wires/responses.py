@@ -101,6 +101,18 @@ def call(call_id: str, name: str, arguments: str, item_id: str = "fc_1") -> dict
     }
 
 
+def custom_call(call_id: str, name: str, text: str, item_id: str = "ctc_1") -> dict[str, Any]:
+    """A call of a tool that takes text instead of JSON."""
+    return {
+        "type": "custom_tool_call",
+        "id": item_id,
+        "call_id": call_id,
+        "name": name,
+        "input": text,
+        "status": "completed",
+    }
+
+
 def item(index: int, whole: Mapping[str, Any]) -> bytes:
     """The events in which an item comes."""
     return b"".join(_item(index, whole))
@@ -108,7 +120,11 @@ def item(index: int, whole: Mapping[str, Any]) -> bytes:
 
 def _item(index: int, whole: Mapping[str, Any]) -> Iterator[bytes]:
     at = {"output_index": index, "item_id": whole["id"]}
-    empty = {"message": {"content": []}, "function_call": {"arguments": ""}}
+    empty = {
+        "message": {"content": []},
+        "function_call": {"arguments": ""},
+        "custom_tool_call": {"input": ""},
+    }
     begun = {**whole, **empty.get(whole["type"], {"summary": [], "encrypted_content": ""})}
     if "status" in whole:
         begun["status"] = "in_progress"
@@ -131,6 +147,11 @@ def _item(index: int, whole: Mapping[str, Any]) -> Iterator[bytes]:
                     yield event(f"{kind}_text.delta", **place, delta=piece)
                 yield event(f"{kind}_text.done", **place, text=part["text"])
                 yield event(f"{kind}_part.done", **place, part=part)
+        case "custom_tool_call":
+            kind = "response.custom_tool_call_input"
+            for piece in pieces(whole["input"]):
+                yield event(f"{kind}.delta", **at, delta=piece)
+            yield event(f"{kind}.done", **at, input=whole["input"])
         case _:
             kind = "response.function_call_arguments"
             for piece in pieces(whole["arguments"]):
