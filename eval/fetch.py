@@ -247,7 +247,8 @@ def _build_task(task: Path, to: Path, source: Source | None, archive: Path | Non
     app.mkdir()
     if source and archive:
         _unpack(archive, source, app)
-        apply_patch(task / "plant.patch", app)
+        if (task / "plant.patch").is_file():
+            apply_patch(task / "plant.patch", app)
     if (task / "environment").is_dir():
         shutil.copytree(
             task / "environment",
