@@ -177,7 +177,7 @@ def _download(sources: list[Source], cache: Path) -> None:
             said = "\n".join(errors) or done.stderr.strip()[-2_000:]
             raise FetchError(
                 f"pip cannot download {names}:\n{said}\n"
-                "Check the network and pip's settings; fetched tasks are built offline afterwards."
+                "Check the network and pip's settings, and that this Python has pip. A second run needs no network."
             )
         by_hash = {
             hashlib.sha256(path.read_bytes()).hexdigest(): path
