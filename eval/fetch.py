@@ -63,6 +63,12 @@ def prepare_metadata_for_build_wheel(directory, config_settings=None):
     shutil.copyfile("PKG-INFO", target / "METADATA")
     return target.name
 '''
+DOCKERFILE = """\
+FROM python:3.13
+WORKDIR /app
+COPY . .
+"""
+"""For a task without one of its own. Its image has git, make and sh as well."""
 COMMIT_DATE = "2025-01-01T00:00:00Z"
 NOT_IN_BUILD = ("environment", "plant.patch", "prepare.sh", "wrong.patch", "__pycache__")
 
@@ -115,14 +121,14 @@ def build(names: Iterable[str], directory: Path, cache: Path) -> list[Path]:
     for task, requirement in needed.items():
         if requirement and requirement not in known:
             raise FetchError(f"{task.name}: {requirement} is not in eval/sources.toml; add it")
-    archives = _archives({known[each] for each in needed.values() if each}, cache)
+    found = archives({known[each] for each in needed.values() if each}, cache)
     directory.mkdir(parents=True, exist_ok=True)
     built = list[Path]()
     for task, requirement in needed.items():
         with tempfile.TemporaryDirectory(prefix=f".{task.name}-", dir=directory) as partial:
             whole = Path(partial, task.name)
             source = known.get(requirement)
-            _build_task(task, whole, source, archives.get(requirement))
+            _build_task(task, whole, source, found.get(requirement))
             target = directory / task.name
             shutil.rmtree(target, ignore_errors=True)
             built.append(whole.rename(target))
@@ -139,7 +145,7 @@ def _tasks_named(names: Iterable[str]) -> list[Path]:
 # --- source distributions ---------------------------------------------------------------------------------------------
 
 
-def _archives(sources: set[Source], cache: Path) -> dict[str, Path]:
+def archives(sources: set[Source], cache: Path) -> dict[str, Path]:
     """Return the verified archives by requirement. Missing ones are downloaded."""
     cache.mkdir(parents=True, exist_ok=True)
     found = {source.requirement: cache / f"{source.sha256}.tar.gz" for source in sources}
@@ -177,7 +183,7 @@ def _download(sources: list[Source], cache: Path) -> None:
             said = "\n".join(errors) or done.stderr.strip()[-2_000:]
             raise FetchError(
                 f"pip cannot download {names}:\n{said}\n"
-                "Check the network and pip's settings; fetched tasks are built offline afterwards."
+                "Check the network and pip's settings, and that this Python has pip. A second run needs no network."
             )
         by_hash = {
             hashlib.sha256(path.read_bytes()).hexdigest(): path
@@ -189,7 +195,7 @@ def _download(sources: list[Source], cache: Path) -> None:
             by_hash[source.sha256].replace(cache / f"{source.sha256}.tar.gz")
 
 
-def _unpack(archive: Path, source: Source, to: Path) -> None:
+def unpack(archive: Path, source: Source, to: Path) -> None:
     """Unpack the files of the source, without the directory that contains all of them."""
     with tarfile.open(archive) as tar:
         members = {member.name.partition("/")[2]: member for member in tar if member.isfile()}
@@ -246,7 +252,7 @@ def _build_task(task: Path, to: Path, source: Source | None, archive: Path | Non
     app = to / "environment"
     app.mkdir()
     if source and archive:
-        _unpack(archive, source, app)
+        unpack(archive, source, app)
         if (task / "plant.patch").is_file():
             apply_patch(task / "plant.patch", app)
     if (task / "environment").is_dir():
@@ -258,9 +264,12 @@ def _build_task(task: Path, to: Path, source: Source | None, archive: Path | Non
             ignore=shutil.ignore_patterns("__pycache__", "Dockerfile"),
         )
     _commit(app)
+    # Docker would copy it to /app with the other files, where git must not show it.
     dockerfile = task / "environment" / "Dockerfile"
-    if dockerfile.is_file():  # it is not one of the files in /app
-        shutil.copyfile(dockerfile, app / "Dockerfile")
+    text = dockerfile.read_text("utf-8") if dockerfile.is_file() else DOCKERFILE
+    (app / "Dockerfile").write_text(text)
+    (app / ".git" / "info").mkdir()
+    (app / ".git" / "info" / "exclude").write_text("/Dockerfile\n")
     script = task / "prepare.sh"
     if script.is_file():
         _run(task.name, ["sh", str(script)], app)
