@@ -282,11 +282,23 @@ def _speak_messages(server: ScoreServer, body: dict[str, Any], said: Said) -> An
     parts.append(loopback.done("tool_use" if calls else "end_turn"))
     if body.get("stream"):
         return Reply(*parts)
-    blocks = [{"type": "text", "text": words or DONE}]
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": words or DONE}]
+    for number, call in enumerate(calls):
+        use = {"type": "tool_use", "id": f"call_{server.play.requests}_{number}", "name": call.name}
+        blocks.append(use | {"input": _object(call.arguments)})
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": body.get("model")}
-    message |= {"content": blocks, "stop_reason": "end_turn", "stop_sequence": None}
+    reason = "tool_use" if calls else "end_turn"
+    message |= {"content": blocks, "stop_reason": reason, "stop_sequence": None}
     message |= {"usage": {"input_tokens": 10, "output_tokens": 5}}
     return Status(200, body=json.dumps(message).encode())
+
+
+def _object(arguments: str) -> Any:
+    """Return the arguments in a format that has no place for malformed ones: their text."""
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return {"arguments": arguments}
 
 
 def _speak_chat(server: ScoreServer, body: dict[str, Any], said: Said) -> Answer:
@@ -304,8 +316,18 @@ def _speak_chat(server: ScoreServer, body: dict[str, Any], said: Said) -> Answer
     parts.append(chat.done("tool_calls" if calls else "stop"))
     if body.get("stream"):
         return Reply(*parts)
-    message = {"role": "assistant", "content": words or DONE}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    uses = [
+        {
+            "id": f"call_{server.play.requests}_{number}",
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for number, call in enumerate(calls)
+    ]
+    message: dict[str, Any] = {"role": "assistant", "content": words or DONE}
+    message |= {"tool_calls": uses} if uses else {}
+    reason = "tool_calls" if uses else "stop"
+    choice = {"index": 0, "message": message, "finish_reason": reason}
     whole = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
     counts = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
     return Status(200, body=json.dumps(whole | {"choices": [choice], "usage": counts}).encode())
