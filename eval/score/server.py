@@ -33,7 +33,6 @@ class Slip(msgspec.Struct):
         went_on: another request followed, so the agent lives.
         damaged: files that are afterwards neither as they were nor as they should become.
         grown: the bytes that its result added to the next request.
-        rounds: answers of the model from the mistake until the intended change was in the file; 0: it was not about a change.
     """
 
     name: str
@@ -41,7 +40,6 @@ class Slip(msgspec.Struct):
     went_on: bool = False
     damaged: list[str] = []
     grown: int = 0
-    rounds: int = 0
 
 
 class Play(msgspec.Struct):
@@ -88,8 +86,7 @@ class ScoreServer(LoopbackServer):
         self._last_bytes = 0
         self._last_slip: Slip | None = None
         self._early: list[Call] = []  # right edits that a wrong call has made already
-        self._edited: set[str] = set()  # paths of the right edits
-        self._wanted: list[tuple[Slip, Call, Content]] = []  # slips whose change is not there yet
+        self._last_right: Call | None = None
 
     # --- requests ------------------------------------------------------------------------------------------------------
 
@@ -167,20 +164,11 @@ class ScoreServer(LoopbackServer):
         if self._before is not None:
             self.intended.adopt(self._before, now, self.intended.touched)
             self._before = None
-        for wanted in [*self._wanted]:
-            slip, right, content = wanted
-            path = relative(right.path)
-            is_early = now.get(path) == content  # the agent took the wrong call for the right one
-            if is_early:
-                self.intended.settle(path, content)
-                self._early.append(right)
-            if is_early or (path in self._edited and now.get(path) == known.get(path)):
-                slip.rounds = self.play.rounds - slip.request + 1
-                self._wanted.remove(wanted)
         if slip := self._last_slip:
             self._last_slip = None
             slip.went_on = True
             slip.grown = size - self._last_bytes
+            self._note_early(now)
             paths = known.keys() | now.keys()
             slip.damaged = sorted(
                 path
@@ -192,6 +180,14 @@ class ScoreServer(LoopbackServer):
                 self._pending.remove(call)
                 self.play.landed += 1
         self._now = now
+
+    def _note_early(self, now: dict[str, Content]) -> None:
+        """Note a right edit that the agent has made of the wrong one."""
+        if right := self._last_right:
+            path, content = relative(right.path), self.intended.after(right)
+            if content and now.get(path) == content:
+                self.intended.settle(path, content)
+                self._early.append(right)
 
     def _answer(self) -> tuple[str, Sequence[Call]]:
         if self._pending and self._tries < len(REPAIRS):
@@ -218,8 +214,7 @@ class ScoreServer(LoopbackServer):
     def _note_slip(self, move: Move) -> None:
         slip = self._last_slip = Slip(move.name, self.play.rounds)
         self.play.slips.append(slip)
-        if move.right and (content := self.intended.after(move.right)):
-            self._wanted.append((slip, move.right, content))
+        self._last_right = move.right
 
     def _right_calls(self, move: Move) -> Sequence[Call]:
         """Return the calls of the move, but no edit that is there already, because the agent took a wrong call for a right one."""
@@ -229,7 +224,6 @@ class ScoreServer(LoopbackServer):
         left = [call for call in move.calls if call not in self._early]
         for call in left:
             self.intended.apply(call)
-            self._edited.add(relative(call.path))
         self.play.landed += len(move.calls) - len(left)
         for call in left:
             path = relative(call.path)
