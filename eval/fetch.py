@@ -115,14 +115,14 @@ def build(names: Iterable[str], directory: Path, cache: Path) -> list[Path]:
     for task, requirement in needed.items():
         if requirement and requirement not in known:
             raise FetchError(f"{task.name}: {requirement} is not in eval/sources.toml; add it")
-    archives = _archives({known[each] for each in needed.values() if each}, cache)
+    found = archives({known[each] for each in needed.values() if each}, cache)
     directory.mkdir(parents=True, exist_ok=True)
     built = list[Path]()
     for task, requirement in needed.items():
         with tempfile.TemporaryDirectory(prefix=f".{task.name}-", dir=directory) as partial:
             whole = Path(partial, task.name)
             source = known.get(requirement)
-            _build_task(task, whole, source, archives.get(requirement))
+            _build_task(task, whole, source, found.get(requirement))
             target = directory / task.name
             shutil.rmtree(target, ignore_errors=True)
             built.append(whole.rename(target))
@@ -139,7 +139,7 @@ def _tasks_named(names: Iterable[str]) -> list[Path]:
 # --- source distributions ---------------------------------------------------------------------------------------------
 
 
-def _archives(sources: set[Source], cache: Path) -> dict[str, Path]:
+def archives(sources: set[Source], cache: Path) -> dict[str, Path]:
     """Return the verified archives by requirement. Missing ones are downloaded."""
     cache.mkdir(parents=True, exist_ok=True)
     found = {source.requirement: cache / f"{source.sha256}.tar.gz" for source in sources}
@@ -189,7 +189,7 @@ def _download(sources: list[Source], cache: Path) -> None:
             by_hash[source.sha256].replace(cache / f"{source.sha256}.tar.gz")
 
 
-def _unpack(archive: Path, source: Source, to: Path) -> None:
+def unpack(archive: Path, source: Source, to: Path) -> None:
     """Unpack the files of the source, without the directory that contains all of them."""
     with tarfile.open(archive) as tar:
         members = {member.name.partition("/")[2]: member for member in tar if member.isfile()}
@@ -246,8 +246,9 @@ def _build_task(task: Path, to: Path, source: Source | None, archive: Path | Non
     app = to / "environment"
     app.mkdir()
     if source and archive:
-        _unpack(archive, source, app)
-        apply_patch(task / "plant.patch", app)
+        unpack(archive, source, app)
+        if (task / "plant.patch").is_file():
+            apply_patch(task / "plant.patch", app)
     if (task / "environment").is_dir():
         shutil.copytree(
             task / "environment",
