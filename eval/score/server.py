@@ -199,6 +199,8 @@ class ScoreServer(LoopbackServer):
         for move in self._moves:
             if calls := self._calls_of(move):
                 return move.say, calls
+            if self._pending:
+                return self._answer()
         return DONE, []
 
     def _calls_of(self, move: Move) -> Sequence[Call]:
@@ -224,16 +226,18 @@ class ScoreServer(LoopbackServer):
         left = [call for call in move.calls if call not in self._early]
         for call in left:
             self.intended.apply(call)
-        self.play.landed += len(move.calls) - len(left)
-        for call in left:
+        for call in move.calls:
             path = relative(call.path)
             if call.action not in ("edit", "write"):
                 calls.append(call)
             elif self._now.get(path) == self.intended.files.get(path):
                 self.play.landed += 1
             else:
-                calls.append(call)
                 self._pending.append(call)
+                if call in left:
+                    calls.append(call)
+                else:
+                    self._tries = WHOLE
         self.play.edits += sum(call.action in ("edit", "write") for call in move.calls)
         return calls
 
@@ -253,6 +257,8 @@ REPAIRS: Sequence[tuple[str, Callable[[Call, Intended], Call]]] = (
     ("", _whole),
 )
 """What a model does when its right edit did not land, one after the other."""
+WHOLE = 2
+"""The first of the repairs of an edit that was there already, in a file that was damaged since."""
 
 
 Said = tuple[str, list[ToolCall]]

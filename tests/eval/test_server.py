@@ -146,3 +146,27 @@ def test_a_wrong_call_that_makes_the_right_change_is_no_damage_and_not_repeated(
             asker.ask(tools=tools, n=1)
             assert asker.play.slips[0].damaged == damaged
             assert asker.play.landed == landed
+
+
+def test_a_file_that_was_damaged_after_the_right_edit_is_written_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\n")
+    edit = Call(action="edit", path="a.txt", old="one", new="two")
+    moves = [
+        Move(calls=(edit,), kind="mistake", name="indentation", right=edit),
+        Move(calls=(edit,), kind="mistake", name="ambiguous"),
+        Move(calls=(edit,)),
+    ]
+    schema = {"type": "object", "properties": {"path": {}, "content": {}}}
+    tools = [{"name": name, "input_schema": schema} for name in ("bash", "edit", "write", "read")]
+    with asked(tmp_path, *moves) as asker:
+        asker.ask(tools=tools)
+        path.write_text("two\n")
+        asker.ask(tools=tools, n=1)
+        path.write_text("two # changed\n")
+        assert '"name": "read"' in asker.ask(tools=tools, n=2)
+        assert json.loads(arguments_in(asker.ask(tools=tools, n=3)))["content"] == "two\n"
+        path.write_text("two\n")
+        assert "Done." in asker.ask(tools=tools, n=4)
+        assert asker.play.landed == 1
+        assert [slip.damaged for slip in asker.play.slips] == [[], ["a.txt"]]
