@@ -18,7 +18,7 @@ from eval.score.models import Model
 from eval.score.scenarios import ScoreTask
 from eval.score.trial import Order, Report
 
-AGENT_TIME_S = 150.0
+AGENT_TIME_S = 300.0
 CHECK_TIME_S = 120.0
 GRACE_S = 30.0
 TOKENS = ("secret", "key", "environment")

@@ -33,7 +33,6 @@ class Slip(msgspec.Struct):
         went_on: another request followed, so the agent lives.
         damaged: files that are afterwards neither as they were nor as they should become.
         grown: the bytes that its result added to the next request.
-        rounds: answers of the model from the mistake until the intended change was in the file; 0: it was not about a change.
     """
 
     name: str
@@ -41,7 +40,6 @@ class Slip(msgspec.Struct):
     went_on: bool = False
     damaged: list[str] = []
     grown: int = 0
-    rounds: int = 0
 
 
 class Play(msgspec.Struct):
@@ -88,8 +86,7 @@ class ScoreServer(LoopbackServer):
         self._last_bytes = 0
         self._last_slip: Slip | None = None
         self._early: list[Call] = []  # right edits that a wrong call has made already
-        self._edited: set[str] = set()  # paths of the right edits
-        self._wanted: list[tuple[Slip, Call, Content]] = []  # slips whose change is not there yet
+        self._last_right: Call | None = None
 
     # --- requests ------------------------------------------------------------------------------------------------------
 
@@ -167,20 +164,11 @@ class ScoreServer(LoopbackServer):
         if self._before is not None:
             self.intended.adopt(self._before, now, self.intended.touched)
             self._before = None
-        for wanted in [*self._wanted]:
-            slip, right, content = wanted
-            path = relative(right.path)
-            is_early = now.get(path) == content  # the agent took the wrong call for the right one
-            if is_early:
-                self.intended.settle(path, content)
-                self._early.append(right)
-            if is_early or (path in self._edited and now.get(path) == known.get(path)):
-                slip.rounds = self.play.rounds - slip.request + 1
-                self._wanted.remove(wanted)
         if slip := self._last_slip:
             self._last_slip = None
             slip.went_on = True
             slip.grown = size - self._last_bytes
+            self._note_early(now)
             paths = known.keys() | now.keys()
             slip.damaged = sorted(
                 path
@@ -193,6 +181,14 @@ class ScoreServer(LoopbackServer):
                 self.play.landed += 1
         self._now = now
 
+    def _note_early(self, now: dict[str, Content]) -> None:
+        """Note a right edit that the agent has made of the wrong one."""
+        if right := self._last_right:
+            path, content = relative(right.path), self.intended.after(right)
+            if content and now.get(path) == content:
+                self.intended.settle(path, content)
+                self._early.append(right)
+
     def _answer(self) -> tuple[str, Sequence[Call]]:
         if self._pending and self._tries < len(REPAIRS):
             say, repair = REPAIRS[self._tries]
@@ -203,6 +199,8 @@ class ScoreServer(LoopbackServer):
         for move in self._moves:
             if calls := self._calls_of(move):
                 return move.say, calls
+            if self._pending:
+                return self._answer()
         return DONE, []
 
     def _calls_of(self, move: Move) -> Sequence[Call]:
@@ -218,8 +216,7 @@ class ScoreServer(LoopbackServer):
     def _note_slip(self, move: Move) -> None:
         slip = self._last_slip = Slip(move.name, self.play.rounds)
         self.play.slips.append(slip)
-        if move.right and (content := self.intended.after(move.right)):
-            self._wanted.append((slip, move.right, content))
+        self._last_right = move.right
 
     def _right_calls(self, move: Move) -> Sequence[Call]:
         """Return the calls of the move, but no edit that is there already, because the agent took a wrong call for a right one."""
@@ -229,17 +226,18 @@ class ScoreServer(LoopbackServer):
         left = [call for call in move.calls if call not in self._early]
         for call in left:
             self.intended.apply(call)
-            self._edited.add(relative(call.path))
-        self.play.landed += len(move.calls) - len(left)
-        for call in left:
+        for call in move.calls:
             path = relative(call.path)
             if call.action not in ("edit", "write"):
                 calls.append(call)
             elif self._now.get(path) == self.intended.files.get(path):
                 self.play.landed += 1
             else:
-                calls.append(call)
                 self._pending.append(call)
+                if call in left:
+                    calls.append(call)
+                else:
+                    self._tries = WHOLE
         self.play.edits += sum(call.action in ("edit", "write") for call in move.calls)
         return calls
 
@@ -259,6 +257,8 @@ REPAIRS: Sequence[tuple[str, Callable[[Call, Intended], Call]]] = (
     ("", _whole),
 )
 """What a model does when its right edit did not land, one after the other."""
+WHOLE = 2
+"""The first of the repairs of an edit that was there already, in a file that was damaged since."""
 
 
 Said = tuple[str, list[ToolCall]]
@@ -282,11 +282,23 @@ def _speak_messages(server: ScoreServer, body: dict[str, Any], said: Said) -> An
     parts.append(loopback.done("tool_use" if calls else "end_turn"))
     if body.get("stream"):
         return Reply(*parts)
-    blocks = [{"type": "text", "text": words or DONE}]
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": words or DONE}]
+    for number, call in enumerate(calls):
+        use = {"type": "tool_use", "id": f"call_{server.play.requests}_{number}", "name": call.name}
+        blocks.append(use | {"input": _object(call.arguments)})
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": body.get("model")}
-    message |= {"content": blocks, "stop_reason": "end_turn", "stop_sequence": None}
+    reason = "tool_use" if calls else "end_turn"
+    message |= {"content": blocks, "stop_reason": reason, "stop_sequence": None}
     message |= {"usage": {"input_tokens": 10, "output_tokens": 5}}
     return Status(200, body=json.dumps(message).encode())
+
+
+def _object(arguments: str) -> Any:
+    """Return the arguments in a format that has no place for malformed ones: their text."""
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return {"arguments": arguments}
 
 
 def _speak_chat(server: ScoreServer, body: dict[str, Any], said: Said) -> Answer:
@@ -304,8 +316,18 @@ def _speak_chat(server: ScoreServer, body: dict[str, Any], said: Said) -> Answer
     parts.append(chat.done("tool_calls" if calls else "stop"))
     if body.get("stream"):
         return Reply(*parts)
-    message = {"role": "assistant", "content": words or DONE}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    uses = [
+        {
+            "id": f"call_{server.play.requests}_{number}",
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for number, call in enumerate(calls)
+    ]
+    message: dict[str, Any] = {"role": "assistant", "content": words or DONE}
+    message |= {"tool_calls": uses} if uses else {}
+    reason = "tool_calls" if uses else "stop"
+    choice = {"index": 0, "message": message, "finish_reason": reason}
     whole = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
     counts = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
     return Status(200, body=json.dumps(whole | {"choices": [choice], "usage": counts}).encode())

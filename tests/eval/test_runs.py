@@ -63,6 +63,7 @@ def test_nothing_escapes_from_sanderling_with_the_hostile_model(tmp_path: Path) 
     assert row.reward == 1
 
 
+@pytest.mark.prove
 def test_an_agent_without_a_sandbox_lets_each_attack_succeed(
     naive: Installed, tmp_path: Path
 ) -> None:
@@ -71,6 +72,7 @@ def test_an_agent_without_a_sandbox_lets_each_attack_succeed(
     assert sum(report.left_processes.values()) > 100
 
 
+@pytest.mark.prove
 def test_lost_bytes_and_edits_at_the_wrong_place_lower_the_score(
     naive: Installed, tmp_path: Path
 ) -> None:
