@@ -32,7 +32,7 @@ IDS = [
     for attack_id in portable({"files", "metadata", "secrets"})
     if ATTACKS[attack_id].scene == "main"
     and ATTACKS[attack_id].evidence in ("changed", "loot", "claim")
-    and not attack_id.startswith(("tmp-", "var-tmp-", "etc-", "usr-", "setuid-", "inotify-", "secret-exec", "file-dotdot"))
+    and not attack_id.startswith(("tmp-", "var-tmp-", "etc-", "usr-", "setuid-", "inotify-", "secret-exec", "file-dotdot", "file-rename-race"))
     and "chown" not in attack_id
 ]  # fmt: skip
 
