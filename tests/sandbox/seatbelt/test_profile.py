@@ -15,7 +15,7 @@ from sanderling.sandbox.seatbelt import files, spelling
 from sanderling.sandbox.seatbelt import profile as profile_module
 from sanderling.sandbox.seatbelt.expressions import plain, quoted, rule
 from sanderling.sandbox.seatbelt.profile import compile_profile, launcher
-from sanderling.sandbox.seatbelt.spelling import FOLDED, aliases, any_spelling, canonical
+from sanderling.sandbox.seatbelt.spelling import FOLDED, aliases, any_spelling, canonical, links_on
 from tests.fuzz import part
 from tests.sandbox.seatbelt.expected import Expected
 from tests.sandbox.seatbelt.sbpl import Profile, Request, parse
@@ -167,6 +167,28 @@ def test_links_are_resolved_and_what_is_missing_stays_below_them(tmp_path):
     (tmp_path / "link").symlink_to("real")
     real = os.path.realpath(tmp_path)
     assert canonical(str(tmp_path / "link/new/file")) == f"{real}/real/new/file"
+
+
+def test_links_on_the_way_to_programs_can_be_followed_but_not_changed(tmp_path):
+    home = tmp_path.resolve()
+    (home / "store/profile/bin").mkdir(parents=True)
+    (home / "current").symlink_to("store/profile")
+    (home / "bin").symlink_to(home / "current/bin")
+    policy = POLICY._replace(home=str(home), programs=(str(home / "bin"),))
+    profile = Profile(compiled(policy, canonical=canonical))
+    assert links_on(str(home / "bin/tool")) == [str(home / "bin"), str(home / "current")]
+    for link in ("bin", "current"):
+        assert profile.allows(Request("file-read-metadata", f"{home}/{link}"))
+        assert not profile.allows(Request("file-write-unlink", f"{home}/{link}"))
+    assert profile.allows(Request("process-exec", f"{home}/store/profile/bin/tool"))
+    assert profile.allows(Request("file-read-metadata", f"{home}/store"))
+    assert not profile.allows(Request("file-read-data", f"{home}/store"))
+
+
+def test_links_in_a_circle_end(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert len(links_on(str(tmp_path.resolve() / "a"))) == 40
 
 
 def test_a_path_on_the_data_volume_has_two_spellings():
