@@ -4,12 +4,19 @@ The test of the self-test: inside the sandbox of this machine every escape is re
 macOS's own `sandbox-exec` is missing here. Programs with its command line stand for one that confines nothing, and one that runs nothing.
 """
 
+import argparse
+import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from sanderling.cli.sandbox import check_sandbox
+from sanderling.config import state_dir
+from sanderling.sandbox.report import EXIT_REFUSED
 from sanderling.sandbox.selftest import running, seatbelt
 from sanderling.sandbox.selftest.running import Ended, Result, Start
 from sanderling.sandbox.selftest.scene import Scene
@@ -54,11 +61,27 @@ def test_there_are_ten_escapes_and_ten_tasks_at_least():
     assert len(TASKS) >= 10
 
 
-async def test_in_the_sandbox_every_escape_is_refused_and_every_task_works(home):
-    results = await running.run(home / "state", running.in_sandbox)
-    assert [str(each) for each in results if not each.is_right] == []
-    assert {each.name for each in results} == {*ESCAPES, *TASKS}
-    assert not (home / "state").exists() or not [*(home / "state").iterdir()]
+def test_the_check_finds_that_every_escape_is_refused_and_every_task_works(home):
+    command = [sys.executable, "-m", "sanderling", "sandbox", "check", "--json"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode == EXIT_REFUSED:
+        pytest.skip(ended.stderr)
+    results = json.loads(ended.stdout)
+    assert [each["outcome"] for each in results if not each["is_right"]] == []
+    assert {each["name"] for each in results} == {*ESCAPES, *TASKS}
+    assert ended.returncode == 0
+    assert not [*state_dir({"HOME": str(home)}).glob("selftest-*")]
+
+
+def test_the_check_shows_what_failed_and_its_status_is_1(home, monkeypatch, capsys):  # noqa: ARG001
+    only(monkeypatch, "read-secret", "files")
+    monkeypatch.setattr(running, "in_sandbox", not_confined)
+    assert check_sandbox(argparse.Namespace(json=False)) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "ok      files of the project are written, renamed and removed: works",
+        "FAILED  read a secret in HOME: succeeded in the sandbox",
+        "1 of 2 failed.",
+    ]
 
 
 async def test_without_a_sandbox_every_escape_succeeds_and_is_a_failure(home):

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from sanderling.sandbox.gaps import SEATBELT_NETWORK_ON
 from tests.sandbox.attacks import ATTACKS
 from tests.sandbox.attacks.valuables import IGNORED, SECRETS
 from tests.sandbox.seatbelt.sbpl import Profile, Request, matches
@@ -211,6 +212,13 @@ def test_the_network_is_as_open_as_its_mode(scene):
         assert is_open.allows(Request(f"network-{operation}", host=host, port=443))
     for path in ("/private/var/run/docker.sock", f"{scene.home}/.ssh/agent", f"{scene.project}/s"):
         assert not is_open.allows(Request("network-outbound", path))
+
+
+def test_an_open_network_lets_through_what_the_table_of_gaps_says(scene):
+    profile = Profile(scene.profile(scene.policy(network="on")))
+    attacks = portable({"network"})
+    through = {each for each in attacks if all(map(profile.allows, requests_of(each, scene)))}
+    assert through == {name for gap in SEATBELT_NETWORK_ON for name in gap.attacks.split()}
 
 
 OWN, OTHER = Request("signal", is_same_sandbox=True), Request("signal")

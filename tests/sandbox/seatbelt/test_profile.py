@@ -11,10 +11,11 @@ import pytest
 from sanderling.errors import SandboxError
 from sanderling.sandbox.kernel.layout import Protection
 from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.seatbelt import files, spelling
+from sanderling.sandbox.seatbelt import profile as profile_module
 from sanderling.sandbox.seatbelt.expressions import plain, quoted, rule
-from sanderling.sandbox.seatbelt.files import places_of
-from sanderling.sandbox.seatbelt.profile import compile_profile, launcher, profile_of
-from sanderling.sandbox.seatbelt.spelling import FOLDED, aliases, any_spelling, canonical
+from sanderling.sandbox.seatbelt.profile import compile_profile, launcher
+from sanderling.sandbox.seatbelt.spelling import FOLDED, aliases, any_spelling, canonical, links_on
 from tests.fuzz import part
 from tests.sandbox.seatbelt.expected import Expected
 from tests.sandbox.seatbelt.sbpl import Profile, Request, parse
@@ -168,6 +169,28 @@ def test_links_are_resolved_and_what_is_missing_stays_below_them(tmp_path):
     assert canonical(str(tmp_path / "link/new/file")) == f"{real}/real/new/file"
 
 
+def test_links_on_the_way_to_programs_can_be_followed_but_not_changed(tmp_path):
+    home = tmp_path.resolve()
+    (home / "store/profile/bin").mkdir(parents=True)
+    (home / "current").symlink_to("store/profile")
+    (home / "bin").symlink_to(home / "current/bin")
+    policy = POLICY._replace(home=str(home), programs=(str(home / "bin"),))
+    profile = Profile(compiled(policy, canonical=canonical))
+    assert links_on(str(home / "bin/tool")) == [str(home / "bin"), str(home / "current")]
+    for link in ("bin", "current"):
+        assert profile.allows(Request("file-read-metadata", f"{home}/{link}"))
+        assert not profile.allows(Request("file-write-unlink", f"{home}/{link}"))
+    assert profile.allows(Request("process-exec", f"{home}/store/profile/bin/tool"))
+    assert profile.allows(Request("file-read-metadata", f"{home}/store"))
+    assert not profile.allows(Request("file-read-data", f"{home}/store"))
+
+
+def test_links_in_a_circle_end(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert len(links_on(str(tmp_path.resolve() / "a"))) == 40
+
+
 def test_a_path_on_the_data_volume_has_two_spellings():
     assert aliases("/System/Volumes/Data/work/app") == [
         "/System/Volumes/Data/work/app",
@@ -244,14 +267,14 @@ def random_policy(chance: random.Random) -> Expected:
 
 
 def profile_for(expected: Expected) -> Profile:
-    places = places_of(
+    places = files.places_of(
         expected.policy,
         expected.protection,
         absent=expected.absent,
         runtime=(),
         canonical=lambda path: path,
     )
-    return Profile(profile_of(places, "off", 0))
+    return Profile(profile_module.profile_of(places, "off", 0))
 
 
 def disagreements(expected: Expected, profile: Profile, chance: random.Random) -> list[str]:
@@ -283,3 +306,44 @@ def test_profile_and_policy_agree_on_random_paths():
         expected = random_policy(chance)
         wrong = disagreements(expected, profile_for(expected), chance)
         assert not wrong, expected
+
+
+MUTATIONS = (
+    (files, 'policy.mode == "ro"', "False"),
+    (files, "held = (*places.read_only, *places.masked)", "held = places.read_only"),
+    (files, "held = (*places.read_only, *places.masked)", "held = places.masked"),
+    (files, "_trees(roots, [], places.masked)", "_trees(roots, [], [])"),
+    (files, "_trees(places.writable, places.absent, held)", "_trees(places.writable, [], held)"),
+    (files, ", *_between(places)}", "}"),
+    (files, "*_kept_absent(places)", ""),
+    (files, '_is_below(f"{place}/{name}", root)', "is_within(place, root)"),
+    (files, " - {*map(canonical, but)}", ""),
+    (files, "return path != root and is_within(path, root)", "return is_within(path, root)"),
+    (spelling, ", name).casefold()", ", name)"),
+    (spelling, 'yield f"[{text}{text.upper()}]"', "yield plain(text)"),
+)
+
+
+@pytest.fixture
+def mutate(request):
+    def apply(module, old: str, new: str) -> None:
+        source = Path(module.__file__).read_text()
+        assert source.count(old) == 1, f"the compiler has changed: adapt {old!r}"
+        _execute(module, source.replace(old, new))
+        request.addfinalizer(lambda: _execute(module, source))
+
+    return apply
+
+
+def _execute(module, source: str) -> None:
+    exec(compile(source, module.__file__, "exec"), module.__dict__)
+    files.tree_pattern, files.any_spelling = spelling.tree_pattern, spelling.any_spelling
+    profile_module.file_rules = files.file_rules
+
+
+@pytest.mark.parametrize("module, old, new", MUTATIONS, ids=[each[1] for each in MUTATIONS])
+def test_a_mistake_in_the_compiler_is_found(mutate, module, old, new):
+    mutate(module, old, new)
+    chance = random.Random(7)
+    found = (random_policy(chance) for _ in range(400))
+    assert any(disagreements(each, profile_for(each), chance) for each in found)

@@ -14,7 +14,13 @@ from sanderling.sandbox.guard.protection import GitProtection
 from sanderling.sandbox.kernel.layout import Protection
 from sanderling.sandbox.policy import SandboxPolicy, private_home
 from sanderling.sandbox.seatbelt.expressions import but, literal, plain, regex, rule, subpath
-from sanderling.sandbox.seatbelt.spelling import above_it, aliases, any_spelling, tree_pattern
+from sanderling.sandbox.seatbelt.spelling import (
+    above_it,
+    aliases,
+    any_spelling,
+    links_on,
+    tree_pattern,
+)
 from sanderling.sandbox.seatbelt.system import READ
 
 WRITE = "file-write*"
@@ -32,6 +38,7 @@ class Places(NamedTuple):
         absent: names that may not exist yet and must not be created, as a directory and the name in it.
         pinned: directories that must not be renamed or removed.
         masked: cannot be read or written, but seen.
+        links: lead to programs, and can be followed.
         hidden: HOME and Sanderling's own state, which are not the system's wherever they are.
     """
 
@@ -42,6 +49,7 @@ class Places(NamedTuple):
     absent: tuple[tuple[str, str], ...]
     pinned: tuple[str, ...]
     masked: tuple[str, ...]
+    links: tuple[str, ...]
     hidden: tuple[str, ...]
 
 
@@ -74,6 +82,7 @@ def places_of(
     def spelled(paths: Iterable[str], but: Iterable[str] = ()) -> tuple[str, ...]:
         return tuple(sorted({*map(canonical, paths)} - {*map(canonical, but)}))
 
+    runtime = (*runtime,)
     private = (f"{policy.state_dir}/{private_home(policy)}", policy.tmp_dir)
     own = (policy.project, *protection.writable)
     is_read_only = policy.mode == "ro"
@@ -99,14 +108,20 @@ def places_of(
         absent=tuple(sorted({(canonical(directory), name) for directory, name in absent})),
         pinned=spelled(protection.pinned),
         masked=spelled((*protection.masked, *policy.masked), but=granted),
+        links=tuple(
+            sorted({link for path in (*runtime, *policy.programs) for link in links_on(path)})
+        ),
         hidden=spelled(filter(None, (policy.home, policy.state_dir, policy.state_root))),
     )
 
 
 def file_rules(places: Places) -> Iterator[str]:
     roots = (*places.readable, *places.writable)
+    if places.links:
+        yield "; links on the way to programs"
+        yield rule("allow", "file-read*", map(literal, _all_aliases(places.links)))
     yield "; the directories above, for realpath() and getcwd()"
-    above = sorted({each for root in roots for each in above_it(root)})
+    above = sorted({each for root in (*roots, *places.links) for each in above_it(root)})
     yield rule("allow", "file-read-metadata", map(literal, _all_aliases(above)))
     yield "; what can be read"
     yield rule("allow", READ, _trees(roots, [], places.masked))

@@ -11,7 +11,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 
-from sanderling.paths import real_path
+from sanderling.paths import MAX_LINKS, real_path
 from sanderling.sandbox.seatbelt.expressions import plain
 
 DATA_VOLUME = "/System/Volumes/Data"
@@ -69,6 +69,23 @@ else:
 
     def _stored(path: str) -> str:
         return path if os.path.lexists(path) else ""
+
+
+def links_on(path: str) -> list[str]:
+    """Return the links that lead from `path` to its file, each in its real directory. A program can follow only those that it can read."""
+    found: list[str] = []
+    place, parts = "/", path.split("/")[::-1]
+    while parts and len(found) < MAX_LINKS:
+        step = os.path.normpath(f"{place}/{parts.pop()}")
+        try:
+            target = os.readlink(step)
+        except OSError:
+            place = step
+            continue
+        found.append(step)
+        parts += target.split("/")[::-1]
+        place = "/" if target.startswith("/") else place
+    return found
 
 
 def above_it(path: str) -> Iterator[str]:
