@@ -51,11 +51,12 @@ class Job:
         path.write_text(json.dumps({"version": 1, "reply": list(replies)}))
         return f"script:{path}"
 
-    def run(self, *arguments: str) -> list[dict[str, Any]]:
+    def run(self, *arguments: str, skip_install: bool = True) -> list[dict[str, Any]]:
         """Run all tasks; return the results of the trials."""
         environment = ("--env", "sanderling_harbor:NamespaceEnvironment")
         shown = ("--ek", f"read_paths={self._shown}", "--ek", f"acp_venv={self._venv}")
-        options = ("--ak", "skip_install=true", "--jobs-dir", "jobs", "--job-name", "job")
+        skip = ("--ak", "skip_install=true") if skip_install else ()
+        options = (*skip, "--jobs-dir", "jobs", "--job-name", "job")
         done = subprocess.run(
             [
                 *(str(Path(HARBOR).with_name("harbor")), "run", "--yes", "--quiet"),
