@@ -28,7 +28,7 @@ from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.environments.options import EnvironmentOptions
 from harbor.models.agent.context import AgentContext
-from harbor.models.task.config import NetworkPolicy
+from harbor.models.task.config import MCPServerConfig, NetworkPolicy
 from harbor.models.trial.paths import EnvironmentPaths
 from pydantic import Field
 
@@ -74,7 +74,7 @@ class SanderlingOptions(InstalledAgentOptions):
 class Sanderling(BaseInstalledAgent):
     """Sanderling's print mode. It writes its own trajectory, with the tokens and cost of each step."""
 
-    capabilities = AgentCapabilities(atif=True)
+    capabilities = AgentCapabilities(atif=True, mcp_servers=True, skills=True)
     options_model = SanderlingOptions
     options: SanderlingOptions
 
@@ -115,6 +115,18 @@ class Sanderling(BaseInstalledAgent):
             said = "\n".join((done.stderr or done.stdout or "").strip().splitlines()[-5:])
             raise RuntimeError(f"Sanderling was not installed: {said}")
 
+    @override
+    async def configure(self, environment: BaseEnvironment) -> None:
+        """Give the agent the task's skills and tool servers as the user's own, which need no trust."""
+        if self.skills_dir:
+            copy = f'cp -r {shlex.quote(self.skills_dir)}/. "$HOME/.agents/skills"'
+            await self.exec_as_agent(environment, f'mkdir -p "$HOME/.agents/skills" && {copy}')
+        if self.mcp_servers:
+            servers = {each.name: _declared(each) for each in self.mcp_servers}
+            text = shlex.quote(json.dumps({"mcpServers": servers}))
+            write = f'printf %s {text} > "$HOME/.config/sanderling/mcp.json"'
+            await self.exec_as_agent(environment, f'mkdir -p "$HOME/.config/sanderling" && {write}')
+
     @with_prompt_template
     @override
     async def run(
@@ -124,6 +136,8 @@ class Sanderling(BaseInstalledAgent):
         flags += ["--trajectory", str(EnvironmentPaths.agent_dir / TRAJECTORY)]
         if self.options.sandbox:
             flags += ["--sandbox", self.options.sandbox]
+        for server in self.mcp_servers:
+            flags += ["--allow", f"mcp__{server.name}__*"]
         if self.model_name:
             provider, slash, name = self.model_name.partition("/")
             is_ours = not slash or ":" in provider  # provider:model, of which a "/" is a part
@@ -153,6 +167,16 @@ class Sanderling(BaseInstalledAgent):
         context.n_cache_tokens = totals["total_cached_tokens"]
         context.n_output_tokens = totals["total_completion_tokens"]
         context.cost_usd = totals.get("total_cost_usd")
+
+
+def _declared(server: MCPServerConfig) -> dict[str, Any]:
+    if server.transport == "stdio":
+        return {"command": server.command, "args": server.args}
+    if server.transport == "sse":
+        raise RuntimeError(
+            f"The tool server {server.name!r} has the transport sse, and Sanderling only stdio and streamable-http."
+        )
+    return {"url": server.url}
 
 
 # --- the environment ---------------------------------------------------------------------------------------------------
