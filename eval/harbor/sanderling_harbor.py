@@ -28,16 +28,43 @@ from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.environments.options import EnvironmentOptions
 from harbor.models.agent.context import AgentContext
-from harbor.models.task.config import NetworkPolicy
+from harbor.models.task.config import MCPServerConfig, NetworkPolicy
 from harbor.models.trial.paths import EnvironmentPaths
 from pydantic import Field
 
 TRAJECTORY = "trajectory.json"
+PLACE = "/opt/sanderling"
+UPLOADED = "/installed-agent/sanderling"
 DENIED = 3  # the exit status of a run in which something was denied
+
+MAKE_PLACE = f"""set -u
+mkdir -p {PLACE} && [ -w {PLACE} ] || {{
+  echo '{PLACE} cannot be written: the installation needs root, and a writable file system.' >&2; exit 1
+}}"""
+UNPACK = f"""tar -xzf {UPLOADED} -C {PLACE} && {PLACE}/sanderling --version || {{
+  echo 'The archive does not run in this image: build it for its system and C library.' >&2; exit 1
+}}"""
+CREATE = f"""found=
+for python in python3 python3.14 python3.13 python3.12 python3.11 ''; do
+  version=$($python -V 2>/dev/null) || continue
+  $python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
+  found="$found $version;"
+done
+[ "$python" ] || {{
+  echo "It needs Python 3.11 or newer with the module venv, and the image has${{found:- no Python;}}" >&2
+  echo 'use another image, or --agent-kwarg archive=FILE: scripts/archive.py makes one with its own Python.' >&2; exit 1
+}}
+$python -m venv {PLACE} || exit 1"""
+FILL = f"{PLACE}/bin/python -m pip install --no-cache-dir --quiet --disable-pip-version-check"
+FILLED = """|| {
+  echo 'pip failed: if it has no network, use --agent-kwarg archive=FILE or wheels=DIRECTORY.' >&2; exit 1
+}"""
 
 
 class SanderlingOptions(InstalledAgentOptions):
     command: str = Field(default="", description="An installed `sanderling`, instead of a new one.")
+    archive: str = Field(default="", description="A file that scripts/archive.py made, to install.")
+    wheels: str = Field(default="", description="A directory of wheels, instead of the index.")
     sandbox: Literal["", "outer", "outer-unchecked"] = Field(
         default="outer", description="outer: the container is the sandbox; empty: Sanderling's own."
     )
@@ -47,7 +74,7 @@ class SanderlingOptions(InstalledAgentOptions):
 class Sanderling(BaseInstalledAgent):
     """Sanderling's print mode. It writes its own trajectory, with the tokens and cost of each step."""
 
-    capabilities = AgentCapabilities(atif=True)
+    capabilities = AgentCapabilities(atif=True, mcp_servers=True, skills=True)
     options_model = SanderlingOptions
     options: SanderlingOptions
 
@@ -66,16 +93,39 @@ class Sanderling(BaseInstalledAgent):
 
     @property
     def _command(self) -> str:
-        return self.options.command or "/opt/sanderling/bin/sanderling"
+        program = "sanderling" if self.options.archive else "bin/sanderling"
+        return self.options.command or f"{PLACE}/{program}"
 
     @override
     async def install(self, environment: BaseEnvironment) -> None:
         if self.options.command:
             return
+        options = self.options
+        given = Path(options.archive or options.wheels)
+        if options.archive or options.wheels:
+            if not await asyncio.to_thread(given.exists):
+                raise RuntimeError(f"Sanderling was not installed: there is no {given}")
+            upload = environment.upload_file if options.archive else environment.upload_dir
+            await upload(given, UPLOADED)
         package = shlex.quote(f"sanderling=={self._version}" if self._version else "sanderling")
-        await self.ensure_system_dependencies(environment, ("git", "ripgrep"))
-        venv = "python3 -m venv /opt/sanderling && /opt/sanderling/bin/python -m pip install -q"
-        await self.exec_as_root(environment, f"{venv} {package}")
+        index = f"--no-index --find-links {UPLOADED}" if options.wheels else ""
+        script = UNPACK if options.archive else f"{CREATE}\n{FILL} {index} {package} {FILLED}"
+        done = await environment.exec(f"{MAKE_PLACE}\n{script}\nrm -rf {UPLOADED}", user="root")
+        if done.return_code:
+            said = "\n".join((done.stderr or done.stdout or "").strip().splitlines()[-5:])
+            raise RuntimeError(f"Sanderling was not installed: {said}")
+
+    @override
+    async def configure(self, environment: BaseEnvironment) -> None:
+        """Give the agent the task's skills and tool servers as the user's own, which need no trust."""
+        if self.skills_dir:
+            copy = f'cp -r {shlex.quote(self.skills_dir)}/. "$HOME/.agents/skills"'
+            await self.exec_as_agent(environment, f'mkdir -p "$HOME/.agents/skills" && {copy}')
+        if self.mcp_servers:
+            servers = {each.name: _declared(each) for each in self.mcp_servers}
+            text = shlex.quote(json.dumps({"mcpServers": servers}))
+            write = f'printf %s {text} > "$HOME/.config/sanderling/mcp.json"'
+            await self.exec_as_agent(environment, f'mkdir -p "$HOME/.config/sanderling" && {write}')
 
     @with_prompt_template
     @override
@@ -86,8 +136,12 @@ class Sanderling(BaseInstalledAgent):
         flags += ["--trajectory", str(EnvironmentPaths.agent_dir / TRAJECTORY)]
         if self.options.sandbox:
             flags += ["--sandbox", self.options.sandbox]
+        for server in self.mcp_servers:
+            flags += ["--allow", f"mcp__{server.name}__*"]
         if self.model_name:
-            flags += ["--model", self.model_name.replace("/", ":", 1)]
+            provider, slash, name = self.model_name.partition("/")
+            is_ours = not slash or ":" in provider  # provider:model, of which a "/" is a part
+            flags += ["--model", self.model_name if is_ours else f"{provider}:{name}"]
         log = EnvironmentPaths.agent_dir / "sanderling.jsonl"
         await self.exec_as_agent(
             environment,
@@ -115,6 +169,16 @@ class Sanderling(BaseInstalledAgent):
         context.cost_usd = totals.get("total_cost_usd")
 
 
+def _declared(server: MCPServerConfig) -> dict[str, Any]:
+    if server.transport == "stdio":
+        return {"command": server.command, "args": server.args}
+    if server.transport == "sse":
+        raise RuntimeError(
+            f"The tool server {server.name!r} has the transport sse, and Sanderling only stdio and streamable-http."
+        )
+    return {"url": server.url}
+
+
 # --- the environment ---------------------------------------------------------------------------------------------------
 
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
@@ -138,6 +202,7 @@ PROC = ("acpi", "bus", "fs", "irq", "scsi", "sys", "sysrq-trigger")
 """Of /proc, where a process of the machine's root can change the machine, even without capabilities."""
 DIRECTORIES = ("app", "home", "opt", "proc", "dev", "root", "run", "srv", "tmp", "var/tmp")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+VARIABLES = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"}
 ACP_VENV = "/opt/harbor-acp-venv"
 """Where Harbor's `acp` agent expects a Python with the package agent-client-protocol."""
 UNBUILT = "the environment {!r} builds no images, and the Dockerfile has {!r}: only FROM, WORKDIR, COPY and ENV need none"
@@ -316,14 +381,23 @@ class NamespaceEnvironment(BaseEnvironment):
         stdin: bytes = b"",
         ids: tuple[int, int] = (0, 0),
     ) -> tuple[int, bytes, bytes]:
-        process = await asyncio.create_subprocess_exec(
-            *self._confinement(cwd or self._workdir, ids),
-            *argv,
-            env={"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"} | self._image_env | (env or {}),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        options = self._confinement(cwd or self._workdir, ids)
+        for name, value in (VARIABLES | self._image_env | (env or {})).items():
+            options += ["--setenv", name, value]
+        # The task's variables must not reach bubblewrap itself, which LD_PRELOAD and PATH would turn into another program. And keys do not
+        # belong into a command line, which everybody can read.
+        with os.fdopen(os.memfd_create("options"), "wb") as given:
+            given.write(b"".join(os.fsencode(each) + b"\0" for each in options))
+            given.flush()
+            given.seek(0)
+            process = await asyncio.create_subprocess_exec(
+                *(shutil.which("bwrap") or "bwrap", "--args", str(given.fileno()), "--", *argv),
+                env={"PATH": PATH},
+                pass_fds=[given.fileno()],
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
         try:
             async with asyncio.timeout(timeout_sec):
                 out, err = await process.communicate(stdin)
@@ -339,7 +413,7 @@ class NamespaceEnvironment(BaseEnvironment):
     def _confinement(self, cwd: str, ids: tuple[int, int]) -> list[str]:
         if self._root is None:
             raise RuntimeError("the environment was not started")
-        argv = ["bwrap", "--unshare-user", "--uid", str(ids[0]), "--gid", str(ids[1])]
+        argv = ["--clearenv", "--unshare-user", "--uid", str(ids[0]), "--gid", str(ids[1])]
         argv += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent"]
         # If Harbor runs as root, bubblewrap leaves all capabilities, and `mount -o remount,rw /usr` changes this machine.
         argv += ["--new-session", "--cap-drop", "ALL"]
@@ -357,7 +431,7 @@ class NamespaceEnvironment(BaseEnvironment):
             argv += [kind, str(mount.get("source")), mount["target"]]
         if self.options.acp_venv:
             argv += ["--ro-bind", self.options.acp_venv, ACP_VENV]
-        return [*argv, "--chdir", cwd, "--"]
+        return [*argv, "--chdir", cwd]
 
 
 def _ids_of(user: str | int | None) -> tuple[int, int]:

@@ -54,6 +54,7 @@ async def main(cwd: str, prompt: str, *command: str) -> None:
             "permissions": client.permissions,
             "ended": ended.stop_reason,
             "cancelled": cancelled.stop_reason,
+            "usage": ended.usage and ended.usage.input_tokens,
         }
     print(json.dumps(seen))
 

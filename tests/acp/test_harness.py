@@ -1,5 +1,6 @@
 """What benchmarks need of the agent: their names of models, the tokens of a turn, and the variable with the key."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -172,3 +173,30 @@ def test_a_client_with_terminals_stores_no_key_in_its_settings(begin):
     agent = begin("demo", **FULL)
     ways = agent.initialize(**FULL)["authMethods"]
     assert [each.get("type") for each in ways] == [None, None, "terminal"]
+
+
+def test_a_failed_authentication_says_what_is_missing(start, home):
+    home.config.parent.mkdir(parents=True, exist_ok=True)
+    home.config.write_text('model = "openai:gpt-5.5"')
+    agent = start(environment={"OPENAI_API_KEY": ""})
+    agent.initialize()
+    for method, code, words in (
+        ("environment", -32000, "set OPENAI_API_KEY where this agent is started"),
+        ("keychain", -32000, "run `sanderling login`"),
+        ("oauth", -32602, "the methods are 'environment' and 'keychain'"),
+    ):
+        with pytest.raises(AgentError) as refused:
+            agent.request("authenticate", methodId=method)
+        assert refused.value.code == code
+        assert words in str(refused.value)
+
+
+def test_an_authentication_can_be_cancelled_and_done_again(start):
+    agent = start(environment={"ANTHROPIC_API_KEY": "k"})
+    agent.initialize()
+    asked = agent.begin("authenticate", methodId="environment")
+    agent.notify("$/cancel_request", requestId=asked)
+    with contextlib.suppress(AgentError):  # it may be answered already
+        agent.end(asked)
+    assert agent.request("authenticate", methodId="environment") == {}
+    assert agent.new()

@@ -99,6 +99,10 @@ def test_a_client_on_the_sdk_for_python_is_served(home: Home):
     assert file.read_text() == "x = 2\n"
     kinds = {each["sessionUpdate"] for each in seen["updates"]}
     assert {"agent_message_chunk", "tool_call", "tool_call_update", "usage_update"} <= kinds
+    assert seen["usage"] > 0
+    calls = [each for each in seen["updates"] if each["sessionUpdate"] == "tool_call"]
+    assert calls
+    assert all(each["rawInput"] for each in calls)
 
 
 @prove

@@ -51,15 +51,19 @@ class Job:
         path.write_text(json.dumps({"version": 1, "reply": list(replies)}))
         return f"script:{path}"
 
-    def run(self, *arguments: str) -> list[dict[str, Any]]:
-        """Run all tasks; return the results of the trials."""
+    def arguments(self, *arguments: str, skip_install: bool = True) -> tuple[str, ...]:
         environment = ("--env", "sanderling_harbor:NamespaceEnvironment")
         shown = ("--ek", f"read_paths={self._shown}", "--ek", f"acp_venv={self._venv}")
-        options = ("--ak", "skip_install=true", "--jobs-dir", "jobs", "--job-name", "job")
+        skip = ("--ak", "skip_install=true") if skip_install else ()
+        options = (*skip, "--jobs-dir", "jobs", "--job-name", "job", "--path", str(self.tasks))
+        return ("run", "--yes", "--quiet", *environment, *shown, *options, *arguments)
+
+    def run(self, *arguments: str, skip_install: bool = True) -> list[dict[str, Any]]:
+        """Run all tasks; return the results of the trials."""
         done = subprocess.run(
             [
-                *(str(Path(HARBOR).with_name("harbor")), "run", "--yes", "--quiet"),
-                *("--path", str(self.tasks), *environment, *shown, *options, *arguments),
+                str(Path(HARBOR).with_name("harbor")),
+                *self.arguments(*arguments, skip_install=skip_install),
             ],
             cwd=self.folder,
             env=os.environ | OFFLINE | {"PYTHONPATH": str(ROOT / "eval/harbor")},

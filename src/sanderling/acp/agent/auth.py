@@ -24,7 +24,11 @@ def methods(client: Client, layers: Callable[[], Layers]) -> list[AuthMethod]:
     The variable is named only to a client without terminals, such as a benchmark: an editor that asks for its value would store the key in
     its settings, and not in the keychain.
     """
-    variable = None if client.logs_in_terminals else AuthVariable(name=_variable(layers))
+    variable = (
+        None
+        if client.logs_in_terminals
+        else AuthVariable(name=_variable(lambda: layers().settings()))
+    )
     found = [
         AuthMethod(
             id=ENVIRONMENT,
@@ -52,12 +56,12 @@ def methods(client: Client, layers: Callable[[], Layers]) -> list[AuthMethod]:
     return found
 
 
-def _variable(layers: Callable[[], Layers]) -> str:
+def _variable(read: Callable[[], Settings]) -> str:
     """Return the environment variable with the key of the configured provider: one that is set, or the first."""
     from sanderling.providers.choice import chosen_model, credentials  # as late as in a session
 
     try:
-        settings = layers().settings()
+        settings = read()
         chosen = chosen_model(settings)
         variables = credentials(
             settings, chosen.provider if chosen.variable else ""
@@ -75,10 +79,14 @@ async def authenticate(method: str, settings: Settings) -> None:
         RpcError: unknown method, or it has no key.
     """
     if method not in (ENVIRONMENT, KEYCHAIN):
-        raise invalid(f"unknown authentication method {method!r}")
+        raise invalid(
+            f"unknown authentication method {method!r}: the methods are {ENVIRONMENT!r} and {KEYCHAIN!r}"
+        )
     if not await to_thread.run_sync(_has_key, method, settings):
         where = (
-            "the environment" if method == ENVIRONMENT else "the keychain: run `sanderling login`"
+            f"the environment: set {_variable(lambda: settings)} where this agent is started"
+            if method == ENVIRONMENT
+            else "the keychain: run `sanderling login`"
         )
         raise RpcError(AUTH_REQUIRED, f"No API key in {where}.")
 
