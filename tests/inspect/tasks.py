@@ -1,7 +1,7 @@
 """Tasks for Inspect, with scripted models or without any."""
 
 import anyio
-from inspect_ai import Task, task
+from inspect_ai import Task, task, task_with
 from inspect_ai.dataset import Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, Target, accuracy, scorer
@@ -184,3 +184,23 @@ def missed():
 def broken():
     failed = ModelOutput.from_content("mockllm/model", "", error="The model is gone.")
     return copying(get_model("mockllm/model", custom_outputs=[counted(failed)] * 10))
+
+
+SOLVE = (
+    "test ! -e /tests/test.sh && echo hello > hello.txt; wc -l < ${LINES_IN:-/dev/null} > count.txt"
+)
+
+
+@task
+def harbors(path: str):
+    """Tasks in Harbor's format, as the package inspect_harbor reads them."""
+    from inspect_harbor import harbor
+
+    def answer(messages, *_):
+        if messages[-1].role == "tool":
+            return counted(ModelOutput.from_content("mockllm/model", "Done."))
+        return counted(ModelOutput.for_tool_call("mockllm/model", "bash", {"command": SOLVE}))
+
+    model = get_model("mockllm/model", custom_outputs=answer)
+    found = harbor(path=path, sandbox_env_name="sanderling")
+    return task_with(found, solver=sanderling(), model=model)

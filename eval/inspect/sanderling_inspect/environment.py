@@ -8,13 +8,13 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
 import anyio
 import anyio.to_thread
 from inspect_ai.util import (
+    ComposeConfig,
     ExecResult,
     OutputLimitExceededError,
     SandboxEnvironment,
@@ -22,12 +22,14 @@ from inspect_ai.util import (
     SandboxEnvironmentLimits,
     SandboxUserUnsupportedError,
     concurrency,
+    parse_compose_yaml,
     sandboxenv,
 )
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import override
 
 from sanderling_inspect import inside
+from sanderling_inspect.images import DEFAULT_WORKDIR, image_of, only_service, read_dockerfile
 from sanderling_inspect.process import SandboxProcess
 
 PREFIX = "sanderling-inspect-"
@@ -42,6 +44,7 @@ class SanderlingSandboxConfig(BaseModel):
 
     Attributes:
         project: a directory that each sample gets a fresh copy of, in `workdir`.
+        copies: more files and directories that each sample gets, and where: in a directory, if that ends with "/".
         workdir: the working directory of commands, and of relative paths: a directory in /, or below one.
         directories: more writable directories in /.
         network: off; proxy, which leads to `hosts` only; or on.
@@ -53,7 +56,8 @@ class SanderlingSandboxConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     project: str | None = None
-    workdir: str = "/app"
+    copies: tuple[tuple[str, str], ...] = ()
+    workdir: str = DEFAULT_WORKDIR
     directories: tuple[str, ...] = ("/logs", "/solution", "/tests")
     network: Literal["off", "proxy", "on"] = "off"
     hosts: tuple[str, ...] = ()
@@ -76,6 +80,11 @@ class SanderlingSandboxConfig(BaseModel):
 @sandboxenv(name="sanderling")  # pyright: ignore[reportUntypedClassDecorator]
 class SanderlingSandboxEnvironment(SandboxEnvironment):
     """A sample's sandbox, with directories of its own in /, a HOME and a /tmp. All of them are removed after the sample."""
+
+    @classmethod
+    @override
+    def is_docker_compatible(cls) -> bool:
+        return True
 
     @classmethod
     @override
@@ -133,25 +142,29 @@ class SanderlingSandboxEnvironment(SandboxEnvironment):
             SandboxUnavailableError: with the reason.
         """
         state = self._directory / "state"
-        kept: dict[str, Path] = {}
         for path in (self.config.workdir, *self.config.directories):
-            name = Path(path).parts[1]
-            kept[name] = self._directory / "root" / name
-            kept[name].joinpath(*Path(path).parts[2:]).mkdir(parents=True, exist_ok=True)
+            self._kept(path).mkdir(parents=True, exist_ok=True)
+        copied_to = (Path(target).parts[1] for _, target in self.config.copies)
+        names = {*(path.name for path in self._kept("/").iterdir()), *copied_to}
+        for name in names:
+            self._kept(f"/{name}").mkdir(exist_ok=True)
         argv = [self.command, "sandbox", "exec", "--no-guard", "--net", self.config.network]
         argv += [f"--allow-host={host}" for host in self.config.hosts]
-        argv += [f"--mount=/{name}={path}" for name, path in kept.items()]
+        argv += [f"--mount=/{name}={self._kept(f'/{name}')}" for name in names]
         argv += [f"--project=/{Path(self.config.workdir).parts[1]}"]
         argv += [f"--ro={path}" for path in self._readable()]
         argv += ["--", str(PYTHON), "-I", "-S", inside.__file__, self.config.workdir]
         env = os.environ | {"XDG_STATE_HOME": str(state)}
         self._process = SandboxProcess(argv, env, self._directory / "log")
         await self._process.start()
-        if self.config.project:
-            # Only now: the sandbox protects the configuration and hooks of a repository that is there when it opens.
-            workdir = self._directory.joinpath("root", *Path(self.config.workdir).parts[1:])
-            copy = partial(shutil.copytree, symlinks=True, dirs_exist_ok=True)
-            await anyio.to_thread.run_sync(copy, self.config.project, workdir)
+        # Only now: the sandbox protects the configuration and hooks of a repository that is there when it opens.
+        project = [(self.config.project, f"{self.config.workdir}/")] if self.config.project else []
+        for source, target in (*project, *self.config.copies):
+            await anyio.to_thread.run_sync(_copy, Path(source), self._kept(target), target)
+
+    def _kept(self, path: str) -> Path:
+        """Return where this machine keeps the absolute `path` of the sandbox."""
+        return self._directory.joinpath("root", *Path(path).parts[1:])
 
     def _readable(self) -> list[str]:
         """Return what the Python in the sandbox needs, Sanderling for an agent in it, and what the user names."""
@@ -244,6 +257,15 @@ def _resolved(config: SandboxEnvironmentConfigType | None) -> SanderlingSandboxC
             return SanderlingSandboxConfig()
         case SanderlingSandboxConfig():
             return config
+        case ComposeConfig():
+            service = only_service(config)
+            network = "off" if service.network_mode == "none" else "on"
+            return SanderlingSandboxConfig(network=network, **image_of(service)._asdict())
+        case str() if Path(config).name == "Dockerfile":
+            image = read_dockerfile(Path(config), Path(config).parent)
+            return SanderlingSandboxConfig(**image._asdict())
+        case str() if config.endswith((".yaml", ".yml")):
+            return _resolved(parse_compose_yaml(config))
         case str() if Path(config).is_dir():
             return SanderlingSandboxConfig(project=config)
         case str():
@@ -252,6 +274,15 @@ def _resolved(config: SandboxEnvironmentConfigType | None) -> SanderlingSandboxC
             )
         case _:
             raise TypeError(f"The sandbox 'sanderling' does not read a {type(config).__name__}.")
+
+
+def _copy(source: Path, kept: Path, target: str) -> None:
+    if source.is_dir():
+        shutil.copytree(source, kept, symlinks=True, dirs_exist_ok=True)
+        return
+    to = kept / source.name if target.endswith(("/", "/.")) else kept
+    to.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, to)
 
 
 def _command(config: SanderlingSandboxConfig) -> str:
