@@ -237,6 +237,34 @@ def test_after_the_death_of_the_head_the_results_stay_and_resume_goes_on_elsewhe
     assert Counter(result["id"] for result in home.results()) == {f"t{n}": 1 for n in range(4)}
 
 
+def test_without_ray_the_error_names_the_extra(home: Batches):
+    many(home, 1)
+    (home.folder / "ray.py").write_text("raise ImportError('No module named ray')\n")
+    home.environment["PYTHONPATH"] = str(home.folder)
+    done = home.batch(str(home.tasks), "-o", str(home.out), "--engine", "ray")
+    assert done.returncode == 2
+    assert "pip install 'sanderling[ray]'" in done.stderr
+    assert not (home.out / "batch.json").exists()
+
+
+def test_a_cluster_that_is_not_there_and_an_open_network_are_refused(
+    home: Batches, start_cluster: Start
+):
+    del start_cluster  # only for its skip without Ray
+    many(home, 1)
+    model = home.write_script(DONE)
+    arguments = (str(home.tasks), "-o", str(home.out), "--model", model)
+    done = home.batch(*arguments, "--engine", "ray", "--net", "on")
+    assert done.returncode == 2
+    assert "--net proxy" in done.stderr
+    done = home.batch(*arguments, "--engine", "raven")
+    assert done.returncode == 2
+    assert "'raven' is not local, ray or ray:ADDRESS" in done.stderr
+    done = home.batch(*arguments, "--engine", "ray:127.0.0.1:1")
+    assert done.returncode == 2
+    assert "there is no Ray cluster at 127.0.0.1:1" in done.stderr
+
+
 def test_max_cost_stops_the_agents_of_all_nodes(home: Batches, start_cluster: Start):
     cluster = start_cluster()
     many(home, 6)
