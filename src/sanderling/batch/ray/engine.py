@@ -1,5 +1,6 @@
 """The engine of a Ray cluster: jobs are remote tasks, and their directories come back as bytes."""
 
+import math
 import os
 import socket
 from collections.abc import Callable, Generator
@@ -50,6 +51,8 @@ POLL_S = 1.0
 CANCEL_S = 10.0  # for a node to end a job's processes
 SWEEP_S = 10.0
 CONNECT_S = 10.0
+AHEAD = 0.25
+"""The part of tasks that wait on the cluster, so that a processor does not idle while a result arrives and the next task leaves."""
 TOKEN_PREFIX = "sanderling-run-"  # noqa: S105 - what it is, for a reader of a log
 
 
@@ -107,14 +110,15 @@ class RayEngine:
 
     def __init__(self, ray: Any, slots: int, model: str, staging: Path) -> None:
         """
-        Prepare the engine. `staging` is a directory for copies while they are archived. 0 slots: as many as the cluster has processors.
+        Prepare the engine. `staging` is a directory for copies while they are archived. 0 slots: the cluster's processors, and `AHEAD`.
 
         Raises:
             UsageError, ConfigError: the settings cannot be used on other machines.
         """
         layers = own_layers()
         own = layers.settings()
-        self.slots = slots or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        processors = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self.slots = slots or processors + math.ceil(AHEAD * processors)
         self._ray = ray
         self._own = own
         self._options = layers.file.options
