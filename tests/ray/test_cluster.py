@@ -237,6 +237,58 @@ def test_after_the_death_of_the_head_the_results_stay_and_resume_goes_on_elsewhe
     assert Counter(result["id"] for result in home.results()) == {f"t{n}": 1 for n in range(4)}
 
 
+def test_tasks_that_no_node_can_run_are_unsupported_and_no_failure_of_the_agent(
+    home: Batches, start_cluster: Start
+):
+    cluster = start_cluster()
+    many(home, 5)
+    # The driver has another version than the nodes.
+    site = home.folder / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import sanderling\nsanderling.__version__ = '9.9.9'\n")
+    home.environment["PYTHONPATH"] = str(site)
+    with run(home, cluster, home.write_script(DONE)) as driver:
+        _, said = driver.communicate(timeout=LIMIT_S)
+    assert driver.returncode == 3, said
+    results = home.results()
+    assert [result["state"] for result in results] == ["unsupported"] * 5
+    assert all("and the driver 9.9.9" in result["reason"] for result in results)
+    assert all(result["exit"] is None for result in results)
+
+
+def test_a_cluster_of_the_run_has_no_key_and_ends_with_it(home: Batches, start_cluster: Start):
+    del start_cluster  # only for its skip without Ray
+    many(home, 1)
+    home.environment["ANTHROPIC_API_KEY"] = KEY
+    model = home.write_script([{"delay_ms": 2_000}, *DONE])
+    arguments = (str(home.tasks), "-o", str(home.out), "--model", model)
+    leaks: set[int] = set()
+    seen: set[int] = set()
+    with home.launch("batch", *arguments, "--engine", "ray") as driver:
+
+        def is_over() -> bool:
+            found = processes_with(KEY)
+            leaks.update(pid for pid in found if not is_of_driver(pid))
+            seen.update(processes_with(f"HOME={home.folder}").keys() - {driver.pid})
+            return driver.poll() is not None
+
+        wait_until(is_over, LIMIT_S)
+        _, said = driver.communicate()
+    assert driver.returncode == 0, said
+    assert seen
+    assert leaks == set()
+    wait_until(lambda: not any(map(is_alive, seen)), LIMIT_S)
+
+
+def is_of_driver(pid: int) -> bool:
+    """Whether this is the driver, before or after it becomes git for a copy of the project, or has ended."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return True
+    return words.startswith(b"git\0") or b"sanderling\0batch\0" in words or not words
+
+
 def test_without_ray_the_error_names_the_extra(home: Batches):
     many(home, 1)
     (home.folder / "ray.py").write_text("raise ImportError('No module named ray')\n")

@@ -79,7 +79,7 @@ def ray_cluster(address: str, keys: frozenset[str]) -> Generator[Any]:
             log_to_driver=False,
             logging_level="ERROR",
         )
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+    except Exception as error:  # Ray raises plain `Exception`, too
         raise UsageError(f"the Ray cluster {address} cannot be used: {error}") from error
     finally:
         os.environ.update(hidden)
