@@ -33,7 +33,7 @@ def _started(start: Callable[[], Any]) -> Any:
     for _ in range(ATTEMPTS - 1):
         try:
             return start()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - Ray raises it plain
             print(error, file=sys.stderr)
     return start()
 

@@ -210,9 +210,13 @@ class RayEngine:
                     return result
                 case Unfit(node, reason):
                     self._unfit[node] = reason
-                    alive = {each["NodeID"] for each in self._ray.nodes() if each["Alive"]}
-                    if alive <= self._unfit.keys():
+                    if self._with_processors() <= self._unfit.keys():
                         return Trial(job).end("unsupported", f"no node can run it: {reason}")
+
+    def _with_processors(self) -> set[str]:
+        """Return the nodes that can be given jobs. A head often has no processors."""
+        nodes = (each for each in self._ray.nodes() if each["Alive"])
+        return {each["NodeID"] for each in nodes if each["Resources"].get("CPU", 0) >= 1}
 
     async def _result_of(self, ref: Any) -> tuple[Answer | None, bytes]:
         """
