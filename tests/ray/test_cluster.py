@@ -113,7 +113,7 @@ def test_each_result_arrives_once_though_a_node_dies_midway_and_the_key_stays_wi
                     has_killed.set()
                 return driver.poll() is not None
 
-            wait_until(is_over, LIMIT_S)
+            wait_until(is_over, deadline_s=LIMIT_S)
             _, said = driver.communicate()
         assert driver.returncode == 0, said
         assert has_killed.is_set()
@@ -188,12 +188,12 @@ def test_a_signal_ends_the_processes_on_the_nodes_and_resume_goes_on(
     many(home, 3)
     model = home.write_script([{"delay_ms": 600_000}, *DONE])
     with run(home, cluster, model) as driver:
-        wait_until(lambda: len(agents_of(home)) == 3, LIMIT_S)
+        wait_until(lambda: len(agents_of(home)) == 3, deadline_s=LIMIT_S)
         running = agents_of(home)
         driver.send_signal(signal.SIGINT)
         _, said = driver.communicate(timeout=LIMIT_S)
     assert driver.returncode == 128 + signal.SIGINT, said
-    wait_until(lambda: not any(map(is_alive, running)), LIMIT_S)
+    wait_until(lambda: not any(map(is_alive, running)), deadline_s=LIMIT_S)
     assert home.results() == []
     home.write_script(DONE)
     with run(home, cluster, model, "--resume") as driver:
@@ -224,7 +224,7 @@ def test_after_the_death_of_the_head_the_results_stay_and_resume_goes_on_elsewhe
     model = home.write_script([{"delay_ms": 500}, *DONE])
     home.environment["RAY_gcs_rpc_server_reconnect_timeout_s"] = "3"
     with run(home, first, model) as driver:
-        wait_until(lambda: len(home.results()) >= 1, LIMIT_S)
+        wait_until(lambda: len(home.results()) >= 1, deadline_s=LIMIT_S)
         first.tell("kill-head")
         driver.communicate(timeout=LIMIT_S)
     assert driver.returncode != 0
@@ -272,12 +272,12 @@ def test_a_cluster_of_the_run_has_no_key_and_ends_with_it(home: Batches, start_c
             seen.update(processes_with(f"HOME={home.folder}").keys() - {driver.pid})
             return driver.poll() is not None
 
-        wait_until(is_over, LIMIT_S)
+        wait_until(is_over, deadline_s=LIMIT_S)
         _, said = driver.communicate()
     assert driver.returncode == 0, said
     assert seen
     assert leaks == set()
-    wait_until(lambda: not any(map(is_alive, seen)), LIMIT_S)
+    wait_until(lambda: not any(map(is_alive, seen)), deadline_s=LIMIT_S)
 
 
 def is_of_driver(pid: int) -> bool:
