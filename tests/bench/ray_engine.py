@@ -46,9 +46,10 @@ def _home(folder: str, count: int, **fields: Any) -> Batches:
     return home
 
 
-def _driver(home: Batches, slots: int) -> subprocess.Popen[str]:
+def _driver(home: Batches) -> subprocess.Popen[str]:
     model = home.write_script([{"delay_ms": 1000 * TASK_S}, {"text": "Done."}])
-    arguments = (str(home.tasks), "-o", str(home.out), "--model", model, "-j", str(slots))
+    arguments = (str(home.tasks), "-o", str(home.out), "--model", model)
+    home.environment["RAY_OVERRIDE_RESOURCES"] = json.dumps({"CPU": SLOTS})
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return home.launch("batch", *arguments, "--engine", "ray", **quiet)
 
@@ -56,9 +57,8 @@ def _driver(home: Batches, slots: int) -> subprocess.Popen[str]:
 def _cost(count: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         home = _home(folder, count, project="project")
-        home.environment["RAY_OVERRIDE_RESOURCES"] = json.dumps({"CPU": SLOTS})
         begin = time.time()
-        with _driver(home, SLOTS) as driver:
+        with _driver(home) as driver:
             driver.wait()
         end = time.time()
         spans = [_span(home.out / result["trial"]) for result in home.results()]
@@ -101,7 +101,7 @@ def _memory(early: int, late: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         home = _home(folder, late + 10, repository="project", revision="missing")
         found: dict[int, float] = {}
-        with _driver(home, SLOTS) as driver:
+        with _driver(home) as driver:
             while driver.poll() is None and len(found) < 2:
                 time.sleep(POLL_S)
                 path = home.out / "results.jsonl"

@@ -113,7 +113,7 @@ def test_each_result_arrives_once_though_a_node_dies_midway_and_the_key_stays_wi
                     has_killed.set()
                 return driver.poll() is not None
 
-            wait_until(is_over, LIMIT_S)
+            wait_until(is_over, deadline_s=LIMIT_S)
             _, said = driver.communicate()
         assert driver.returncode == 0, said
         assert has_killed.is_set()
@@ -188,12 +188,12 @@ def test_a_signal_ends_the_processes_on_the_nodes_and_resume_goes_on(
     many(home, 3)
     model = home.write_script([{"delay_ms": 600_000}, *DONE])
     with run(home, cluster, model) as driver:
-        wait_until(lambda: len(agents_of(home)) == 3, LIMIT_S)
+        wait_until(lambda: len(agents_of(home)) == 3, deadline_s=LIMIT_S)
         running = agents_of(home)
         driver.send_signal(signal.SIGINT)
         _, said = driver.communicate(timeout=LIMIT_S)
     assert driver.returncode == 128 + signal.SIGINT, said
-    wait_until(lambda: not any(map(is_alive, running)), LIMIT_S)
+    wait_until(lambda: not any(map(is_alive, running)), deadline_s=LIMIT_S)
     assert home.results() == []
     home.write_script(DONE)
     with run(home, cluster, model, "--resume") as driver:
@@ -224,7 +224,7 @@ def test_after_the_death_of_the_head_the_results_stay_and_resume_goes_on_elsewhe
     model = home.write_script([{"delay_ms": 500}, *DONE])
     home.environment["RAY_gcs_rpc_server_reconnect_timeout_s"] = "3"
     with run(home, first, model) as driver:
-        wait_until(lambda: len(home.results()) >= 1, LIMIT_S)
+        wait_until(lambda: len(home.results()) >= 1, deadline_s=LIMIT_S)
         first.tell("kill-head")
         driver.communicate(timeout=LIMIT_S)
     assert driver.returncode != 0
@@ -235,6 +235,86 @@ def test_after_the_death_of_the_head_the_results_stay_and_resume_goes_on_elsewhe
         _, said = driver.communicate(timeout=LIMIT_S)
     assert driver.returncode == 0, said
     assert Counter(result["id"] for result in home.results()) == {f"t{n}": 1 for n in range(4)}
+
+
+def test_tasks_that_no_node_can_run_are_unsupported_and_no_failure_of_the_agent(
+    home: Batches, start_cluster: Start
+):
+    cluster = start_cluster()
+    many(home, 5)
+    # The driver has another version than the nodes.
+    site = home.folder / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import sanderling\nsanderling.__version__ = '9.9.9'\n")
+    home.environment["PYTHONPATH"] = str(site)
+    with run(home, cluster, home.write_script(DONE)) as driver:
+        _, said = driver.communicate(timeout=LIMIT_S)
+    assert driver.returncode == 3, said
+    results = home.results()
+    assert [result["state"] for result in results] == ["unsupported"] * 5
+    assert all("and the driver 9.9.9" in result["reason"] for result in results)
+    assert all(result["exit"] is None for result in results)
+
+
+def test_a_cluster_of_the_run_has_no_key_and_ends_with_it(home: Batches, start_cluster: Start):
+    del start_cluster  # only for its skip without Ray
+    many(home, 1)
+    home.environment["ANTHROPIC_API_KEY"] = KEY
+    model = home.write_script([{"delay_ms": 2_000}, *DONE])
+    arguments = (str(home.tasks), "-o", str(home.out), "--model", model)
+    leaks: set[int] = set()
+    seen: set[int] = set()
+    with home.launch("batch", *arguments, "--engine", "ray") as driver:
+
+        def is_over() -> bool:
+            found = processes_with(KEY)
+            leaks.update(pid for pid in found if not is_of_driver(pid))
+            seen.update(processes_with(f"HOME={home.folder}").keys() - {driver.pid})
+            return driver.poll() is not None
+
+        wait_until(is_over, deadline_s=LIMIT_S)
+        _, said = driver.communicate()
+    assert driver.returncode == 0, said
+    assert seen
+    assert leaks == set()
+    wait_until(lambda: not any(map(is_alive, seen)), deadline_s=LIMIT_S)
+
+
+def is_of_driver(pid: int) -> bool:
+    """Whether this is the driver, before or after it becomes git for a copy of the project, or has ended."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return True
+    return words.startswith(b"git\0") or b"sanderling\0batch\0" in words or not words
+
+
+def test_without_ray_the_error_names_the_extra(home: Batches):
+    many(home, 1)
+    (home.folder / "ray.py").write_text("raise ImportError('No module named ray')\n")
+    home.environment["PYTHONPATH"] = str(home.folder)
+    done = home.batch(str(home.tasks), "-o", str(home.out), "--engine", "ray")
+    assert done.returncode == 2
+    assert "pip install 'sanderling[ray]'" in done.stderr
+    assert not (home.out / "batch.json").exists()
+
+
+def test_a_cluster_that_is_not_there_and_an_open_network_are_refused(
+    home: Batches, start_cluster: Start
+):
+    del start_cluster  # only for its skip without Ray
+    many(home, 1)
+    model = home.write_script(DONE)
+    arguments = (str(home.tasks), "-o", str(home.out), "--model", model)
+    done = home.batch(*arguments, "--engine", "ray", "--net", "on")
+    assert done.returncode == 2
+    assert "--net proxy" in done.stderr
+    done = home.batch(*arguments, "--engine", "raven")
+    assert done.returncode == 2
+    assert "'raven' is not local, ray or ray:ADDRESS" in done.stderr
+    done = home.batch(*arguments, "--engine", "ray:127.0.0.1:1")
+    assert done.returncode == 2
+    assert "there is no Ray cluster at 127.0.0.1:1" in done.stderr
 
 
 def test_max_cost_stops_the_agents_of_all_nodes(home: Batches, start_cluster: Start):

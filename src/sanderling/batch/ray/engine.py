@@ -1,6 +1,8 @@
 """The engine of a Ray cluster: jobs are remote tasks, and their directories come back as bytes."""
 
+import math
 import os
+import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,13 +50,16 @@ MAX_RETRIES = 5  # of a job whose node or process dies
 POLL_S = 1.0
 CANCEL_S = 10.0  # for a node to end a job's processes
 SWEEP_S = 10.0
+CONNECT_S = 10.0
+AHEAD = 0.25
+"""The part of tasks that wait on the cluster, so that a processor does not idle while a result arrives and the next task leaves."""
 TOKEN_PREFIX = "sanderling-run-"  # noqa: S105 - what it is, for a reader of a log
 
 
 @contextmanager
 def ray_cluster(address: str, keys: frozenset[str]) -> Generator[Any]:
     """
-    Connect to a cluster, and yield Ray. Without an address it is this machine's latest cluster, or a new one for this run.
+    Connect to a cluster, and yield Ray. Without an address it is the one in RAY_ADDRESS, or else a new one for this run.
 
     The processes of a new cluster inherit this one's environment, but not the variables `keys`.
 
@@ -62,18 +67,20 @@ def ray_cluster(address: str, keys: frozenset[str]) -> Generator[Any]:
         UsageError: Ray is missing, or the cluster cannot be reached.
     """
     ray = load_ray()
+    # Without this, Ray would look for the latest cluster that was started here. If that was killed, it searches for two minutes.
+    address = address or os.environ.get("RAY_ADDRESS", "local")
+    _check_reachable(address)
     hidden = {name: os.environ.pop(name) for name in keys if name in os.environ}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         ray.init(
-            address=address or None,
-            include_dashboard=None if address else False,
+            address=address,
+            include_dashboard=False if address == "local" else None,
             log_to_driver=False,
             logging_level="ERROR",
         )
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
-        where = address or "on this machine"
-        raise UsageError(f"the Ray cluster {where} cannot be used: {error}") from error
+    except Exception as error:  # Ray raises plain `Exception`, too
+        raise UsageError(f"the Ray cluster {address} cannot be used: {error}") from error
     finally:
         os.environ.update(hidden)
     try:
@@ -82,19 +89,36 @@ def ray_cluster(address: str, keys: frozenset[str]) -> Generator[Any]:
         ray.shutdown()
 
 
+def _check_reachable(address: str) -> None:
+    """
+    Check that something listens at HOST:PORT, because Ray tries for minutes.
+
+    Raises:
+        UsageError: it does not.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdecimal()):
+        return  # "local" or "auto"
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"there is no Ray cluster at {address}: {error}") from error
+
+
 class RayEngine:
     """Runs jobs on the nodes of a cluster, while its context is open."""
 
     def __init__(self, ray: Any, slots: int, model: str, staging: Path) -> None:
         """
-        Prepare the engine. `staging` is a directory for copies while they are archived. 0 slots: as many as the cluster has processors.
+        Prepare the engine. `staging` is a directory for copies while they are archived. 0 slots: the cluster's processors, and `AHEAD`.
 
         Raises:
             UsageError, ConfigError: the settings cannot be used on other machines.
         """
         layers = own_layers()
         own = layers.settings()
-        self.slots = slots or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        processors = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self.slots = slots or processors + math.ceil(AHEAD * processors)
         self._ray = ray
         self._own = own
         self._options = layers.file.options
@@ -186,9 +210,13 @@ class RayEngine:
                     return result
                 case Unfit(node, reason):
                     self._unfit[node] = reason
-                    alive = {each["NodeID"] for each in self._ray.nodes() if each["Alive"]}
-                    if alive <= self._unfit.keys():
+                    if self._with_processors() <= self._unfit.keys():
                         return Trial(job).end("unsupported", f"no node can run it: {reason}")
+
+    def _with_processors(self) -> set[str]:
+        """Return the nodes that can be given jobs. A head often has no processors."""
+        nodes = (each for each in self._ray.nodes() if each["Alive"])
+        return {each["NodeID"] for each in nodes if each["Resources"].get("CPU", 0) >= 1}
 
     async def _result_of(self, ref: Any) -> tuple[Answer | None, bytes]:
         """

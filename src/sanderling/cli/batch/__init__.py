@@ -50,7 +50,7 @@ def add(commands: Any) -> None:
         type=counting,
         default=0,
         metavar="N",
-        help="tasks at a time (default: 1; with ray, the processors of the cluster)",
+        help="tasks at a time (default: 1; with ray, enough for all processors)",
     )
     option("-k", "--repeats", type=counting, default=1, metavar="N", help="run each task N times")
     option("--resume", action="store_true", help="run only what has no result in OUT")

@@ -49,6 +49,8 @@ def run_batch(arguments: argparse.Namespace) -> int:
         raise UsageError("batch needs -o OUT, the directory for results")
     tasks = read_tasks(arguments)
     settings = _settings(arguments)
+    if arguments.engine != "local":
+        _check_cluster(settings)
     own = own_settings()
     out: Path = arguments.out.absolute().resolve()
     began = datetime.now(UTC)
@@ -98,6 +100,22 @@ def _first_in(group: BaseExceptionGroup[Exception]) -> BaseException:
     return error
 
 
+def _check_cluster(settings: RunSettings) -> None:
+    """
+    Check that the tasks may run on a cluster, before anything is written.
+
+    Raises:
+        UsageError: they may not, or Ray is missing.
+    """
+    from sanderling.batch.ray.library import load_ray
+
+    if settings.net == "on":
+        raise UsageError(
+            "--net on does not go with --engine ray: commands could reach Ray, which runs code for everybody on its network. Use --net proxy"
+        )
+    load_ray()
+
+
 @contextmanager
 def _engine(arguments: argparse.Namespace, settings: RunSettings, work: Path) -> Generator[Engine]:
     """Yield the engine that `--engine` names."""
@@ -107,10 +125,6 @@ def _engine(arguments: argparse.Namespace, settings: RunSettings, work: Path) ->
     from sanderling.batch.ray.engine import RayEngine, ray_cluster
     from sanderling.batch.ray.settings import key_variables
 
-    if settings.net == "on":
-        raise UsageError(
-            "--net on does not go with --engine ray: commands could reach Ray, which runs code for everybody on its network. Use --net proxy"
-        )
     address = arguments.engine.partition(":")[2]
     with ray_cluster(address, key_variables(own_settings())) as ray:
         yield RayEngine(ray, arguments.jobs, settings.model, work / "staging")
