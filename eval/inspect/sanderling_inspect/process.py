@@ -61,7 +61,7 @@ class SandboxProcess:
         self._turn = threading.Lock()
         self._has_ended = False
         with log.open("wb") as file:
-            self._process = subprocess.Popen(  # noqa: S603 - our own program
+            self._process = subprocess.Popen(
                 argv, cwd="/", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file
             )
 
