@@ -63,6 +63,12 @@ def prepare_metadata_for_build_wheel(directory, config_settings=None):
     shutil.copyfile("PKG-INFO", target / "METADATA")
     return target.name
 '''
+DOCKERFILE = """\
+FROM python:3.13
+WORKDIR /app
+COPY . .
+"""
+"""For a task without one of its own. Its image has git, make and sh as well."""
 COMMIT_DATE = "2025-01-01T00:00:00Z"
 NOT_IN_BUILD = ("environment", "plant.patch", "prepare.sh", "wrong.patch", "__pycache__")
 
@@ -177,7 +183,7 @@ def _download(sources: list[Source], cache: Path) -> None:
             said = "\n".join(errors) or done.stderr.strip()[-2_000:]
             raise FetchError(
                 f"pip cannot download {names}:\n{said}\n"
-                "Check the network and pip's settings; fetched tasks are built offline afterwards."
+                "Check the network and pip's settings, and that this Python has pip. A second run needs no network."
             )
         by_hash = {
             hashlib.sha256(path.read_bytes()).hexdigest(): path
@@ -258,9 +264,12 @@ def _build_task(task: Path, to: Path, source: Source | None, archive: Path | Non
             ignore=shutil.ignore_patterns("__pycache__", "Dockerfile"),
         )
     _commit(app)
+    # Docker would copy it to /app with the other files, where git must not show it.
     dockerfile = task / "environment" / "Dockerfile"
-    if dockerfile.is_file():  # it is not one of the files in /app
-        shutil.copyfile(dockerfile, app / "Dockerfile")
+    text = dockerfile.read_text("utf-8") if dockerfile.is_file() else DOCKERFILE
+    (app / "Dockerfile").write_text(text)
+    (app / ".git" / "info").mkdir()
+    (app / ".git" / "info" / "exclude").write_text("/Dockerfile\n")
     script = task / "prepare.sh"
     if script.is_file():
         _run(task.name, ["sh", str(script)], app)

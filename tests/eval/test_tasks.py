@@ -1,5 +1,6 @@
 """The tasks of `eval/tasks`: their checks fail before, and pass after what a competent model does."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from eval import fetch
 from sanderling.batch.harbor.task_file import read_task_file
 from sanderling.batch.harbor.tasks import read_directory
+from tests.batch.batches import Batches
 from tests.conftest import DEADLINE_S
 
 HARBOR = os.environ.get("HARBOR", "")
@@ -199,6 +201,51 @@ def test_the_script_says_what_it_built_or_what_is_wrong(
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert words in (done.stderr if done.returncode else done.stdout)
     assert (done.returncode == 0) == (tmp_path / "tasks").exists()
+
+
+def scripted(name: str) -> list[dict[str, Any]]:
+    """Return the scenario as the replies of a scripted model that calls Sanderling's tools."""
+    replies = list[dict[str, Any]]()
+    prompt = (fetch.TASKS / name / "instruction.md").read_text(encoding="utf-8").strip()
+    key = {"when": prompt}
+    for number, each in enumerate([*rounds(name), {"say": "Done."}]):
+        steps = [{"text": each["say"]}] if "say" in each else []
+        ids = [f"toolu_{number}x{index}x" for index, _ in enumerate(each.get("call", ()))]
+        for call, tool_use_id in zip(each.get("call", ()), ids, strict=True):
+            steps.append({"tool_use": {"id": tool_use_id, **tool_use(call)}})
+        replies.append({"step": steps, **key})
+        key = {"after": ids[-1]} if ids else {}
+    return replies
+
+
+def tool_use(call: dict[str, str]) -> dict[str, Any]:
+    fields = {name: value for name, value in call.items() if name != "action"}
+    match call["action"]:
+        case "run":
+            return {"name": "bash", "input": fields}
+        case "search":
+            return {"name": "grep", "input": fields}
+        case "list":
+            return {"name": "ls", "input": fields}
+        case "write":
+            return {"name": "write", "input": {"path": call["path"], "content": call["text"]}}
+        case "edit":
+            edits = [{"old": call["old"], "new": call["new"]}]
+            return {"name": "edit", "input": {"path": call["path"], "edits": edits}}
+        case _:
+            return {"name": "read", "input": fields}
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("name", ["crlf-rename-config", "git-config-trap", "secrets-in-settings"])
+def test_batch_gives_a_competent_model_the_whole_reward(name: str, built: Built, tmp_path: Path):
+    home = Batches(tmp_path / "home")
+    home.script.write_text(json.dumps({"version": 1, "reply": scripted(name)}))
+    model = f"script:{home.script}"
+    done = home.batch(str(built.directory), "-o", str(home.out), "--model", model)
+    assert done.returncode == 0, done.stderr
+    [result] = home.results()
+    assert (result["state"], result["reward"], result["questions"]) == ("completed", 1, 0)
 
 
 # --- source distributions ---------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ for name, content in data.items():
     assert not re.search(rb"\bget_cfg\b|\bCFG_PATH\b", content), name
 assert b"get_cfg_dir" in data["app/config.py"]
 assert "cfg_path" in data["app/config.py"].decode()
-for name in subprocess.run(["git", "ls-files", "--others"], capture_output=True, text=True, check=True).stdout.split():
+for name in subprocess.run(["git", "ls-files", "--others", "--exclude-standard"], capture_output=True, text=True, check=True).stdout.split():
     assert "__pycache__" in name, name
 config = importlib.import_module("app.config")
 assert config.load_settings("settings.ini")["name"] == "demo"
