@@ -127,7 +127,10 @@ def project(path: str):
 @task
 def endless(mark: str):
     async def look(_: TaskState):
-        return {"said": await said(f"setsid sh -c 'sleep 600; : {mark}' & sleep 600; : {mark}")}
+        stop = "kill -STOP $(pgrep -f inside.py | head -1)"
+        return {
+            "said": await said(f"{stop}; setsid sh -c 'sleep 600; : {mark}' & sleep 600; : {mark}")
+        }
 
     return looking(look, samples=2)
 

@@ -118,6 +118,34 @@ anyio.run(lambda: start(hots=()))
     assert inspect.left() == []
 
 
+def test_a_command_cannot_forge_answers_and_one_that_stops_the_server_harms_only_its_sample(
+    inspect: Inspect,
+):
+    code = """
+import anyio
+from sanderling_inspect.environment import SanderlingSandboxEnvironment as Environment
+SERVER = "SERVER=$(pgrep -f inside.py | head -1); "
+async def run(command, **options):
+    environment = (await Environment.sample_init("x", None, {}))["default"]
+    try:
+        for each in (command, "echo next"):
+            try:
+                print((await environment.exec(["sh", "-c", SERVER + each], **options)).stdout.strip())
+            except Exception as error:
+                print(type(error).__name__)
+    finally:
+        await environment.remove()
+anyio.run(run, "for f in environ mem fd/1 fd/2; do cat /proc/$SERVER/$f 2>/dev/null || echo no; done")
+anyio.run(run, "kill -KILL $SERVER; sleep 60")
+anyio.run(lambda: run("kill -STOP $SERVER; sleep 60", timeout=1))
+"""
+    done = inspect.python("-c", code)
+    assert done.returncode == 0, done.stderr
+    forged, killed, stopped = ["no"] * 4, ["SandboxUnavailableError"] * 2, ["TimeoutError"] * 2
+    assert done.stdout.split() == [*forged, "next", *killed, *stopped]
+    assert inspect.left() == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_stopped_leaves_no_process(inspect: Inspect, number: signal.Signals):
     mark = f"mark_{os.getpid()}_{number}"

@@ -546,16 +546,12 @@ def test_nothing_is_left_when_the_command_line_is_killed(caller, marker):
 # --- directories in / ---------------------------------------------------------------------------------------------------
 
 
-def test_a_directory_is_mounted_in_the_root_and_writable_there(tmp_path):
-    caller = Caller(tmp_path)
-    (logs := tmp_path / "logs").mkdir()
-    work = tmp_path / "work"
-    (work / "in").mkdir(parents=True)
+def test_a_directory_is_mounted_in_the_root_and_writable_there(caller):
+    logs, work = caller.home / "logs", caller.home / "work"
+    made = ["mkdir", "-p", str(logs), str(work / "in")]
+    subprocess.run(made, check=True, **{name: caller.user[name] for name in caller.user})
     mounts = ("--mount", f"/logs={logs}", "--mount", f"/app={work}", "--project", "/app")
-    script = (
-        "cd /app/in && pwd && echo 1 > new && echo 2 > /logs/new; cat /../app/in/new; ls "
-        + str(logs)
-    )
+    script = f"cd /app/in && pwd && echo 1 > new && echo 2 > /logs/new; cat /app/in/new; ls {logs}"
     done = caller.exec(*mounts, "--", "sh", "-c", script, cwd="/")
     assert done.stdout.split() == ["/app/in", "1"], done.stderr
     assert done.returncode != 0
@@ -573,7 +569,7 @@ def test_a_directory_is_mounted_in_the_root_and_writable_there(tmp_path):
         (f"/{Path(sys.prefix).resolve().parts[1]}={{}}", "cannot be mounted"),
     ],
 )
-def test_a_mount_that_cannot_be_is_refused_with_its_reason(tmp_path, mount, reason):
-    done = Caller(tmp_path).exec("--mount", mount.format(tmp_path), "--", "true")
+def test_a_mount_that_cannot_be_is_refused_with_its_reason(me, tmp_path, mount, reason):
+    done = me.exec("--mount", mount.format(tmp_path), "--", "true")
     assert done.returncode == 125
     assert reason in done.stderr

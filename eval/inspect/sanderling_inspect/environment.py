@@ -5,6 +5,7 @@ import pwd
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
@@ -33,6 +34,7 @@ from sanderling_inspect.images import DEFAULT_WORKDIR, image_of, only_service, r
 from sanderling_inspect.process import SandboxProcess
 
 PREFIX = "sanderling-inspect-"
+REMOVALS, REMOVAL_S = 50, 0.1
 PYTHON = Path(sys.executable).resolve()
 SYSTEM = ("/usr", "/usr/local")
 """Always visible, and too wide to be granted."""
@@ -148,7 +150,15 @@ class SanderlingSandboxEnvironment(SandboxEnvironment):
         names = {*(path.name for path in self._kept("/").iterdir()), *copied_to}
         for name in names:
             self._kept(f"/{name}").mkdir(exist_ok=True)
-        argv = [self.command, "sandbox", "exec", "--no-guard", "--net", self.config.network]
+        argv = [
+            self.command,
+            "sandbox",
+            "exec",
+            "--die-with-parent",
+            "--no-guard",
+            "--net",
+            self.config.network,
+        ]
         argv += [f"--allow-host={host}" for host in self.config.hosts]
         argv += [f"--mount=/{name}={self._kept(f'/{name}')}" for name in names]
         argv += [f"--project=/{Path(self.config.workdir).parts[1]}"]
@@ -319,8 +329,13 @@ def _remove_left(name: str | None) -> None:
 
 def _remove(path: Path) -> None:
     """Remove a tree, in which a sample may have made directories read-only or unreadable."""
-    for directory, names, _ in os.walk(path):
-        for each in (Path(directory, name) for name in names):
-            if not each.is_symlink():
-                each.chmod(0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    for _ in range(REMOVALS):  # processes that were killed can end a little later
+        for directory, names, _ in os.walk(path):
+            for each in (Path(directory, name) for name in names):
+                with suppress(OSError):
+                    if not each.is_symlink():
+                        each.chmod(0o700)
+        shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
+            return
+        time.sleep(REMOVAL_S)

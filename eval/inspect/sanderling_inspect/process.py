@@ -16,8 +16,10 @@ from inspect_ai.util import SandboxUnavailableError
 
 from sanderling_inspect.inside import Message, encode, receive
 
-STOP_S = 10.0
+STOP_S = 2.0
 """To end by itself, with all processes in the sandbox, before it is killed."""
+GRACE_S = 10.0
+"""For the process in the sandbox to report a timeout: a command can stop it."""
 SAID_BYTES = 2_000
 
 
@@ -60,10 +62,8 @@ class SandboxProcess:
         self._number = 0
         self._turn = threading.Lock()
         self._has_ended = False
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                argv, cwd="/", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file
-            )
+        self._process: subprocess.Popen[bytes] | None = None
+        self._argv, self._env = argv, env
 
     async def start(self) -> None:
         """Wait until it can run commands."""
@@ -78,14 +78,28 @@ class SandboxProcess:
             raise self._unavailable()
 
     def _listen(self) -> None:
-        stream = cast("BinaryIO", self._process.stdout)
-        with suppress(ValueError):  # closed
+        try:
+            # The process ends with the thread that started it, so this one must last as long.
+            with self._log.open("wb") as file:
+                self._process = subprocess.Popen(
+                    self._argv,
+                    cwd="/",
+                    env=self._env,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=file,
+                )
+            stream = cast("BinaryIO", self._process.stdout)
             while received := receive(stream):
                 if waiter := self._waiting.get(received[0].get("number", 0)):
                     waiter.wake(received)
-        self._has_ended = True
-        for waiter in [*self._waiting.values()]:
-            waiter.wake(None)
+            self._process.wait()
+        except OSError as error:
+            self._log.write_text(str(error))
+        finally:
+            self._has_ended = True
+            for waiter in [*self._waiting.values()]:
+                waiter.wake(None)
 
     async def execute(
         self,
@@ -97,11 +111,16 @@ class SandboxProcess:
         timeout_s: float | None,
         limit: int,
     ) -> Output:
-        """Run a command to its end. Its background processes go on. At the timeout, and if the caller is cancelled, all are killed."""
+        """
+        Run a command to its end. Its background processes go on. At the timeout, and if the caller is cancelled, all are killed.
+
+        Raises:
+            TimeoutError: the process in the sandbox does not answer.
+        """
         asked = {"argv": [*argv], "cwd": cwd, "env": {**env}, "timeout": timeout_s, "limit": limit}
-        answer, found = await self._ask(
-            {"do": "execute"} | asked, *([] if data is None else [data])
-        )
+        given = [] if data is None else [data]
+        with anyio.fail_after(timeout_s + GRACE_S if timeout_s else None):
+            answer, found = await self._ask({"do": "execute"} | asked, *given)
         if "has_timed_out" in answer:
             return Output(0, b"", b"", has_timed_out=True)
         return Output(answer["status"], found[0], found[1])
@@ -142,6 +161,7 @@ class SandboxProcess:
         await anyio.to_thread.run_sync(self._write, encode(message, *payloads))
 
     def _write(self, data: bytes) -> None:
+        assert self._process
         stream = cast("BinaryIO", self._process.stdin)
         try:
             with self._turn:
@@ -156,6 +176,8 @@ class SandboxProcess:
 
     def stop(self) -> None:
         """End everything in the sandbox."""
+        if self._process is None:  # it could not be started
+            return
         assert self._process.stdin
         assert self._process.stdout
         with suppress(OSError):

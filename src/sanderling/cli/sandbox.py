@@ -97,6 +97,7 @@ def add(commands: Any) -> None:
     run.add_argument(
         "--no-guard", action="store_true", help="run without the guard: only the kernel enforces"
     )
+    run.add_argument("--die-with-parent", action="store_true", help=argparse.SUPPRESS)
     run.add_argument("argv", nargs="+", metavar="COMMAND")
     run.set_defaults(run=execute)
 
@@ -221,6 +222,10 @@ async def _self_test() -> "list[Result]":
 
 
 def execute(arguments: argparse.Namespace) -> int:
+    if arguments.die_with_parent:
+        from sanderling.batch.parent import end_with_parent
+
+        end_with_parent()
     try:
         mounted = _mount(arguments.mount) if arguments.mount else ()
         return anyio.run(_run, _policy(arguments, mounted), arguments.argv)
