@@ -91,7 +91,7 @@ clean: ## remove what the other targets created
 	find "$(ROOT)" -name __pycache__ -prune -exec rm -rf {} +
 
 development:
-	@$(INSTALL) --extras dev,neovim
+	@$(INSTALL) --extras dev,neovim,batch
 
 # The Node programs that tests talk to; without Node those tests skip.
 peers:
