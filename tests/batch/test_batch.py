@@ -179,13 +179,22 @@ def test_a_result_counts_what_the_agent_used_asked_and_was_denied(home: Batches)
         ('{"id": "a", "prompt": "", "project": "p"}', "prompt"),
         ('{"id": "a", "prompt": "x", "project": "p", "extra": 1}', "unknown field `extra`"),
         ('{"id": "a", "prompt": "x", "project": "p", "limits": {"time_s": -1}}', "time_s"),
+        ('{"id": "a", "prompt": " ", "project": "p"}', "`prompt` is blank"),
+        ('{"id": "a\\u0000", "prompt": "x", "project": "p"}', "cannot be shown"),
+        ('{"id": " ", "prompt": "x", "project": "p"}', "`id` is blank"),
+        ('{"id": "' + 300 * "a" + '", "prompt": "x", "project": "p"}', "<= 200"),
+        ('{"id": "a", "prompt": "x", "project": "p\\u0000"}', "null"),
+        ('{"id": "a", "prompt": "x", "project": "~nobody-of-this-name/p"}', "home directory"),
+        ('{"id": "first", "prompt": "x", "project": "p"}', "occurs twice, first in line 1"),
+        ('{"id": "\udcff", "prompt": "x", "project": "p"}', "utf-8"),
+        ("null", "Expected `object`"),
         ("{", "truncated"),
     ],
 )
 @quick
 def test_a_wrong_line_is_reported_with_its_number_and_nothing_runs(home: Batches, line, words):
     good = '{"id": "first", "prompt": "x", "project": "p"}'
-    home.tasks.write_text(f"{good}\n\n{line}\n")
+    home.tasks.write_text(f"{good}\n\n{line}\n", errors="surrogateescape")
     done = home.batch(str(home.tasks), "-o", str(home.out), "--model", "demo")
     assert done.returncode == 2
     assert f"{home.tasks}:3: " in done.stderr
@@ -219,6 +228,20 @@ def test_wrong_arguments_are_usage_errors(home: Batches, arguments, words):
     done = home.batch(*arguments)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_any_name_can_be_an_id_and_its_files_stay_in_the_results(home: Batches):
+    home.directory("p", f="x")
+    names = ["..", "a/../../b", "-o", "ü☃", 200 * "x", "a__1", "results.jsonl"]
+    lines = [{"id": name, "project": "p", "prompt": "Do."} for name in names]
+    home.write_tasks(*lines)
+    home.tasks.write_bytes(b"\xef\xbb\xbf" + home.tasks.read_bytes().replace(b"\n", b"\r\n"))
+    _, results = home.play(DONE, args=("-j", "3"))
+    assert results.keys() == set(names)
+    trials = {result["trial"] for result in results.values()}
+    files = {"batch.json", "result.json", "results.jsonl"}
+    assert {path.name for path in home.out.iterdir()} == trials | files
+    assert all(path.is_dir() for path in map(home.out.joinpath, trials))
 
 
 def test_repeats_have_results_of_their_own(home: Batches):
