@@ -142,6 +142,24 @@ def test_a_patch_that_does_not_fit_changes_nothing(home: Batches):
     assert not (home.project / "p" / "made").exists()
 
 
+def test_applying_renames_and_modes_and_binary_files_equals_the_agents_work(home: Batches):
+    repository = home.repository("p", old="text\n", script="#!/bin/sh\n", gone="x\n")
+    (repository / "picture").write_bytes(bytes(range(256)))
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--message=Picture")
+    home.write_tasks({"id": "p", "project": "p", "prompt": "Do."})
+    work = r"mv old 'new name'; chmod +x script; rm gone; printf 'a\0b' > picture; ln -s script link; mkdir -p d/e; touch d/e/empty"
+    home.play([bash(work)], DONE)
+    done = home.batch("apply", str(home.out), "--yes")
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in repository.iterdir()}
+    assert names == {".git", "new name", "script", "picture", "link", "d"}
+    assert os.access(repository / "script", os.X_OK)
+    assert (repository / "picture").read_bytes() == b"a\0b"
+    assert (repository / "link").readlink().name == "script"
+    assert (repository / "d" / "e" / "empty").read_bytes() == b""
+
+
 def test_a_directory_inside_another_repository_gets_its_own_paths(home: Batches):
     repository = home.repository("outer", f="outer\n", __gitignore="inner\n")
     home.directory("outer/inner", f="inner\n")

@@ -87,6 +87,24 @@ def test_a_repository_is_used_at_the_revision_that_the_task_names(home: Batches)
     assert results["none"]["exit"] is None
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to give a file away")
+def test_a_repository_of_another_user_is_copied_as_files_or_refused(home: Batches):
+    repository = home.repository("source", f="old\n")
+    for path in (repository, *repository.rglob("*")):
+        os.chown(path, 12_345, 12_345)
+    home.write_tasks(
+        {"id": "files", "project": "source", "prompt": "1", "check": "grep -q new f"},
+        {"id": "clone", "repository": "source", "prompt": "2"},
+    )
+    _, results = home.play([bash("echo new >> f")], DONE)
+    assert (results["files"]["state"], results["files"]["reward"]) == ("completed", 1)
+    assert re.findall(r"^diff --git a/(\S+)", home.patch("files").read_text(), re.MULTILINE) == [
+        "f"
+    ]
+    assert results["clone"]["state"] == "setup_error"
+    assert "belongs to another user: copy it first" in results["clone"]["reason"]
+
+
 def test_each_makes_a_task_of_each_directory_and_a_package_writes_only_itself(home: Batches):
     repository = home.repository("mono")
     for name in ("one", "two"):
