@@ -346,6 +346,29 @@ def test_the_run_stops_when_its_cost_is_reached_and_resumes_with_more(home: Batc
     assert len({name for name, result in results.items() if result["state"] == "completed"}) == 4
 
 
+def test_the_cost_of_a_run_passes_its_limit_by_the_answers_in_flight_at_most(home: Batches):
+    home.directory("p", f="x")
+    task = {"project": "p", "prompt": "Do."}
+    home.write_tasks(*(task | {"id": f"t{number}"} for number in range(5)))
+    home.config.write_text(
+        '[prices."*"]\ninput = 1000.0\noutput = 1000.0\ncache_read = 0.0\ncache_write = 0.0\n'
+    )
+    usage = {"usage": {"input_tokens": 20, "output_tokens": 5}}
+    steps = [*([bash("true", f"toolu_{number}")] for number in range(3)), DONE]
+    script = {"version": 1, "reply": [{"step": step} | usage for step in steps]}
+    home.script.write_text(json.dumps(script))
+    arguments = (str(home.tasks), "-o", str(home.out), "--model", f"script:{home.script}")
+    answer, limit, slots = 0.025, 0.2, 3
+    done = home.batch(*arguments, "-j", str(slots), "--max-cost", str(limit))
+    assert done.returncode == 4, done.stderr
+    spent = sum(result["cost"] for result in home.results())
+    assert limit <= spent + 1e-9 <= limit + slots * answer + 1e-9
+    done = home.batch(*arguments, "-j", str(slots), "--max-cost", "100", "--resume")
+    assert done.returncode == 0, done.stderr
+    completed = [result["id"] for result in home.results() if result["state"] == "completed"]
+    assert sorted(completed) == [f"t{number}" for number in range(5)]
+
+
 def test_a_task_that_ends_at_its_own_cost_has_a_result_and_the_run_goes_on(home: Batches):
     home.directory("p", f="x")
     task = {"project": "p", "prompt": "Do."}
