@@ -17,7 +17,7 @@ PYTEST = export SANDERLING_NVIM="$(if $(filter /%,$(CHOSEN_NVIM)),,$(if $(findst
 PARALLEL = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 PARALLEL_PROVE = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 2)) --dist worksteal
 ATTACKS := tests/sandbox/test_escapes.py
-PARTED = $$(grep -rl --include="test_*.py" --exclude-dir=peers --exclude-dir=chaos --exclude=$(notdir $(ATTACKS)) "^from tests.fuzz import .*part" tests)
+PARTED = $$(grep -rl --include="test_*.py" --exclude-dir=peers --exclude-dir=chaos --exclude=$(notdir $(ATTACKS)) "^from tests.fuzz import" tests)
 
 LITELLM = litellm[proxy]==1.106.2 # 1.82.7 and 1.82.8 stole keys
 ADAPTERS = @agentclientprotocol/claude-agent-acp@0.101.0 @agentclientprotocol/codex-acp@2.6.0
@@ -98,7 +98,7 @@ clean: ## remove what the other targets created
 	find "$(ROOT)" -name __pycache__ -prune -exec rm -rf {} +
 
 development:
-	@$(INSTALL) --extras dev,neovim
+	@$(INSTALL) --extras dev,neovim,batch
 
 # The Node programs that tests talk to; without Node those tests skip.
 peers:

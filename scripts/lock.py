@@ -37,10 +37,8 @@ def main() -> None:
     text, known = "", set[str]()
     for name, wanted in sections.items():
         pins = resolve(uv, wanted, together)
-        text += f"# {name}\n" + "".join(
-            f"{pin}\n" for each, pin in pins.items() if each not in known
-        )
-        known |= pins.keys()
+        text += f"# {name}\n" + "".join(f"{pin}\n" for pin in pins.values() if pin not in known)
+        known |= set(pins.values())  # the same release with another marker is another pin
     LOCK.write_text(text)
     print(f"{LOCK.name}: {len(known)} pins")
 

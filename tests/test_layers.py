@@ -50,6 +50,8 @@ CORNERS = {
     "yaml": {"project/front_matter.py"},
     "tree_sitter": {"permissions/shell/grammar.py"},
     "tree_sitter_bash": {"permissions/shell/grammar.py"},
+    "pygal": {"batch/plots.py"},
+    "rich": {"cli/batch/display.py"},
     "keyring": {"providers/credentials.py"},
     "uvicorn": {"batch/ray/gateway.py"},
     "websockets": {"serve/", "acp/wire/websocket.py", "acp/remote/socket.py"},

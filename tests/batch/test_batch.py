@@ -87,6 +87,24 @@ def test_a_repository_is_used_at_the_revision_that_the_task_names(home: Batches)
     assert results["none"]["exit"] is None
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to give a file away")
+def test_a_repository_of_another_user_is_copied_as_files_or_refused(home: Batches):
+    repository = home.repository("source", f="old\n")
+    for path in (repository, *repository.rglob("*")):
+        os.chown(path, 12_345, 12_345)
+    home.write_tasks(
+        {"id": "files", "project": "source", "prompt": "1", "check": "grep -q new f"},
+        {"id": "clone", "repository": "source", "prompt": "2"},
+    )
+    _, results = home.play([bash("echo new >> f")], DONE)
+    assert (results["files"]["state"], results["files"]["reward"]) == ("completed", 1)
+    assert re.findall(r"^diff --git a/(\S+)", home.patch("files").read_text(), re.MULTILINE) == [
+        "f"
+    ]
+    assert results["clone"]["state"] == "setup_error"
+    assert "belongs to another user: copy it first" in results["clone"]["reason"]
+
+
 def test_each_makes_a_task_of_each_directory_and_a_package_writes_only_itself(home: Batches):
     repository = home.repository("mono")
     for name in ("one", "two"):
@@ -179,13 +197,22 @@ def test_a_result_counts_what_the_agent_used_asked_and_was_denied(home: Batches)
         ('{"id": "a", "prompt": "", "project": "p"}', "prompt"),
         ('{"id": "a", "prompt": "x", "project": "p", "extra": 1}', "unknown field `extra`"),
         ('{"id": "a", "prompt": "x", "project": "p", "limits": {"time_s": -1}}', "time_s"),
+        ('{"id": "a", "prompt": " ", "project": "p"}', "`prompt` is blank"),
+        ('{"id": "a\\u0000", "prompt": "x", "project": "p"}', "cannot be shown"),
+        ('{"id": " ", "prompt": "x", "project": "p"}', "`id` is blank"),
+        ('{"id": "' + 300 * "a" + '", "prompt": "x", "project": "p"}', "<= 200"),
+        ('{"id": "a", "prompt": "x", "project": "p\\u0000"}', "null"),
+        ('{"id": "a", "prompt": "x", "project": "~nobody-of-this-name/p"}', "home directory"),
+        ('{"id": "first", "prompt": "x", "project": "p"}', "occurs twice, first in line 1"),
+        ('{"id": "\udcff", "prompt": "x", "project": "p"}', "utf-8"),
+        ("null", "Expected `object`"),
         ("{", "truncated"),
     ],
 )
 @quick
 def test_a_wrong_line_is_reported_with_its_number_and_nothing_runs(home: Batches, line, words):
     good = '{"id": "first", "prompt": "x", "project": "p"}'
-    home.tasks.write_text(f"{good}\n\n{line}\n")
+    home.tasks.write_text(f"{good}\n\n{line}\n", errors="surrogateescape")
     done = home.batch(str(home.tasks), "-o", str(home.out), "--model", "demo")
     assert done.returncode == 2
     assert f"{home.tasks}:3: " in done.stderr
@@ -219,6 +246,20 @@ def test_wrong_arguments_are_usage_errors(home: Batches, arguments, words):
     done = home.batch(*arguments)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_any_name_can_be_an_id_and_its_files_stay_in_the_results(home: Batches):
+    home.directory("p", f="x")
+    names = ["..", "a/../../b", "-o", "ü☃", 200 * "x", "a__1", "results.jsonl"]
+    lines = [{"id": name, "project": "p", "prompt": "Do."} for name in names]
+    home.write_tasks(*lines)
+    home.tasks.write_bytes(b"\xef\xbb\xbf" + home.tasks.read_bytes().replace(b"\n", b"\r\n"))
+    _, results = home.play(DONE, args=("-j", "3"))
+    assert results.keys() == set(names)
+    trials = {result["trial"] for result in results.values()}
+    files = {"batch.json", "result.json", "results.jsonl"}
+    assert {path.name for path in home.out.iterdir()} == trials | files
+    assert all(path.is_dir() for path in map(home.out.joinpath, trials))
 
 
 def test_repeats_have_results_of_their_own(home: Batches):
@@ -303,6 +344,29 @@ def test_the_run_stops_when_its_cost_is_reached_and_resumes_with_more(home: Batc
     done, results = home.play(DONE, args=("--resume", "--max-cost", "1000"))
     assert done.returncode == 0
     assert len({name for name, result in results.items() if result["state"] == "completed"}) == 4
+
+
+def test_the_cost_of_a_run_passes_its_limit_by_the_answers_in_flight_at_most(home: Batches):
+    home.directory("p", f="x")
+    task = {"project": "p", "prompt": "Do."}
+    home.write_tasks(*(task | {"id": f"t{number}"} for number in range(5)))
+    home.config.write_text(
+        '[prices."*"]\ninput = 1000.0\noutput = 1000.0\ncache_read = 0.0\ncache_write = 0.0\n'
+    )
+    usage = {"usage": {"input_tokens": 20, "output_tokens": 5}}
+    steps = [*([bash("true", f"toolu_{number}")] for number in range(3)), DONE]
+    script = {"version": 1, "reply": [{"step": step} | usage for step in steps]}
+    home.script.write_text(json.dumps(script))
+    arguments = (str(home.tasks), "-o", str(home.out), "--model", f"script:{home.script}")
+    answer, limit, slots = 0.025, 0.2, 3
+    done = home.batch(*arguments, "-j", str(slots), "--max-cost", str(limit))
+    assert done.returncode == 4, done.stderr
+    spent = sum(result["cost"] for result in home.results())
+    assert limit <= spent + 1e-9 <= limit + slots * answer + 1e-9
+    done = home.batch(*arguments, "-j", str(slots), "--max-cost", "100", "--resume")
+    assert done.returncode == 0, done.stderr
+    completed = [result["id"] for result in home.results() if result["state"] == "completed"]
+    assert sorted(completed) == [f"t{number}" for number in range(5)]
 
 
 def test_a_task_that_ends_at_its_own_cost_has_a_result_and_the_run_goes_on(home: Batches):

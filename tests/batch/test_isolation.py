@@ -16,7 +16,8 @@ ls -A . ~ /tmp ~/.cache ~/.config 2>&1
 git config --global --list
 echo "PLANTED=$PLANTED"
 cat shared/file 2>&1
-pgrep -a sleep; ls /dev/shm
+pgrep -a sleep; ls /dev/shm; cat /proc/sysvipc/shm | wc -l
+git for-each-ref; git stash list; git config --local --get-regexp planted
 curl -s --max-time 5 http://127.0.0.1:8765/ || echo no server
 """
 PLANT = """
@@ -26,6 +27,8 @@ git config --global user.planted yes
 echo 'export PLANTED=yes' >> ~/.profile; cp ~/.profile ~/.bashrc
 echo planted > OUTSIDE/file
 export PLANTED=yes
+python3 -c 'import ctypes; assert ctypes.CDLL(None).shmget(0x5a5a, 4096, 0o1666) >= 0'
+git branch planted; git tag planted; git config planted.x y; echo z > z; git stash -u
 nohup sleep 987654 > /dev/null 2>&1 &
 python3 -m http.server 8765 > /dev/null 2>&1 &
 sleep 0.5
@@ -45,7 +48,8 @@ def test_what_a_task_leaves_is_not_there_for_the_next(home: Batches, jobs: str):
     outside = home.folder / "outside"
     outside.mkdir()
     home.config.write_text(f'[sandbox]\nwrite = ["{outside}"]\n')
-    home.repository("p", f="x\n")
+    repository = home.repository("p", f="x\n")
+    before = {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()}
     home.write_tasks({"id": "a", "project": "p", "prompt": "Do.", "check": "test ! -e ~/planted"})
     plant = bash(LOOK + PLANT.replace("OUTSIDE", str(outside)))
     done, _ = home.play([plant], DONE, args=("-k", "3", "-j", jobs))
@@ -57,6 +61,7 @@ def test_what_a_task_leaves_is_not_there_for_the_next(home: Batches, jobs: str):
     assert outputs[2] == outputs[0]
     assert [result["reward"] for result in home.results()] == [1, 1, 1]
     assert list(outside.iterdir()) == []
+    assert {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()} == before
     assert not (home.folder / "planted").exists()
 
 

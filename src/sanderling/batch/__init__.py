@@ -9,7 +9,7 @@ worker.py             that process: set up, agent, patch, check
 copies.py, patches.py a fresh copy of the project, and its changes
 agent.py, checks.py   the two processes that a worker starts: `sanderling -p`, and a command in the sandbox
 results.py, trial.py  the files of a run: `results.jsonl`, and a directory for each trial (`job_result.py`: their sum)
-report.py, applying.py, statistics.py
+report.py, plots.py, applying.py, statistics.py
                       the use of results: reports, comparisons, patches
 ```
 

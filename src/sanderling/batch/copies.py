@@ -112,6 +112,8 @@ def _clone(repository: Path, revision: str, to: Path) -> Path:
             "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}", cwd=repository
         )
     except GitError as error:
+        if "dubious ownership" in str(error):
+            raise CopyError(f"{repository} belongs to another user: copy it first") from error
         raise CopyError(f"{repository} has no revision '{revision}'") from error
     commit = verified.decode().strip()
     options = ("--quiet", "--shared", "--no-checkout", "--no-tags", "--template=")

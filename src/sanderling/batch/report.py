@@ -1,43 +1,42 @@
-"""
-The report of a run, as Markdown or as one HTML file without scripts.
-
-The plots are SVG of a few lines, written here: a library that draws would be larger than the rest of this package.
-"""
+"""The report of a run, as Markdown or as one HTML file without scripts. Its plots need an extra, and its tables have all of their numbers."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
-from typing import NamedTuple
+from itertools import chain, repeat
 
+from sanderling.batch import plots
 from sanderling.batch.results import Result
-from sanderling.batch.statistics import Rate, pass_rate, task_means
+from sanderling.batch.statistics import Rate, pass_all, pass_at, pass_rate
 from sanderling.text import duration, markdown_table, visible_line
 
-WIDTH, HEIGHT, MARGIN = 640, 320, 48
-BAR_HEIGHT, MAX_BARS, LABEL_WIDTH = 18, 200, 220
+WITHOUT_PLOTS = "For plots, install the extra: pip install 'sanderling[batch]'"
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222;background:#fff}"
     "table{border-collapse:collapse}td,th{padding:.2em .8em;border-bottom:1px solid #ddd;text-align:right}"
     "td:first-child,th:first-child,td:last-child,th:last-child{text-align:left}svg{max-width:100%;height:auto}"
-    "text{font:11px system-ui,sans-serif;fill:#444}"
 )
 
 
-class _Summary(NamedTuple):
-    rate: Rate
-    rows: list[tuple[str, str]]
+def _rates(results: Sequence[Result]) -> list[tuple[str, Rate]]:
+    """Return the pass rate, and those of repeated tasks, with their names."""
+    repeats = max((result.attempt for result in results), default=1)
+    named = [("Pass rate", pass_rate(results))]
+    if repeats > 1:
+        named.append((f"pass@{repeats}", pass_at(results, repeats)))
+        named.append((f"pass^{repeats}", pass_all(results, repeats)))
+    return named
 
 
-def _summary(results: Sequence[Result]) -> _Summary:
-    rate = pass_rate(results)
+def _summary(results: Sequence[Result]) -> list[tuple[str, str]]:
     states = Counter(result.state for result in results)
     costs = [result.cost for result in results]
     known = sum(cost or 0.0 for cost in costs)
     unknown = " and what has no known price" if None in costs else ""
-    rows = [
+    return [
         ("Tasks", f"{len({result.id for result in results}):,}"),
         ("Trials", f"{len(results):,}"),
-        ("Pass rate", shown_rate(rate)),
+        *((name, shown_rate(rate)) for name, rate in _rates(results)),
         *((f"Ended as {state}", f"{count:,}") for state, count in sorted(states.items())),
         ("Cost", f"${known:.2f}{unknown}"),
         ("Tokens", f"{sum(result.tokens for result in results):,}"),
@@ -46,7 +45,6 @@ def _summary(results: Sequence[Result]) -> _Summary:
         ("Questions", f"{sum(result.questions for result in results):,}"),
         ("Denials", f"{sum(result.denials for result in results):,}"),
     ]
-    return _Summary(rate, rows)
 
 
 def shown_rate(rate: Rate) -> str:
@@ -79,12 +77,11 @@ def _reward(result: Result) -> float:
 
 
 def as_markdown(results: Sequence[Result]) -> str:
-    summary = _summary(results)
     escaped = [tuple(cell.replace("|", "\\|") for cell in row) for row in _rows(results)]
     costs = _costs_by_reward(results)
     parts = (
         "# Batch",
-        markdown_table([("", "Value"), *summary.rows]),
+        markdown_table([("", "Value"), *_summary(results)]),
         "## Reward against cost",
         markdown_table([("Reward", "Trials", "Mean cost", "Mean tokens"), *costs]),
         "## Trials",
@@ -110,78 +107,30 @@ def _costs_by_reward(results: Sequence[Result]) -> list[tuple[str, str, str, str
 
 
 def as_html(results: Sequence[Result]) -> str:
-    summary = _summary(results)
-    facts = "".join(f"<tr><td>{escape(name)}<td>{escape(value)}" for name, value in summary.rows)
-    head = "".join(f"<th>{name}" for name in HEAD)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}" for cell in row) for row in _rows(results)
+    facts = _html_table([("", "Value"), *_summary(results)])
+    costs = _html_table(
+        [("Reward", "Trials", "Mean cost", "Mean tokens"), *_costs_by_reward(results)]
     )
+    drawn = "".join(_plots(results)) if plots.can_plot() else f"<p>{escape(WITHOUT_PLOTS)}"
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Batch</title><style>{STYLE}</style>'
-        f"<h1>Batch</h1><table>{facts}</table>"
-        f"<h2>Pass rate</h2>{_interval(summary.rate)}"
-        f"<h2>Reward against cost</h2>{_scatter(results)}"
-        f"<h2>Tokens per task</h2>{_bars(results)}"
-        f"<h2>Trials</h2><table><tr>{head}{rows}</table></html>\n"
+        f"<h1>Batch</h1>{facts}{drawn}"
+        f"<h2>Reward and cost</h2>{costs}"
+        f"<h2>Trials</h2>{_html_table([HEAD, *_rows(results)])}</html>\n"
     )
 
 
-def _svg(height: float, content: str) -> str:
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}">{content}</svg>'
-
-
-def _interval(rate: Rate) -> str:
-    if not rate.tasks:
-        return "<p>no rewards"
-    low, high, share = (
-        MARGIN + (WIDTH - 2 * MARGIN) * each for each in (rate.low, rate.high, rate.share)
+def _html_table(rows: Sequence[Sequence[str]]) -> str:
+    lines = (
+        "<tr>" + "".join(f"<{tag}>{escape(cell)}" for cell in row)
+        for tag, row in zip(chain(["th"], repeat("td")), rows, strict=False)
     )
-    return _svg(
-        48,
-        f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="16" y2="16" stroke="#ddd"/>'
-        f'<line x1="{low:.1f}" x2="{high:.1f}" y1="16" y2="16" stroke="#36c" stroke-width="4"/>'
-        f'<circle cx="{share:.1f}" cy="16" r="6" fill="#36c"/>'
-        f'<text x="{MARGIN}" y="40">0 %</text><text x="{WIDTH - MARGIN}" y="40" text-anchor="end">100 %</text>',
-    )
+    return f"<table>{''.join(lines)}</table>"
 
 
-def _scatter(results: Sequence[Result]) -> str:
-    points = [
-        (result.cost, result.reward, result.id)
-        for result in results
-        if result.cost is not None and result.reward is not None
-    ]
-    if not points:
-        return "<p>no rewards with a known cost"
-    most = max(cost for cost, _, _ in points) or 1.0
-    rewards = [reward for _, reward, _ in points]
-    low, high = min(0.0, *rewards), max(1.0, *rewards)
-
-    def circle(cost: float, reward: float, name: str) -> str:
-        x = MARGIN + (WIDTH - 2 * MARGIN) * cost / most
-        y = HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * (reward - low) / (high - low)
-        title = escape(visible_line(name))
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#36c" fill-opacity=".4"><title>{title}</title></circle>'
-
-    axes = (
-        f'<path d="M{MARGIN} {MARGIN}V{HEIGHT - MARGIN}H{WIDTH - MARGIN}" fill="none" stroke="#999"/>'
-        f'<text x="{MARGIN - 6}" y="{MARGIN + 4}" text-anchor="end">{high:g}</text>'
-        f'<text x="{MARGIN - 6}" y="{HEIGHT - MARGIN}" text-anchor="end">{low:g}</text>'
-        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 18}" text-anchor="end">${most:.4g}</text>'
-    )
-    return _svg(HEIGHT, axes + "".join(circle(*point) for point in points))
-
-
-def _bars(results: Sequence[Result]) -> str:
-    tokens = {name: means.tokens for name, means in task_means(results).items()}
-    ordered = sorted(tokens.items(), key=lambda item: -item[1])
-    most = ordered[0][1] or 1
-    bars = "".join(
-        f'<text x="{LABEL_WIDTH - 6}" y="{number * BAR_HEIGHT + 13}" text-anchor="end">{escape(visible_line(name)[-36:])}</text>'
-        f'<rect x="{LABEL_WIDTH}" y="{number * BAR_HEIGHT + 3}" height="12" fill="#36c"'
-        f' width="{(WIDTH - LABEL_WIDTH - 80) * count / most:.1f}"/>'
-        f'<text x="{LABEL_WIDTH + 4 + (WIDTH - LABEL_WIDTH - 80) * count / most:.1f}" y="{number * BAR_HEIGHT + 13}">{count:,.0f}</text>'
-        for number, (name, count) in enumerate(ordered[:MAX_BARS])
-    )
-    more = f"<p>and {len(ordered) - MAX_BARS:,} more" if len(ordered) > MAX_BARS else ""
-    return _svg(BAR_HEIGHT * min(len(ordered), MAX_BARS), bars) + more
+def _plots(results: Sequence[Result]) -> Iterator[str]:
+    if rates := [(name, rate) for name, rate in _rates(results) if rate.tasks]:
+        yield f"<h2>Pass rate, with 95 % intervals</h2>{plots.rates(rates)}"
+    if points := plots.rewards_by_cost(results):
+        yield f"<h2>Reward against cost</h2>{points}"
+    yield f"<h2>Tokens per task</h2>{plots.tokens_by_task(results)}"

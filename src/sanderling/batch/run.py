@@ -1,6 +1,7 @@
 """The run of a batch: the jobs that are left, their budget, and a line of results for each."""
 
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -121,7 +122,11 @@ class Budget:
 
 
 class Run:
-    """Runs the jobs that are left, and writes their results. `on_change` is called whenever something has begun, cost or ended."""
+    """
+    Runs the jobs that are left, and writes their results.
+
+    `running` are the trials that run, with the times of the monotonic clock when they began.
+    """
 
     def __init__(
         self,
@@ -129,42 +134,44 @@ class Run:
         engine: Engine,
         file: ResultsFile,
         budget: Budget,
-        on_change: Callable[[Result | None], None],
     ) -> None:
         self.plan = plan
         self.budget = budget
-        self.running = 0
+        self.running: dict[str, float] = {}
         self._engine = engine
         self._file = file
-        self._on_change = on_change
 
-    async def serve(self) -> None:
-        """Run until no job is left, or the budget is spent. Jobs that a cancellation stops have no result, but what they cost is noted."""
+    async def serve(self, on_result: Callable[[Result], None]) -> None:
+        """
+        Run until no job is left, or the budget is spent, and call `on_result` with each result.
+
+        Jobs that a cancellation stops have no result, but what they cost is noted.
+        """
         jobs = iter(self.plan.left())
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stop_when_spent, tasks.cancel_scope)
             async with anyio.create_task_group() as slots:
                 for _ in range(self._engine.slots):
-                    slots.start_soon(self._fill_slot, jobs)
+                    slots.start_soon(self._fill_slot, jobs, on_result)
             tasks.cancel_scope.cancel()
 
     async def _stop_when_spent(self, scope: anyio.CancelScope) -> None:
         await self.budget.is_over.wait()
         scope.cancel()
 
-    async def _fill_slot(self, jobs: Iterable[Job]) -> None:
+    async def _fill_slot(self, jobs: Iterable[Job], on_result: Callable[[Result], None]) -> None:
         for job in jobs:
             if self.budget.is_over.is_set():
                 return
-            await self._run_one(job)
+            if result := await self._run_one(job):
+                on_result(result)
 
-    async def _run_one(self, job: Job) -> None:
+    async def _run_one(self, job: Job) -> Result | None:
         def note_cost(cost_usd: float) -> None:
             self.budget.note(job, cost_usd)
-            self._on_change(None)
 
-        self.running += 1
-        self._on_change(None)
+        name = f"{job.task.id} #{job.attempt}"
+        self.running[name] = time.monotonic()
         result: Result | None = None
         try:
             limited = msgspec.structs.replace(job, cost_usd=self.budget.limit_of(job))
@@ -172,7 +179,7 @@ class Run:
             if _is_stopped_by_run(limited, result):
                 result = None
         finally:
-            self.running -= 1
+            del self.running[name]
             spent_usd = self.budget.spent_by(job)
             lost_usd = spent_usd - (result.cost or 0.0 if result else 0.0)
             if lost_usd > ROUNDING_USD:
@@ -181,7 +188,7 @@ class Run:
                 self._file.append(result)
                 self.plan.finished[job.key] = result
             self.budget.end(job, max(spent_usd, result.cost or 0.0 if result else 0.0))
-        self._on_change(result)
+        return result
 
 
 def _is_stopped_by_run(job: Job, result: Result) -> bool:

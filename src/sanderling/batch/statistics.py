@@ -1,7 +1,7 @@
 """What results say in numbers: rates with their uncertainty, and differences between two runs."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sanderling.batch.results import Result
@@ -53,6 +53,43 @@ def pass_rate(results: Iterable[Result]) -> Rate:
     """
     means = [task for task in task_means(results).values() if task.reward is not None]
     return wilson(sum(task.passed for task in means), len(means))
+
+
+def pass_at(results: Iterable[Result], count: int) -> Rate:
+    """
+    Return pass@k: how probable it is that one of `count` repetitions passes, as a mean of the tasks with so many rewards.
+
+    Source of the estimate without bias: M. Chen et al., "Evaluating Large Language Models Trained on Code", 2021.
+    """
+    shares = [
+        1 - math.comb(repeats - passed, count) / math.comb(repeats, count)
+        for passed, repeats in _passes(results, count)
+    ]
+    return wilson(sum(shares), len(shares))
+
+
+def pass_all(results: Iterable[Result], count: int) -> Rate:
+    """
+    Return pass^k: how probable it is that each of `count` repetitions passes, as a mean of the tasks with so many rewards.
+
+    Source: S. Yao et al., "τ-bench", 2024.
+    """
+    shares = [
+        math.comb(passed, count) / math.comb(repeats, count)
+        for passed, repeats in _passes(results, count)
+    ]
+    return wilson(sum(shares), len(shares))
+
+
+def _passes(results: Iterable[Result], least: int) -> Iterator[tuple[int, int]]:
+    """Yield how many repetitions of a task passed, and how many have a reward, if these are at `least` so many."""
+    rewards: dict[str, list[float]] = {}
+    for result in results:
+        if result.reward is not None:
+            rewards.setdefault(result.id, []).append(result.reward)
+    for found in rewards.values():
+        if len(found) >= least:
+            yield sum(reward >= PASS for reward in found), len(found)
 
 
 def task_means(results: Iterable[Result]) -> dict[str, TaskMeans]:

@@ -1,6 +1,7 @@
 """Tasks as data: from a file of JSON lines, or one prompt for many directories."""
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -68,20 +69,36 @@ def read_lines(path: Path) -> list[Task]:
         UsageError: names the line and what is wrong in it.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
     tasks = list[Task]()
-    for number, line in enumerate(text.split("\n"), 1):
+    lines = dict[str, int]()
+    for number, line in enumerate(data.removeprefix(BOM_UTF8).split(b"\n"), 1):
         if line.strip():
             try:
-                tasks.append(_task_of(msgspec.json.decode(line, type=_Line), path.parent))
-            except (msgspec.DecodeError, UsageError) as error:
+                task = _task_of(msgspec.json.decode(line, type=_Line), path.parent)
+            except (ValueError, RuntimeError, UsageError) as error:  # of JSON, of paths
                 raise UsageError(f"{path}:{number}: {error}") from error
+            if (first := lines.setdefault(task.id, number)) != number:
+                raise UsageError(
+                    f"{path}:{number}: the id '{task.id}' occurs twice, first in line {first}"
+                )
+            tasks.append(task)
     return unique(tasks, str(path))
 
 
 def _task_of(line: _Line, directory: Path) -> Task:
+    """
+    Return the task of a line.
+
+    Raises:
+        UsageError, ValueError, RuntimeError: the line is wrong, or a path in it cannot be one.
+    """
+    if not line.id.isprintable() or not line.id.strip():
+        raise UsageError("`id` is blank, or has characters that cannot be shown")
+    if not line.prompt.strip():
+        raise UsageError("`prompt` is blank")
     if bool(line.project) == bool(line.repository):
         raise UsageError("a task needs either `project` or `repository`")
     if line.revision and not line.repository:

@@ -46,7 +46,7 @@ from sanderling.batch.patches import Baseline
 from sanderling.batch.results import Result, State
 from sanderling.batch.root import enter_root_with
 from sanderling.batch.trial import GRADED, Trial, agent_result, exception_info
-from sanderling.config import config_dir
+from sanderling.config import config_dir, state_dir
 from sanderling.config.layers import upon
 from sanderling.config.server_names import fitted_server
 from sanderling.errors import ConfigError, SandboxError
@@ -253,12 +253,12 @@ class _HarborRun:
         """Return a command of the task. It has the HOME of the agent's commands."""
         limit = self._job.settings.net or None
         network, hosts = network_of(self._task.environment, part or Network(), limit)
-        [sandbox] = self._job.work.glob("state/*/sanderling/sandbox") or [self._job.work / "check"]
+        agent = os.environ | {"XDG_STATE_HOME": str(self._job.work / "state")}
         return Command(
             argv=argv,
             cwd=self._workdir,
             project=self._workdir,
-            state=sandbox,
+            state=state_dir(agent) / "sandbox",
             output=output,
             env=self._env | dict(env or {}),
             write_paths=(*self._outside, *([str(TESTS)] if is_test else [])),

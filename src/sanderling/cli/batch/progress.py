@@ -1,67 +1,80 @@
-"""
-The progress of a batch on standard error: one line that changes on a terminal, and otherwise a line for each result.
+"""The progress of a batch on standard error: a display on a terminal, if rich is installed, and otherwise a line for each result."""
 
-Plain text is enough for one line, so there is no dependency on a library that draws.
-"""
-
-import shutil
 import sys
 import time
+from collections.abc import Mapping
+from importlib.util import find_spec
 
 from sanderling.batch.results import Result
 from sanderling.batch.run import Budget, Plan
 from sanderling.cli.streams import say
-from sanderling.text import duration, shortened, visible_line
+from sanderling.text import duration, visible_line
 
-REDRAW_S = 0.1
-CLEAR = "\r\x1b[K"
+MAX_SHOWN = 10
+"""Of the trials that run, so many have a line."""
 
 
-class ProgressLine:
-    def __init__(self, plan: Plan, budget: Budget, *, is_quiet: bool) -> None:
+class BatchProgress:
+    """Shows results as they come, and how far the run is. `running` are the trials that run, with the times when they began."""
+
+    def __init__(
+        self, plan: Plan, budget: Budget, running: Mapping[str, float], *, is_quiet: bool
+    ) -> None:
         self._plan = plan
         self._budget = budget
+        self._running = running
         self._is_quiet = is_quiet
-        self._is_terminal = sys.stderr.isatty()
-        self._began = self._drawn_at = time.monotonic()
+        self._began = time.monotonic()
         self._done = len(plan.results)
         self._done_now = 0
         self._failed = sum(is_failed(result) for result in plan.results)
+        self._display = None
+        if not is_quiet and sys.stderr.isatty() and find_spec("rich"):
+            from sanderling.cli.batch.display import Display  # rich takes 60 ms
 
-    def show(self, result: Result | None, running: int) -> None:
-        if result:
-            self._done += 1
-            self._done_now += 1
-            self._failed += is_failed(result)
-        if self._is_quiet:
-            return
-        if not self._is_terminal:
-            if result:
-                say(result_line(result))
-            return
-        if result and is_failed(result):
-            sys.stderr.write(f"{CLEAR}{result_line(result)}\n")
-        if result or time.monotonic() >= self._drawn_at + REDRAW_S:
-            self._drawn_at = time.monotonic()
-            width = shutil.get_terminal_size((80, 0)).columns - 1
-            sys.stderr.write(CLEAR + shortened(self._line(running), width))
-            sys.stderr.flush()
+            self._display = Display(self.lines)
 
-    def _line(self, running: int) -> str:
-        elapsed_s = time.monotonic() - self._began
-        left = len(self._plan) - self._done
-        parts = [f"{self._done}/{len(self._plan)} done", f"{running} running"]
+    def __enter__(self) -> None:
+        if self._display:
+            self._display.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the display from the terminal."""
+        if self._display:
+            self._display.stop()
+
+    def note(self, result: Result) -> None:
+        self._done += 1
+        self._done_now += 1
+        self._failed += is_failed(result)
+        if self._display and is_failed(result):
+            self._display.say(result_line(result))
+        elif not self._display and not self._is_quiet:
+            say(result_line(result))
+
+    def lines(self) -> tuple[int, int, list[str]]:
+        """Return how many trials are done, of how many, and the facts about the run and about what runs, as lines."""
+        now = time.monotonic()
+        facts = [f"{self._done:,} of {len(self._plan):,} done", f"{len(self._running)} running"]
         if self._failed:
-            parts.append(f"{self._failed} failed")
-        parts.append(f"${self._budget.total_usd:.2f}")
+            facts.append(f"{self._failed:,} failed")
+        facts.append(f"${self._budget.total_usd:.2f}")
         if self._done_now:
-            parts.append(f"{60 * self._done_now / elapsed_s:.1f}/min")
-            parts.append(f"{duration(left * elapsed_s / self._done_now)} left")
-        return " · ".join(parts)
+            each_s = (now - self._began) / self._done_now
+            left = len(self._plan) - self._done
+            facts += [f"{60 / each_s:.1f}/min", f"{duration(left * each_s)} left"]
+        oldest = sorted(self._running.items(), key=lambda item: item[1])
+        trials = [
+            f"{duration(now - began):>8}  {visible_line(name)}"
+            for name, began in oldest[:MAX_SHOWN]
+        ]
+        more = [f"{'':8}  and {len(oldest) - MAX_SHOWN} more"] if oldest[MAX_SHOWN:] else []
+        return self._done, len(self._plan), [" · ".join(facts), *trials, *more]
 
     def end(self) -> None:
-        if self._is_terminal and not self._is_quiet:
-            sys.stderr.write(CLEAR)
         if not self._is_quiet:
             failed = f", {self._failed} failed" if self._failed else ""
             say(f"{self._done} of {len(self._plan)} done{failed}, ${self._budget.total_usd:.2f}")

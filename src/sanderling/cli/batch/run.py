@@ -25,7 +25,7 @@ from sanderling.batch.results import (
 )
 from sanderling.batch.run import Budget, Places, Plan, Run
 from sanderling.batch.tasks import Limits, Task, for_each, read_lines, shard_of, unique, with_limits
-from sanderling.cli.batch.progress import ProgressLine
+from sanderling.cli.batch.progress import BatchProgress
 from sanderling.cli.streams import say, stopping_signals
 from sanderling.config import state_dir
 from sanderling.config.layers import own_settings
@@ -134,14 +134,15 @@ async def _serve(
     plan: Plan, engine: Engine, file: ResultsFile, arguments: argparse.Namespace
 ) -> int:
     budget = Budget(arguments.max_cost, plan.spent_usd)
-    progress = ProgressLine(plan, budget, is_quiet=arguments.quiet)
-    run = Run(plan, engine, file, budget, lambda result: progress.show(result, run.running))
+    run = Run(plan, engine, file, budget)
+    progress = BatchProgress(plan, budget, run.running, is_quiet=arguments.quiet)
     received: list[signal.Signals] = []
-    with anyio.open_signal_receiver(*stopping_signals()) as signals:
+    with progress, anyio.open_signal_receiver(*stopping_signals()) as signals:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_stop_at_signal, signals, tasks.cancel_scope, received)
-            async with engine:
-                await run.serve()
+            with anyio.CancelScope() as scope:
+                tasks.start_soon(_stop_at_signal, signals, scope, received, progress)
+                async with engine:
+                    await run.serve(progress.note)
             tasks.cancel_scope.cancel()
     progress.end()
     left = len(plan) - len(plan.results)
@@ -159,15 +160,14 @@ async def _stop_at_signal(
     signals: AsyncIterator[signal.Signals],
     scope: anyio.CancelScope,
     received: list[signal.Signals],
+    progress: BatchProgress,
 ) -> None:
     async for number in signals:
-        if received:
-            os._exit(
-                EXIT_SIGNAL + number
-            )  # a second signal: do not wait. Workers end with this process
+        if received:  # do not wait; workers end with this process
+            progress.close()  # the cursor is hidden
+            os._exit(EXIT_SIGNAL + number)
         received.append(number)
         scope.cancel()
-        return
 
 
 def read_tasks(arguments: argparse.Namespace) -> list[Task]:
