@@ -10,11 +10,15 @@ from tests.conftest import ROOT
 
 # What Python has on Linux alone, as far as the host's side could stumble over it.
 PRELUDE = """
-import os, signal, socket, sys
+import fcntl, os, resource, signal, socket, sys
 for module, names in {
-    os: "O_PATH O_TMPFILE MFD_CLOEXEC memfd_create pidfd_open pipe2 setns unshare",
-    signal: "SIGPOLL SIGPWR SIGSTKFLT",
-    socket: "AF_NETLINK AF_VSOCK MSG_CMSG_CLOEXEC SOCK_SEQPACKET",
+    fcntl: "F_ADD_SEALS F_GETPIPE_SZ F_NOTIFY F_SETLEASE F_SETPIPE_SZ F_SETSIG",
+    os: "O_DIRECT O_LARGEFILE O_NOATIME O_PATH O_RSYNC O_TMPFILE MFD_CLOEXEC SCHED_BATCH memfd_create"
+    " copy_file_range eventfd getrandom getxattr listxattr pidfd_open pipe2 posix_fadvise posix_fallocate"
+    " prlimit removexattr sched_getaffinity setns setxattr splice unshare",
+    resource: "RLIMIT_MSGQUEUE RLIMIT_NICE RLIMIT_RTPRIO RLIMIT_SIGPENDING prlimit",
+    signal: "SIGPOLL SIGPWR SIGRTMIN SIGRTMAX SIGSTKFLT sigtimedwait",
+    socket: "AF_NETLINK AF_PACKET AF_VSOCK MSG_CMSG_CLOEXEC SOCK_CLOEXEC SOCK_NONBLOCK SO_PEERCRED SO_DOMAIN",
 }.items():
     for name in names.split():
         if hasattr(module, name):
@@ -82,3 +86,19 @@ anyio.run(main)
 """
     done = run_elsewhere(code)
     assert done.stdout == "The sandbox needs Linux; this is darwin.\nran 0\n", done.stderr
+
+
+MODULES = """
+import importlib, pkgutil
+import sanderling
+
+for module in pkgutil.walk_packages(sanderling.__path__, "sanderling."):
+    if not module.name.startswith(("sanderling.__main__", "sanderling.providers.sample")):
+        importlib.import_module(module.name)
+print("imported")
+"""
+
+
+def test_every_module_can_be_imported_without_what_only_linux_has():
+    done = run_elsewhere(MODULES)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "imported\n", "")

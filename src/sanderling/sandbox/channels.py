@@ -15,6 +15,7 @@ from pathlib import Path
 import anyio
 
 from sanderling.errors import NoRoomError, SandboxError
+from sanderling.platforms.endings import ExitWatch
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox import wire
 from sanderling.sandbox.report import GuardEvent, LayerReport
@@ -127,7 +128,7 @@ async def started(module: str) -> AsyncGenerator[socket.socket]:
             )
             unless_started.callback(process.wait)
             unless_started.callback(process.kill)
-            ended = os.pidfd_open(process.pid)
+            ended = ExitWatch(process.pid)
         unless_started.pop_all()
     try:
         with ours:
@@ -140,7 +141,7 @@ async def started(module: str) -> AsyncGenerator[socket.socket]:
                 process.returncode = 0  # it still cleans up, on its own
             else:
                 process.wait()
-        os.close(ended)
+        ended.close()
 
 
 def _directory_above(package: str) -> Path:
