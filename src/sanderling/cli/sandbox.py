@@ -1,6 +1,7 @@
 """
-`sanderling sandbox status|exec`: the sandbox for scripts, tests and bug reports.
+`sanderling sandbox status|check|exec`: the sandbox for scripts, tests and bug reports.
 
+`check` runs the self-test; exit status 1 means that an escape succeeded, or that a program does not work in the sandbox.
 `exec` runs one command with the caller's streams, and exits with its status (128 + n after signal n). Actions of the guard are reported
 on stderr. Status 125 with one sentence means that the sandbox refused, and nothing ran.
 """
@@ -10,10 +11,11 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from sanderling.config import state_dir
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.json_lines import for_terminal
 from sanderling.paths import state_directory
@@ -26,6 +28,10 @@ from sanderling.sandbox.policy import LEVELS, SandboxPolicy
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent, LayerReport
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, alone
+from sanderling.text import visible
+
+if TYPE_CHECKING:
+    from sanderling.sandbox.selftest.running import Result
 
 LAYER_ADVICE = {
     "namespaces": "Allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` (Debian), `sysctl kernel.apparmor_restrict_unprivileged_userns=0` or an AppArmor profile with `userns,` for the Python of the plugin (Ubuntu); in Docker `--security-opt` with each of `seccomp=unconfined`, `apparmor=unconfined` and `systempaths=unconfined`",
@@ -33,6 +39,7 @@ LAYER_ADVICE = {
     "landlock": "Landlock needs Linux 5.13 or newer with `landlock` among the security modules in /sys/kernel/security/lsm (boot parameter `lsm=`)",
     "seccomp": "seccomp needs x86_64 or aarch64 and a kernel with CONFIG_SECCOMP_FILTER",
 }
+EXIT_FAILED = 1
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -47,6 +54,12 @@ def add(commands: Any) -> None:
         "--min-level", default="none", choices=LEVELS, help="the option sandbox.min_level"
     )
     status.set_defaults(run=print_status)
+
+    check = actions.add_parser(
+        "check", help="try escapes and ordinary tasks in the sandbox, and show the outcome"
+    )
+    check.add_argument("--json", action="store_true", help="print a list of JSON objects")
+    check.set_defaults(run=check_sandbox)
 
     run = actions.add_parser("exec", help="run COMMAND in the sandbox", usage=EXEC_USAGE)
     run.add_argument(
@@ -165,6 +178,36 @@ def advice_on(report: LayerReport) -> list[str]:
 def _refuse(error: SandboxError | ConfigError) -> int:
     sys.stderr.write(f"sanderling: {error}\n")
     return EXIT_REFUSED
+
+
+def check_sandbox(arguments: argparse.Namespace) -> int:
+    try:
+        results = anyio.run(_self_test)
+    except (SandboxError, ConfigError) as error:
+        return _refuse(error)
+    wrong = [each for each in results if not each.is_right]
+    if arguments.json:
+        fields = ("name", "is_escape", "is_right", "words", "outcome")
+        found = [{field: getattr(each, field) for field in fields} for each in results]
+        sys.stdout.write(for_terminal(found, has_lines=True) + "\n")
+    else:
+        lines = [f"{'ok' if each.is_right else 'FAILED':6}  {each}" for each in results]
+        verdict = (
+            f"{len(wrong)} of {len(results)} failed."
+            if wrong
+            else f"The sandbox refused each escape and allowed each task ({len(results)} in all)."
+        )
+        sys.stdout.write(visible("\n".join((*lines, verdict))) + "\n")
+    return EXIT_FAILED if wrong else 0
+
+
+async def _self_test() -> "list[Result]":
+    from sanderling.sandbox.selftest import running, seatbelt  # only this command needs them
+
+    directory = state_dir()
+    if sys.platform == "darwin":
+        return await seatbelt.verify(directory, await seatbelt.current_stamp())
+    return await running.run(directory, running.in_sandbox)
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ class Gap(NamedTuple):
     """
 
     words: str
-    layer: Literal["namespaces", "landlock"]
+    layer: Literal["namespaces", "landlock", "seatbelt"]
     attacks: str
     only: Literal["root", "unprivileged"] | None = None
     max_abi: int | None = None
@@ -145,6 +145,52 @@ NETWORK_ON: "dict[Level, tuple[Gap, ...]]" = {
     "landlock": _OPEN_NETWORK,
 }
 """The gaps that an open network adds to a level."""
+
+SEATBELT = (
+    Gap(
+        words="New repositories, and new names of files that run something below the project's root, are checked after each command, not while it runs.",
+        layer="seatbelt",
+        attacks="",
+    ),
+    Gap(
+        words="A command shares your process ids: what it leaves running is ended by Sanderling, which must find it first.",
+        layer="seatbelt",
+        attacks="",
+    ),
+    Gap(
+        words="The project's .env files can be seen, with their size and times, but not read.",
+        layer="seatbelt",
+        attacks="",
+    ),
+    Gap(
+        words="Named semaphores of your other programs, and shared memory of Python's multiprocessing, can be used.",
+        layer="seatbelt",
+        attacks="",
+    ),
+    Gap(
+        words="The machine's model and network configuration, and names of users and groups, can be read.",
+        layer="seatbelt",
+        attacks="",
+    ),
+)
+"""The gaps of the level `seatbelt`. The attacks run on Linux only, so these are not exact in the sense of the other levels."""
+
+SEATBELT_NETWORK_ON = (
+    Gap(
+        words=_OPEN_NETWORK[0].words,
+        layer="seatbelt",
+        attacks=(
+            "tcp-loopback tcp-loopback-v6 tcp-mapped-v4 tcp-any-address tcp-host-address tcp-fastopen tcp-reconnect tcp-listen"
+            " udp-loopback udp-loopback-v6 udp-connected udp-host-address multicast dns icmp-raw"
+        ),
+    ),
+    Gap(
+        words="The system checks certificates for a command, and asks the hosts for them that a certificate names.",
+        layer="seatbelt",
+        attacks="",
+    ),
+)
+"""The gaps that an open network adds to the level `seatbelt`. Tests compare the attacks with the decisions of a profile."""
 
 
 OUTER = (

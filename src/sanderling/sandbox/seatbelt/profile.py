@@ -1,0 +1,60 @@
+"""Profiles: everything that one command may do, as the text that `sandbox-exec` compiles for the kernel."""
+
+from collections.abc import Callable, Iterable
+
+from sanderling.errors import SandboxError
+from sanderling.protocol.modes import NetworkMode
+from sanderling.sandbox.kernel.layout import Protection
+from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.seatbelt.files import Places, file_rules, names_at_root, places_of
+from sanderling.sandbox.seatbelt.network import network_rules
+from sanderling.sandbox.seatbelt.spelling import canonical
+from sanderling.sandbox.seatbelt.system import system_rules
+
+PROGRAM = "/usr/bin/sandbox-exec"
+"""Deprecated since macOS 10.13, and used by Chromium, Nix, Bazel and Swift's package manager all the same: there is no other public way to
+confine a command that is not an app."""
+
+
+def compile_profile(
+    policy: SandboxPolicy,
+    protection: Protection,
+    *,
+    absent: Iterable[tuple[str, str]] = (),
+    runtime: Iterable[str] = (),
+    proxy_port: int = 0,
+    canonical: Callable[[str], str] = canonical,
+) -> str:
+    """
+    Return the profile of a resolved `policy` with its `tmp_dir`.
+
+    `absent` are names that must not appear, as a directory and the name there, in addition to the table's at the project's root.
+    `runtime` are directories of this Python, and `proxy_port` is where the proxy listens on localhost.
+
+    Raises:
+        SandboxError: the proxy has no port, or a path cannot be named in a profile.
+    """
+    if policy.network == "proxy" and not 0 < proxy_port < 1 << 16:
+        raise SandboxError(f"The proxy's port is {proxy_port}: it is not listening.")
+    places = places_of(
+        policy,
+        protection,
+        absent=(*names_at_root(policy.project), *absent),
+        runtime=runtime,
+        canonical=canonical,
+    )
+    return profile_of(places, policy.network, proxy_port)
+
+
+def profile_of(places: Places, network: NetworkMode, proxy_port: int) -> str:
+    rules = (
+        *system_rules((*places.hidden, *places.masked)),
+        *file_rules(places),
+        *network_rules(network, proxy_port),
+    )
+    return "\n".join(rules) + "\n"
+
+
+def launcher(profile: str, program: str = PROGRAM) -> tuple[str, ...]:
+    """Return the arguments in front of a command. The profile is not a file, which something could change before it is read."""
+    return program, "-p", profile, "--"

@@ -1,0 +1,148 @@
+"""
+How macOS spells a path.
+
+The kernel compares a rule with the path of the file that was found, and not with the one that was asked for: links are resolved, so `/tmp` is
+`/private/tmp`, and names have the case and the Unicode form that they have on the disk. A file that is being created has no such form yet:
+its last name is as the program gave it, while the volume takes `.ENVRC` and `.envrc` for the same.
+"""
+
+import os
+import sys
+import unicodedata
+from collections.abc import Iterator
+
+from sanderling.paths import real_path
+from sanderling.sandbox.seatbelt.expressions import plain
+
+DATA_VOLUME = "/System/Volumes/Data"
+"""Where the writable volume is mounted. Its usual directories also appear below /, through firmlinks (/usr/share/firmlinks)."""
+
+FOLDED = {
+    "k": "\u212a",
+    "s": "\u017f",
+    "ss": "\u00df\u1e9e",
+    "ff": "\ufb00",
+    "fi": "\ufb01",
+    "fl": "\ufb02",
+    "ffi": "\ufb03",
+    "ffl": "\ufb04",
+    "st": "\ufb05\ufb06",
+}
+"""The characters beyond ASCII that are equal to ASCII letters where case makes no difference (CaseFolding.txt of Unicode)."""
+MAX_CHUNK = 6
+"""Longer runs of letters that ligatures join are matched loosely, because the number of their spellings grows exponentially."""
+
+
+def canonical(path: str) -> str:
+    """Return `path` as the kernel spells it. What does not exist is spelled as given, below what exists."""
+    path = real_path(path)
+    rest = ""
+    while path != "/":
+        if known := _stored(path):
+            return known.rstrip("/") + rest
+        path, name = os.path.split(path)
+        rest = f"/{name}{rest}"
+    return rest or "/"
+
+
+if sys.platform == "darwin":
+    import fcntl
+
+    _PATH_BYTES = 1024
+    _O_EVTONLY = 0x8000  # needs no permission to read
+
+    def _stored(path: str) -> str:
+        """Return the path of the file as it is on the disk, or "" if it cannot be opened, as sockets cannot."""
+        try:
+            fd = os.open(path, _O_EVTONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        try:
+            return os.fsdecode(
+                fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(_PATH_BYTES)).partition(b"\0")[0]
+            )
+        except OSError:
+            return ""
+        finally:
+            os.close(fd)
+else:
+
+    def _stored(path: str) -> str:
+        return path if os.path.lexists(path) else ""
+
+
+def above_it(path: str) -> Iterator[str]:
+    """Yield the directories above `path`, up to "/"."""
+    while path != "/":
+        path = os.path.dirname(path)
+        yield path
+
+
+def aliases(path: str) -> list[str]:
+    """
+    Return the spellings under which a rule must name a canonical `path`.
+
+    macOS 11 and 12 judge a path on the data volume without the mount point, even if no firmlink leads there (Chromium's issue 1266490).
+    """
+    if path.startswith(f"{DATA_VOLUME}/"):
+        return [path, path.removeprefix(DATA_VOLUME)]
+    return [path]
+
+
+def tree_pattern(directory: str, name: str) -> str:
+    """Return a regular expression for `name` in `directory`, in any spelling, and everything below; a name may have several parts."""
+    spelled = "/".join(map(any_spelling, name.split("/")))
+    return f"^{plain(directory.rstrip('/'))}/{spelled}(/|$)"
+
+
+def any_spelling(name: str) -> str:
+    """Return a regular expression for all names that a case-insensitive volume takes for `name`, which is one component."""
+    name = unicodedata.normalize("NFC", name).casefold()
+    parts: list[str] = []
+    start = 0
+    for end in range(1, len(name) + 1):
+        if end == len(name) or name[end - 1 : end + 1] not in FOLDED:
+            parts.append(_chunk(name[start:end]))
+            start = end
+    return "".join(parts)
+
+
+def _chunk(text: str) -> str:
+    if len(text) > MAX_CHUNK:
+        return f"({'|'.join(dict.fromkeys(_pieces(text)))})+"
+    return _one_of(_splits(text))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for start in range(len(text)):
+        for size in (1, 2, 3):
+            yield from _spellings(text[start : start + size])
+
+
+def _splits(text: str) -> Iterator[str]:
+    """Yield the spellings of `text` as sequences of letters and ligatures."""
+    if not text:
+        yield ""
+        return
+    for size in (1, 2, 3):
+        if first := list(_spellings(text[:size])) if size <= len(text) else []:
+            yield from (_one_of(iter(first)) + rest for rest in _splits(text[size:]))
+
+
+def _spellings(text: str) -> Iterator[str]:
+    """Yield the spellings of one letter, or the ligatures for several."""
+    if len(text) == 1:
+        if not text.isascii():
+            for char in dict.fromkeys((text, text.upper(), text.title())):
+                for form in ("NFC", "NFD"):
+                    yield plain(unicodedata.normalize(form, char))
+        elif text.isalpha():
+            yield f"[{text}{text.upper()}]"
+        else:
+            yield plain(text)
+    yield from FOLDED.get(text, "")
+
+
+def _one_of(patterns: Iterator[str]) -> str:
+    first, *others = dict.fromkeys(patterns)
+    return f"({'|'.join((first, *others))})" if others else first
