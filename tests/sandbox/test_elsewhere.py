@@ -89,7 +89,8 @@ anyio.run(main)
 
 
 MODULES = """
-import importlib, pkgutil
+import importlib, pkgutil, types
+sys.modules["_scproxy"] = types.SimpleNamespace(_get_proxies=dict, _get_proxy_settings=dict)  # of Python on macOS
 import sanderling
 
 for module in pkgutil.walk_packages(sanderling.__path__, "sanderling."):
