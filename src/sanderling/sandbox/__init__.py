@@ -11,6 +11,8 @@ contains what the policy allows and nothing else. Each command is one fork of it
 the confined and the unconfined way to run commands and change files. `inside/probe.py` finds out what the kernel supports, in a
 short-lived process.
 
+`seatbelt/` compiles a policy for macOS, and `selftest/` finds out by attempts whether a sandbox confines.
+
 The user waits for the imports of supervisor and zygotes, so they import only the standard library and `landlock`. `gaps.py` lists what
 each level does not enforce, for the screen, the tests and the documentation.
 """

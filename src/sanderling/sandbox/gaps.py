@@ -153,7 +153,7 @@ SEATBELT = (
         attacks="",
     ),
     Gap(
-        words="A command shares your process ids: what it leaves running is ended by Sanderling, which must find it first.",
+        words="Processes that a command leaves running are ended by Sanderling, which must find them first, as they share your process ids.",
         layer="seatbelt",
         attacks="",
     ),
