@@ -128,6 +128,9 @@ class Sandbox:
         if platform not in SUPERVISORS:
             raise SandboxError(f"The sandbox needs Linux or macOS; this is {platform}.")
         policy = resolve_policy(policy)
+        if platform != "linux":  # there, the self-test may have to run first
+            report = report or await cls.probe()
+            check_level(policy, report)
         policy = await to_thread.run_sync(with_programs, policy)
         goes_on = bool(policy.tmp_dir)
         if not goes_on:
@@ -401,7 +404,9 @@ def check_level(policy: SandboxPolicy, report: LayerReport) -> None:
     if reason := report.why_not(level):
         raise SandboxError(f"The sandbox level '{level}' does not work here: {reason}.")
     if LEVELS.index(level) > LEVELS.index(policy.min_level):
-        wanted = policy.min_level
+        wanted: Level = policy.min_level
+        if level == "none" and SEATBELT in report.reasons:
+            wanted = "seatbelt"
         least = f"at least '{wanted}' is required"
         if reason := report.why_not(wanted):
             raise SandboxError(
