@@ -205,12 +205,16 @@ def check_sandbox(arguments: argparse.Namespace) -> int:
 
 
 async def _self_test() -> "list[Result]":
-    from sanderling.sandbox.selftest import running, seatbelt  # only this command needs them
+    from sanderling.sandbox.selftest import (  # only this command needs them
+        running,
+        sandboxed,
+        seatbelt,
+    )
 
     directory = state_dir()
     if sys.platform == "darwin":
         return await seatbelt.verify(directory, await seatbelt.current_stamp())
-    return await running.run(directory, running.in_sandbox)
+    return await running.run(directory, sandboxed.in_sandbox)
 
 
 def execute(arguments: argparse.Namespace) -> int:
