@@ -204,3 +204,11 @@ async def test_nothing_opens_while_the_self_test_failed(mac):
     with pytest.raises(SandboxError, match=r"level 'none'.*seatbelt: the self-test failed: read"):
         async with opening:
             pass
+
+
+async def test_polled_guard_acts_without_being_asked(mac):
+    async with mac.open() as sandbox:
+        await output_of(sandbox, "true")
+        (mac.project / ".envrc").write_text("evil")  # not by a command, so no audit follows
+        await until(lambda: not (mac.project / ".envrc").exists())
+        assert [each.kind for each in mac.events if each.path == ".envrc"] == ["quarantined"]
