@@ -54,6 +54,7 @@ check: development peers ## formatting, lint, types, English; changes nothing
 	cd "$(ROOT)" && "$(BIN)/ruff" format --check
 	cd "$(ROOT)" && "$(BIN)/ruff" check
 	cd "$(ROOT)" && "$(BIN)/basedpyright"
+	cd "$(ROOT)" && "$(BIN)/basedpyright" --pythonplatform Darwin
 	cd "$(ROOT)" && "$(BIN)/python" scripts/check_prose.py
 	cd "$(ROOT)" && "$(BIN)/python" scripts/generate_types.py --check
 	cd "$(ROOT)" && "$(BIN)/nvim" --clean -l scripts/generate_plugin.lua --check

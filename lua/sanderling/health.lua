@@ -176,10 +176,10 @@ local function show_without_python()
   local is_set = (vim.env.ANTHROPIC_API_KEY or '') ~= ''
   vim.health.info(('ANTHROPIC_API_KEY is %s'):format(is_set and 'set' or 'not set'))
   vim.health.start('Sandbox')
-  if vim.uv.os_uname().sysname == 'Linux' then
+  if vim.tbl_contains({ 'Linux', 'Darwin' }, vim.uv.os_uname().sysname) then
     vim.health.info('not checked: Python does not run')
   else
-    vim.health.error('the sandbox needs Linux: commands are blocked here')
+    vim.health.error('the sandbox needs Linux or macOS: commands are blocked here')
   end
 end
 

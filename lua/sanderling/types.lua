@@ -246,7 +246,7 @@
 
 ---@class (exact) sanderling.SandboxChanged
 ---@field type 'sandbox_changed'
----@field level ''|'full'|'full-bwrap'|'landlock'|'namespaces'|'none'|'off'|'outer'
+---@field level ''|'full'|'full-bwrap'|'landlock'|'namespaces'|'none'|'off'|'outer'|'seatbelt'
 ---@field network 'off'|'on'|'proxy'
 ---@field missing? string[]
 ---@field problem? string

@@ -17,7 +17,7 @@ import pytest
 from sanderling.cli.sandbox import check_sandbox
 from sanderling.config import state_dir
 from sanderling.sandbox.report import EXIT_REFUSED
-from sanderling.sandbox.selftest import running, seatbelt
+from sanderling.sandbox.selftest import running, sandboxed, seatbelt
 from sanderling.sandbox.selftest.running import Ended, Result, Start
 from sanderling.sandbox.selftest.scene import Scene
 from sanderling.sandbox.selftest.seatbelt import Stamp, why_not_verified
@@ -75,7 +75,7 @@ def test_the_check_finds_that_every_escape_is_refused_and_every_task_works(home)
 
 def test_the_check_shows_what_failed_and_its_status_is_1(home, monkeypatch, capsys):  # noqa: ARG001
     only(monkeypatch, "read-secret", "files")
-    monkeypatch.setattr(running, "in_sandbox", not_confined)
+    monkeypatch.setattr(sandboxed, "in_sandbox", not_confined)
     assert check_sandbox(argparse.Namespace(json=False)) == 1
     assert capsys.readouterr().out.splitlines() == [
         "ok      files of the project are written, renamed and removed: works",

@@ -181,7 +181,7 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         ("sandbox = 5", "config.toml:1: 'sandbox': must be a table, not a whole number"),
         (
             "[sandbox]\nmin_level = 'ful'",
-            "config.toml:2: 'sandbox.min_level': must be one of full, full-bwrap, namespaces, landlock",
+            "config.toml:2: 'sandbox.min_level': must be one of full, full-bwrap, namespaces, seatbelt, landlock",
         ),
         (
             "[sandbox]\nread = ['~/x', 'data']",

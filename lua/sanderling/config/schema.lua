@@ -391,7 +391,7 @@ M.rows = {
   {
     name = 'sandbox.min_level',
     default = 'landlock',
-    choices = { 'full', 'full-bwrap', 'namespaces', 'landlock' },
+    choices = { 'full', 'full-bwrap', 'namespaces', 'seatbelt', 'landlock' },
     doc = 'below this level commands are refused',
     host = true,
   },

@@ -46,7 +46,7 @@
 ---@field servers table<string, table> tool servers (Model Context Protocol), by name
 
 ---@class (exact) sanderling.config.Sandbox
----@field min_level 'full'|'full-bwrap'|'namespaces'|'landlock' below this level commands are refused
+---@field min_level 'full'|'full-bwrap'|'namespaces'|'seatbelt'|'landlock' below this level commands are refused
 ---@field hosts string[] hosts that commands may reach when the network is 'proxy'
 ---@field read string[] paths outside the project that commands may read
 ---@field write string[] paths outside the project that commands may change

@@ -24,7 +24,7 @@ from sanderling.providers.redaction import is_secret
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.execution_environment import RunningServer, end_server
-from sanderling.sandbox.policy import Grant
+from sanderling.sandbox.policy import UNMOUNTED, Grant
 from sanderling.sandbox.sandbox import alone
 from sanderling.tools.commands.server_log import ServerLog, ending
 from sanderling.tools.commands.start_advice import StartedProgram
@@ -35,10 +35,10 @@ PATIENCE_S = 1.0  # for an agent to exit
 LOOK_S = 5.0
 
 NOT_CONFINED = "{title} runs outside the sandbox with all of your rights, because of `sandbox = false` or `--no-sandbox`."
-NO_LOGIN = "Its login is not available: at the level landlock, the sandbox cannot map files into the agent's HOME."
-WITHOUT_MOUNTS = (
-    '[ "$SANDERLING_SANDBOX" = landlock ]'  # Landlock alone: these are the user's own directories
+NO_LOGIN = (
+    "Its login is not available: at this level, the sandbox cannot map files into the agent's HOME."
 )
+WITHOUT_MOUNTS = "case $SANDERLING_SANDBOX in landlock|seatbelt) ;; *) false ;; esac"  # these are the user's own directories
 SANDBOX_OFF = "{title} runs outside the sandbox with all of your rights, because you switched the sandbox off."
 
 
@@ -197,7 +197,7 @@ async def _started(
         is_confined=is_confined,
     )
     if is_confined:
-        has_no_mounts = sandbox.facts.level == "landlock" and (home.paths or paths.paths)
+        has_no_mounts = sandbox.facts.level in UNMOUNTED and (home.paths or paths.paths)
         agent.warnings = (*home.warnings, *paths.warnings, *([NO_LOGIN] if has_no_mounts else []))
     return agent, process, watch
 

@@ -29,7 +29,7 @@ from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.gaps import OUTER, missing_at
 from sanderling.sandbox.policy import LEVELS, SandboxPolicy
 from sanderling.sandbox.processes import Process
-from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent, LayerReport
+from sanderling.sandbox.report import EXIT_REFUSED, SEATBELT, GuardEvent, LayerReport
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, alone
 from sanderling.text import visible
 
@@ -41,7 +41,10 @@ LAYER_ADVICE = {
     "bubblewrap": "Install bubblewrap, which may create namespaces where users may not",
     "landlock": "Landlock needs Linux 5.13 or newer with `landlock` among the security modules in /sys/kernel/security/lsm (boot parameter `lsm=`)",
     "seccomp": "seccomp needs x86_64 or aarch64 and a kernel with CONFIG_SECCOMP_FILTER",
+    SEATBELT: "Run `sanderling sandbox check`: it tries again, and shows what came out wrong. Then see |sanderling-seatbelt|",
 }
+FULL: tuple[Level, ...] = ("full", "full-bwrap", "seatbelt")
+"""The levels that are the most that their system offers."""
 EXIT_FAILED = 1
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -159,7 +162,7 @@ def findings(report: LayerReport, min_level: Level) -> list[dict[str, Any]]:
         found.append({"level": level, "text": text, "advice": list(advice)})
 
     level, advice = report.level, advice_on(report)
-    is_full = LEVELS.index(level) <= LEVELS.index("full-bwrap")
+    is_full = level in FULL
     if level == "none":
         add("error", "level none: commands are blocked here", advice)
     elif LEVELS.index(level) > LEVELS.index(min_level):
@@ -180,8 +183,8 @@ def findings(report: LayerReport, min_level: Level) -> list[dict[str, Any]]:
 
 def advice_on(report: LayerReport) -> list[str]:
     """Return the advice on layers that do not work. Bubblewrap and our own namespaces are alternatives."""
-    failed = [layer for layer in LAYER_ADVICE if report.reasons[layer]]
-    if not {"namespaces", "bubblewrap"} <= set(failed):
+    failed = [layer for layer in LAYER_ADVICE if report.reasons.get(layer)]
+    if SEATBELT not in failed and not {"namespaces", "bubblewrap"} <= set(failed):
         failed = [layer for layer in failed if layer in ("landlock", "seccomp")]
     return [LAYER_ADVICE[layer] for layer in failed]
 
@@ -213,12 +216,16 @@ def check_sandbox(arguments: argparse.Namespace) -> int:
 
 
 async def _self_test() -> "list[Result]":
-    from sanderling.sandbox.selftest import running, seatbelt  # only this command needs them
+    from sanderling.sandbox.selftest import (  # only this command needs them
+        running,
+        sandboxed,
+        seatbelt,
+    )
 
     directory = state_dir()
     if sys.platform == "darwin":
         return await seatbelt.verify(directory, await seatbelt.current_stamp())
-    return await running.run(directory, running.in_sandbox)
+    return await running.run(directory, sandboxed.in_sandbox)
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ _FICLONE = 0x4004_9409  # of ioctl_ficlone(2): the copy shares the blocks of the
 _AT_FDCWD_LINUX, _RENAME_EXCHANGE = -100, 2  # of renameat2(2)
 _AT_FDCWD_DARWIN, _CLONE_NOOWNERCOPY = -2, 2  # of sys/fcntl.h and sys/clonefile.h
 _RENAME_SWAP = 2  # of sys/stdio.h
+_COPYFILE_ACL, _COPYFILE_XATTR = 1, 4  # of copyfile.h
 _F_GETPATH, _MAXPATHLEN = 50, 1024  # of sys/fcntl.h and sys/param.h
 
 
@@ -116,3 +117,26 @@ def set_mode(descriptor: int, mode: int) -> None:
         os.fchmod(descriptor, mode)
     else:  # fchmod refuses a descriptor with O_PATH
         os.chmod(f"/proc/self/fd/{descriptor}", mode)
+
+
+def copy_attributes(original: int, made: int) -> None:
+    """
+    Give the open file `made` the extended attributes and the access list of `original`, with macOS's fcopyfile(3).
+
+    Raises:
+        OSError: one cannot be set.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.fcopyfile(original, made, None, _COPYFILE_ACL | _COPYFILE_XATTR):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def memory_file(name: str) -> int:
+    """Return an empty file that no path leads to: in memory on Linux, elsewhere an unlinked temporary one."""
+    if sys.platform == "linux":
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    from tempfile import TemporaryFile  # it takes long to import
+
+    with TemporaryFile() as file:
+        return os.dup(file.fileno())

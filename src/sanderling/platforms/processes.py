@@ -1,12 +1,16 @@
 """The processes of this machine: their parents, groups and environments."""
 
 import os
+import signal
 import sys
+import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from sanderling.platforms import libproc
+
+_KILL_S = 0.01  # for killed processes to end
 
 
 class ProcessRow(NamedTuple):
@@ -100,6 +104,7 @@ class ProcessTree:
         self._leader = leader
         self._marker = marker
         self._members = dict[int, int]()  # when each started, by pid
+        self._strangers = dict[int, int]()  # likewise
         self._groups = {leader}
 
     def look(self, apart: Collection[int] = ()) -> set[int]:
@@ -111,11 +116,29 @@ class ProcessTree:
             if self._members.get(each.pid) == each.started
             or each.pid == self._leader
             or each.group in self._groups
-            or has_in_environment(each.pid, self._marker)
+            or self._is_marked(each)
         } - {os.getpid()}
         found = known | descendants(known, among)
         running = [each for each in among if each.pid in found and not each.is_zombie]
         self._members = {each.pid: each.started for each in running}
+        self._strangers = {each.pid: each.started for each in among if each.pid not in found}
         own_group = os.getpgrp()
         self._groups |= {each.group for each in running if each.group != own_group}
         return set(self._members)
+
+    def _is_marked(self, process: ProcessRow) -> bool:
+        """Look for the marker. A process without it gets it only from a member, whose descendant it is then."""
+        if self._strangers.get(process.pid) == process.started:
+            return False
+        return has_in_environment(process.pid, self._marker)
+
+    def kill(self) -> bool:
+        """Kill the members until none is left. Return whether there was one."""
+        was_there = False
+        while members := self.look():
+            was_there = True
+            for pid in members:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_KILL_S)
+        return was_there

@@ -25,6 +25,7 @@ _UNUSUAL = {
     "off": "off: commands run with all rights of the user",
     "outer": "the container around this session: commands can write wherever it lets them, and the network is its own",
     "landlock": "on, without a private /tmp: use $TMPDIR",
+    "seatbelt": "on, without a private /tmp and without loopback: use $TMPDIR, and unix sockets there",
 }
 """Levels at which the sandbox is not what the system prompt says."""
 

@@ -10,7 +10,7 @@ Effort = Literal["default", "low", "medium", "high", "xhigh", "max"]
 NetworkMode = Literal["off", "proxy", "on"]
 """Loopback inside the session only; loopback and the listed hosts; the host's network."""
 NETWORKS_BY_STRICTNESS: tuple[NetworkMode, ...] = ("off", "proxy", "on")
-ConfiningLevel = Literal["full", "full-bwrap", "namespaces", "landlock"]
+ConfiningLevel = Literal["full", "full-bwrap", "namespaces", "seatbelt", "landlock"]
 Level = Literal[ConfiningLevel, "none"]
 """How much of the sandbox's policy the kernel enforces, strongest first. `sandbox/gaps.py` lists what each level lacks."""
 SandboxLevel = Literal["", Level, "outer", "off"]

@@ -15,13 +15,14 @@ from pathlib import Path
 import anyio
 
 from sanderling.errors import NoRoomError, SandboxError
+from sanderling.platforms.endings import ExitWatch
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox import wire
 from sanderling.sandbox.report import GuardEvent, LayerReport
 
 START = (
     "import gc, os, sys; gc.disable(); sys.path += {path!r}; "
-    "from sanderling.sandbox.inside.{module} import main; main({channel}); os._exit(0)"
+    "from {module} import main; main({arguments}); os._exit(0)"
 )
 # for the supervisor, which asks git for its global ignore file, for instance
 FOR_GIT = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG")
@@ -106,15 +107,18 @@ async def receive_report(prober: socket.socket) -> LayerReport:
 
 
 @asynccontextmanager
-async def started(module: str) -> AsyncGenerator[socket.socket]:
-    """Start a Python process that runs `module`, and yield a channel to it. It ends with the context."""
+async def started(
+    module: str, platform: str = sys.platform, *arguments: str
+) -> AsyncGenerator[socket.socket]:
+    """Start a Python process that runs `module` with a channel and `arguments`, and yield the channel. It ends with the context."""
     with refusing_on_os_errors():
-        ours, theirs = wire.socket_pair()
+        ours, theirs = wire.socket_pair(platform)
     ours.setblocking(False)
     with ExitStack() as unless_started, theirs:
         unless_started.enter_context(ours)
         path = [str(_directory_above(name)) for name in ("sanderling", "landlock")]
-        code = START.format(path=path, module=module, channel=theirs.fileno())
+        values = ", ".join(map(repr, (theirs.fileno(), *arguments)))
+        code = START.format(path=path, module=module, arguments=values)
         with refusing_on_os_errors():
             process = subprocess.Popen(  # noqa: ASYNC220, S603
                 [sys.executable, "-I", "-S", "-c", code],
@@ -127,7 +131,7 @@ async def started(module: str) -> AsyncGenerator[socket.socket]:
             )
             unless_started.callback(process.wait)
             unless_started.callback(process.kill)
-            ended = os.pidfd_open(process.pid)
+            ended = ExitWatch(process.pid)
         unless_started.pop_all()
     try:
         with ours:
@@ -140,7 +144,7 @@ async def started(module: str) -> AsyncGenerator[socket.socket]:
                 process.returncode = 0  # it still cleans up, on its own
             else:
                 process.wait()
-        os.close(ended)
+        ended.close()
 
 
 def _directory_above(package: str) -> Path:

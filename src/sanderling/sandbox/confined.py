@@ -12,7 +12,7 @@ from sanderling.sandbox.execution_environment import LOCAL_DISK, SandboxState
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.gaps import missing_at
 from sanderling.sandbox.manager import SandboxManager
-from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.sandbox.policy import NO_GRANT, UNMOUNTED, Grant
 from sanderling.sandbox.processes import STDOUT, Process
 from sanderling.sandbox.project_location import ProjectLocation
 from sanderling.sandbox.sandbox import Sandbox
@@ -97,7 +97,7 @@ class Confined:
     async def scratch(self) -> tuple[str, str]:
         sandbox = await self._manager.opened()
         path = sandbox.policy.tmp_dir
-        return path, path if sandbox.level == "landlock" else "/tmp"
+        return path, path if sandbox.level in UNMOUNTED else "/tmp"
 
     def leads_to(self, host: str) -> bool:
         return self._effective_policy.leads_to(host)
@@ -106,7 +106,7 @@ class Confined:
         return self.disk.exists(path)
 
     def is_scratch(self, path: str) -> bool:
-        return self._manager.level != "landlock" and self._effective_policy.is_scratch(path)
+        return self._manager.level not in UNMOUNTED and self._effective_policy.is_scratch(path)
 
     def needed_to_write(self, path: str) -> Grant:
         if self.is_scratch(path):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from sanderling.paths import is_in_any
 from sanderling.protocol.modes import Level
 from sanderling.sandbox.kernel.programs import is_system, search_path
-from sanderling.sandbox.policy import SandboxPolicy, private_home
+from sanderling.sandbox.policy import UNMOUNTED, SandboxPolicy, private_home
 
 ENVIRONMENT = (
     r"PATH|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|COLORTERM|EDITOR|VISUAL|COLUMNS|LINES"
@@ -70,7 +70,7 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
             passed[name] = search_path(passed[name], policy) or default
     has_network = policy.network != "off"
     mounted = {"HOME": policy.home, "TMPDIR": "/tmp"}
-    places = _places_without_mounts(policy) if level == "landlock" else mounted
+    places = _places_without_mounts(policy) if level in UNMOUNTED else mounted
     return (
         passed
         | ({} if has_network else FAIL_FAST)
@@ -99,7 +99,7 @@ def _exists_inside(path: str, policy: SandboxPolicy, level: Level) -> bool:
     writable = (
         policy.project,
         *policy.write_paths,
-        *([] if level == "landlock" else [policy.home]),
+        *([] if level in UNMOUNTED else [policy.home]),
     )
     return is_in_any(path, writable) or is_system(path)
 

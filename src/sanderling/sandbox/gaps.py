@@ -217,11 +217,16 @@ def gaps_at(
 
 def missing_at(report: "LayerReport", level: "Level") -> list[dict[str, str]]:
     """Return the gaps of `level` here: `what` is open, and the `reason` why it is not closed."""
-    gaps = gaps_at(level, is_root=os.geteuid() == 0, landlock_abi=report.landlock_abi)
+    if level == "seatbelt":
+        gaps = SEATBELT
+    else:
+        gaps = gaps_at(level, is_root=os.geteuid() == 0, landlock_abi=report.landlock_abi)
     return [{"what": gap.words, "reason": _reason(gap, report, level)} for gap in gaps]
 
 
 def _reason(gap: Gap, report: "LayerReport", level: "Level") -> str:
+    if gap.layer == "seatbelt":
+        return "Seatbelt cannot do that"
     if report.reasons[gap.layer]:
         return f"{gap.layer}: {report.reasons[gap.layer]}"
     if gap.layer == "landlock" and gap.max_abi is not None and level != "namespaces":

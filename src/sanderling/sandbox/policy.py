@@ -10,6 +10,9 @@ from sanderling.protocol.modes import Level, NetworkMode
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 
+UNMOUNTED: tuple[Level, ...] = ("seatbelt", "landlock")
+"""The levels without a root of their own: nothing is at another place, and changed files are restored after each command."""
+
 ProjectAccess = Literal["rw", "ro"]
 """Access to the project: writable, or read-only."""
 PROXY_PORT, NAME_PORT = 3128, 53

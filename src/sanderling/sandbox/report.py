@@ -10,13 +10,17 @@ ROUTINE_SHARE = 10
 EXIT_REFUSED, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
 """Exit statuses as of env(1) and shells: refused by the sandbox, not executable, not found."""
 
+NOT_HERE = "it belongs to another system"
 NOT_STARTED = "Cannot start another process: {reason}."
 
 LAYERS = ("namespaces", "landlock", "seccomp", "bubblewrap")
+"""The layers of Linux; macOS has only Seatbelt."""
+SEATBELT = "seatbelt"
 NEEDS: dict[Level, tuple[str, ...]] = {
     "full": ("namespaces", "landlock", "seccomp"),
     "full-bwrap": ("bubblewrap", "landlock", "seccomp"),
     "namespaces": ("namespaces", "seccomp"),
+    "seatbelt": (SEATBELT,),
     "landlock": ("landlock", "seccomp"),
     "none": (),
 }
@@ -35,7 +39,7 @@ class LayerReport(NamedTuple):
 
     def why_not(self, level: Level) -> str:
         """Return why `level` does not work, or ""."""
-        needs = ((layer, self.reasons[layer]) for layer in NEEDS[level])
+        needs = ((layer, self.reasons.get(layer, NOT_HERE)) for layer in NEEDS[level])
         return "; ".join(f"{layer}: {reason}" for layer, reason in needs if reason)
 
 

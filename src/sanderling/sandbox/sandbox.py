@@ -42,10 +42,14 @@ from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.serving import HostNetwork
 from sanderling.sandbox.policy import LEVELS, PROXY_PORT, SandboxPolicy, resolve_policy
 from sanderling.sandbox.processes import DEVNULL, PIPE, STDOUT, Process, stream_in, stream_out
-from sanderling.sandbox.report import LAYERS, ROUTINE_SHARE, GuardEvent, LayerReport
+from sanderling.sandbox.report import LAYERS, ROUTINE_SHARE, SEATBELT, GuardEvent, LayerReport
 from sanderling.sandbox.versions import write_versions
 from sanderling.sandbox.views import SandboxView, SandboxViews
 
+SUPERVISORS = {
+    "linux": "sanderling.sandbox.inside.supervisor",
+    "darwin": "sanderling.sandbox.seatbelt.supervisor",
+}
 NO_PROXY = "The proxy needs namespaces, which this machine does not allow."
 DISK_CHECK_S = 0.1
 AUDIT_S = 1.0
@@ -70,6 +74,8 @@ class Sandbox:
         supervisor: SupervisorChannel,
         tasks: TaskGroup,
         on_event: Callable[[SandboxEvent], None],
+        *,
+        platform: str,
     ) -> None:
         self.policy = policy
         self.report = report
@@ -79,7 +85,8 @@ class Sandbox:
         self._on_event = on_event
         self._network = HostNetwork(policy.network, policy.hosts, tasks, on_event)
         self._servers: dict[str, HostNetwork] = {}  # by name
-        self._views = SandboxViews(self.level, supervisor, self._answer_on)
+        self._views = SandboxViews(self.level, platform, supervisor, self._answer_on)
+        self._platform = platform
         self._keys = itertools.count()
         self._is_watching = False
         self._is_needed = anyio.Event()  # a command was started alongside servers
@@ -88,10 +95,13 @@ class Sandbox:
     async def probe(cls) -> LayerReport:
         """Probe what the kernel can enforce, by trying it. The result is cached."""
         if cls._report_of_kernel is None:
+            if sys.platform == "darwin":
+                cls._report_of_kernel = await _report_of_macos()
+                return cls._report_of_kernel
             if sys.platform != "linux":
                 reason = f"it needs Linux, this is {sys.platform}"
                 return LayerReport(reasons=dict.fromkeys(LAYERS, reason), landlock_abi=0)
-            async with started("probe") as prober:
+            async with started("sanderling.sandbox.inside.probe") as prober:
                 cls._report_of_kernel = await receive_report(prober)
         return cls._report_of_kernel
 
@@ -102,31 +112,43 @@ class Sandbox:
         policy: SandboxPolicy,
         on_event: Callable[[SandboxEvent], None] = lambda _: None,
         report: LayerReport | None = None,
+        platform: str = sys.platform,
+        sandbox_exec: str = "",
     ) -> AsyncGenerator["Sandbox"]:
         """
         Open the sandbox of a session. At the end of the context, everything started in it has ended.
 
         With a `tmp_dir` in the policy, this continues a sandbox that was put to rest, and the caller removes that directory. The kernel
-        is probed meanwhile, unless `report` is given or the result is known.
+        is probed meanwhile, unless `report` is given or the result is known. `platform` and
+        `sandbox_exec`, the program that confines commands there, are for tests.
 
         Raises:
             SandboxError: the policy cannot be enforced here, at a level that it accepts.
         """
-        if sys.platform != "linux":
-            raise SandboxError(f"The sandbox needs Linux; this is {sys.platform}.")
+        if platform not in SUPERVISORS:
+            raise SandboxError(f"The sandbox needs Linux or macOS; this is {platform}.")
         policy = resolve_policy(policy)
+        if platform != "linux":  # there, the self-test may have to run first
+            report = report or await cls.probe()
+            check_level(policy, report)
         policy = await to_thread.run_sync(with_programs, policy)
         goes_on = bool(policy.tmp_dir)
         if not goes_on:
             path = f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}"
             policy = policy._replace(tmp_dir=path)
-        async with started("supervisor") as supervisor, _task_group() as tasks:
+        programs = (sandbox_exec,) if sandbox_exec else ()
+        async with (
+            started(SUPERVISORS[platform], platform, *programs) as supervisor,
+            _task_group() as tasks,
+        ):
             with refusing_on_os_errors():  # while the supervisor starts
                 report = report or await cls.probe()
                 await write_gitconfig(policy)
                 await to_thread.run_sync(write_versions, policy)
             check_level(policy, report)
-            sandbox = cls(policy, report, SupervisorChannel(supervisor), tasks, on_event)
+            sandbox = cls(
+                policy, report, SupervisorChannel(supervisor), tasks, on_event, platform=platform
+            )
             tasks.start_soon(sandbox._supervisor.listen, sandbox._on_guard_event)
             try:
                 with refusing_on_os_errors():
@@ -164,7 +186,8 @@ class Sandbox:
         if mark:
             variables |= resolver_environment(mark)
         if policy.network == "proxy":
-            variables |= proxy_environment(PROXY_PORT, mark)
+            view = await self._views.get(policy)
+            variables |= proxy_environment(view.proxy_port, mark)
         variables |= env or {}
         with refusing_on_os_errors(), ExitStack() as theirs, ExitStack() as unless_started:
             stdin_end, our_stdin = stream_in(stdin, theirs, unless_started)
@@ -247,7 +270,7 @@ class Sandbox:
             SandboxError: it cannot be started.
         """
         with refusing_on_os_errors():
-            ours, theirs = wire.socket_pair()
+            ours, theirs = wire.socket_pair(self._platform)
         with ExitStack() as unless_started:
             unless_started.enter_context(ours)
             with theirs:
@@ -358,6 +381,18 @@ class Sandbox:
             network.close()
 
 
+async def _report_of_macos() -> LayerReport:
+    """Return whether Seatbelt was verified on this machine. The first time, that takes some seconds."""
+    from sanderling.config import state_dir
+    from sanderling.sandbox.selftest import seatbelt  # only macOS needs it
+
+    try:
+        reason = await seatbelt.why_not_verified(state_dir(), await seatbelt.current_stamp())
+    except SandboxError as error:
+        reason = str(error).rstrip(".")
+    return LayerReport(reasons={SEATBELT: reason}, landlock_abi=0)
+
+
 def check_level(policy: SandboxPolicy, report: LayerReport) -> None:
     """
     Check that `policy` can be satisfied with `report`.
@@ -369,7 +404,9 @@ def check_level(policy: SandboxPolicy, report: LayerReport) -> None:
     if reason := report.why_not(level):
         raise SandboxError(f"The sandbox level '{level}' does not work here: {reason}.")
     if LEVELS.index(level) > LEVELS.index(policy.min_level):
-        wanted = policy.min_level
+        wanted: Level = policy.min_level
+        if level == "none" and SEATBELT in report.reasons:
+            wanted = "seatbelt"
         least = f"at least '{wanted}' is required"
         if reason := report.why_not(wanted):
             raise SandboxError(

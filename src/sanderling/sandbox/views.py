@@ -12,7 +12,7 @@ from sanderling.errors import NoRoomError, SandboxError
 from sanderling.protocol.modes import Level
 from sanderling.sandbox import wire
 from sanderling.sandbox.channels import SupervisorChannel, receive, refusing_on_os_errors
-from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.policy import PROXY_PORT, UNMOUNTED, SandboxPolicy
 from sanderling.sandbox.processes import Process, close
 from sanderling.sandbox.report import NOT_STARTED
 
@@ -24,6 +24,7 @@ class SandboxView:
         self.number = number
         self.rights = _rights(policy)
         self.channel = channel
+        self.proxy_port = PROXY_PORT
         self.commands = WeakSet[Process]()
         self.servers = WeakSet[Process]()
         self.file_workers = WeakSet[Process]()
@@ -118,10 +119,12 @@ class SandboxViews:
     def __init__(
         self,
         level: Level,
+        platform: str,
         supervisor: SupervisorChannel,
         on_listener: Callable[[SandboxPolicy, str, socket.socket], None],
     ) -> None:
         self._level = level
+        self._platform = platform
         self._supervisor = supervisor
         self._on_listener = on_listener
         self._views: dict[object, SandboxView] = {}
@@ -156,13 +159,18 @@ class SandboxViews:
         """
         if self._supervisor.has_ended.is_set():
             raise SandboxError("The sandbox has ended.")
-        key = _view_key(policy)
+        # A profile is fixed, so a view of Seatbelt has one network. Elsewhere, the host opens and closes the proxy of a view.
+        is_open = policy.network if self._level == "seatbelt" else policy.network == "on"
+        key = (policy.mode, is_open, *_rights(policy))
         async with self._opening:
             if key not in self._views:
                 number = next(self._numbers)
-                self._views[key] = SandboxView(
-                    number, policy, await self._open_view(number, policy)
-                )
+                channel, listeners = await self._open_view(number, policy)
+                view = self._views[key] = SandboxView(number, policy, channel)
+                for name, listener in listeners.items():
+                    if name == "proxy":
+                        view.proxy_port = listener.getsockname()[1]
+                    self._on_listener(policy, name, listener)
             return self._views[key]
 
     def hold_again(self, path: str) -> None:
@@ -170,13 +178,16 @@ class SandboxViews:
         for view in list(self._views.values()):
             if self._level == "full-bwrap":
                 self.drop(view)
-            elif self._level != "landlock":
+            elif self._level not in UNMOUNTED:
                 with suppress(OSError):  # the zygote is gone, with everything in it
                     wire.send(view.channel, ("hold", path))
 
-    async def _open_view(self, number: int, policy: SandboxPolicy) -> socket.socket:
+    async def _open_view(
+        self, number: int, policy: SandboxPolicy
+    ) -> tuple[socket.socket, dict[str, socket.socket]]:
+        """Return the channel to a new view, and its listeners by name."""
         with refusing_on_os_errors():
-            ours, theirs = wire.socket_pair()
+            ours, theirs = wire.socket_pair(self._platform)
         ours.setblocking(False)
         with ExitStack() as unless_ready:
             unless_ready.enter_context(ours)
@@ -191,8 +202,8 @@ class SandboxViews:
                 received = await receive(ours)
             match received:
                 case ("ready", names), descriptors:
-                    for name, descriptor in zip(names, descriptors, strict=True):
-                        self._on_listener(policy, name, socket.socket(fileno=descriptor))
+                    sockets = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+                    listeners = dict(zip(names, sockets, strict=True))
                     unless_ready.pop_all()
                 case ("no room", reason), _:
                     raise NoRoomError(reason)
@@ -200,7 +211,7 @@ class SandboxViews:
                     raise SandboxError(f"Cannot set up the sandbox: {reason}")
                 case _:
                     raise SandboxError("The sandbox's supervisor has ended.")
-        return ours
+        return ours, listeners
 
     def retire_others(self, policy: SandboxPolicy) -> None:
         """Close unused views whose grants differ from `policy`."""
@@ -239,10 +250,6 @@ class SandboxViews:
     def close(self) -> None:
         for view in self._views.values():
             close(view.channel.detach())
-
-
-def _view_key(policy: SandboxPolicy) -> object:
-    return (policy.mode, policy.network == "on", *_rights(policy))
 
 
 def _rights(policy: SandboxPolicy) -> tuple[object, ...]:

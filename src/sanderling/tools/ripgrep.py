@@ -19,7 +19,7 @@ import msgspec
 
 import sanderling
 from sanderling.errors import SandboxError, ToolError
-from sanderling.paths import path_outside
+from sanderling.paths import closed_after, path_outside
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.execution_environment import Disk
 from sanderling.sandbox.sandbox import alone
@@ -208,7 +208,7 @@ async def _release_pipes(workspace: Workspace, directory: str) -> None:
     moment: rg then reads an empty file. The host does this, because the sandbox may only read the project.
     """
     await anyio.sleep(SLOW_S)
-    while sys.platform == "linux":
+    while True:
         pipes: list[bytes] = []
 
         def note(path: bytes, pipes: list[bytes] = pipes) -> bool:
@@ -225,12 +225,14 @@ async def _release_pipes(workspace: Workspace, directory: str) -> None:
 def _open_for_a_moment(pipe: bytes) -> None:
     """Open and close `pipe` if it is a pipe: the path may have changed."""
     with suppress(OSError):
-        found = os.open(pipe, os.O_PATH | os.O_CLOEXEC)
-        try:
+        if sys.platform == "darwin":  # where nothing is opened without its side effects
+            if stat.S_ISFIFO(os.lstat(pipe).st_mode):
+                flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+                os.close(os.open(pipe, flags))
+            return
+        with closed_after(os.open(pipe, os.O_PATH | os.O_CLOEXEC)) as found:
             if stat.S_ISFIFO(os.fstat(found).st_mode):
                 os.close(os.open(f"/proc/self/fd/{found}", os.O_RDWR | os.O_NONBLOCK))
-        finally:
-            os.close(found)
 
 
 def program_inside(name: str, *arguments: str) -> list[str]:

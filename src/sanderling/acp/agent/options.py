@@ -52,6 +52,7 @@ LEVELS: dict[SandboxLevel, str] = {
     "full": "Sandbox: full",
     "full-bwrap": "Sandbox: full, with bubblewrap",
     "namespaces": "Sandbox: namespaces only",
+    "seatbelt": "Sandbox: Seatbelt, verified on this Mac",
     "landlock": "Sandbox: Landlock only",
     "none": "No sandbox: commands are blocked",
     "outer": "Sandbox: the container around the agent",

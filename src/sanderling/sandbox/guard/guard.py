@@ -19,7 +19,7 @@ from sanderling.sandbox.guard.protection import GitProtection
 from sanderling.sandbox.guard.quarantine import Quarantine
 from sanderling.sandbox.guard.repositories import Survey
 from sanderling.sandbox.guard.restoring import ProjectRestorer
-from sanderling.sandbox.guard.tripwire import Tripwire
+from sanderling.sandbox.guard.tripwire import PolledTripwire, Tripwire
 from sanderling.sandbox.report import GuardEvent
 
 
@@ -27,23 +27,31 @@ class Guard:
     """
     Guards one project, which `found` and `protection` describe as it is when the sandbox opens.
 
-    With `restores`, nothing is mounted, and the guard restores changed files.
+    With `restores`, nothing is mounted, and the guard restores changed files. If it `is_polled`, the caller must call `handle_events` often,
+    because no descriptor reports changes.
 
     Raises:
         SandboxError: no inotify watch is left.
     """
 
     def __init__(
-        self, found: Survey, protection: GitProtection, quarantine_dir: str, *, restores: bool
+        self,
+        found: Survey,
+        protection: GitProtection,
+        quarantine_dir: str,
+        *,
+        restores: bool,
+        is_polled: bool = False,
     ) -> None:
         self._project = GuardedProject(found, protection, restores=restores)
         self._quarantine = Quarantine(self._project, quarantine_dir)
         self._restorer = ProjectRestorer(self._project, self._quarantine, protection.pin)
         self._audit = Audit(self._project, self._quarantine, self._restorer, found, protection)
-        self._tripwire = Tripwire(self._project, self._quarantine, self._restorer, protection)
+        tripwire = PolledTripwire if is_polled else Tripwire
+        self._tripwire = tripwire(self._project, self._quarantine, self._restorer, protection)
 
     def fileno(self) -> int:
-        """The inotify descriptor. It is readable when `handle_events` has work."""
+        """The inotify descriptor. It is readable when `handle_events` has work. It is negative if the guard is polled."""
         return self._tripwire.fileno()
 
     def handle_events(self) -> list[GuardEvent]:

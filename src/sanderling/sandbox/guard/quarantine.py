@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 
 from sanderling.paths import closed_after
+from sanderling.platforms import files
 from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.tree import change_mode, identity, open_directory, open_up
 
@@ -85,7 +86,7 @@ class Quarantine:
         self._project = project
         self._directory = directory
         os.makedirs(directory, mode=0o700, exist_ok=True)
-        self._fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._fd = os.open(directory, files.ONLY_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def take(self, path: str, reason: str) -> bool:
         if not self._project.is_inside(path):
@@ -131,7 +132,7 @@ class Quarantine:
         harmless = f".quarantined-{kept_name}"
         os.rename(name, harmless, src_dir_fd=parent, dst_dir_fd=parent)
         try:
-            move(f"/proc/self/fd/{parent}/{harmless}", kept_at)
+            move(f"{files.reached_through(parent)}/{harmless}", kept_at)
         except (OSError, RecursionError, TooMuchError):
             with suppress(OSError):
                 change_mode(parent, harmless, 0)

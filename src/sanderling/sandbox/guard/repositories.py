@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from sanderling.paths import closed_after, is_in_any
+from sanderling.platforms.files import ONLY_PATH
 from sanderling.sandbox import names as listed
 from sanderling.sandbox.guard.git_program import (
     AmbiguousPathError,
@@ -95,7 +96,7 @@ def survey(project: str, git: TrustedGit, between: Callable[[], object] = lambda
     found = Survey(project, git, [], [], [], [], [])
     waiting = [""]
     count = 0
-    with closed_after(os.open(project, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
+    with closed_after(os.open(project, ONLY_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
         while waiting:
             directory = waiting.pop()
             count += 1

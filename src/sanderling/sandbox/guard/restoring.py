@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterable
 
 from sanderling.paths import closed_after, is_in_any
+from sanderling.platforms import files
 from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.quarantine import Quarantine
 from sanderling.sandbox.guard.tree import (
@@ -57,7 +58,7 @@ class ProjectRestorer:
                         "failed", path, "was deleted; only its protected files can be restored"
                     )
             if os.fstat(self._pins[path]).st_mode != mode:
-                os.chmod(f"/proc/self/fd/{self._pins[path]}", stat.S_IMODE(mode))
+                files.set_mode(self._pins[path], stat.S_IMODE(mode))
                 self._project.tell("restored", path, "had a different mode")
 
     def put_back(self, path: str) -> None:

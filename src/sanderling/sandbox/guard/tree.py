@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sanderling.paths import closed_after
+from sanderling.platforms import files
 from sanderling.sandbox.guard.repositories import DIRECTORY as LISTABLE
 from sanderling.sandbox.guard.repositories import read_file
 
@@ -16,7 +17,7 @@ MAX_KEPT_BYTES = 1 << 20
 
 READS_AT_A_TIME = 64
 
-DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DIRECTORY = files.ONLY_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class RecordedState(NamedTuple):
@@ -34,7 +35,7 @@ Identity = tuple[int, int]
 
 def open_directory(path: str) -> int:
     """
-    Open the directory at the absolute `path` with O_PATH, without following links.
+    Open the directory at the absolute `path`, without following links and if possible only to pass through.
 
     Raises:
         OSError: it is missing, or a component is a link.
@@ -97,14 +98,14 @@ def look(name: str, parent: int | None = None) -> RecordedState | None:
 
 
 def change_mode(parent: int, name: str, mode: int) -> None:
-    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = files.ONLY_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     with closed_after(os.open(name, flags, dir_fd=parent)) as fd:
-        os.chmod(f"/proc/self/fd/{fd}", mode)  # fails on a link
+        files.set_mode(fd, mode)
 
 
 def open_up(parent: int, name: str) -> None:
     """Give the owner all rights on the directory `parent`, and on `name` if that is a directory."""
-    os.chmod(f"/proc/self/fd/{parent}", stat.S_IMODE(os.fstat(parent).st_mode) | stat.S_IRWXU)
+    files.set_mode(parent, stat.S_IMODE(os.fstat(parent).st_mode) | stat.S_IRWXU)
     found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if stat.S_ISDIR(found.st_mode):
         change_mode(parent, name, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
@@ -117,7 +118,7 @@ def rename_back(fd: int, parent: int, name: str) -> None:
     Raises:
         OSError: it cannot be reached, or was replaced in this moment.
     """
-    now_at = os.readlink(f"/proc/self/fd/{fd}")
+    now_at = files.path_of(fd)
     with closed_after(open_directory(os.path.dirname(now_at))) as source:
         if identity(os.path.basename(now_at), source) != identity_of(fd):
             raise OSError(errno.ESTALE, "it moves")

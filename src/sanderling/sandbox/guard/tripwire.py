@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from sanderling.errors import NoRoomError
@@ -53,6 +54,18 @@ class _Watch(NamedTuple):
     fd: int
 
 
+_Times = tuple[int, int, int] | None
+"""The inode, mtime and ctime of a directory."""
+
+
+def _times(directory: str) -> _Times:
+    try:
+        found = os.lstat(directory)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
 class Tripwire:
     """
     Watches the directories of forbidden and protected names in `project`.
@@ -90,13 +103,16 @@ class Tripwire:
             self._held.setdefault(directory, set()).add(name)
         self._vanished: set[str] = set()
         self._moved = (0, "")  # cookie and old name of the last protected file that was renamed
-        try:
-            self._fd = inotify.instance()
-        except OSError as error:
-            raise _no_room("instances") from error
         self._watches: dict[int, _Watch] = {}
+        self._fd = self._opened()
         for directory in self._forbidden.keys() | self._held.keys():
             self._watch(directory)
+
+    def _opened(self) -> int:
+        try:
+            return inotify.instance()
+        except OSError as error:
+            raise _no_room("instances") from error
 
     def fileno(self) -> int:
         return self._fd
@@ -231,5 +247,42 @@ class Tripwire:
                     self._handle_vanished(f"{watch.directory}/{name}")
 
     def close(self) -> None:
-        for fd in (*(watch.fd for watch in self._watches.values()), self._fd):
-            os.close(fd)
+        for watch in self._watches.values():
+            os.close(watch.fd)
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+class PolledTripwire(Tripwire):
+    """
+    A tripwire for systems without inotify: it compares the times of its directories at each call.
+
+    A kqueue would need one open file for each protected file to notice its replacement, and tells no names either.
+    """
+
+    def _opened(self) -> int:
+        self._times = dict[str, _Times]()
+        return -1
+
+    def _watch(self, directory: str) -> None:
+        with suppress(OSError):  # missing; the audit checks again
+            fd = open_directory(directory)
+            if watch := self._watches.get(self._number(directory)):
+                os.close(watch.fd)
+            self._watches[self._number(directory)] = _Watch(directory, fd)
+            self._times[directory] = _times(directory)
+
+    def _number(self, directory: str) -> int:
+        known = {watch.directory: number for number, watch in self._watches.items()}
+        return known.get(directory, len(known))
+
+    def read_events(self) -> None:
+        now = {directory: _times(directory) for directory in self._times}
+        if now == self._times or self._project.is_lost():
+            return
+        self._times = (
+            now  # before the checks, so that what happens meanwhile is seen at the next call
+        )
+        if self._project.restores:
+            self._restorer.put_all_back()
+        self.check_all()

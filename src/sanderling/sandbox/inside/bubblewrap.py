@@ -13,6 +13,7 @@ from io import BufferedReader
 from typing import TYPE_CHECKING
 
 from sanderling.errors import SandboxError
+from sanderling.platforms.files import memory_file
 from sanderling.sandbox.kernel.namespaces import HIDDEN_IN_PROC, OWN_DIRECTORIES, make_mount_point
 
 if TYPE_CHECKING:  # the probe needs neither and should start fast
@@ -83,7 +84,7 @@ def start_zygote(
     """Start a zygote in the root of `view`, serving `channel`. It reports its start on `entered`; the returned pipe has its errors."""
     _make_mount_points(view.layout)
     complaints, stderr = os.pipe()
-    memory = os.memfd_create("view")
+    memory = memory_file("view")
     os.write(memory, marshal.dumps(view.as_data()))
     os.lseek(memory, 0, os.SEEK_SET)
     os.set_inheritable(memory, True)

@@ -10,6 +10,7 @@ import resource
 import signal
 import socket
 import struct
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES = 64
-PARENT_DIED = signal.SIGPWR  # which no other program sends to it
+PARENT_DIED = (
+    signal.SIGPWR if sys.platform == "linux" else signal.SIGTERM
+)  # which no other program sends to it
 KEPT_FD = STATUS_FD = 3
 WALL = 0x4000_0000  # for waitpid: include traced threads
 FORWARDED = (
@@ -40,7 +43,9 @@ FORWARDED = (
 )
 # The kernel counts these per user, across namespaces. A command that queues all allowed signals would leave none for the timers of the
 # user's other programs. So a command gets half.
-SHARED_LIMITS = (resource.RLIMIT_SIGPENDING, resource.RLIMIT_MSGQUEUE)
+SHARED_LIMITS = (
+    (resource.RLIMIT_SIGPENDING, resource.RLIMIT_MSGQUEUE) if sys.platform == "linux" else ()
+)
 # Python ignores or handles some of these.
 RESET = (*FORWARDED, PARENT_DIED, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Literal
 
 from sanderling.paths import closed_after
+from sanderling.platforms.files import ONLY_PATH
 from sanderling.sandbox.inside.reading import (
     MAX_LOOKS,
     OPENED,
@@ -23,7 +24,6 @@ from sanderling.sandbox.inside.reading import (
     take,
 )
 from sanderling.sandbox.inside.writing import (
-    PASSED_THROUGH,
     TEMPORARY,
     listable,
     passed_through,
@@ -142,14 +142,14 @@ def link(
 def mkfifo(path: str, mode: int) -> None:
     with _parent(path, makes_parents=True) as (directory, name):
         os.mkfifo(name, dir_fd=directory)
-        flags = PASSED_THROUGH | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags = ONLY_PATH | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with closed_after(os.open(name, flags, dir_fd=directory)) as made:
             set_mode(made, mode)
 
 
 def chmod(path: str, mode: int, expected: tuple[int, ...]) -> None:
     with _parent(path) as (directory, name):
-        flags = PASSED_THROUGH | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = ONLY_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
         with closed_after(os.open(name, flags, dir_fd=directory)) as descriptor:
             status = os.fstat(descriptor)
             if stat.S_ISLNK(status.st_mode) or tuple(stamp_of(status)) != expected:

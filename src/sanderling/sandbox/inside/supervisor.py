@@ -41,7 +41,7 @@ from sanderling.sandbox.kernel.layout import (
     unmounted_layout,
 )
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
-from sanderling.sandbox.policy import ResourceLimits, SandboxPolicy, check_identities
+from sanderling.sandbox.policy import UNMOUNTED, ResourceLimits, SandboxPolicy, check_identities
 from sanderling.sandbox.report import EXIT_REFUSED, ROUTINE_SHARE, GuardEvent
 
 LAST_LOOK_S = 60
@@ -55,7 +55,10 @@ class VanishedError(SandboxError):
 
 
 def main(channel: int) -> NoReturn:
-    supervisor = Supervisor(socket.socket(fileno=channel))
+    run_supervisor(Supervisor(socket.socket(fileno=channel)))
+
+
+def run_supervisor(supervisor: "Supervisor") -> NoReturn:
     signal.signal(signal.SIGTERM, lambda _number, _frame: supervisor.end())
     try:
         supervisor.serve()
@@ -80,21 +83,37 @@ class Supervisor:
         self._next_routine_audit = 0.0
         self._namespaces: dict[NamespaceOwner, list[int]] = {}
         self._placeholders: dict[int, set[str]] = {}  # by view number
+        self._absent: tuple[tuple[str, str], ...] = ()  # names that must not appear
         self._umask = os.umask(0)
         os.umask(self._umask)
         self._poll = select.poll()
+        self._prepare()
+
+    def _prepare(self) -> None:
         self._loading = Thread(target=import_module, args=[LANDLOCK])
         with suppress(RuntimeError):  # no thread available: it is imported when needed
             self._loading.start()
         prctl(init.PR_SET_CHILD_SUBREAPER, 1)
+
+    _look_ms: int | None = None
+    """How often the guard looks if nothing wakes it."""
+
+    def _reap(self) -> None:
+        _reap()
+
+    def _kill_all(self) -> None:
+        init.kill_tree()
 
     def serve(self) -> NoReturn:
         gc.freeze()  # most modules live as long as the process
         gc.enable()
         self._poll.register(self.channel, select.POLLIN)
         while True:
-            _reap()
-            for descriptor, _ in self._poll.poll():
+            self._reap()
+            happened = self._poll.poll(self._look_ms)
+            if not happened and self._guard:
+                self._report(self._guard.handle_events())
+            for descriptor, _ in happened:
                 if descriptor != self.channel.fileno():
                     self._report(self._guard.handle_events() if self._guard else [])
                 elif received := wire.receive(self.channel):
@@ -230,7 +249,14 @@ class Supervisor:
         prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)  # not inherited by a fork
 
     def _look_at(self, policy: SandboxPolicy, level: Level, *, has_own_network: bool) -> Layout:
-        """Determine the content of the view of `policy`, as things are now. The first call also starts the guard."""
+        """Determine the content of the view of `policy`, as things are now."""
+        protected = self._protected(policy, level)
+        if level in UNMOUNTED:
+            return unmounted_layout(policy, protected)
+        return mounted_layout(policy, protected, has_own_network=has_own_network)
+
+    def _protected(self, policy: SandboxPolicy, level: Level) -> Protection:
+        """Determine what must be protected in a view of `policy`, as things are now. The first call also starts the guard."""
         check_identities(policy)  # nothing moves from here on
         if self._guard:
             self._audit()  # before git is asked about a repository that belongs in quarantine
@@ -251,25 +277,32 @@ class Supervisor:
         os.umask(settings.shared_umask(in_git.shared, self._umask))
         if policy.has_guard and self._guard is None:
             quarantine = private_directory(policy, "quarantine")
-            self._guard = Guard(survey, in_git, quarantine, restores=level == "landlock")
-            self._poll.register(self._guard, select.POLLIN)
+            self._guard = Guard(
+                survey,
+                in_git,
+                quarantine,
+                restores=level in UNMOUNTED,
+                is_polled=self._look_ms is not None,
+            )
+            if self._look_ms is None:
+                self._poll.register(self._guard, select.POLLIN)
             self._report(self._guard.warnings())
         granted = [repositories.survey(path, self._git) for path in directories]
         found = [in_git, *map(protection.protection, granted)]
         linked = [repositories.survey_linked(path, self._git) for path in policy.linked]
         roots = (policy.project, *(survey.project for survey in granted))
         sockets = listening_sockets((*roots, *policy.read_paths, policy.home))
-        held = () if level == "landlock" else in_git.heads
-        protected = Protection(
+        held = () if level in UNMOUNTED else in_git.heads
+        self._absent = tuple(
+            (directory, name) for directory, names in in_git.watch for name in names
+        )
+        return Protection(
             writable=in_git.write,
             readable=in_git.read,
             pinned=(*(path for plan in found for path in plan.pin), *_directories_to(held)),
             read_only=(*(path for plan in found for path in plan.read_only), *held),
             masked=(*(path for each in (survey, *linked) for path in _secrets_in(each)), *sockets),
         )
-        if level == "landlock":
-            return unmounted_layout(policy, protected)
-        return mounted_layout(policy, protected, has_own_network=has_own_network)
 
     # --- mount points in the private HOME and /tmp for granted paths -----------------------------------------------------
 
@@ -314,7 +347,7 @@ class Supervisor:
     def end(self, *, keeps_tmp: bool = False) -> NoReturn:
         """Kill all processes, run a last audit, and clean up. The host need not wait for it, and an alarm limits it."""
         signal.alarm(LAST_LOOK_S)
-        init.kill_tree()
+        self._kill_all()
         guard, self._guard = self._guard, None
         try:
             self._report(guard.close() if guard else [])

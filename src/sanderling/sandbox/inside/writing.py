@@ -9,12 +9,14 @@ directory. In these cases the file is overwritten in place, and gets its old byt
 import errno
 import os
 import stat
+import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from sanderling.paths import closed_after, write_all
+from sanderling.platforms import files
 from sanderling.sandbox.inside.reading import OPENED, Stamp, require_file, stamp_of, take
 from sanderling.sandbox.kernel.syscalls import number, syscall
 
@@ -22,7 +24,6 @@ MAX_OVERWRITTEN_BYTES = 256 << 20
 """The largest file that is overwritten in place. Its old bytes are kept in memory, to restore them on failure."""
 TEMPORARY = ".sanderling-tmp-"
 LEFTOVER_S, MAX_SWEPT_NAMES = 60.0, 2000
-PASSED_THROUGH = getattr(os, "O_PATH", os.O_RDONLY)  # O_PATH does not exist on every system
 SET_ID = stat.S_ISUID | stat.S_ISGID
 NO_RENAME = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
 NO_LINKS = (errno.EACCES, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -115,7 +116,7 @@ def _place(
         os.makedirs(parent, exist_ok=True)
     # O_PATH needs no right to read: where a single file is granted, its directory is hidden.
     if follows:
-        directory = os.open(parent, PASSED_THROUGH | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = os.open(parent, files.ONLY_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     else:
         directory = passed_through(parent, makes_parents=makes_parents)
     with closed_after(directory):
@@ -129,7 +130,7 @@ def passed_through(path: str, start: int | None = None, *, makes_parents: bool =
     Raises:
         OSError: ENOTDIR if a component is a link.
     """
-    flags = PASSED_THROUGH | os.O_DIRECTORY | os.O_CLOEXEC
+    flags = files.ONLY_PATH | os.O_DIRECTORY | os.O_CLOEXEC
     directory = os.open("/", flags) if start is None else os.dup(start)
     for name in filter(None, path.split("/")):
         above = directory
@@ -248,19 +249,16 @@ def set_mode(descriptor: int, mode: int) -> None:
     """
     if stat.S_IMODE(os.fstat(descriptor).st_mode) == mode:
         return
-    # A file without read permission can only be opened with O_PATH, which fchmod refuses.
-    is_plain = PASSED_THROUGH == os.O_RDONLY
-    target = descriptor if is_plain else f"/proc/self/fd/{descriptor}"
     try:
-        os.chmod(target, mode)
+        files.set_mode(descriptor, mode)
     except PermissionError:
         if not mode & SET_ID:
             raise
-        os.chmod(target, mode & ~SET_ID)
+        files.set_mode(descriptor, mode & ~SET_ID)
 
 
 def _put(descriptor: int, data: bytes) -> None:
-    if data:
+    if data and sys.platform != "darwin":
         with _where_supported():  # so that a full disk shows before anything is lost
             os.posix_fallocate(descriptor, 0, len(data))
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -313,7 +311,8 @@ def _make_alike(new: int, old: int) -> bool:
 
 
 def _copy_attributes(new: int, old: int) -> None:
-    if not hasattr(os, "listxattr"):  # not on every system; without a sandbox this runs there, too
+    if sys.platform == "darwin":
+        files.copy_attributes(old, new)
         return
     wanted, given = _attributes(old), _attributes(new)
     for name in given.keys() - wanted.keys():  # from the directory's default ACL
@@ -323,13 +322,15 @@ def _copy_attributes(new: int, old: int) -> None:
             os.setxattr(new, name, value)
 
 
-def _attributes(descriptor: int) -> dict[str, bytes]:
-    try:
-        names = os.listxattr(descriptor)
-    except OSError:  # the file system has none
-        return {}
-    ours = (name for name in names if not name.startswith(OTHERS_ATTRIBUTES))
-    return {name: os.getxattr(descriptor, name) for name in ours}
+if sys.platform != "darwin":
+
+    def _attributes(descriptor: int) -> dict[str, bytes]:
+        try:
+            names = os.listxattr(descriptor)
+        except OSError:  # the file system has none
+            return {}
+        ours = (name for name in names if not name.startswith(OTHERS_ATTRIBUTES))
+        return {name: os.getxattr(descriptor, name) for name in ours}
 
 
 def sync(paths: Sequence[str]) -> None:

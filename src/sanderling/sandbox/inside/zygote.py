@@ -21,6 +21,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, NoReturn
 
 from sanderling.errors import SandboxError
+from sanderling.platforms.endings import ExitWatch
 from sanderling.protocol.modes import Level
 from sanderling.sandbox import wire
 from sanderling.sandbox.inside import init
@@ -119,6 +120,7 @@ class RunningInit(NamedTuple):
     key: int
     pid: int
     status: int
+    watch: ExitWatch
 
 
 class Zygote:
@@ -128,7 +130,7 @@ class Zygote:
         self.view = view
         self.channel = channel
         self._confinement = view.confinement()
-        self._running: dict[int, RunningInit] = {}  # by pidfd
+        self._running: dict[int, RunningInit] = {}  # by the descriptor of `watch`
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._poll = select.poll()
         self._spare: Spare | None = None
@@ -199,7 +201,7 @@ class Zygote:
         pid = 0
         try:
             pid = self._handed_over(launch, tuple(descriptors))
-            pidfd = os.pidfd_open(pid)
+            watch = ExitWatch(pid)
         except OSError as error:  # running commands have used up a resource
             if pid:
                 _end(pid)
@@ -207,8 +209,8 @@ class Zygote:
                 os.write(status, NOT_STARTED.format(reason=error.strerror).encode())
             streams.append(status)
         else:
-            self._running[pidfd] = RunningInit(key, pid, status)
-            self._poll.register(pidfd, select.POLLIN)
+            self._running[watch.fileno()] = RunningInit(key, pid, status, watch)
+            self._poll.register(watch, select.POLLIN)
         for descriptor in streams:
             os.close(descriptor)
         if not self.view.can_nest and not self.view.is_for_one:
@@ -255,11 +257,11 @@ class Zygote:
                 syscall("setns", self._own_pids, namespaces.CLONE_NEWPID)
         return pid
 
-    def _finish(self, pidfd: int) -> None:
-        ended = self._running.pop(pidfd)
-        self._poll.unregister(pidfd)
+    def _finish(self, descriptor: int) -> None:
+        ended = self._running.pop(descriptor)
+        self._poll.unregister(descriptor)
         os.waitpid(ended.pid, 0)
-        os.close(pidfd)
+        ended.watch.close()
         if not self.view.can_nest:
             init.kill_tree(self._inits())
         os.close(ended.status)  # this tells the host that the whole tree has ended

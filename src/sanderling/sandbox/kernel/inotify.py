@@ -1,8 +1,10 @@
 """inotify(7), which Python does not wrap."""
 
 import ctypes
+import errno
 import os
 import struct
+import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -31,8 +33,10 @@ def instance() -> int:
     Return a new non-blocking inotify descriptor.
 
     Raises:
-        OSError: no inotify instance is left.
+        OSError: no inotify instance is left; ENOSYS: this is not Linux.
     """
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     return _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
 

@@ -21,6 +21,7 @@ import landlock
 from landlock import FSAccess
 
 from sanderling.errors import SandboxError
+from sanderling.platforms.files import ONLY_PATH
 from sanderling.sandbox.kernel.syscalls import syscall
 
 P = ParamSpec("P")
@@ -172,7 +173,7 @@ def _without_files(network: int, scopes: int) -> int:
     directories unless every ruleset of the stack allows it, even one without file rules.
     """
     ruleset = _create_ruleset(FSAccess.REFER, network, scopes)
-    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    root = os.open("/", ONLY_PATH | os.O_CLOEXEC)
     syscall("landlock_add_rule", ruleset, PATH_BENEATH, struct.pack("=Qi", FSAccess.REFER, root), 0)
     os.close(root)
     return ruleset
@@ -180,7 +181,7 @@ def _without_files(network: int, scopes: int) -> int:
 
 def _open_literally(path: str) -> int | None:
     at_cwd, resolve_no_symlinks = -100, 0x04
-    how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, resolve_no_symlinks)
+    how = struct.pack("=QQQ", ONLY_PATH | os.O_CLOEXEC, 0, resolve_no_symlinks)
     try:
         return syscall("openat2", at_cwd, os.fsencode(path), how, len(how))
     except OSError as error:

@@ -341,6 +341,8 @@ def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
 
 def listening_sockets(roots: tuple[str, ...]) -> list[str]:
     """Return the host's listening unix sockets below `roots` that were bound by an absolute path."""
+    if sys.platform != "linux":  # Seatbelt refuses connections by path
+        return []
     with open("/proc/net/unix", "rb") as file:
         names = [line.split(None, 7)[-1].rstrip() for line in file.readlines()[1:]]
     paths = {os.fsdecode(name) for name in names if name.startswith(b"/")}

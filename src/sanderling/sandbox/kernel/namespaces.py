@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from sanderling.errors import SandboxError
+from sanderling.platforms.files import ONLY_PATH
 from sanderling.sandbox.kernel import inotify
 from sanderling.sandbox.kernel.syscalls import syscall
 
@@ -215,7 +216,7 @@ def _attach(source: str, target: str, attributes: int) -> None:
 def opened(path: str) -> Generator[int]:
     """Open `path` with O_PATH, without following any link."""
     how = struct.pack(
-        "QQQ", os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
+        "QQQ", ONLY_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
     )
     descriptor = syscall("openat2", AT_FDCWD, os.fsencode(path), how, len(how))
     try:
@@ -227,7 +228,7 @@ def opened(path: str) -> Generator[int]:
 def make_mount_point(new: str, bind: "Bind") -> None:
     """Create the mount point below `new`, step by step. In private directories it replaces what an earlier command left there."""
     *parents, name = bind.target.strip("/").split("/")
-    here = os.open(new, os.O_PATH | os.O_DIRECTORY)
+    here = os.open(new, ONLY_PATH | os.O_DIRECTORY)
     try:
         for step in parents:
             here, above = _directory_at(here, step, may_replace=bind.is_private), here
@@ -241,7 +242,7 @@ def make_mount_point(new: str, bind: "Bind") -> None:
 
 
 def _directory_at(parent: int, name: str, *, may_replace: bool) -> int:
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+    flags = ONLY_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
     try:
         return os.open(name, flags, dir_fd=parent)
     except FileNotFoundError:

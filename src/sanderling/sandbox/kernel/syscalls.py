@@ -7,9 +7,11 @@ machine's headers. None: that architecture lacks the call.
 
 import ctypes
 import os
+import sys
 
 MACHINES = ("x86_64", "aarch64")
-MACHINE = os.uname().machine
+MACHINE = os.uname().machine if sys.platform == "linux" else ""
+"""Empty on other systems, whose calls have other numbers."""
 
 NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "_sysctl": (156, None),

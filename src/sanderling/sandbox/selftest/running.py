@@ -4,8 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,27 +120,6 @@ async def unconfined(argv: Sequence[str]) -> Ended:
         ended = await anyio.run_process(argv, check=False, stderr=subprocess.STDOUT)
         return Ended(ended.returncode, ended.stdout.decode(errors="replace"))
     return Ended(TIMED_OUT, f"it took longer than {TIMEOUT_S:.0f} s")
-
-
-@asynccontextmanager
-async def in_sandbox(scene: Scene) -> AsyncGenerator[Start]:
-    """Run commands in the sandbox that a session of the scene's project would have."""
-    from sanderling.sandbox.processes import STDOUT
-    from sanderling.sandbox.sandbox import Sandbox
-
-    async with Sandbox.open(scene.policy) as sandbox:
-
-        async def start(argv: Sequence[str]) -> Ended:
-            output = b""
-            with anyio.move_on_after(TIMEOUT_S):
-                process = await sandbox.spawn(argv, stderr=STDOUT)
-                assert process.stdout
-                async for chunk in process.stdout:
-                    output += chunk
-                return Ended(await process.wait(), output.decode(errors="replace"))
-            return Ended(TIMED_OUT, f"it took longer than {TIMEOUT_S:.0f} s")
-
-        yield start
 
 
 def _last_line(output: str) -> str:

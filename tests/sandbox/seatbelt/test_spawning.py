@@ -1,0 +1,214 @@
+"""
+The whole way from `Sandbox.open` to a command on macOS, with a stand-in for `sandbox-exec`: it writes down its profile and runs the command.
+
+So nothing here is confined; the profile's meaning has its own tests. Everything else is as on macOS: a wire of streams, the supervisor with
+a polled guard, a starter for each view, and process trees without namespaces.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sanderling.errors import SandboxError
+from sanderling.platforms.processes import is_running
+from sanderling.sandbox.processes import PIPE
+from sanderling.sandbox.report import GuardEvent, LayerReport
+from sanderling.sandbox.sandbox import Sandbox
+from tests.conftest import DEADLINE_S
+from tests.sandboxes import policy_below
+
+VERIFIED = LayerReport({"seatbelt": ""}, 0)
+STAND_IN = """#!/bin/sh
+[ "$1" = -p ] && [ "$3" = -- ] || exit 64
+printf %s "$2" > {profile}
+shift 3
+exec "$@"
+"""
+
+
+class Mac:
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.policy = policy_below(base)
+        self.project = Path(self.policy.project)
+        self.project.mkdir(parents=True)
+        self.profile = base / "profile.sb"
+        self.program = base / "sandbox-exec"
+        self.program.write_text(STAND_IN.format(profile=shlex.quote(str(self.profile))))
+        self.program.chmod(0o755)
+        self.events = []
+
+    def open(self, **changes):
+        return Sandbox.open(
+            self.policy._replace(**changes),
+            self.events.append,
+            VERIFIED,
+            platform="darwin",
+            sandbox_exec=str(self.program),
+        )
+
+
+@pytest.fixture
+def mac(tmp_path, monkeypatch):
+    mac = Mac(tmp_path.resolve())
+    monkeypatch.setenv("HOME", mac.policy.home)
+    return mac
+
+
+async def output_of(sandbox, *argv, **options):
+    process = await sandbox.spawn(argv, **options)
+    said = b"".join([chunk async for chunk in process.stdout])
+    status = await process.wait()
+    process.close()
+    return status, said.decode()
+
+
+async def until(condition):
+    with anyio.fail_after(DEADLINE_S):
+        while not (found := condition()):
+            await anyio.sleep(0.02)
+    return found
+
+
+async def test_command_runs_in_the_project_with_its_own_home_and_the_profile(mac):
+    async with mac.open() as sandbox:
+        assert sandbox.level == "seatbelt"
+        code = 'pwd; echo "$HOME"; echo "$TMPDIR"; echo "$SANDERLING_SANDBOX"; exit 3'
+        status, said = await output_of(sandbox, "/bin/sh", "-c", code)
+        home, tmp = f"{mac.policy.state_dir}/home", sandbox.policy.tmp_dir
+        assert (status, said.splitlines()) == (3, [str(mac.project), home, tmp, "seatbelt"])
+        profile = mac.profile.read_text()
+        assert "(deny default)" in profile
+        assert f'(subpath "{mac.project}")' in profile
+    assert not Path(tmp).exists()  # noqa: ASYNC240
+
+
+async def test_missing_program_ends_with_127_and_a_file_without_rights_with_126(mac):
+    (mac.project / "text").write_text("no program")
+    async with mac.open() as sandbox:
+        process = await sandbox.spawn(["no-such-program"])
+        assert await process.stderr.receive() == b"no-such-program: No such file or directory\n"
+        assert await process.wait() == 127
+        process.close()
+        assert (await output_of(sandbox, f"{mac.project}/text"))[0] == 126
+
+
+async def test_missing_directory_is_said(mac):
+    async with mac.open() as sandbox:
+        process = await sandbox.spawn(["true"], cwd=f"{mac.project}/gone")
+        with pytest.raises(SandboxError, match="gone is not a directory inside the sandbox"):
+            await process.wait()
+        process.close()
+
+
+async def test_stdin_and_signals_reach_the_command(mac):
+    async with mac.open() as sandbox:
+        process = await sandbox.spawn(["cat"], stdin=PIPE)
+        await process.stdin.send(b"hello")
+        assert await process.stdout.receive() == b"hello"
+        process.send_signal(15)
+        assert await process.wait() == -15
+        process.close()
+
+
+LEAVES = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session={daemon},
+    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(child.pid, flush=True)
+"""
+
+
+@pytest.mark.parametrize("daemon", [False, True])
+async def test_what_a_command_leaves_is_killed_even_a_daemon(mac, daemon):
+    async with mac.open() as sandbox:
+        process = await sandbox.spawn([sys.executable, "-c", LEAVES.format(daemon=daemon)])
+        orphan = int(await process.stdout.receive())
+        assert await process.wait() == 0
+        assert process.has_left_processes
+        await until(lambda: not is_running(orphan))
+        process.close()
+
+
+async def test_kill_ends_a_command_with_its_daemon_and_so_does_closing(mac):
+    code = LEAVES.format(daemon=True) + "\nimport time; time.sleep(600)"
+    async with mac.open() as sandbox:
+        first = await sandbox.spawn([sys.executable, "-c", code])
+        second = await sandbox.spawn([sys.executable, "-c", code])
+        orphans = [int(await each.stdout.receive()) for each in (first, second)]
+        first.kill()
+        assert await first.wait() == -9
+        await until(lambda: not is_running(orphans[0]))
+        assert is_running(orphans[1])
+        first.close()
+    await until(lambda: not is_running(orphans[1]))
+    second.close()
+
+
+async def test_file_worker_reads_and_writes(mac):
+    async with mac.open() as sandbox:
+        files = await sandbox.open_files()
+        await files.write(f"{mac.project}/new", b"text" * 100_000)
+        assert (mac.project / "new").read_bytes() == b"text" * 100_000
+        assert await files.list(str(mac.project)) == [("new", "file")]
+        files.close()
+
+
+async def test_proxy_has_a_port_of_its_own_in_profile_and_environment(mac):
+    async with mac.open(network="proxy", hosts=("example.com",)) as sandbox:
+        _, said = await output_of(sandbox, "/bin/sh", "-c", 'echo "$http_proxy"')
+        port = int(said.strip().rpartition(":")[2])
+        assert f'(remote ip "localhost:{port}")' in mac.profile.read_text()
+        connection = await anyio.connect_tcp("127.0.0.1", port)
+        async with connection:
+            await connection.send(
+                b"CONNECT other.example:443 HTTP/1.1\r\nHost: other.example:443\r\n\r\n"
+            )
+            assert b" 403 " in await connection.receive()
+
+
+async def test_each_network_is_a_view_with_its_own_profile(mac):
+    async with mac.open() as sandbox:
+        await output_of(sandbox, "true")
+        assert "(remote ip" not in mac.profile.read_text()
+        await sandbox.set_network("on")
+        await output_of(sandbox, "true")
+        assert '(remote ip "*:*")' in mac.profile.read_text()
+
+
+async def test_new_name_that_runs_something_is_put_into_quarantine(mac):
+    async with mac.open() as sandbox:
+        await output_of(sandbox, "/bin/sh", "-c", "mkdir .git; echo '[core]' > .envrc")
+        sandbox.audit()
+        found = await until(lambda: [each for each in mac.events if isinstance(each, GuardEvent)])
+        assert any(each.kind == "quarantined" and each.path == ".envrc" for each in found)
+        assert not (mac.project / ".envrc").exists()
+
+
+async def test_protected_file_is_restored(mac):
+    hooks = mac.project / ".envrc"
+    hooks.write_text("export A=1\n")
+    async with mac.open() as sandbox:
+        await output_of(sandbox, "/bin/sh", "-c", "echo evil > .envrc")
+        sandbox.audit()
+        await until(lambda: hooks.exists() and hooks.read_text() == "export A=1\n")
+
+
+async def test_nothing_opens_while_the_self_test_failed(mac):
+    report = LayerReport({"seatbelt": "the self-test failed: read a secret: succeeded"}, 0)
+    assert report.level == "none"
+    opening = Sandbox.open(mac.policy, report=report, platform="darwin", sandbox_exec="/bin/false")
+    with pytest.raises(SandboxError, match=r"level 'none'.*seatbelt: the self-test failed: read"):
+        async with opening:
+            pass
+
+
+async def test_polled_guard_acts_without_being_asked(mac):
+    async with mac.open() as sandbox:
+        await output_of(sandbox, "true")
+        (mac.project / ".envrc").write_text("evil")  # not by a command, so no audit follows
+        await until(lambda: not (mac.project / ".envrc").exists())
+        assert [each.kind for each in mac.events if each.path == ".envrc"] == ["quarantined"]
