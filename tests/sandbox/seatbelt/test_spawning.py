@@ -24,6 +24,7 @@ VERIFIED = LayerReport({"seatbelt": ""}, 0)
 STAND_IN = """#!/bin/sh
 [ "$1" = -p ] && [ "$3" = -- ] || exit 64
 printf %s "$2" > {profile}
+/usr/bin/env > {profile}.environment
 shift 3
 exec "$@"
 """
@@ -84,6 +85,36 @@ async def test_command_runs_in_the_project_with_its_own_home_and_the_profile(mac
         assert "(deny default)" in profile
         assert f'(subpath "{mac.project}")' in profile
     assert not Path(tmp).exists()  # noqa: ASYNC240
+
+
+async def test_no_variable_of_a_command_reaches_the_program_that_confines_it(mac):
+    variables = {
+        "MallocLogFile": f"{mac.policy.home}/.zshrc",
+        "DYLD_INSERT_LIBRARIES": "evil",
+        "-S": "x y",
+    }
+    async with mac.open() as sandbox:
+        process = await sandbox.spawn(["/usr/bin/env"], env=variables)
+        said = b"".join([chunk async for chunk in process.stdout]).decode().splitlines()
+        assert await process.wait() == 0
+        process.close()
+    assert {f"{name}={value}" for name, value in variables.items()} <= {*said}
+    own = Path(f"{mac.profile}.environment").read_text().splitlines()  # noqa: ASYNC240
+    assert {line.partition("=")[0] for line in own} <= {
+        "SANDERLING_TREE",
+        "PWD",
+        "_",
+        "SHLVL",
+        "OLDPWD",
+    }
+
+
+async def test_program_with_an_equals_sign_in_its_name_is_no_variable(mac):
+    program = mac.project / "a=b"
+    program.write_text("#!/bin/sh\necho ran $1\n")
+    program.chmod(0o755)
+    async with mac.open() as sandbox:
+        assert await output_of(sandbox, str(program), "once") == (0, "ran once\n")
 
 
 async def test_missing_program_ends_with_127_and_a_file_without_rights_with_126(mac):

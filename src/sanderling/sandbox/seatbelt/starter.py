@@ -22,7 +22,7 @@ from sanderling.platforms.processes import ProcessTree, rows
 from sanderling.sandbox import wire
 from sanderling.sandbox.policy import ResourceLimits
 from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, NOT_STARTED
-from sanderling.sandbox.seatbelt.profile import launcher
+from sanderling.sandbox.seatbelt.profile import launcher, with_environment
 
 LOOK_MS = 200
 """How often the processes of running commands are listed. One that leaves its group and loses its parent sooner may escape."""
@@ -114,7 +114,7 @@ class Starter:
         *streams, status = ends
         marker = f"{key}-{secrets.token_hex(8)}"
         try:
-            pid = self._spawned(argv, environment | {MARKER: marker}, cwd, streams)
+            pid = self._spawned(argv, environment, marker, cwd, streams)
             watch = ExitWatch(pid)
         except _NotStartedError as error:
             _say(status, wire.STATUS.pack(error.status << 8, True))
@@ -130,7 +130,12 @@ class Starter:
             os.close(descriptor)
 
     def _spawned(
-        self, argv: list[str], environment: dict[str, str], cwd: str, streams: list[int]
+        self,
+        argv: list[str],
+        environment: dict[str, str],
+        marker: str,
+        cwd: str,
+        streams: list[int],
     ) -> int:
         """Start the command, or the file worker if there is none. Return its pid."""
         try:
@@ -146,10 +151,11 @@ class Starter:
             code = WORKER.format(path=sys.path)
             argv = [os.path.realpath(sys.executable), "-I", "-S", "-c", code]
         actions = [(os.POSIX_SPAWN_DUP2, each, target) for target, each in enumerate(streams)]
+        command = with_environment(argv, environment | {MARKER: marker})
         return os.posix_spawn(
             self._view.program,
-            [*launcher(self._view.profile, self._view.program), *argv],
-            environment,
+            [*launcher(self._view.profile, self._view.program), *command],
+            {MARKER: marker},
             file_actions=actions,
             setsid=True,
             setsigmask=[],

@@ -22,7 +22,12 @@ from sanderling.errors import ConfigError, SandboxError
 from sanderling.sandbox.kernel.layout import Protection, temporary_directory
 from sanderling.sandbox.kernel.programs import search_path, with_programs
 from sanderling.sandbox.policy import SandboxPolicy, private_home, resolve_policy
-from sanderling.sandbox.seatbelt.profile import PROGRAM, compile_profile, launcher
+from sanderling.sandbox.seatbelt.profile import (
+    PROGRAM,
+    compile_profile,
+    launcher,
+    with_environment,
+)
 from sanderling.sandbox.selftest.running import TIMED_OUT, TIMEOUT_S, Ended, Result, Start, run
 from sanderling.sandbox.selftest.scene import Scene
 from sanderling.state_file import StateFile, UnreadableError, Versioned
@@ -130,10 +135,10 @@ async def in_seatbelt(scene: Scene, program: str = PROGRAM) -> AsyncGenerator[St
         with anyio.move_on_after(TIMEOUT_S):
             try:
                 ended = await anyio.run_process(
-                    [*launcher(profile, program), *argv],
+                    [*launcher(profile, program), *with_environment(argv, environment)],
                     check=False,
                     stderr=STDOUT,
-                    env=environment,
+                    env={},
                     cwd=policy.project,
                 )
             except OSError as error:
