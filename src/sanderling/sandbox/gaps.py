@@ -163,6 +163,11 @@ SEATBELT = (
         attacks="",
     ),
     Gap(
+        words="A unix socket that another program makes in the project while a command runs can be connected to, once its directory is moved.",
+        layer="seatbelt",
+        attacks="",
+    ),
+    Gap(
         words="Named semaphores of your other programs, and shared memory of Python's multiprocessing, can be used.",
         layer="seatbelt",
         attacks="",

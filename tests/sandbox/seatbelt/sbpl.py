@@ -32,8 +32,10 @@ class Request:
     is_same_sandbox: bool = False
     extensions: frozenset[str] = frozenset()
     socket_domain: str = ""
+    vnode_type: str = "REGULAR-FILE"
 
 
+VNODE_TYPES = ("REGULAR-FILE", "DIRECTORY", "SYMLINK", "SOCKET", "FIFO", "CHARACTER-DEVICE")
 OPERATIONS = frozenset(
     [
         "file-read-data",
@@ -210,6 +212,9 @@ def matches(expression: Expression, request: Request) -> bool:  # noqa: PLR0911 
             return bool(_regex(pattern).search(request.name))
         case ["extension", Text(name)]:
             return name in request.extensions
+        case ["vnode-type", str(kind)]:
+            assert kind in VNODE_TYPES, kind
+            return bool(request.path) and request.vnode_type == kind
         case ["socket-domain", str(domain)]:
             return request.socket_domain == domain
         case _:

@@ -263,6 +263,7 @@ def decisions(scene: Scene) -> list[tuple[Request, bool]]:
         *(Request("file-read-metadata", path) for path in (base, f"{project}/.env", str(scene.home))),
         *(Request("file-write-create", path) for path in (f"{project}/new", f"{base}/state/home/x", f"{base}/state/tmp/1-0/x", f"{project}/.git/index.lock", f"{project}/a/.envrc")),
         *(Request("file-write-unlink", path) for path in (f"{project}/main.py", f"{project}/.git/index.lock")),
+        Request("file-write-unlink", f"{base}/state/tmp/1-0/s", vnode_type="SOCKET"),
         *(Request("process-exec", path) for path in (f"{project}/run", f"{base}/state/home/x")),
         *(Request("file-read-data", path) for path in (f"{base}/state/gitconfig", f"{project}/.git/config")),
         *(Request(operation, f"{base}/state/tmp/1-0/s") for operation in ("network-bind", "network-outbound", "network-inbound")),
@@ -274,6 +275,7 @@ def decisions(scene: Scene) -> list[tuple[Request, bool]]:
     refused += [
         Request("file-read-data", str(scene.base / "state/quarantine/x")),
         Request("file-write-unlink", f"{base}/state/home"),
+        Request("file-write-unlink", f"{project}/tmp/late.sock", vnode_type="SOCKET"),
     ]
     refused += [
         Request("file-write-unlink", f"{project}/{name}")
@@ -327,8 +329,14 @@ def test_no_rule_and_no_exception_can_be_left_out(scene, profile):
 
 def is_named_twice(part: list, parts: list) -> bool:
     """A file at the root that exists is protected as such, and by its name in case it is removed outside."""
+    if part[0] != "require-not":
+        return False
     kind, path = part[1]
-    others = (each[1] for each in parts if each is not part and each[1][0] == "regex")
+    others = (
+        each[1]
+        for each in parts
+        if each is not part and each[0] == "require-not" and each[1][0] == "regex"
+    )
     return kind == "subpath" and any(
         matches(each, Request("file-write-data", path)) for each in others
     )

@@ -136,10 +136,20 @@ def file_rules(places: Places) -> Iterator[str]:
     yield rule(
         "deny", "file-write-unlink", [*map(literal, _all_aliases(kept)), *_kept_absent(places)]
     )
+    if sockets := list(_sockets(places)):
+        yield "; no socket of another program is moved to where one can be connected to"
+        yield rule("deny", "file-write-unlink", sockets)
     yield "; no new set-id programs"
     yield rule("deny", "file-write-setugid", [subpath("/")])
     yield "; unix sockets of its own only"
     yield rule("allow", "network-bind network-inbound network-outbound", _subpaths(places.private))
+
+
+def _sockets(places: Places) -> Iterator[str]:
+    """Yield a filter for the sockets in each writable root that is not private: commands cannot bind any there."""
+    for root in places.writable:
+        for each in aliases(root) if root not in places.private else ():
+            yield f"(require-all {subpath(each)} (vnode-type SOCKET))"
 
 
 def _trees(
