@@ -111,9 +111,21 @@ MAX_STAMPS = 1_000
 MAX_COMPARED_BYTES = 1 << 20
 
 
+_RANGES = ((0x200C, 0x200F), (0x202A, 0x202E), (0x206A, 0x206F), (0xFEFF, 0xFEFF))
+IGNORED = "".join(chr(code) for first, last in _RANGES for code in range(first, last + 1))
+"""
+The characters that HFS+ ignores when it compares names, so that `.env\\u200crc` opens `.envrc`.
+
+Apple's TN1150 and `next_hfs_char` in git's utf8.c list them (CVE-2014-9390). External disks of Macs still have HFS+; APFS ignores none.
+"""
+_WITHOUT_IGNORED = str.maketrans("", "", IGNORED)
+
+
 def folded(name: str) -> str:
     """Return `name` casefolded and in NFKC, for comparison on case-insensitive file systems."""
-    return name.lower() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
+    if name.isascii():
+        return name.lower()
+    return unicodedata.normalize("NFKC", name.translate(_WITHOUT_IGNORED)).casefold()
 
 
 _SPELLED = {name: row for row in TABLE for name in row.names.split()}

@@ -289,7 +289,19 @@ def protected_names() -> list[str]:
     from sanderling.sandbox.names import AT_ROOT
 
     linked = ".git/worktrees/linked"
-    return [*map(str.upper, AT_ROOT), f"{linked}/commondir", f"{linked}/gitdir", f"{linked}/config.worktree", ".hg", ".jj", ".git/objects/info/alternates", "sub/.exrc", "lib/.git", "vendor/lib/.git/commondir",
+    hfs = (
+        ".",
+        ".git/",
+        ".git/worktrees/linked/",
+        "lib/",
+        "lib/.g",
+        "vendor/lib/.git/",
+        ".git/modules/lib/",
+        ".git/objects/info/",
+        "sub/.",
+    )
+    ignored = [f"{name}\u200cx" for name in hfs]
+    return [*map(str.upper, AT_ROOT), *ignored, f"{linked}/commondir", f"{linked}/gitdir", f"{linked}/config.worktree", ".hg", ".jj", ".git/objects/info/alternates", "sub/.exrc", "lib/.git", "vendor/lib/.git/commondir",
             "vendor/lib/.git/config.worktree", ".git/modules/lib/config.worktree", ".git/modules/lib/commondir", ".env/x", ".env.local", "service/.env.production"]  # fmt: skip
 
 

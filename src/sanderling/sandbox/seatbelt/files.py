@@ -18,6 +18,7 @@ from sanderling.sandbox.seatbelt.spelling import (
     above_it,
     aliases,
     any_spelling,
+    ignored_pattern,
     links_on,
     tree_pattern,
 )
@@ -158,12 +159,20 @@ def _trees(
     """Yield a filter for each root without the exceptions below it: a longer root is listed itself."""
     for root in roots:
         left_out = [each for each in exceptions if is_within(each, root)]
+        below = [each for each in absent if _is_below("/".join(each), root)]
+        depths = {place: 0 for place, _ in below}
+        for place, name in below:
+            depths[place] = max(depths[place], name.count("/"))
         filters = [
             *_subpaths(left_out),
             *(
                 regex(tree_pattern(directory, name))
-                for place, name in absent
-                if _is_below(f"{place}/{name}", root)
+                for place, name in below
+                for directory in aliases(place)
+            ),
+            *(
+                regex(ignored_pattern(directory, depth))
+                for place, depth in depths.items()
                 for directory in aliases(place)
             ),
         ]

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from sanderling.paths import MAX_LINKS, real_path
+from sanderling.sandbox.names import IGNORED
 from sanderling.sandbox.seatbelt.expressions import plain
 
 DATA_VOLUME = "/System/Volumes/Data"
@@ -110,6 +111,18 @@ def tree_pattern(directory: str, name: str) -> str:
     """Return a regular expression for `name` in `directory`, in any spelling, and everything below; a name may have several parts."""
     spelled = "/".join(map(any_spelling, name.split("/")))
     return f"^{plain(directory.rstrip('/'))}/{spelled}(/|$)"
+
+
+def ignored_pattern(directory: str, depth: int) -> str:
+    """
+    Return a regular expression for names with characters that HFS+ ignores, and everything below, in `directory` and in `depth` levels below.
+
+    Such a character could be anywhere in a name, and the patterns of names would be ten times as long with all of these spellings. So names
+    of ASCII letters, or those equal to them, and of such characters are refused altogether. Emoji that contain one are not affected.
+    """
+    ignored = "|".join(IGNORED)
+    letter = f"([ -.0-~]|{'|'.join(''.join(FOLDED.values()))}|{ignored})*"
+    return f"^{plain(directory.rstrip('/'))}/{'([^/]*/)?' * depth}{letter}({ignored}){letter}(/|$)"
 
 
 def any_spelling(name: str) -> str:
