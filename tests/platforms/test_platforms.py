@@ -143,6 +143,71 @@ def test_tree_never_contains_the_process_that_looks():
         assert ProcessTree(child.pid, MARKER).look() == {child.pid}
 
 
+class FakeProcesses:
+    """The processes of a machine: with `limit`, each that runs starts another one whenever they are listed."""
+
+    def __init__(self, monkeypatch, *rows, limit=0):
+        self.rows = {
+            pid: ProcessRow(pid, parent, group, os.getuid(), False, pid)
+            for pid, parent, group in rows
+        }
+        self.limit = limit
+        self.stopped = set()
+        self.killed = set()
+        monkeypatch.setattr(processes, "rows", self.list)
+        monkeypatch.setattr(processes, "has_in_environment", lambda *_: False)
+        monkeypatch.setattr(processes.os, "kill", self.signal)
+
+    def list(self):
+        found = list(self.rows.values())
+        for row in found:
+            if row.pid not in self.stopped and len(self.rows) < self.limit:
+                pid = max(self.rows) + 1
+                self.rows[pid] = row._replace(pid=pid, parent=row.pid, started=pid)
+        return found
+
+    def signal(self, pid, number):
+        if pid not in self.rows:
+            raise ProcessLookupError
+        if number == signal.SIGSTOP:
+            self.stopped.add(pid)
+        else:
+            del self.rows[pid]
+            self.killed.add(pid)
+
+
+def test_group_whose_number_is_used_again_is_not_killed(monkeypatch):
+    machine = FakeProcesses(monkeypatch, (1000, 1, 1000), (1001, 1000, 1001))
+    tree = ProcessTree(1000, MARKER)
+    assert tree.look() == {1000, 1001}
+    del machine.rows[1001]
+    tree.look()
+    tree.look()
+    machine.rows[2000] = ProcessRow(2000, 1, 1001, os.getuid(), False, 2000)
+    assert tree.look() == {1000}
+    tree.kill()
+    assert machine.killed == {1000}
+
+
+def test_child_that_one_list_has_missed_is_found_by_its_group(monkeypatch):
+    machine = FakeProcesses(monkeypatch, (1000, 1, 1000), (1001, 1000, 1001))
+    tree = ProcessTree(1000, MARKER)
+    tree.look()
+    del machine.rows[1001]
+    tree.look()
+    machine.rows[2000] = ProcessRow(2000, 1, 1001, os.getuid(), False, 2000)
+    assert tree.look() == {1000, 2000}
+
+
+@pytest.mark.timeout(20)
+def test_members_that_fork_faster_than_they_are_killed_end(monkeypatch):
+    machine = FakeProcesses(monkeypatch, (1000, 1, 1000), limit=500)
+    machine.rows[1] = ProcessRow(1, 0, 1, os.getuid(), False, 1)
+    machine.stopped.add(1)
+    assert ProcessTree(1000, MARKER).kill()
+    assert {*machine.rows} == {1}
+
+
 # --- the end of a process ------------------------------------------------------------------------------------------------
 
 

@@ -98,6 +98,9 @@ class ProcessTree:
     A process belongs to it if it descends from another that does, is in a process group of one, or has the `marker` in its environment. The
     members seen so far are remembered, so a process whose parent has ended is still found. A process escapes if it leaves the group, drops
     the marker, and its parent ends, all between two looks.
+
+    A group is forgotten when two looks have found no member in it: its number is used again, and then belongs to other processes of the user.
+    Two, because a list is not taken at one moment: a child that was made meanwhile may be missing, and its parent have ended already.
     """
 
     def __init__(self, leader: int, marker: bytes) -> None:
@@ -106,6 +109,7 @@ class ProcessTree:
         self._members = dict[int, int]()  # when each started, by pid
         self._strangers = dict[int, int]()  # likewise
         self._groups = {leader}
+        self._former_groups = {leader}
 
     def look(self, apart: Collection[int] = ()) -> set[int]:
         """Find the members that run now, without those in `apart`. The leader is one of them."""
@@ -116,14 +120,15 @@ class ProcessTree:
             if self._members.get(each.pid) == each.started
             or each.pid == self._leader
             or each.group in self._groups
+            or each.group in self._former_groups
             or self._is_marked(each)
         } - {os.getpid()}
         found = known | descendants(known, among)
         running = [each for each in among if each.pid in found and not each.is_zombie]
         self._members = {each.pid: each.started for each in running}
         self._strangers = {each.pid: each.started for each in among if each.pid not in found}
-        own_group = os.getpgrp()
-        self._groups |= {each.group for each in running if each.group != own_group}
+        self._former_groups = self._groups
+        self._groups = {each.group for each in running} - {os.getpgrp()}
         return set(self._members)
 
     def _is_marked(self, process: ProcessRow) -> bool:
@@ -133,12 +138,26 @@ class ProcessTree:
         return has_in_environment(process.pid, self._marker)
 
     def kill(self) -> bool:
-        """Kill the members until none is left. Return whether there was one."""
+        """
+        Kill the members until none is left. Return whether there was one.
+
+        All are stopped first. Members that fork without end would otherwise be replaced as fast as they are killed; stopped ones count
+        towards the limit of processes, at which forks fail.
+        """
         was_there = False
         while members := self.look():
             was_there = True
-            for pid in members:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+            stopped = set[int]()
+            while running := members - stopped:
+                _signal(running, signal.SIGSTOP)
+                stopped |= running
+                members = self.look()
+            _signal(members, signal.SIGKILL)
             time.sleep(_KILL_S)
         return was_there
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
