@@ -4,11 +4,13 @@ import os
 import select
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -297,3 +299,64 @@ def test_mode_is_set_through_a_descriptor(tmp_path, flags):
     finally:
         os.close(descriptor)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.timeout(20)
+def test_opening_to_pass_through_does_not_wait_for_a_pipe(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.delattr(os, "O_PATH", raising=False)
+    code = Path(files.__file__).read_text().partition("CHUNK_BYTES")[0]
+    module = dict[str, object]()
+    exec(code, module)  # as on a system without O_PATH
+    os.close(os.open(tmp_path / "pipe", module["ONLY_PATH"] | os.O_NOFOLLOW))
+
+
+class AccessLists:
+    """The access lists of macOS's C library."""
+
+    def __init__(self):
+        self.calls = []
+
+        def acl_init(_):
+            return 4711
+
+        self.acl_init = acl_init
+
+    def acl_set_file(self, path, kind, access):
+        self.calls.append((path, kind, access.value))
+
+    def acl_free(self, access):
+        self.calls.append(access.value)
+
+
+def test_on_macos_flags_and_access_list_are_removed_by_inode(tmp_path, monkeypatch):
+    library, changed = AccessLists(), []
+    (tmp_path / "name").touch()
+    found = (tmp_path / "name").stat()
+    real = os.stat
+
+    def stat_with_flags(*arguments, **options):
+        return SimpleNamespace(st_dev=found.st_dev, st_ino=found.st_ino, st_flags=stat.UF_IMMUTABLE | stat.UF_HIDDEN) if arguments[0] == "name" else real(*arguments, **options)  # fmt: skip
+
+    monkeypatch.setattr(files.sys, "platform", "darwin")
+    monkeypatch.setattr(files.ctypes, "CDLL", lambda *_, **__: library)
+    monkeypatch.setattr(files.os, "stat", stat_with_flags)
+    monkeypatch.setattr(os, "chflags", lambda path, flags, *, follow_symlinks: changed.append((path, flags, follow_symlinks)), raising=False)  # fmt: skip
+    directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        files.unlock(directory, "name")
+    finally:
+        monkeypatch.undo()
+        os.close(directory)
+    path = f"/.vol/{found.st_dev}/{found.st_ino}"
+    assert changed == [(path, stat.UF_HIDDEN, False)]
+    assert library.calls == [(path.encode(), 0x100, 4711), 4711]
+
+
+def test_on_macos_a_mode_is_changed_without_opening_the_file(monkeypatch):
+    changed = []
+    monkeypatch.setattr(files.sys, "platform", "darwin")
+    monkeypatch.setattr(files.os, "chmod", lambda *arguments, **options: changed.append((arguments, options)))  # fmt: skip
+    files.change_mode(7, "name", 0o700)
+    monkeypatch.undo()
+    assert changed == [(("name", 0o700), {"dir_fd": 7, "follow_symlinks": False})]

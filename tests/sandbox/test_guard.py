@@ -4,6 +4,7 @@ The guard against a real git: each plant first makes the user's `git status` run
 The plants need no sandbox: what a command of the model can write, a test can.
 """
 
+import errno
 import os
 import select
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from sanderling.permissions.decide import decide
+from sanderling.platforms import files
 from sanderling.sandbox.guard.audit import MAX_REPORTED
 from sanderling.sandbox.guard.git_program import TrustedGit
 from sanderling.sandbox.guard.guard import Guard, GuardEvent
@@ -1101,11 +1103,37 @@ def test_modes_do_not_keep_the_guard_off():
         assert not yard.victim_status(yard.project)
         yard.repository(yard.project / "locked/.git", yard.fsmonitor).chmod(0)
         assert kinds(guard.audit()) == [("quarantined", "locked/.git")]
-        guard.close()
+        # At the end of a session there is one look only.
+        yard.repository(yard.project / "deep/er/est/.git", yard.fsmonitor)
+        for name in ("deep/er/est", "deep/er", "deep"):
+            (yard.project / name).chmod(0o300)
+        assert kinds(guard.close()) == [
+            ("restored", "deep"),
+            ("restored", "deep/er"),
+            ("restored", "deep/er/est"),
+            ("quarantined", "deep/er/est/.git"),
+        ]
     finally:
         os.seteuid(0)
         os.setegid(0)
         shutil.rmtree(root)
+
+
+def test_what_macos_locks_against_its_owner_is_unlocked_and_moved(yard, monkeypatch):
+    """As `chflags uchg` and access lists do, which commands can set in the project."""
+    locked = {".", ".envrc"}
+    rename = os.rename
+
+    def refuse(*names, **options):
+        if locked and ".envrc" in names:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        rename(*names, **options)
+
+    guard = yard.start_guard()
+    monkeypatch.setattr(os, "rename", refuse)
+    monkeypatch.setattr(files, "unlock", lambda _, name: locked.discard(name))
+    (yard.project / ".envrc").write_text("evil")
+    assert kinds(guard.handle_events()) == [("quarantined", ".envrc")]
 
 
 def test_a_survey_of_nothing_is_empty(tmp_path):

@@ -5,15 +5,20 @@ import errno
 import os
 import stat
 import sys
+from contextlib import suppress
 
-ONLY_PATH = getattr(os, "O_PATH", os.O_RDONLY)
-"""The flag to open a file or directory that is only passed through. Where O_PATH does not exist, it needs the right to read."""
+ONLY_PATH = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+"""
+The flag to open a file or directory that is only passed through. Where O_PATH does not exist, it needs the right to read, and does not wait
+for the other end of a pipe that someone has put there.
+"""
 CHUNK_BYTES = 1 << 20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _FICLONE = 0x4004_9409  # of ioctl_ficlone(2): the copy shares the blocks of the original
 _AT_FDCWD_LINUX, _RENAME_EXCHANGE = -100, 2  # of renameat2(2)
 _AT_FDCWD_DARWIN, _CLONE_NOOWNERCOPY = -2, 2  # of sys/fcntl.h and sys/clonefile.h
 _RENAME_SWAP = 2  # of sys/stdio.h
+_ACL_TYPE_EXTENDED = 0x100  # of sys/acl.h
 _COPYFILE_ACL, _COPYFILE_XATTR = 1, 4  # of copyfile.h
 _F_GETPATH, _MAXPATHLEN = 50, 1024  # of sys/fcntl.h and sys/param.h
 
@@ -117,6 +122,44 @@ def set_mode(descriptor: int, mode: int) -> None:
         os.fchmod(descriptor, mode)
     else:  # fchmod refuses a descriptor with O_PATH
         os.chmod(f"/proc/self/fd/{descriptor}", mode)
+
+
+def change_mode(directory: int, name: str, mode: int) -> None:
+    """Set the mode of `name` in an open directory. A link has none: that fails, or changes the link's own on macOS."""
+    if sys.platform == "darwin":  # a file without any rights could not be opened
+        os.chmod(name, mode, dir_fd=directory, follow_symlinks=False)
+        return
+    made = os.open(name, ONLY_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        set_mode(made, mode)
+    finally:
+        os.close(made)
+
+
+def unlock(directory: int, name: str) -> None:
+    """
+    Let the owner move and change `name` in an open directory again: on macOS, flags (`chflags uchg`) and access lists can forbid that.
+
+    Both can be changed only by path, so the path is that of the inode, at which nothing can be replaced (volfs).
+
+    Raises:
+        OSError: it does not exist.
+    """
+    if sys.platform != "darwin":
+        return
+    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    path = f"/.vol/{found.st_dev}/{found.st_ino}"
+    with suppress(OSError):
+        os.chflags(
+            path,
+            found.st_flags & ~(stat.UF_IMMUTABLE | stat.UF_APPEND),
+            follow_symlinks=False,
+        )
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.acl_init.restype = ctypes.c_void_p
+    if nobody := libc.acl_init(1):  # an access list without entries
+        libc.acl_set_file(os.fsencode(path), _ACL_TYPE_EXTENDED, ctypes.c_void_p(nobody))
+        libc.acl_free(ctypes.c_void_p(nobody))
 
 
 def copy_attributes(original: int, made: int) -> None:

@@ -68,9 +68,7 @@ class Audit:
     def look(self, between: Callable[[], object], *, is_routine: bool) -> None:
         """Walk the project and check everything. `between` is called regularly, for urgent work."""
         try:
-            found = survey(self._project.path, self._git, between)
-            if sum(self._make_listable(path) for path in found.unlistable):
-                found = survey(self._project.path, self._git, between)
+            found = survey(self._project.path, self._git, between, self._make_listable)
         except OSError as error:
             self._project.tell("failed", self._project.path, f"cannot be scanned: {error.strerror}")
             return

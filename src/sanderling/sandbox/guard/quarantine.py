@@ -9,7 +9,7 @@ from contextlib import suppress
 from sanderling.paths import closed_after
 from sanderling.platforms import files
 from sanderling.sandbox.guard.project import GuardedProject
-from sanderling.sandbox.guard.tree import change_mode, identity, open_directory, open_up
+from sanderling.sandbox.guard.tree import identity, open_directory, open_up
 
 MAX_MOVED_BYTES = 64 << 20
 
@@ -135,7 +135,7 @@ class Quarantine:
             move(f"{files.reached_through(parent)}/{harmless}", kept_at)
         except (OSError, RecursionError, TooMuchError):
             with suppress(OSError):
-                change_mode(parent, harmless, 0)
+                files.change_mode(parent, harmless, 0)
             return f"{os.path.dirname(path)}/{harmless}"
         return kept_at
 

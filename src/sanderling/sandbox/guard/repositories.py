@@ -83,11 +83,17 @@ class Survey(NamedTuple):
     named: list[str]
 
 
-def survey(project: str, git: TrustedGit, between: Callable[[], object] = lambda: None) -> Survey:
+def survey(
+    project: str,
+    git: TrustedGit,
+    between: Callable[[], object] = lambda: None,
+    makes_listable: Callable[[str], bool] = lambda _: False,
+) -> Survey:
     """
     Walk the project, given by its absolute, resolved path. From now on `git` runs no program from there.
 
-    `between` is called regularly, so that a large tree does not delay urgent work.
+    `between` is called regularly, so that a large tree does not delay urgent work. `makes_listable` is called with each directory that cannot
+    be listed, and returns whether it can now; it may be below another one.
 
     Raises:
         OSError: the directory does not exist.
@@ -106,7 +112,10 @@ def survey(project: str, git: TrustedGit, between: Callable[[], object] = lambda
                 with _listing(directory or ".", root) as entries:
                     waiting += _sort(entries, f"{directory}/" if directory else "", found)
             except PermissionError:
-                found.unlistable.append(f"{project}/{directory}".rstrip("/"))
+                path = f"{project}/{directory}".rstrip("/")
+                if path not in found.unlistable and makes_listable(path):
+                    waiting.append(directory)
+                found.unlistable.append(path)
             except OSError:
                 pass  # removed or replaced since its name was read
     return found

@@ -10,7 +10,6 @@ from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.quarantine import Quarantine
 from sanderling.sandbox.guard.tree import (
     DIRECTORY,
-    change_mode,
     identity,
     identity_of,
     look,
@@ -79,7 +78,7 @@ class ProjectRestorer:
             if now == kept:
                 return
             if now and now.kind == kept.kind and now.mode != kept.mode:
-                change_mode(parent, name, kept.mode)
+                files.change_mode(parent, name, kept.mode)
                 self._project.tell("restored", path, "had a different mode")
                 now = look(name, parent)
             if now and now.kind == kept.kind == stat.S_IFDIR:

@@ -97,18 +97,14 @@ def look(name: str, parent: int | None = None) -> RecordedState | None:
     return RecordedState(kind, mode, stamp=stamp)
 
 
-def change_mode(parent: int, name: str, mode: int) -> None:
-    flags = files.ONLY_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-    with closed_after(os.open(name, flags, dir_fd=parent)) as fd:
-        files.set_mode(fd, mode)
-
-
 def open_up(parent: int, name: str) -> None:
-    """Give the owner all rights on the directory `parent`, and on `name` if that is a directory."""
+    """Give the owner all rights on the directory `parent`, and on `name` if that is a directory. Undo what forbids to move it on macOS."""
+    files.unlock(parent, ".")
+    files.unlock(parent, name)
     files.set_mode(parent, stat.S_IMODE(os.fstat(parent).st_mode) | stat.S_IRWXU)
     found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if stat.S_ISDIR(found.st_mode):
-        change_mode(parent, name, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
+        files.change_mode(parent, name, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
 
 
 def rename_back(fd: int, parent: int, name: str) -> None:
@@ -131,7 +127,7 @@ def put(parent: int, name: str, kept: RecordedState) -> None:
         raise OSError(errno.EFBIG, "its content is too large to keep")
     if kept.kind == stat.S_IFDIR:
         os.mkdir(name, dir_fd=parent)
-        change_mode(parent, name, kept.mode)
+        files.change_mode(parent, name, kept.mode)
         return
     fresh = f".{time.time_ns()}"
     if kept.kind == stat.S_IFLNK:
