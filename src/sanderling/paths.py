@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import stat
+import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
@@ -14,6 +15,9 @@ if TYPE_CHECKING:  # importing it would delay the start of a sandbox
 
 RANDOM_BYTES = 8
 MAX_LINKS = 40  # in a path, as in Linux
+_O_EVTONLY = 0x8000 if sys.platform == "darwin" else 0  # of sys/fcntl.h: needs no right to read
+_F_GETPATH, _MAXPATHLEN = 50, 1024  # of sys/fcntl.h and sys/param.h
+MAY_BE_SPELLED_OTHERWISE = sys.platform == "darwin"
 
 
 def open_plain(path: "Path") -> BinaryIO:
@@ -108,14 +112,56 @@ def real_path(path: str) -> str:
     """
     Return `path` with its links resolved, except unreadable ones: at /proc/1/root, for example, realpath would raise.
 
-    An impossible path, with a NUL in it, is only normalized.
+    On macOS it is also spelled as on the disk, because `/USERS/me` and `/System/Volumes/Data/Users/me` are `/Users/me` there. An impossible
+    path, with a NUL in it, is only normalized.
     """
     try:
-        return os.path.realpath(path)
+        real = os.path.realpath(path)
+        return on_disk(real) if MAY_BE_SPELLED_OTHERWISE else real
     except OSError as error:  # the unreadable link: a path through it must not count as lying where its name says
         return os.path.normpath(error.filename or path)
     except ValueError:
         return os.path.normpath(path)
+
+
+def on_disk(path: str) -> str:
+    """
+    Return a `path` without links in the spelling of macOS's kernel; what does not exist as given, below what exists.
+
+    A volume may ignore case and Unicode's normal forms, and `/System/Volumes/Data/Users` is `/Users`, which is no link.
+    """
+    rest = ""
+    while path != "/":
+        if known := _stored(path):
+            return known.rstrip("/") + rest
+        path, name = os.path.split(path)
+        rest = f"/{name}{rest}"
+    return rest or "/"
+
+
+def _stored(path: str) -> str:
+    """Return the path of the file as it is on the disk, or "" if it cannot be opened, as sockets cannot."""
+    flags = _O_EVTONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except OSError:
+        return ""
+    try:
+        found = os.fstat(descriptor)
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            return ""  # the kernel may answer with another name of the file
+        return _path_of(descriptor)
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _path_of(descriptor: int) -> str:
+    import fcntl
+
+    found = fcntl.fcntl(descriptor, _F_GETPATH, bytes(_MAXPATHLEN))
+    return os.fsdecode(found.partition(b"\0")[0])
 
 
 def normal_path(path: str) -> str:

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sanderling import paths
 from sanderling.platforms import files, peers, processes
 from sanderling.platforms.endings import ExitWatch
 from sanderling.platforms.processes import ProcessRow, ProcessTree, descendants, parsed_stat
@@ -360,3 +361,17 @@ def test_on_macos_a_mode_is_changed_without_opening_the_file(monkeypatch):
     files.change_mode(7, "name", 0o700)
     monkeypatch.undo()
     assert changed == [(("name", 0o700), {"dir_fd": 7, "follow_symlinks": False})]
+
+
+def test_file_with_several_names_keeps_the_one_that_was_asked_for(tmp_path, monkeypatch):
+    """The kernel of macOS may answer with another name of the same file, and a rule would protect that one only."""
+    (tmp_path / "config").touch()
+    os.link(tmp_path / "config", tmp_path / "other")
+    monkeypatch.setattr(
+        paths, "_path_of", lambda fd: files.path_of(fd).replace("/config", "/other")
+    )
+    base = os.path.realpath(tmp_path)
+    assert paths.on_disk(f"{base}/config") == f"{base}/config"
+    assert paths.on_disk(f"{base}/new/file") == f"{base}/new/file"
+    (tmp_path / "other").unlink()
+    assert paths.on_disk(f"{base}/config") == f"{base}/other"

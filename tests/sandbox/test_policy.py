@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sanderling import paths
 from sanderling.errors import SandboxError
 from sanderling.paths import state_directory
 from sanderling.sandbox.environment import environment
@@ -87,6 +88,34 @@ def test_path_that_holds_too_much_is_refused_in_one_sentence(policy, tmp_path, f
 def test_directory_of_the_system_is_no_project_and_no_grant(policy, path, field):
     with pytest.raises(SandboxError):
         resolve_policy(policy._replace(**{field: path if field == "project" else (path,)}))
+
+
+@pytest.mark.parametrize(
+    "path", ["{base}/HOME", "{base}/data/home", "{base}/State/new", "{base}/data"]
+)
+@pytest.mark.parametrize("field", ["project", "read_paths", "write_paths"])
+def test_another_spelling_of_a_path_is_judged_like_the_path(
+    policy, tmp_path, monkeypatch, field, path
+):
+    """As on macOS: case makes no difference, and `data` leads to the same files without being a link."""
+    base = str(tmp_path)
+
+    def spelled(path: str) -> str:
+        below = path.removeprefix(base) if path.startswith(f"{base}/") else ""
+        return base + re.sub("^/data(?=/|$)", "", below.lower()) if below else path
+
+    monkeypatch.setattr(paths, "MAY_BE_SPELLED_OTHERWISE", True)
+    monkeypatch.setattr(paths, "on_disk", spelled)
+    (tmp_path / "state/new").mkdir(exist_ok=True)
+    path = path.format(base=base)
+    value = path if field == "project" else (path,)
+    with pytest.raises(SandboxError, match=r"more than a command|own state overlap"):
+        resolve_policy(policy._replace(**{field: value}))
+
+
+def test_directories_of_macos_are_too_wide():
+    wide = {"/Users", "/Volumes", "/System/Volumes/Data", "/private", "/private/var/folders"}
+    assert wide <= TOO_WIDE
 
 
 @pytest.mark.parametrize("name", ["rules/a.json", "trust", "sessions/new", "to-rules"])

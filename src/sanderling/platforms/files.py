@@ -100,7 +100,9 @@ def path_of(descriptor: int) -> str:
     if sys.platform == "darwin":
         import fcntl
 
-        return os.fsdecode(fcntl.fcntl(descriptor, _F_GETPATH, bytes(_MAXPATHLEN)).rstrip(b"\0"))
+        return os.fsdecode(
+            fcntl.fcntl(descriptor, _F_GETPATH, bytes(_MAXPATHLEN)).partition(b"\0")[0]
+        )
     return os.readlink(f"/proc/self/fd/{descriptor}")
 
 

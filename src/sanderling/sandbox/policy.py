@@ -21,6 +21,8 @@ PROXY_PORT, NAME_PORT = 3128, 53
 _WIDE = (
     "/ /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /usr/local /usr/share"
     " /var /var/lib /var/tmp"
+    # macOS
+    " /Applications /Library /System /System/Volumes /System/Volumes/Data /Users /Volumes /cores /private /private/var/folders"
 )
 TOO_WIDE = frozenset(map(os.path.realpath, _WIDE.split()))
 HOLDS_TOO_MUCH = "holds more than a command may touch: choose a directory below it"
@@ -192,10 +194,10 @@ def resolve_policy(policy: SandboxPolicy) -> SandboxPolicy:
         SandboxError: a path does not exist, was replaced since it was granted, or is too wide.
     """
     check_identities(policy)
-    home = os.path.realpath(policy.home)
-    state_dir = os.path.realpath(policy.state_dir)
+    home = real_path(policy.home)
+    state_dir = real_path(policy.state_dir)
 
-    state_root = os.path.realpath(policy.state_root) if policy.state_root else state_dir
+    state_root = real_path(policy.state_root) if policy.state_root else state_dir
 
     def checked(path: str, role: str, *, is_written: bool = False) -> str:
         real = real_path(os.path.expanduser(path))

@@ -7,7 +7,6 @@ its last name is as the program gave it, while the volume takes `.ENVRC` and `.e
 """
 
 import os
-import sys
 import unicodedata
 from collections.abc import Iterator
 
@@ -36,40 +35,7 @@ MAX_CHUNK = 6
 
 def canonical(path: str) -> str:
     """Return `path` as the kernel spells it. What does not exist is spelled as given, below what exists."""
-    path = real_path(path)
-    rest = ""
-    while path != "/":
-        if known := _stored(path):
-            return known.rstrip("/") + rest
-        path, name = os.path.split(path)
-        rest = f"/{name}{rest}"
-    return rest or "/"
-
-
-if sys.platform == "darwin":
-    import fcntl
-
-    _PATH_BYTES = 1024
-    _O_EVTONLY = 0x8000  # needs no permission to read
-
-    def _stored(path: str) -> str:
-        """Return the path of the file as it is on the disk, or "" if it cannot be opened, as sockets cannot."""
-        try:
-            fd = os.open(path, _O_EVTONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return ""
-        try:
-            return os.fsdecode(
-                fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(_PATH_BYTES)).partition(b"\0")[0]
-            )
-        except OSError:
-            return ""
-        finally:
-            os.close(fd)
-else:
-
-    def _stored(path: str) -> str:
-        return path if os.path.lexists(path) else ""
+    return real_path(path)
 
 
 def links_on(path: str) -> list[str]:
