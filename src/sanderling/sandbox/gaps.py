@@ -148,7 +148,7 @@ NETWORK_ON: "dict[Level, tuple[Gap, ...]]" = {
 
 SEATBELT = (
     Gap(
-        words="New repositories, and new names of files that run something below the project's root, are checked after each command, not while it runs.",
+        words="New repositories, and new names of files that run something below the project's root or in a directory that is moved there, are checked after each command, not while it runs.",
         layer="seatbelt",
         attacks="",
     ),
