@@ -293,12 +293,11 @@ def protected_names() -> list[str]:
         ".",
         ".git/",
         ".git/worktrees/linked/",
-        "lib/",
-        "lib/.g",
         "vendor/lib/.git/",
         ".git/modules/lib/",
         ".git/objects/info/",
-        "sub/.",
+        ".CARGO/",
+        ".config/mise/",
     )
     ignored = [f"{name}\u200cx" for name in hfs]
     return [*map(str.upper, AT_ROOT), *ignored, f"{linked}/commondir", f"{linked}/gitdir", f"{linked}/config.worktree", ".hg", ".jj", ".git/objects/info/alternates", "sub/.exrc", "lib/.git", "vendor/lib/.git/commondir",

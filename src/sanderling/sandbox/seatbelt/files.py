@@ -160,9 +160,7 @@ def _trees(
     for root in roots:
         left_out = [each for each in exceptions if is_within(each, root)]
         below = [each for each in absent if _is_below("/".join(each), root)]
-        depths = {place: 0 for place, _ in below}
-        for place, name in below:
-            depths[place] = max(depths[place], name.count("/"))
+        named = {place: [name for at, name in below if at == place] for place, _ in below}
         filters = [
             *_subpaths(left_out),
             *(
@@ -171,8 +169,8 @@ def _trees(
                 for directory in aliases(place)
             ),
             *(
-                regex(ignored_pattern(directory, depth))
-                for place, depth in depths.items()
+                regex(ignored_pattern(directory, names))
+                for place, names in named.items()
                 for directory in aliases(place)
             ),
         ]

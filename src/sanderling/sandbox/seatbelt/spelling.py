@@ -8,7 +8,7 @@ its last name is as the program gave it, while the volume takes `.ENVRC` and `.e
 
 import os
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sanderling.paths import MAX_LINKS, real_path
 from sanderling.sandbox.names import IGNORED
@@ -79,16 +79,21 @@ def tree_pattern(directory: str, name: str) -> str:
     return f"^{plain(directory.rstrip('/'))}/{spelled}(/|$)"
 
 
-def ignored_pattern(directory: str, depth: int) -> str:
+def ignored_pattern(directory: str, names: Iterable[str]) -> str:
     """
-    Return a regular expression for names with characters that HFS+ ignores, and everything below, in `directory` and in `depth` levels below.
+    Return a regular expression for names with characters that HFS+ ignores, and everything below, where these `names` of `directory` could be.
 
     Such a character could be anywhere in a name, and the patterns of names would be ten times as long with all of these spellings. So names
     of ASCII letters, or those equal to them, and of such characters are refused altogether. Emoji that contain one are not affected.
     """
     ignored = "|".join(IGNORED)
     letter = f"([ -.0-~]|{'|'.join(''.join(FOLDED.values()))}|{ignored})*"
-    return f"^{plain(directory.rstrip('/'))}/{'([^/]*/)?' * depth}{letter}({ignored}){letter}(/|$)"
+    parts = [name.split("/")[:-1] for name in names]
+    around = {
+        "/".join(map(any_spelling, each[:end])) for each in parts for end in range(1, len(each) + 1)
+    }
+    below = f"(({'|'.join(sorted(around))})/)?" if around else ""
+    return f"^{plain(directory.rstrip('/'))}/{below}{letter}({ignored}){letter}(/|$)"
 
 
 def any_spelling(name: str) -> str:
