@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import stat
+import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
@@ -14,6 +15,15 @@ if TYPE_CHECKING:  # importing it would delay the start of a sandbox
 
 RANDOM_BYTES = 8
 MAX_LINKS = 40  # in a path, as in Linux
+
+
+def own_command() -> str:
+    """Return how a shell calls `sanderling`: by its name if that is on PATH, else by its path."""
+    import shlex  # importing these would delay the start of a sandbox
+    import shutil
+
+    name = "sanderling"
+    return name if shutil.which(name) else shlex.quote(f"{sys.prefix}/bin/{name}")
 
 
 def open_plain(path: "Path") -> BinaryIO:
