@@ -182,3 +182,31 @@ def test_sessions_share_one_self_test_and_notice_a_later_one_that_succeeded(mac)
         "seatbelt",
         "3",
     ], done.stderr
+
+
+SESSION = """
+import anyio
+from sanderling.config import state_dir
+from sanderling.conversation.conversation import Conversation
+
+class Services:
+    # What `_find_level` needs of a session.
+    def emit(self, event):
+        print(event.level, event.text)
+
+    async def find_level(self):
+        print("found")
+
+services = Services()
+services.services, services.sandbox, services.manager = services, services, services
+anyio.run(Conversation._find_level, services)
+stamp = anyio.run(seatbelt.current_stamp)
+anyio.run(seatbelt.verify, state_dir(), stamp)
+anyio.run(Conversation._find_level, services)
+"""
+
+
+def test_a_session_says_that_commands_wait_for_the_self_test(mac):
+    done = mac.run("works", code=SESSION)
+    notice = VERIFYING.removeprefix("sanderling: ").strip()
+    assert done.stdout.splitlines() == [f"info {notice}", "found", "found"], done.stderr
