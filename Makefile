@@ -1,4 +1,5 @@
-ROOT := $(shell dirname "$$(realpath "$(strip $(MAKEFILE_LIST))")")
+# Not realpath(1), which macOS has since version 13 only.
+ROOT := $(shell cd "$$(dirname "$(strip $(MAKEFILE_LIST))")" && pwd -P)
 VENV := $(ROOT)/.venv
 BIN := $(VENV)/bin
 
@@ -25,7 +26,7 @@ ADAPTERS = @agentclientprotocol/claude-agent-acp@0.101.0 @agentclientprotocol/co
 .PHONY: help install chat test prove fuzz check bench screens lock format clean development peers litellm adapters ray score
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' "$(ROOT)/Makefile" | expand -t 10
+	@awk -F ':.*## ' '/^[a-z]*:.*## / { printf "%-10s%s\n", $$1, $$2 }' "$(ROOT)/Makefile"
 
 install: ## build the Python environment in .venv; PYTHON=python3.13 chooses the interpreter
 	@$(INSTALL)
@@ -58,7 +59,7 @@ check: development peers ## formatting, lint, types, English; changes nothing
 	cd "$(ROOT)" && "$(BIN)/python" scripts/check_prose.py
 	cd "$(ROOT)" && "$(BIN)/python" scripts/generate_types.py --check
 	cd "$(ROOT)" && "$(BIN)/nvim" --clean -l scripts/generate_plugin.lua --check
-	@command -v luacheck >/dev/null || { echo 'luacheck is missing: apt install lua-check, or luarocks install luacheck'; exit 1; }
+	@command -v luacheck >/dev/null || { echo 'luacheck is missing: apt install lua-check, brew install luacheck, or luarocks install luacheck'; exit 1; }
 	cd "$(ROOT)" && luacheck --quiet lua plugin
 	cd "$(ROOT)" && "$(BIN)/python" scripts/check_annotations.py
 	@if $(HAS_NODE); then node "$(ROOT)/scripts/stylua.mjs" --check; else echo 'StyLua skipped: no Node'; fi

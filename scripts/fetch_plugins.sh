@@ -5,7 +5,8 @@
 # A plugin that is there at that commit is left alone. `PLUGINS=DIRECTORY make test ARGS=tests/plugins` then runs the tests.
 set -euo pipefail
 
-directory=$(realpath -m "${1:?usage: fetch_plugins.sh DIRECTORY [VERSIONS]}")
+mkdir -p "${1:?usage: fetch_plugins.sh DIRECTORY [VERSIONS]}"
+directory=$(cd "$1" && pwd -P)
 versions=${2:-$(dirname "${BASH_SOURCE[0]}")/../tests/plugins/versions.txt}
 
 while read -r name repository commit; do

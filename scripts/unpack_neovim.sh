@@ -6,7 +6,8 @@
 # root.
 set -euo pipefail
 
-directory=$(realpath -m "${1:?usage: unpack_neovim.sh DIRECTORY}")
+mkdir -p "$(dirname "${1:?usage: unpack_neovim.sh DIRECTORY}")"
+directory=$(cd "$(dirname "$1")" && pwd -P)/$(basename "$1")
 nvim=$directory/nvim
 
 if [[ -x $nvim ]] && "$nvim" --version >/dev/null 2>&1; then
@@ -17,7 +18,6 @@ for program in apt-get dpkg patchelf; do
   command -v $program >/dev/null || { echo "unpack_neovim.sh: $program is missing" >&2; exit 1; }
 done
 
-mkdir -p "$(dirname "$directory")"
 part=$(mktemp -d "$directory.XXXXXX")
 trap 'rm -rf "$part"' EXIT
 mkdir -p "$part"/apt/{etc/apt/{preferences.d,apt.conf.d,trusted.gpg.d},var/lib/apt/lists/partial,var/cache/apt/archives/partial,var/lib/dpkg} "$part/root"

@@ -20,6 +20,15 @@ _F_GETPATH, _MAXPATHLEN = 50, 1024  # of sys/fcntl.h and sys/param.h
 MAY_BE_SPELLED_OTHERWISE = sys.platform == "darwin"
 
 
+def own_command() -> str:
+    """Return how a shell calls `sanderling`: by its name if that is on PATH, else by its path."""
+    import shlex  # importing these would delay the start of a sandbox
+    import shutil
+
+    name = "sanderling"
+    return name if shutil.which(name) else shlex.quote(f"{sys.prefix}/bin/{name}")
+
+
 def open_plain(path: "Path") -> BinaryIO:
     """
     Open a regular file to read it. /dev/null counts as an empty one, as usual.

@@ -27,7 +27,7 @@ sys.platform = "darwin"
 """
 
 UNKNOWN = "macOS does not say when it started, or which build it is"  # as its sysctl is missing
-REFUSED = f"The sandbox only reaches level 'none' here, but at least 'seatbelt' is required (seatbelt: {UNKNOWN})."
+REFUSED = f"Commands are refused on this Mac, because {UNKNOWN}."
 
 
 def run_elsewhere(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -78,8 +78,8 @@ def test_the_check_shows_what_failed_and_its_status_is_1(home, monkeypatch, caps
     monkeypatch.setattr(sandboxed, "in_sandbox", not_confined)
     assert check_sandbox(argparse.Namespace(json=False)) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "ok      files of the project are written, renamed and removed: works",
-        "FAILED  read a secret in HOME: succeeded in the sandbox",
+        "ok       files of the project are written, renamed and removed: works",
+        "FAILED   read a secret in HOME: succeeded in the sandbox",
         "1 of 2 failed.",
     ]
 
@@ -129,7 +129,6 @@ async def test_a_launcher_that_confines_nothing_is_not_verified(home, tmp_path, 
     assert reason.startswith(
         "the self-test failed: read a secret in HOME: succeeded in the sandbox"
     )
-    assert "sanderling sandbox check" in reason
 
 
 async def test_a_launcher_that_runs_nothing_is_not_verified(home, tmp_path, monkeypatch):

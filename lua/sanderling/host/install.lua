@@ -62,7 +62,7 @@ function M.run()
   local python = programs.outside(base_python)
   if not python then
     message.tell(
-      'Sanderling needs Python 3.11 or newer. Install it, then run :AgentInstall again.',
+      'Sanderling needs Python 3.11 or newer on $PATH. Install it (on macOS: brew install python), then run :AgentInstall again.',
       vim.log.levels.ERROR
     )
     return

@@ -113,7 +113,7 @@ function M.of_clipboard(project)
       return M.found('@clipboard', result.stdout, 'the image on the clipboard')
     end
   end
-  return nil, 'needs wl-paste, xclip or pngpaste'
+  return nil, 'needs wl-paste (Wayland), xclip (X11) or pngpaste (macOS: brew install pngpaste)'
 end
 
 return M

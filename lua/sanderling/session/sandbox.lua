@@ -70,7 +70,7 @@ M.OFF_SENTENCE =
 
 ---@type table<string, string>
 local level_sentences = {
-  [''] = 'The sandbox level is not known yet: the agent process is still checking.',
+  [''] = 'The sandbox level is not known yet: the agent process is still checking. On macOS this takes some seconds after each start and update.',
   full = 'Sandbox full: the kernel confines commands to the project.',
   ['full-bwrap'] = 'Sandbox full, using bubblewrap: the kernel confines commands to the project.',
   namespaces = 'Sandbox namespaces, weaker than full: Landlock is not available.',

@@ -27,7 +27,7 @@ from sanderling.cli.sandbox import findings, outer_findings
 from sanderling.config import Settings
 from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import ConfigError, ProviderError, SandboxError, SanderlingError, ToolError
-from sanderling.paths import path_outside
+from sanderling.paths import own_command, path_outside
 from sanderling.project.root import project_root
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.remedies import NEOVIM, remedies
@@ -44,7 +44,7 @@ from sanderling.providers.endpoint import is_local, load_endpoint
 from sanderling.providers.local_servers import find_local
 from sanderling.providers.packaged import load_wires
 from sanderling.sandbox.outer import is_outer
-from sanderling.sandbox.sandbox import Sandbox
+from sanderling.sandbox.sandbox import Sandbox, must_verify
 from sanderling.text import counted, printable
 from sanderling.tools.packaged import load_tools
 from sanderling.tools.ripgrep import find_ripgrep
@@ -287,8 +287,16 @@ async def _is_listening(url: str) -> bool:
 # --- the machine ------------------------------------------------------------------------------------------------------
 
 
+def _unverified() -> Line:
+    """Return what is known on macOS before the self-test, which takes longer than a report may."""
+    text = "level seatbelt is not verified since the last start or update of this Mac: the first session does that"
+    return Line("info", text, (f"Or run `{own_command()} sandbox check` now",))
+
+
 async def _sandbox(subject: _Subject) -> list[Line]:
     try:
+        if await must_verify():
+            return [_unverified()]
         report = await Sandbox.probe()
         if is_outer():
             return [Line(each["level"], each["text"]) for each in outer_findings()]

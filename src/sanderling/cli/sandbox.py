@@ -10,7 +10,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ import sanderling
 from sanderling.config import state_dir
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.json_lines import for_terminal
-from sanderling.paths import is_within, state_directory
+from sanderling.paths import is_within, own_command, state_directory
 from sanderling.protocol.modes import Level
 from sanderling.sandbox import outer
 from sanderling.sandbox.denials import Denial
@@ -30,7 +30,7 @@ from sanderling.sandbox.gaps import OUTER, missing_at
 from sanderling.sandbox.policy import LEVELS, SandboxPolicy
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import EXIT_REFUSED, SEATBELT, GuardEvent, LayerReport
-from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, alone
+from sanderling.sandbox.sandbox import VERIFYING, Sandbox, SandboxEvent, alone, must_verify
 from sanderling.text import visible
 
 if TYPE_CHECKING:
@@ -41,10 +41,13 @@ LAYER_ADVICE = {
     "bubblewrap": "Install bubblewrap, which may create namespaces where users may not",
     "landlock": "Landlock needs Linux 5.13 or newer with `landlock` among the security modules in /sys/kernel/security/lsm (boot parameter `lsm=`)",
     "seccomp": "seccomp needs x86_64 or aarch64 and a kernel with CONFIG_SECCOMP_FILTER",
-    SEATBELT: "Run `sanderling sandbox check`: it tries again, and shows what came out wrong. Then see |sanderling-seatbelt|",
+    SEATBELT: "Run `{sanderling} sandbox check`: it tries again, and shows what came out wrong. Then see |sanderling-seatbelt|",
 }
 FULL: tuple[Level, ...] = ("full", "full-bwrap", "seatbelt")
 """The levels that are the most that their system offers."""
+NESTED = "If this shell runs in a sandbox already, run the check in a terminal of its own."
+REFUSED_HERE = """Until all succeed, Sanderling refuses commands on this Mac. `:help sanderling-seatbelt` explains the self-test.
+Please report the lines above, and what `sw_vers` prints, to https://github.com/sanderling-nvim/sanderling.nvim/issues"""
 EXIT_FAILED = 1
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -110,7 +113,7 @@ EXEC_USAGE = "sanderling sandbox exec [options] -- COMMAND [ARGUMENT...]"
 
 def print_status(arguments: argparse.Namespace) -> int:
     try:
-        report = anyio.run(Sandbox.probe)
+        report = anyio.run(_probe)
         is_outer = outer.is_outer()
     except (SandboxError, ConfigError) as error:
         return _refuse(error)
@@ -121,11 +124,23 @@ def print_status(arguments: argparse.Namespace) -> int:
     elif is_outer:
         text = "\n".join(("level: outer", *(f"- {gap}" for gap in OUTER)))
     else:
-        missing = (f"- {gap['what']} ({gap['reason']})" for gap in missing_at(report, report.level))
+        missing = [f"- {gap['what']} ({gap['reason']})" for gap in missing_at(report, report.level)]
+        if reason := report.reasons.get(SEATBELT):
+            missing = [f"- {SEATBELT}: {reason}"]
         advice = (f"* {each}" for each in advice_on(report))
         text = "\n".join((f"level: {report.level}", *missing, *advice))
     sys.stdout.write(text + "\n")
     return 0
+
+
+async def _probe() -> LayerReport:
+    await _say_if_verifying()
+    return await Sandbox.probe()
+
+
+async def _say_if_verifying() -> None:
+    if await must_verify():
+        sys.stderr.write(f"sanderling: {VERIFYING}\n")
 
 
 def describe(report: LayerReport, min_level: Level, *, is_outer: bool = False) -> dict[str, Any]:
@@ -186,7 +201,7 @@ def advice_on(report: LayerReport) -> list[str]:
     failed = [layer for layer in LAYER_ADVICE if report.reasons.get(layer)]
     if SEATBELT not in failed and not {"namespaces", "bubblewrap"} <= set(failed):
         failed = [layer for layer in failed if layer in ("landlock", "seccomp")]
-    return [LAYER_ADVICE[layer] for layer in failed]
+    return [LAYER_ADVICE[layer].format(sanderling=own_command()) for layer in failed]
 
 
 def _refuse(error: SandboxError | ConfigError) -> int:
@@ -205,14 +220,33 @@ def check_sandbox(arguments: argparse.Namespace) -> int:
         found = [{field: getattr(each, field) for field in fields} for each in results]
         sys.stdout.write(for_terminal(found, has_lines=True) + "\n")
     else:
-        lines = [f"{'ok' if each.is_right else 'FAILED':6}  {each}" for each in results]
-        verdict = (
-            f"{len(wrong)} of {len(results)} failed."
-            if wrong
-            else f"The sandbox refused each escape and allowed each task ({len(results)} in all)."
-        )
-        sys.stdout.write(visible("\n".join((*lines, verdict))) + "\n")
+        lines = (f"{_word_for(each):7}  {each}" for each in results)
+        sys.stdout.write(visible("\n".join((*lines, *_verdict(results)))) + "\n")
     return EXIT_FAILED if wrong else 0
+
+
+def _word_for(result: "Result") -> str:
+    if result.is_missing:
+        return "skipped"
+    return "ok" if result.is_right else "FAILED"
+
+
+def _verdict(results: "Sequence[Result]") -> Iterator[str]:
+    """Yield what the results mean, and what the user can do."""
+    from sanderling.sandbox.selftest.running import why_nothing_starts
+
+    failed = sum(not each.is_right for each in results)
+    skipped = sum(each.is_missing for each in results)
+    if not failed:
+        tried = f"{len(results) - skipped} in all" + (f", {skipped} skipped" if skipped else "")
+        yield f"The sandbox refused each escape and allowed each task ({tried})."
+        return
+    yield f"{failed} of {len(results)} failed."
+    if reason := why_nothing_starts(results):
+        yield f"{reason[0].upper()}{reason[1:]}."
+        yield from (NESTED,) if "sandbox_apply" in reason else ()
+    if sys.platform == "darwin":
+        yield REFUSED_HERE
 
 
 async def _self_test() -> "list[Result]":
@@ -223,6 +257,10 @@ async def _self_test() -> "list[Result]":
     )
 
     directory = state_dir()
+    if sys.stderr.isatty():
+        sys.stderr.write(
+            "Trying everything without the sandbox, then in it. This takes some seconds.\n"
+        )
     if sys.platform == "darwin":
         return await seatbelt.verify(directory, await seatbelt.current_stamp())
     return await running.run(directory, sandboxed.in_sandbox)
@@ -297,6 +335,7 @@ def _policy(arguments: argparse.Namespace, mounted: tuple[str, ...]) -> SandboxP
 
 async def _run(policy: SandboxPolicy, argv: list[str]) -> int:
     status = 0
+    await _say_if_verifying()
     async with Sandbox.open(policy, _print_event) as sandbox:
         # Open before the command starts, so that no signal is missed.
         with anyio.open_signal_receiver(*FORWARDED) as received:

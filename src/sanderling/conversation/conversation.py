@@ -29,6 +29,7 @@ from sanderling.protocol import actions, events
 from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import Answer, SessionRequest
+from sanderling.sandbox.sandbox import VERIFYING, must_verify
 
 BUSY = "Stop the turn first: the model is working."
 ROLE_WAITS = "The role changes at the end of this turn."
@@ -90,7 +91,12 @@ class Conversation:
         manager = self.services.sandbox.manager
         self.services.tasks.start(manager.serve)
         if self._is_eager:
-            self.services.tasks.start(manager.find_level)
+            self.services.tasks.start(self._find_level)
+
+    async def _find_level(self) -> None:
+        if await must_verify():
+            self.services.emit(events.Notice("info", VERIFYING))
+        await self.services.sandbox.manager.find_level()
 
     # --- the agent -----------------------------------------------------------------------------------------------------
 

@@ -231,7 +231,7 @@ def missing_at(report: "LayerReport", level: "Level") -> list[dict[str, str]]:
 
 def _reason(gap: Gap, report: "LayerReport", level: "Level") -> str:
     if gap.layer == "seatbelt":
-        return "Seatbelt cannot do that"
+        return "Seatbelt cannot prevent it"
     if report.reasons[gap.layer]:
         return f"{gap.layer}: {report.reasons[gap.layer]}"
     if gap.layer == "landlock" and gap.max_abi is not None and level != "namespaces":

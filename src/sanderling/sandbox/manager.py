@@ -99,6 +99,11 @@ class SandboxManager:
             self.problem = str(error)
         self._on_change()
 
+    @property
+    def _usable_report(self) -> "LayerReport | None":
+        """The report. After level none it is probed again: on macOS, a later self-test may have succeeded."""
+        return self.report if self.report and self.report.level != "none" else None
+
     async def serve(self) -> None:
         """Open the sandbox whenever it is requested, until it can rest."""
         try:
@@ -127,14 +132,14 @@ class SandboxManager:
         _with_processes[self] = None
         try:
             async with Sandbox.open(
-                self._effective_policy.in_force, self._pass_on, self.report
+                self._effective_policy.in_force, self._pass_on, self._usable_report
             ) as sandbox:
                 self._effective_policy.policy = self._effective_policy.policy._replace(
                     tmp_dir=sandbox.policy.tmp_dir
                 )
                 self._effective_policy.sandbox, self.problem = sandbox, ""
                 self._private = _private_directories(sandbox)
-                if self.report is None:
+                if self.report != sandbox.report:
                     self.report = sandbox.report
                     self._on_change()
                 try:

@@ -16,6 +16,8 @@ NOT_STARTED = "Cannot start another process: {reason}."
 LAYERS = ("namespaces", "landlock", "seccomp", "bubblewrap")
 """The layers of Linux; macOS has only Seatbelt."""
 SEATBELT = "seatbelt"
+SELF_TEST_FAILED = "the self-test failed"
+"""How the reason of the level seatbelt begins, if an escape succeeded or a task did not."""
 NEEDS: dict[Level, tuple[str, ...]] = {
     "full": ("namespaces", "landlock", "seccomp"),
     "full-bwrap": ("bubblewrap", "landlock", "seccomp"),

@@ -18,7 +18,8 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from sanderling.errors import SandboxError
+from sanderling.errors import ConfigError, SandboxError
+from sanderling.paths import own_command
 from sanderling.protocol.modes import Level, NetworkMode
 from sanderling.sandbox import wire
 from sanderling.sandbox.channels import (
@@ -42,7 +43,14 @@ from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.serving import HostNetwork
 from sanderling.sandbox.policy import LEVELS, PROXY_PORT, SandboxPolicy, resolve_policy
 from sanderling.sandbox.processes import DEVNULL, PIPE, STDOUT, Process, stream_in, stream_out
-from sanderling.sandbox.report import LAYERS, ROUTINE_SHARE, SEATBELT, GuardEvent, LayerReport
+from sanderling.sandbox.report import (
+    LAYERS,
+    ROUTINE_SHARE,
+    SEATBELT,
+    SELF_TEST_FAILED,
+    GuardEvent,
+    LayerReport,
+)
 from sanderling.sandbox.versions import write_versions
 from sanderling.sandbox.views import SandboxView, SandboxViews
 
@@ -51,6 +59,7 @@ SUPERVISORS = {
     "darwin": "sanderling.sandbox.seatbelt.supervisor",
 }
 NO_PROXY = "The proxy needs namespaces, which this machine does not allow."
+VERIFYING = "The sandbox is tested on this Mac, as after each start and update. That takes some seconds, and commands wait for it."
 DISK_CHECK_S = 0.1
 AUDIT_S = 1.0
 IDLE = 10
@@ -66,6 +75,7 @@ class Sandbox:
     """A session's sandbox. `report` says what the kernel can do here, `level` what is used of it."""
 
     _report_of_kernel: ClassVar[LayerReport | None] = None
+    _self_test: ClassVar[anyio.Lock] = anyio.Lock()
 
     def __init__(
         self,
@@ -93,13 +103,14 @@ class Sandbox:
 
     @classmethod
     async def probe(cls) -> LayerReport:
-        """Probe what the kernel can enforce, by trying it. The result is cached."""
-        if cls._report_of_kernel is None:
-            if sys.platform == "darwin":
-                cls._report_of_kernel = await _report_of_macos()
+        """Probe what the kernel can enforce, by trying it. The result is cached, except on macOS if the self-test failed."""
+        if sys.platform == "darwin":
+            async with cls._self_test:  # sessions that start together wait for one
+                cls._report_of_kernel = await _report_of_macos(cls._report_of_kernel)
                 return cls._report_of_kernel
+        if cls._report_of_kernel is None:
             if sys.platform != "linux":
-                reason = f"it needs Linux, this is {sys.platform}"
+                reason = f"it needs Linux or macOS, this is {sys.platform}"
                 return LayerReport(reasons=dict.fromkeys(LAYERS, reason), landlock_abi=0)
             async with started("sanderling.sandbox.inside.probe") as prober:
                 cls._report_of_kernel = await receive_report(prober)
@@ -381,14 +392,37 @@ class Sandbox:
             network.close()
 
 
-async def _report_of_macos() -> LayerReport:
-    """Return whether Seatbelt was verified on this machine. The first time, that takes some seconds."""
+async def must_verify() -> bool:
+    """Return whether the self-test of macOS has yet to run. It takes some seconds, and commands wait for it."""
+    if sys.platform != "darwin":
+        return False
+    from sanderling.config import state_dir
+    from sanderling.sandbox.selftest import seatbelt
+
+    with suppress(SandboxError, ConfigError):  # the probe reports them
+        return seatbelt.is_due(state_dir(), await seatbelt.current_stamp())
+    return False
+
+
+async def _report_of_macos(known: LayerReport | None) -> LayerReport:
+    """
+    Return whether Seatbelt was verified on this machine. The first time, that takes some seconds.
+
+    After a failure that is `known`, only the result of another process counts, such as `sanderling sandbox check`.
+    """
     from sanderling.config import state_dir
     from sanderling.sandbox.selftest import seatbelt  # only macOS needs it
 
+    if known and known.level != "none":
+        return known
     try:
-        reason = await seatbelt.why_not_verified(state_dir(), await seatbelt.current_stamp())
-    except SandboxError as error:
+        directory, stamp = state_dir(), await seatbelt.current_stamp()
+        reason = (
+            seatbelt.why_still_not(directory, stamp, known.reasons[SEATBELT])
+            if known
+            else await seatbelt.why_not_verified(directory, stamp)
+        )
+    except (SandboxError, ConfigError) as error:
         reason = str(error).rstrip(".")
     return LayerReport(reasons={SEATBELT: reason}, landlock_abi=0)
 
@@ -404,9 +438,13 @@ def check_level(policy: SandboxPolicy, report: LayerReport) -> None:
     if reason := report.why_not(level):
         raise SandboxError(f"The sandbox level '{level}' does not work here: {reason}.")
     if LEVELS.index(level) > LEVELS.index(policy.min_level):
+        if reason := report.reasons.get(SEATBELT):
+            is_tried = reason.startswith(SELF_TEST_FAILED)
+            remedy = f" Run `{own_command()} sandbox check` to see all and to try again."
+            raise SandboxError(
+                f"Commands are refused on this Mac, because {reason}.{remedy if is_tried else ''}"
+            )
         wanted: Level = policy.min_level
-        if level == "none" and SEATBELT in report.reasons:
-            wanted = "seatbelt"
         least = f"at least '{wanted}' is required"
         if reason := report.why_not(wanted):
             raise SandboxError(

@@ -97,6 +97,16 @@ async def run(directory: Path, confine: Confine) -> list[Result]:
     return results
 
 
+def why_nothing_starts(results: Sequence[Result]) -> str:
+    """Return a sentence if all tasks failed with the same words: then no program starts, and refused escapes say nothing. Else ""."""
+    tasks = [each for each in results if not each.is_escape and not each.is_missing]
+    reasons = {each.detail for each in tasks}
+    is_single = len(tasks) == 1
+    if is_single or len(reasons) != 1 or any(each.works_inside for each in tasks):
+        return ""
+    return f"no program starts in the sandbox: {reasons.pop()}"
+
+
 async def _attempt_all(scene: Scene, start: Start) -> dict[str, tuple[bool, Ended]]:
     outcomes: dict[str, tuple[bool, Ended]] = {}
     for name in (*TASKS, *ESCAPES):

@@ -22,18 +22,26 @@ from sanderling.errors import ConfigError, SandboxError
 from sanderling.sandbox.kernel.layout import Protection, temporary_directory
 from sanderling.sandbox.kernel.programs import search_path, with_programs
 from sanderling.sandbox.policy import SandboxPolicy, private_home, resolve_policy
+from sanderling.sandbox.report import SELF_TEST_FAILED
 from sanderling.sandbox.seatbelt.profile import (
     PROGRAM,
     compile_profile,
     launcher,
     with_environment,
 )
-from sanderling.sandbox.selftest.running import TIMED_OUT, TIMEOUT_S, Ended, Result, Start, run
+from sanderling.sandbox.selftest.running import (
+    TIMED_OUT,
+    TIMEOUT_S,
+    Ended,
+    Result,
+    Start,
+    run,
+    why_nothing_starts,
+)
 from sanderling.sandbox.selftest.scene import Scene
 from sanderling.state_file import StateFile, UnreadableError, Versioned
 
 RECORD, VERSION, MAX_BYTES = "seatbelt.json", 1, 1 << 16
-TRY_AGAIN = "Run `sanderling sandbox check` to see all of it and to try again"
 _SYSCTL = "/usr/sbin/sysctl"
 
 
@@ -92,14 +100,27 @@ async def why_not_verified(state_dir: Path, stamp: Stamp, program: str = PROGRAM
 
     `state_dir` is Sanderling's own, and `program` is `sandbox-exec`.
     """
-    file = _file(state_dir)
-    known: Record | None = None
+    if known := _known(state_dir, stamp):
+        return _sentence(known.problems)
+    return _sentence(_problems(await verify(state_dir, stamp, program)))
+
+
+def _known(state_dir: Path, stamp: Stamp) -> Record | None:
     with suppress(UnreadableError):
-        known = file.read()
-    if known is None or known.stamp != stamp:
-        results = await verify(state_dir, stamp, program)
-        return _sentence(_problems(results))
-    return _sentence(known.problems)
+        known = _file(state_dir).read()
+        return known if known and known.stamp == stamp else None
+    return None
+
+
+def is_due(state_dir: Path, stamp: Stamp) -> bool:
+    """Return whether the self-test has to run, because there is no result for `stamp`."""
+    return _known(state_dir, stamp) is None
+
+
+def why_still_not(state_dir: Path, stamp: Stamp, reason: str) -> str:
+    """Return why the level cannot be used now, after `reason`. The user may have run the self-test again in a shell."""
+    known = _known(state_dir, stamp)
+    return _sentence(known.problems) if known else reason
 
 
 async def verify(state_dir: Path, stamp: Stamp, program: str = PROGRAM) -> list[Result]:
@@ -112,6 +133,8 @@ async def verify(state_dir: Path, stamp: Stamp, program: str = PROGRAM) -> list[
 
 
 def _problems(results: Sequence[Result]) -> tuple[str, ...]:
+    if reason := why_nothing_starts(results):
+        return (reason,)
     return tuple(str(result) for result in results if not result.is_right)
 
 
@@ -119,7 +142,7 @@ def _sentence(problems: Sequence[str]) -> str:
     if not problems:
         return ""
     others = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"the self-test failed: {problems[0]}{others}. {TRY_AGAIN}"
+    return f"{SELF_TEST_FAILED}: {problems[0]}{others}"
 
 
 def _file(state_dir: Path) -> StateFile[Record]:

@@ -132,8 +132,9 @@ def start_outside(facts: Facts) -> None:
     else:
         touch = ["/usr/bin/touch", mark]
         _run("/bin/launchctl", "submit", "-l", facts.label, "--", *touch)
-        if not _appears(mark):
-            _run("/usr/bin/open", "-g", "-j", "-a", f"{facts.outside}/Planted.app")
+        app = f"{facts.outside}/Planted.app"
+        if _appears(mark) or not _run("/usr/bin/open", "-g", "-j", "-a", app):
+            return
     _appears(mark)
 
 
@@ -280,8 +281,8 @@ def _succeed(*argv: str) -> None:
         sys.exit(f"{Path(argv[0]).name}: {(ended.stderr or ended.stdout).strip()}")
 
 
-def _run(*argv: str) -> None:
-    subprocess.run(argv, check=False, capture_output=True)  # noqa: S603
+def _run(*argv: str) -> bool:
+    return subprocess.run(argv, check=False, capture_output=True).returncode == 0  # noqa: S603
 
 
 def _say(*lines: str) -> None:
