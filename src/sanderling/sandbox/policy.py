@@ -11,7 +11,7 @@ from sanderling.protocol.modes import Level, NetworkMode
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 UNMOUNTED: tuple[Level, ...] = ("seatbelt", "landlock")
-"""The levels without a root of their own: nothing is at another place, and changed files are restored after each command."""
+"""The levels without a root of their own: nothing is at another place."""
 
 ProjectAccess = Literal["rw", "ro"]
 """Access to the project: writable, or read-only."""

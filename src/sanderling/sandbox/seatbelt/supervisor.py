@@ -63,7 +63,6 @@ class Supervisor(linux.Supervisor):
         profile = compile_profile(
             policy,
             protected,
-            absent=self._absent,
             runtime=runtime(),
             proxy_port=listener.getsockname()[1] if listener else 0,
         )
