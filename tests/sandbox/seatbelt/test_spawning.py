@@ -5,7 +5,11 @@ So nothing here is confined; the profile's meaning has its own tests. Everything
 a polled guard, a starter for each view, and process trees without namespaces.
 """
 
+import os
+import resource
 import shlex
+import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -14,9 +18,11 @@ import pytest
 
 from sanderling.errors import SandboxError
 from sanderling.platforms.processes import is_running
+from sanderling.sandbox.policy import ResourceLimits
 from sanderling.sandbox.processes import PIPE
 from sanderling.sandbox.report import GuardEvent, LayerReport
 from sanderling.sandbox.sandbox import Sandbox
+from sanderling.sandbox.seatbelt.starter import Starter, StarterView
 from tests.conftest import DEADLINE_S
 from tests.sandbox.seatbelt.sbpl import Profile, Request
 from tests.sandboxes import policy_below
@@ -147,6 +153,60 @@ async def test_kill_ends_a_command_with_its_daemon_and_so_does_closing(mac):
         first.close()
     await until(lambda: not is_running(orphans[1]))
     second.close()
+
+
+async def test_starter_leaves_ending_to_the_supervisor_and_no_command_after_a_bug(mac):
+    async with mac.open() as sandbox:
+        process = await sandbox.spawn(["sleep", "600"])
+        _, said = await output_of(sandbox, "/bin/sh", "-c", "echo $PPID")
+        os.kill(int(said), signal.SIGTERM)
+        (mac.project / ".envrc").touch()
+        await until(lambda: not (mac.project / ".envrc").exists())
+        assert await output_of(sandbox, "echo", "works") == (0, "works\n")
+        assert Path(sandbox.policy.tmp_dir).is_dir()  # noqa: ASYNC240
+        assert process.is_running
+        view = await sandbox._views.get(sandbox.policy)
+        await view.send(("nonsense",), ())
+        with anyio.fail_after(DEADLINE_S):
+            assert await process.wait() == -9
+        process.close()
+
+
+def test_command_that_cannot_be_watched_is_ended(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(os, "posix_spawn", _noting(os.posix_spawn, started))
+    program = tmp_path / "sandbox-exec"
+    program.write_text(STAND_IN.format(profile=shlex.quote(str(tmp_path / "profile"))))
+    program.chmod(0o755)
+    ours, theirs = socket.socketpair()
+    status, said = os.pipe()
+    streams = [os.open(os.devnull, os.O_RDWR) for _ in range(3)]
+    starter = Starter(StarterView("", ResourceLimits(), str(program)), theirs, -1)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ours, theirs:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_next_descriptor(), limits[1]))
+        try:
+            starter._launch(1, ["/bin/sleep", "600"], {}, "/", [*streams, said])
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert os.read(status, 100) == b"Cannot start another process: Too many open files."
+    assert os.read(status, 100) == b""
+    os.close(status)
+    assert [is_running(pid) for pid in started] == [False]
+
+
+def _noting(spawn, pids):
+    def noting(*arguments, **options):
+        pids.append(spawn(*arguments, **options))
+        return pids[-1]
+
+    return noting
+
+
+def _next_descriptor() -> int:
+    descriptor = os.dup(0)
+    os.close(descriptor)
+    return descriptor
 
 
 async def test_file_worker_reads_and_writes(mac):
