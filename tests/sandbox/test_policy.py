@@ -7,6 +7,7 @@ import pytest
 
 from sanderling.errors import SandboxError
 from sanderling.paths import state_directory
+from sanderling.sandbox import policy as policy_module
 from sanderling.sandbox.environment import environment
 from sanderling.sandbox.gaps import GAPS, NETWORK_ON
 from sanderling.sandbox.policy import (
@@ -14,6 +15,7 @@ from sanderling.sandbox.policy import (
     TOO_WIDE,
     ResourceLimits,
     SandboxPolicy,
+    is_too_wide,
     resolve_policy,
 )
 from tests.conftest import ROOT
@@ -87,6 +89,29 @@ def test_path_that_holds_too_much_is_refused_in_one_sentence(policy, tmp_path, f
 def test_directory_of_the_system_is_no_project_and_no_grant(policy, path, field):
     with pytest.raises(SandboxError):
         resolve_policy(policy._replace(**{field: path if field == "project" else (path,)}))
+
+
+@pytest.mark.parametrize("name", ["Users", "Library", "Volumes", "private/var", "Applications"])
+def test_directory_of_macos_is_too_wide(name):
+    assert is_too_wide(f"/{name}", "/Users/me")
+    assert not is_too_wide(f"/{name}/x", "/Users/me")
+
+
+def test_paths_are_compared_as_the_disk_spells_them(policy, tmp_path, monkeypatch):
+    """A volume that ignores case, as those of macOS do."""
+    for name in ("HOME", "STATE/rules"):
+        (tmp_path / name).mkdir(parents=True)
+
+    def as_stored(path: str) -> str:
+        return path.replace("/HOME", "/home").replace("/STATE", "/state")
+
+    monkeypatch.setattr(policy_module, "as_stored", as_stored)
+    for name, reason in (
+        ("HOME", "holds more than a command may touch"),
+        ("STATE/rules", "overlap"),
+    ):
+        with pytest.raises(SandboxError, match=reason):
+            resolve_policy(policy._replace(write_paths=(str(tmp_path / name),)))
 
 
 @pytest.mark.parametrize("name", ["rules/a.json", "trust", "sessions/new", "to-rules"])

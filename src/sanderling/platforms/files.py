@@ -109,6 +109,27 @@ def path_of(descriptor: int) -> str:
     return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
+def as_stored(path: str) -> str:
+    """
+    Return a real path as it is on the disk, or "" if there is no such file, or on macOS if it cannot be opened, as sockets cannot.
+
+    Volumes of macOS ignore case and Unicode's normal forms, and show directories of the data volume at two places (firmlinks).
+    """
+    if sys.platform != "darwin":
+        return path if os.path.lexists(path) else ""
+    flags = os.O_EVTONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # without a right to read
+    try:
+        fd = os.open(path, flags)
+    except OSError:
+        return ""
+    try:
+        return path_of(fd)
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+
+
 def reached_through(descriptor: int) -> str:
     """
     Return a path that leads to an open directory wherever it is moved, for functions that take no descriptor.

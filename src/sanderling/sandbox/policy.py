@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, get_args
 
 from sanderling.errors import SandboxError
 from sanderling.paths import is_within, real_path
+from sanderling.platforms.files import as_stored
 from sanderling.protocol.modes import Level, NetworkMode
 
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -21,6 +22,9 @@ PROXY_PORT, NAME_PORT = 3128, 53
 _WIDE = (
     "/ /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /usr/local /usr/share"
     " /var /var/lib /var/tmp"
+    # of macOS
+    " /Applications /Library /Network /System /System/Library /System/Volumes /System/Volumes/Data /Users /Volumes /cores /opt/homebrew"
+    " /opt/local /private /private/etc /private/tmp /private/var /private/var/folders"
 )
 TOO_WIDE = frozenset(map(os.path.realpath, _WIDE.split()))
 HOLDS_TOO_MUCH = "holds more than a command may touch: choose a directory below it"
@@ -197,14 +201,18 @@ def resolve_policy(policy: SandboxPolicy) -> SandboxPolicy:
 
     state_root = os.path.realpath(policy.state_root) if policy.state_root else state_dir
 
+    def stored(path: str) -> str:
+        return as_stored(path) or path
+
     def checked(path: str, role: str, *, is_written: bool = False) -> str:
         real = real_path(os.path.expanduser(path))
         if not os.path.exists(real):
             raise SandboxError(f"The {role} {path} does not exist.")
-        if is_too_wide(real, home):
+        there = stored(real)
+        if is_too_wide(there, stored(home)):
             raise SandboxError(f"The {role} {path} {HOLDS_TOO_MUCH}.")
-        own = state_root if is_written else state_dir
-        if is_within(state_dir, real) or is_within(real, own):
+        own = stored(state_root if is_written else state_dir)
+        if is_within(stored(state_dir), there) or is_within(there, own):
             raise SandboxError(f"The {role} {path} and Sanderling's own state overlap.")
         return real
 

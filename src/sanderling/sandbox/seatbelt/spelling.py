@@ -7,11 +7,11 @@ its last name is as the program gave it, while the volume takes `.ENVRC` and `.e
 """
 
 import os
-import sys
 import unicodedata
 from collections.abc import Iterator
 
 from sanderling.paths import MAX_LINKS, real_path
+from sanderling.platforms.files import as_stored
 from sanderling.sandbox.seatbelt.expressions import plain
 
 DATA_VOLUME = "/System/Volumes/Data"
@@ -38,37 +38,11 @@ def canonical(path: str) -> str:
     path = real_path(path)
     rest = ""
     while path != "/":
-        if known := _stored(path):
+        if known := as_stored(path):
             return known.rstrip("/") + rest
         path, name = os.path.split(path)
         rest = f"/{name}{rest}"
     return rest or "/"
-
-
-if sys.platform == "darwin":
-    import fcntl
-
-    _PATH_BYTES = 1024
-    _O_EVTONLY = 0x8000  # needs no permission to read
-
-    def _stored(path: str) -> str:
-        """Return the path of the file as it is on the disk, or "" if it cannot be opened, as sockets cannot."""
-        try:
-            fd = os.open(path, _O_EVTONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return ""
-        try:
-            return os.fsdecode(
-                fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(_PATH_BYTES)).partition(b"\0")[0]
-            )
-        except OSError:
-            return ""
-        finally:
-            os.close(fd)
-else:
-
-    def _stored(path: str) -> str:
-        return path if os.path.lexists(path) else ""
 
 
 def links_on(path: str) -> list[str]:
