@@ -256,6 +256,33 @@ def test_copy_has_the_content_and_is_a_file_of_its_own(tmp_path, data):
     os.close(directory)
 
 
+@pytest.mark.parametrize("platform", [sys.platform, "darwin"])
+@pytest.mark.parametrize("mode", [0o444, 0o755])
+def test_copy_can_be_written_whatever_mode_the_original_has(tmp_path, monkeypatch, platform, mode):
+    (tmp_path / "one").write_text("text")
+    (tmp_path / "one").chmod(mode)
+    if platform != sys.platform:
+        monkeypatch.setattr(files, "sys", SimpleNamespace(platform=platform))
+        library = SimpleNamespace(fclonefileat=clone_file)
+        ctypes = SimpleNamespace(CDLL=lambda *_, **__: library)
+        monkeypatch.setattr(files, "ctypes", ctypes)
+    with (tmp_path / "one").open("rb") as original:
+        copy = files.copy_new(original.fileno(), str(tmp_path / "two"))
+    assert os.pwrite(copy, b"TEXT", 0) == 4
+    assert stat.S_IMODE(os.fstat(copy).st_mode) == 0o600
+    os.close(copy)
+    assert (tmp_path / "two").read_text() == "TEXT"
+
+
+def clone_file(original, directory, name, flags):
+    """What fclonefileat(2) does: the clone has the content and the mode."""
+    assert (directory, flags) == (-2, 2)  # AT_FDCWD, CLONE_NOOWNERCOPY
+    with Path(os.fsdecode(name)).open("xb") as made:
+        made.write(os.pread(original, 1 << 20, 0))
+        os.fchmod(made.fileno(), stat.S_IMODE(os.fstat(original).st_mode))
+    return 0
+
+
 def test_copy_replaces_nothing(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).write_text(name)

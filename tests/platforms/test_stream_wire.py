@@ -1,6 +1,7 @@
 """The wire of systems without SOCK_SEQPACKET: messages in a stream, between two ends of this process."""
 
 import os
+import resource
 import socket
 from contextlib import ExitStack, suppress
 from threading import Thread
@@ -59,6 +60,25 @@ def test_descriptors_stay_with_their_message(ends, tmp_path):
     assert message == ("with",)
     assert wire.receive(ends[1]) == (("plain",), [])
     for each in (opened, received):
+        os.close(each)
+
+
+def test_message_whose_descriptors_find_no_room_is_skipped(ends):
+    opened = tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(2))
+    for message, descriptors in [(("with",), opened), (("next",), ())]:
+        wire.send(ends[0], message, descriptors)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room = os.dup(0)
+    os.close(room)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (room + 1, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            wire.receive(ends[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert wire.receive(ends[1]) == (("next",), [])
+    assert os.dup(0) == room
+    for each in (*opened, room):
         os.close(each)
 
 

@@ -15,6 +15,7 @@ from sanderling.sandbox.policy import (
     TOO_WIDE,
     ResourceLimits,
     SandboxPolicy,
+    is_too_wide,
     resolve_policy,
 )
 from tests.conftest import ROOT
@@ -113,9 +114,10 @@ def test_another_spelling_of_a_path_is_judged_like_the_path(
         resolve_policy(policy._replace(**{field: value}))
 
 
-def test_directories_of_macos_are_too_wide():
-    wide = {"/Users", "/Volumes", "/System/Volumes/Data", "/private", "/private/var/folders"}
-    assert wide <= TOO_WIDE
+@pytest.mark.parametrize("name", ["Users", "Library", "Volumes", "private/var", "Applications"])
+def test_directory_of_macos_is_too_wide(name):
+    assert is_too_wide(f"/{name}", "/Users/me")
+    assert not is_too_wide(f"/{name}/x", "/Users/me")
 
 
 @pytest.mark.parametrize("name", ["rules/a.json", "trust", "sessions/new", "to-rules"])

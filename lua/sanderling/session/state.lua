@@ -10,7 +10,7 @@ local tallies = require('sanderling.session.tally')
 ---@field asked_ns integer
 
 ---@class (exact) sanderling.session.state.Sandbox
----@field level ''|'full'|'full-bwrap'|'namespaces'|'landlock'|'none'|'outer'|'off' empty while unknown
+---@field level ''|'full'|'full-bwrap'|'namespaces'|'seatbelt'|'landlock'|'none'|'outer'|'off' empty while unknown
 ---@field network 'off'|'proxy'|'on'
 ---@field missing string[] protections that the level lacks
 ---@field problem string why commands cannot run, else empty

@@ -47,14 +47,24 @@ def copy_new(original: int, name: str, directory: int | None = None) -> int:
 
 
 def _cloned(original: int, name: str, directory: int | None) -> int | None:
-    """Clone with fclonefileat(2); None if the file system cannot do that."""
+    """Clone with fclonefileat(2); None if the file system cannot do that, or if nobody may read the clone, whose mode is the original's."""
     libc = ctypes.CDLL(None, use_errno=True)
     where = _AT_FDCWD_DARWIN if directory is None else directory
     if libc.fclonefileat(original, where, os.fsencode(name), _CLONE_NOOWNERCOPY):
         if (number := ctypes.get_errno()) == errno.EEXIST:
             raise OSError(number, os.strerror(number), name)
         return None
-    return os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        clone = os.open(name, os.O_RDONLY | flags, dir_fd=directory)
+    except PermissionError:
+        os.unlink(name, dir_fd=directory)
+        return None
+    try:
+        os.fchmod(clone, 0o600)
+        return os.open(name, os.O_WRONLY | flags, dir_fd=directory)
+    finally:
+        os.close(clone)
 
 
 def _filled(made: int, original: int) -> None:

@@ -11,7 +11,7 @@ from sanderling.protocol.modes import Level, NetworkMode
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 UNMOUNTED: tuple[Level, ...] = ("seatbelt", "landlock")
-"""The levels without a root of their own: nothing is at another place, and changed files are restored after each command."""
+"""The levels without a root of their own: nothing is at another place."""
 
 ProjectAccess = Literal["rw", "ro"]
 """Access to the project: writable, or read-only."""
@@ -21,8 +21,9 @@ PROXY_PORT, NAME_PORT = 3128, 53
 _WIDE = (
     "/ /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /usr/local /usr/share"
     " /var /var/lib /var/tmp"
-    # macOS
-    " /Applications /Library /System /System/Volumes /System/Volumes/Data /Users /Volumes /cores /private /private/var/folders"
+    # of macOS
+    " /Applications /Library /Network /System /System/Library /System/Volumes /System/Volumes/Data /Users /Volumes /cores /opt/homebrew"
+    " /opt/local /private /private/etc /private/tmp /private/var /private/var/folders"
 )
 TOO_WIDE = frozenset(map(os.path.realpath, _WIDE.split()))
 HOLDS_TOO_MUCH = "holds more than a command may touch: choose a directory below it"

@@ -103,12 +103,12 @@ def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
         data, descriptors, flags = _received(channel, size)
     except ConnectionError:
         return None
+    if is_stream and data:
+        data = _rest(channel, data)
     if flags & socket.MSG_CTRUNC:
         for descriptor in descriptors:
             os.close(descriptor)
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-    if is_stream and data:
-        data = _rest(channel, data)
     if not data:
         return None
     if len(data) > 1:

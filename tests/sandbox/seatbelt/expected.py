@@ -10,7 +10,10 @@ from sanderling.sandbox.policy import SandboxPolicy
 class Expected(NamedTuple):
     policy: SandboxPolicy
     protection: Protection
-    absent: tuple[tuple[str, str], ...]
+
+    @property
+    def absent(self) -> tuple[tuple[str, str], ...]:
+        return self.protection.absent
 
     def can_see(self, path: str) -> bool:
         """Whether its metadata can be read."""

@@ -7,7 +7,6 @@ from sanderling.sandbox.guard import protection, repositories, settings
 from sanderling.sandbox.guard.git_program import TrustedGit
 from sanderling.sandbox.kernel.layout import Protection
 from sanderling.sandbox.policy import SandboxPolicy
-from sanderling.sandbox.seatbelt.files import names_never_made
 from sanderling.sandbox.seatbelt.profile import compile_profile
 from tests.sandboxes import policy_below
 
@@ -47,14 +46,13 @@ class Scene:
         tmp_dir = str(self.base / "state/tmp/1-0")
         return policy_below(self.base, project, tmp_dir=tmp_dir, **changes)
 
-    def protection(self, policy: SandboxPolicy) -> tuple[Protection, tuple[tuple[str, str], ...]]:
-        """Return what the guard finds in the project: its protection, and the names that must not appear."""
+    def protection(self, policy: SandboxPolicy) -> Protection:
+        """Return what the guard finds in the project."""
         survey = repositories.survey(policy.project, TrustedGit())
         found = protection.protection(survey, is_worktree=policy.is_worktree)
         masked = settings.env_files_to_hide(survey)
-        protected = Protection(found.write, found.read, found.pin, found.read_only, masked)
-        return protected, tuple(names_never_made(found))
+        absent = tuple(found.names_never_made())
+        return Protection(found.write, found.read, found.pin, found.read_only, masked, absent)
 
     def profile(self, policy: SandboxPolicy, proxy_port: int = 0) -> str:
-        protected, absent = self.protection(policy)
-        return compile_profile(policy, protected, absent=absent, proxy_port=proxy_port)
+        return compile_profile(policy, self.protection(policy), proxy_port=proxy_port)

@@ -10,8 +10,9 @@ import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -143,8 +144,9 @@ def look(path: Path) -> list[tuple[object, ...]]:
 
 
 @pytest.fixture
-def world(tmp_path) -> World:
-    return World(Path(os.path.realpath(tmp_path)))
+def world() -> Iterator[World]:
+    with TemporaryDirectory() as short:  # the path of a socket has at most 107 bytes
+        yield World(Path(os.path.realpath(short)))
 
 
 def plain(world: World) -> dict[str, str]:

@@ -358,8 +358,8 @@ def any_wrong(profile: Profile, answers: list[tuple[Request, bool]]) -> bool:
 
 
 def test_the_suite_runs_on_a_scene_as_the_guard_sees_it(scene):
-    protected, absent = scene.protection(scene.policy())
+    protected = scene.protection(scene.policy())
     assert f"{scene.project}/.git/hooks" in protected.read_only
     assert f"{scene.project}/service/.env.production" in protected.masked
-    assert (f"{scene.project}/.git", "config.worktree") in absent
+    assert (f"{scene.project}/.git", "config.worktree") in protected.absent
     assert (scene.project / ".git/modules/lib").is_dir()

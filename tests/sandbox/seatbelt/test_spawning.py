@@ -5,7 +5,11 @@ So nothing here is confined; the profile's meaning has its own tests. Everything
 a polled guard, a starter for each view, and process trees without namespaces.
 """
 
+import os
+import resource
 import shlex
+import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -14,10 +18,13 @@ import pytest
 
 from sanderling.errors import SandboxError
 from sanderling.platforms.processes import is_running
+from sanderling.sandbox.policy import ResourceLimits
 from sanderling.sandbox.processes import PIPE
 from sanderling.sandbox.report import GuardEvent, LayerReport
 from sanderling.sandbox.sandbox import Sandbox
+from sanderling.sandbox.seatbelt.starter import Starter, StarterView
 from tests.conftest import DEADLINE_S
+from tests.sandbox.seatbelt.sbpl import Profile, Request
 from tests.sandboxes import policy_below
 
 VERIFIED = LayerReport({"seatbelt": ""}, 0)
@@ -179,6 +186,60 @@ async def test_kill_ends_a_command_with_its_daemon_and_so_does_closing(mac):
     second.close()
 
 
+async def test_starter_leaves_ending_to_the_supervisor_and_no_command_after_a_bug(mac):
+    async with mac.open() as sandbox:
+        process = await sandbox.spawn(["sleep", "600"])
+        _, said = await output_of(sandbox, "/bin/sh", "-c", "echo $PPID")
+        os.kill(int(said), signal.SIGTERM)
+        (mac.project / ".envrc").touch()
+        await until(lambda: not (mac.project / ".envrc").exists())
+        assert await output_of(sandbox, "echo", "works") == (0, "works\n")
+        assert Path(sandbox.policy.tmp_dir).is_dir()  # noqa: ASYNC240
+        assert process.is_running
+        view = await sandbox._views.get(sandbox.policy)
+        await view.send(("nonsense",), ())
+        with anyio.fail_after(DEADLINE_S):
+            assert await process.wait() == -9
+        process.close()
+
+
+def test_command_that_cannot_be_watched_is_ended(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(os, "posix_spawn", _noting(os.posix_spawn, started))
+    program = tmp_path / "sandbox-exec"
+    program.write_text(STAND_IN.format(profile=shlex.quote(str(tmp_path / "profile"))))
+    program.chmod(0o755)
+    ours, theirs = socket.socketpair()
+    status, said = os.pipe()
+    streams = [os.open(os.devnull, os.O_RDWR) for _ in range(3)]
+    starter = Starter(StarterView("", ResourceLimits(), str(program)), theirs, -1)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ours, theirs:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_next_descriptor(), limits[1]))
+        try:
+            starter._launch(1, ["/bin/sleep", "600"], {}, "/", [*streams, said])
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert os.read(status, 100) == b"Cannot start another process: Too many open files."
+    assert os.read(status, 100) == b""
+    os.close(status)
+    assert [is_running(pid) for pid in started] == [False]
+
+
+def _noting(spawn, pids):
+    def noting(*arguments, **options):
+        pids.append(spawn(*arguments, **options))
+        return pids[-1]
+
+    return noting
+
+
+def _next_descriptor() -> int:
+    descriptor = os.dup(0)
+    os.close(descriptor)
+    return descriptor
+
+
 async def test_file_worker_reads_and_writes(mac):
     async with mac.open() as sandbox:
         files = await sandbox.open_files()
@@ -210,6 +271,27 @@ async def test_each_network_is_a_view_with_its_own_profile(mac):
         assert '(remote ip "*:*")' in mac.profile.read_text()
 
 
+async def test_profile_refuses_the_names_that_git_would_run(mac):
+    for repository in (mac.project, mac.base / "home/granted"):
+        for command in (["init", "-q"], ["config", "core.fsmonitor", "tools/monitor"]):
+            await anyio.run_process(["git", *command], cwd=await _made(repository))
+    async with mac.open(write_paths=(str(mac.base / "home/granted"),)) as sandbox:
+        await output_of(sandbox, "true")
+    profile = Profile(mac.profile.read_text())
+    for repository in ("project", "granted"):
+        at = f"{mac.base}/home/{repository}"
+        for path in ("tools/monitor", "Tools/MONITOR", ".git/commondir", ".git/config.worktree"):
+            assert not profile.allows(Request("file-write-create", f"{at}/{path}")), path
+        for path in ("tools/other", "tools"):
+            assert profile.allows(Request("file-write-create", f"{at}/{path}")), path
+        assert not profile.allows(Request("file-write-unlink", f"{at}/TOOLS"))  # to be renamed
+
+
+async def _made(directory: Path) -> Path:
+    await anyio.Path(directory).mkdir(parents=True, exist_ok=True)
+    return directory
+
+
 async def test_new_name_that_runs_something_is_put_into_quarantine(mac):
     async with mac.open() as sandbox:
         await output_of(sandbox, "/bin/sh", "-c", "mkdir .git; echo '[core]' > .envrc")
@@ -219,13 +301,39 @@ async def test_new_name_that_runs_something_is_put_into_quarantine(mac):
         assert not (mac.project / ".envrc").exists()
 
 
-async def test_protected_file_is_restored(mac):
-    hooks = mac.project / ".envrc"
-    hooks.write_text("export A=1\n")
+async def test_protected_file_that_the_user_changes_stays_so(mac):
+    await anyio.run_process(["git", "init", "-q"], cwd=mac.project)
+    (mac.project / ".envrc").write_text("export A=1\n")
     async with mac.open() as sandbox:
-        await output_of(sandbox, "/bin/sh", "-c", "echo evil > .envrc")
+        await output_of(sandbox, "true")
+        setting = ["git", "config", "core.fsmonitor", "./monitor"]  # replaces the file
+        await anyio.run_process(setting, cwd=mac.project)
+        (mac.project / ".envrc").unlink()
+        await sandbox.undoes(".envrc")  # an answer that comes after the guard's next look
+        (mac.project / ".envrc").write_text("export A=2\n")
+        (mac.project / ".nvimrc").touch()
         sandbox.audit()
-        await until(lambda: hooks.exists() and hooks.read_text() == "export A=1\n")
+        await until(lambda: not (mac.project / ".nvimrc").exists())
+    assert (mac.project / ".envrc").read_text() == "export A=2\n"
+    assert "fsmonitor" in (mac.project / ".git/config").read_text()
+    assert [(each.kind, each.path) for each in mac.events] == [("quarantined", ".nvimrc")]
+
+
+async def test_branch_that_the_user_has_checked_out_is_held_in_a_worktree(mac):
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for command in (
+        ("init", "-q", "-b", "main"),
+        (*identity, "commit", "-q", "--allow-empty", "-m", "x"),
+        ("worktree", "add", "-q", "-b", "side", f"{mac.base}/home/side"),
+    ):
+        await anyio.run_process(["git", *command], cwd=mac.project)
+    async with mac.open(project=f"{mac.base}/home/side", is_worktree=True) as sandbox:
+        await output_of(sandbox, "true")
+    profile = Profile(mac.profile.read_text())
+    heads = f"{mac.project}/.git/refs/heads"
+    assert profile.allows(Request("file-write-data", f"{heads}/side"))
+    assert not profile.allows(Request("file-write-data", f"{heads}/main"))
+    assert not profile.allows(Request("file-write-unlink", heads))
 
 
 async def test_nothing_opens_while_the_self_test_failed(mac):

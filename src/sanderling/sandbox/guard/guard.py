@@ -27,8 +27,8 @@ class Guard:
     """
     Guards one project, which `found` and `protection` describe as it is when the sandbox opens.
 
-    With `restores`, nothing is mounted, and the guard restores changed files. If it `is_polled`, the caller must call `handle_events` often,
-    because no descriptor reports changes.
+    With `restores`, the kernel does not protect single files, and the guard restores changed ones. If it `is_polled`, a profile protects them,
+    and the caller must call `handle_events` often, because no descriptor reports changes.
 
     Raises:
         SandboxError: no inotify watch is left.

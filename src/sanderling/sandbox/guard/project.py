@@ -12,7 +12,7 @@ from sanderling.sandbox.report import GuardEvent
 
 
 class GuardedProject:
-    """A project and the `roots` that are guarded with it. `kept` has the state to preserve, `bound` the paths that mounts protect."""
+    """A project and the `roots` that are guarded with it. `kept` has the state to preserve, `bound` the paths that mounts or a profile protect."""
 
     def __init__(self, found: Survey, protection: GitProtection, *, restores: bool) -> None:
         held = protection.read_only
@@ -47,7 +47,7 @@ class GuardedProject:
         return is_in_any(path, self.roots)
 
     def is_as_it_was(self, path: str) -> bool:
-        """Return whether a mount still protects `path`, or its state is unchanged."""
+        """Return whether `path` is still protected by the kernel, or its state is unchanged."""
         around = path
         while around not in self.bound and self.is_inside(around):
             around = os.path.dirname(around)

@@ -69,7 +69,7 @@ class GitProtection(NamedTuple):
         runs: settings whose code cannot be protected.
         linked: protected files with a hard link that was not found.
         shared: the project's core.sharedRepository.
-        heads: the branches that are checked out in other worktrees, as files, and the directories to them. Mounts hold them.
+        heads: the branches that are checked out in other worktrees, as files. Mounts or a profile hold them.
     """
 
     write: tuple[str, ...]
@@ -83,6 +83,16 @@ class GitProtection(NamedTuple):
     linked: tuple[str, ...] = ()
     shared: str = ""
     heads: tuple[str, ...] = ()
+
+    def names_never_made(self) -> Iterator[tuple[str, str]]:
+        """Yield the names that must not appear, as a directory that exists and the name there, which may have several parts."""
+        for directory, names in self.watch:
+            yield from ((directory, name) for name in sorted(names))
+        for path, _ in self.absent:
+            directory = os.path.dirname(path)
+            while not os.path.isdir(directory):
+                directory = os.path.dirname(directory)
+            yield directory, os.path.relpath(path, directory)
 
 
 def protection(

@@ -255,7 +255,10 @@ class Tripwire:
 
 class PolledTripwire(Tripwire):
     """
-    A tripwire for systems without inotify: it compares the times of its directories at each call.
+    A tripwire for macOS, without inotify: it compares the times of its directories at each call.
+
+    A profile protects names, whatever file has them. So commands cannot have replaced or removed a protected file, and the one that the host
+    puts in its place is protected, too.
 
     A kqueue would need one open file for each protected file to notice its replacement, and tells no names either.
     """
@@ -283,6 +286,10 @@ class PolledTripwire(Tripwire):
         self._times = (
             now  # before the checks, so that what happens meanwhile is seen at the next call
         )
-        if self._project.restores:
-            self._restorer.put_all_back()
         self.check_all()
+
+    def _handle_vanished(self, path: str) -> None:
+        pass
+
+    def _handle_replaced(self, path: str, *, is_certain: bool = False) -> None:  # noqa: ARG002
+        self._project.bound[path] = identity(path)

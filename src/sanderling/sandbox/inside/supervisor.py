@@ -83,7 +83,6 @@ class Supervisor:
         self._next_routine_audit = 0.0
         self._namespaces: dict[NamespaceOwner, list[int]] = {}
         self._placeholders: dict[int, set[str]] = {}  # by view number
-        self._absent: tuple[tuple[str, str], ...] = ()  # names that must not appear
         self._umask = os.umask(0)
         os.umask(self._umask)
         self._poll = select.poll()
@@ -281,7 +280,7 @@ class Supervisor:
                 survey,
                 in_git,
                 quarantine,
-                restores=level in UNMOUNTED,
+                restores=level == "landlock",
                 is_polled=self._look_ms is not None,
             )
             if self._look_ms is None:
@@ -292,16 +291,14 @@ class Supervisor:
         linked = [repositories.survey_linked(path, self._git) for path in policy.linked]
         roots = (policy.project, *(survey.project for survey in granted))
         sockets = listening_sockets((*roots, *policy.read_paths, policy.home))
-        held = () if level in UNMOUNTED else in_git.heads
-        self._absent = tuple(
-            (directory, name) for directory, names in in_git.watch for name in names
-        )
+        held = () if level == "landlock" else in_git.heads
         return Protection(
             writable=in_git.write,
             readable=in_git.read,
             pinned=(*(path for plan in found for path in plan.pin), *_directories_to(held)),
             read_only=(*(path for plan in found for path in plan.read_only), *held),
             masked=(*(path for each in (survey, *linked) for path in _secrets_in(each)), *sockets),
+            absent=tuple(name for plan in found for name in plan.names_never_made()),
         )
 
     # --- mount points in the private HOME and /tmp for granted paths -----------------------------------------------------

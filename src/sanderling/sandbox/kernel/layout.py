@@ -92,7 +92,8 @@ class Protection(NamedTuple):
     What the project needs in addition to its own tree.
 
     `writable` and `readable` directories are outside the project and belong to its repositories. `pinned` directories cannot be renamed,
-    `read_only` paths cannot be changed, and `masked` paths appear empty.
+    `read_only` paths cannot be changed, and `masked` paths appear empty. `absent` names, each a directory and the name there, must not
+    appear: a profile refuses them, mounts cannot.
     """
 
     writable: tuple[str, ...] = ()
@@ -100,6 +101,7 @@ class Protection(NamedTuple):
     pinned: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()
+    absent: tuple[tuple[str, str], ...] = ()
 
 
 def mounted_layout(

@@ -4,13 +4,11 @@ The rules for the files of a project: which paths a policy and the protection of
 If several paths contain a file, the longest one decides. The user's grant wins over a protection of the same path.
 """
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from sanderling.paths import is_in_any, is_within
 from sanderling.sandbox import names as listed
-from sanderling.sandbox.guard.protection import GitProtection
 from sanderling.sandbox.kernel.layout import Protection
 from sanderling.sandbox.policy import SandboxPolicy, private_home
 from sanderling.sandbox.seatbelt.expressions import but, literal, plain, regex, rule, subpath
@@ -54,30 +52,19 @@ class Places(NamedTuple):
     hidden: tuple[str, ...]
 
 
-def names_never_made(found: GitProtection) -> Iterator[tuple[str, str]]:
-    """Yield the names for which the guard watches, as a directory and the name there: no command makes them for a good reason."""
-    for directory, names in found.watch:
-        yield from ((directory, name) for name in sorted(names))
-    yield from (os.path.split(path) for path, _ in found.absent)
-
-
-def names_at_root(project: str) -> tuple[tuple[str, str], ...]:
-    """Return the names of the table that commands must not create in `project`."""
-    return tuple((project, name) for name in sorted(listed.AT_ROOT))
-
-
 def places_of(
     policy: SandboxPolicy,
     protection: Protection,
     *,
-    absent: Iterable[tuple[str, str]],
     runtime: Iterable[str],
     canonical: Callable[[str], str],
+    at_root: Collection[str] = listed.AT_ROOT,
 ) -> Places:
     """
     Return the places of `policy`, whose `tmp_dir` is set.
 
     `runtime` are directories of this Python, for the file worker. `canonical` spells a path as the kernel does.
+    `at_root` are names that must not appear in the project's root.
     """
 
     def spelled(paths: Iterable[str], but: Iterable[str] = ()) -> tuple[str, ...]:
@@ -88,6 +75,7 @@ def places_of(
     own = (policy.project, *protection.writable)
     is_read_only = policy.mode == "ro"
     settings = (f"{policy.state_dir}/{name}" for name in ("gitconfig", "gitignore"))
+    absent = (*protection.absent, *((policy.project, name) for name in at_root))
     granted = {*policy.read_paths, *policy.write_paths} - {*policy.linked}
     return Places(
         readable=spelled(

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sanderling.errors import SandboxError
+from sanderling.paths import real_path
 from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.kernel.layout import Protection
 from sanderling.sandbox.policy import SandboxPolicy
-from sanderling.sandbox.seatbelt.files import Places, file_rules, names_at_root, places_of
+from sanderling.sandbox.seatbelt.files import Places, file_rules, places_of
 from sanderling.sandbox.seatbelt.network import network_rules
-from sanderling.sandbox.seatbelt.spelling import canonical
 from sanderling.sandbox.seatbelt.system import system_rules
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -21,15 +21,13 @@ def compile_profile(
     policy: SandboxPolicy,
     protection: Protection,
     *,
-    absent: Iterable[tuple[str, str]] = (),
     runtime: Iterable[str] = (),
     proxy_port: int = 0,
-    canonical: Callable[[str], str] = canonical,
+    canonical: Callable[[str], str] = real_path,
 ) -> str:
     """
     Return the profile of a resolved `policy` with its `tmp_dir`.
 
-    `absent` are names that must not appear, as a directory and the name there, in addition to the table's at the project's root.
     `runtime` are directories of this Python, and `proxy_port` is where the proxy listens on localhost.
 
     Raises:
@@ -37,13 +35,7 @@ def compile_profile(
     """
     if policy.network == "proxy" and not 0 < proxy_port < 1 << 16:
         raise SandboxError(f"The proxy's port is {proxy_port}: it is not listening.")
-    places = places_of(
-        policy,
-        protection,
-        absent=(*names_at_root(policy.project), *absent),
-        runtime=runtime,
-        canonical=canonical,
-    )
+    places = places_of(policy, protection, runtime=runtime, canonical=canonical)
     return profile_of(places, policy.network, proxy_port)
 
 

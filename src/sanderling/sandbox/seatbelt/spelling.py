@@ -10,7 +10,7 @@ import os
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-from sanderling.paths import MAX_LINKS, real_path
+from sanderling.paths import MAX_LINKS
 from sanderling.sandbox.names import IGNORED
 from sanderling.sandbox.seatbelt.expressions import plain
 
@@ -31,11 +31,6 @@ FOLDED = {
 """The characters beyond ASCII that are equal to ASCII letters where case makes no difference (CaseFolding.txt of Unicode)."""
 MAX_CHUNK = 6
 """Longer runs of letters that ligatures join are matched loosely, because the number of their spellings grows exponentially."""
-
-
-def canonical(path: str) -> str:
-    """Return `path` as the kernel spells it. What does not exist is spelled as given, below what exists."""
-    return real_path(path)
 
 
 def links_on(path: str) -> list[str]:

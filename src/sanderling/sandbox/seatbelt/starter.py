@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from sanderling.errors import SandboxError
 from sanderling.platforms.endings import ExitWatch
@@ -72,8 +72,10 @@ class Starter:
         self._running: dict[int, _Running] = {}  # by the descriptor of `watch`
         self._poll = select.poll()
 
-    def serve(self, listener: socket.socket | None) -> NoReturn:
-        """Announce the view, with the socket of its proxy, and serve it."""
+    def serve(self, listener: socket.socket | None) -> None:
+        """Announce the view, with the socket of its proxy, and serve it. At the end, also after a bug, no command is left."""
+        # The supervisor's handlers were inherited, and would have this process clean up in its place.
+        signal.pthread_sigmask(signal.SIG_BLOCK, RESET)
         _limit(self._view.limits)
         if listener:
             wire.send(self._channel, ("ready", ["proxy"]), (listener.fileno(),))
@@ -82,18 +84,26 @@ class Starter:
             wire.send(self._channel, ("ready", []))
         for each in (self._channel.fileno(), self._alive):
             self._poll.register(each, select.POLLIN)
-        while True:
-            for descriptor, _ in self._poll.poll(LOOK_MS if self._running else None):
-                if descriptor in self._running:
-                    self._finish(descriptor)
-                elif descriptor == self._alive:
-                    self._end()
-                elif received := wire.receive(self._channel):
-                    self._handle(*received)
-                else:
-                    self._end()
+        try:
+            while self._goes_on():
+                for each in self._running.values():
+                    each.tree.look()
+        finally:
             for each in self._running.values():
-                each.tree.look()
+                each.tree.kill()
+
+    def _goes_on(self) -> bool:
+        """Do what is due. Return False at the end."""
+        for descriptor, _ in self._poll.poll(LOOK_MS if self._running else None):
+            if descriptor in self._running:
+                self._finish(descriptor)
+            elif descriptor == self._alive:
+                return False
+            elif received := wire.receive(self._channel):
+                self._handle(*received)
+            else:
+                return False
+        return True
 
     def _handle(self, message: wire.Message, descriptors: list[int]) -> None:
         match message:
@@ -113,6 +123,7 @@ class Starter:
     ) -> None:
         *streams, status = ends
         marker = f"{key}-{secrets.token_hex(8)}"
+        pid = 0
         try:
             pid = self._spawned(argv, environment, marker, cwd, streams)
             watch = ExitWatch(pid)
@@ -121,11 +132,15 @@ class Starter:
         except (SandboxError, ValueError) as error:
             _say(status, str(error).encode())
         except OSError as error:
+            if pid:  # there is no descriptor left to watch it
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
             _say(status, NOT_STARTED.format(reason=error.strerror).encode())
         else:
             tree = ProcessTree(pid, f"{MARKER}={marker}".encode())
-            self._running[watch.fileno()] = _Running(key, pid, os.dup(status), tree, watch)
+            self._running[watch.fileno()] = _Running(key, pid, status, tree, watch)
             self._poll.register(watch, select.POLLIN)
+            ends = streams
         for descriptor in ends:
             os.close(descriptor)
 
@@ -183,11 +198,6 @@ class Starter:
         if not is_alone:
             ended.tree.kill()
         os.close(ended.status)
-
-    def _end(self) -> NoReturn:
-        for each in self._running.values():
-            each.tree.kill()
-        os._exit(0)
 
 
 def _why_not_found(name: str, environment: dict[str, str]) -> int:

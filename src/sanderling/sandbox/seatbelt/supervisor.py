@@ -63,7 +63,6 @@ class Supervisor(linux.Supervisor):
         profile = compile_profile(
             policy,
             protected,
-            absent=self._absent,
             runtime=runtime(),
             proxy_port=listener.getsockname()[1] if listener else 0,
         )
@@ -78,10 +77,13 @@ class Supervisor(linux.Supervisor):
         os.close(ours)
         for each in self._starters.values():
             os.close(each)
-        with suppress(BaseException):
+        try:
             self.channel.close()
             Starter(view, channel, alive).serve(listener)
-        os._exit(1)
+        except BaseException as defect:  # noqa: BLE001 - nothing above could report it
+            sys.excepthook(type(defect), defect, defect.__traceback__)
+        finally:
+            os._exit(0)
 
 
 def _listener() -> socket.socket:

@@ -180,8 +180,11 @@ def _prepared(scene: Scene) -> tuple[SandboxPolicy, str, dict[str, str]]:
     git = f"{policy.project}/.git"
     profile = compile_profile(
         policy,
-        Protection(pinned=(git,), read_only=(f"{git}/config", f"{git}/hooks")),
-        absent=[(git, "commondir")],
+        Protection(
+            pinned=(git,),
+            read_only=(f"{git}/config", f"{git}/hooks"),
+            absent=((git, "commondir"),),
+        ),
         runtime=(sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))),
     )
     environment = {
