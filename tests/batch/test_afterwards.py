@@ -5,6 +5,7 @@ import pty
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from sanderling.batch.report import as_html, as_markdown
@@ -63,6 +64,30 @@ def test_only_unchanged_tasks_with_rewards_are_compared():
     found = compared(first, second)
     assert list(found.pairs) == ["a", "b"]
     assert (found.better, found.worse, found.same, found.left_out) == (1, 0, 1, 3)
+
+
+def repeated(task_id: str, *rewards: float | None) -> list[Result]:
+    return [result(task_id, reward, attempt=n) for n, reward in enumerate(rewards, 1)]
+
+
+@pytest.mark.parametrize(
+    "first, second, difference",
+    [
+        ((0.1, 0.2, 0.3), (0.3, 0.2, 0.1), 0),
+        ((0.1,), (0.1, 0.1, 0.1), 0),
+        ((1, 0), (1, 0, 1, 0), 0),
+        ((1, None), (1,), 0),
+        ((1, 0), (1, 0, 1), 1),
+        ((1, 0, 0), (0, 0), -1),
+    ],
+)
+@quick
+def test_repetitions_are_compared_by_their_mean_whatever_their_number_and_order(
+    first, second, difference
+):
+    found = compared(repeated("a", *first), repeated("a", *second))
+    assert (found.better, found.worse) == (difference > 0, difference < 0)
+    assert found.same == (difference == 0)
 
 
 @pytest.mark.parametrize(
@@ -236,6 +261,30 @@ def test_two_runs_are_compared_task_by_task(home: Batches):
     assert "2 tasks in both: 0 better in 2, 2 worse, 0 the same" in done.stdout
     assert "sign test: p = 0.5" in done.stdout
     assert re.search(r"\| a +\| +1 \| +0 \| +-1 ", done.stdout)
+
+
+def test_a_comparison_counts_ties_and_names_what_it_left_out(home: Batches):
+    runs = {
+        "one": [result("a", 1), result("tie", 0), result("gone", 1), result("none", None)],
+        "two": [*repeated("a", 1, 0), result("tie", 0), result("new", 1), result("none", None)],
+        "other": [result("x", 1)],
+    }
+    for name, results in runs.items():
+        (home.project / name).mkdir()
+        lines = b"".join(msgspec.json.encode(each) + b"\n" for each in results)
+        (home.project / name / "results.jsonl").write_bytes(lines)
+    done = home.batch("compare", "one", "two")
+    assert done.returncode == 0, done.stderr
+    assert "2 tasks in both: 0 better in 2, 1 worse, 1 the same" in done.stdout
+    assert "3 tasks left out: changed, in one run only, or without a reward" in done.stdout
+    assert "sign test: p = 1: no difference" in done.stdout
+    assert re.search(r"\| a +\| +1 \| +0\.5 \| +-0\.5 ", done.stdout)
+    assert "tie" not in done.stdout
+    done = home.batch("compare", "one", "other")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no task has a reward in both runs" in done.stderr
+    done = home.batch("compare", "one")
+    assert "compare needs 2 directories" in done.stderr
 
 
 def test_reports_are_files_in_the_directory_of_results(home: Batches):
