@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from eval.score.adapters import Adapter, ToolCall, tools_of
@@ -250,7 +250,7 @@ def _object_in(request: Request) -> dict[str, Any] | None:
         body = request.json()
     except ValueError:
         return None
-    return body if isinstance(body, dict) else None
+    return cast("dict[str, Any]", body) if isinstance(body, dict) else None
 
 
 def _read_again(call: Call, _intended: Intended) -> Call:
