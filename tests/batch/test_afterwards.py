@@ -3,11 +3,13 @@
 import os
 import pty
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from sanderling.batch.applying import patches_of
 from sanderling.batch.report import as_html, as_markdown
 from sanderling.batch.results import Result
 from sanderling.batch.statistics import (
@@ -153,6 +155,29 @@ def test_patches_with_a_reward_are_applied_to_their_projects_once(home: Batches)
     again = home.batch("apply", str(home.out), "--min-reward", "1", "--yes")
     assert again.returncode == 0
     assert again.stdout.count("already applied") == 2
+
+
+@pytest.mark.parametrize(
+    "rewards, min_reward, chosen",
+    [
+        ((0, 1, 0.5), None, 2),
+        ((0, 1, 0.5), 1, 2),
+        ((1, 1, 1), None, 1),
+        ((None, 0, None), None, 2),
+        ((None, None), None, 1),
+        ((None, 0.9), 1, None),
+    ],
+)
+@quick
+def test_of_several_repetitions_the_first_with_the_best_reward_is_applied(
+    tmp_path: Path, rewards, min_reward, chosen
+):
+    results = [msgspec.structs.replace(each, patch=True) for each in repeated("a", *rewards)]
+    for order in (results, results[::-1]):
+        found = [each.result.attempt for each in patches_of(tmp_path, order, min_reward)]
+        assert found == ([chosen] if chosen else [])
+    without = [msgspec.structs.replace(each, patch=False) for each in results]
+    assert list(patches_of(tmp_path, without, min_reward)) == []
 
 
 @pytest.mark.guard
