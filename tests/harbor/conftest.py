@@ -1,4 +1,4 @@
-"""Tests with Harbor, of which `HARBOR` names the Python: `pip install harbor` in an environment of its own."""
+"""Tests with Harbor, of which `HARBOR` names the Python: `pip install harbor agent-client-protocol` in an environment of its own."""
 
 import json
 import os
