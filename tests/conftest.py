@@ -67,6 +67,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(prove)
 
 
+HARNESSES = {"harbor": "HARBOR", "inspect": "INSPECT", "verifiers": "VERIFIERS"}
+"""Folders whose tests need a harness, and the variables that name its Python."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for folder, variable in HARNESSES.items():
+            if item.path.is_relative_to(ROOT / "tests" / folder) and not os.environ.get(variable):
+                item.add_marker(
+                    pytest.mark.skip(f"{variable} names no Python: see CONTRIBUTING.md")
+                )
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()

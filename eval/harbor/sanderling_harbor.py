@@ -260,21 +260,28 @@ class NamespaceEnvironment(BaseEnvironment):
         text = path.read_text() if path.is_file() else ""
         for line in text.replace("\\\n", " ").splitlines():
             instruction, _, rest = line.strip().partition(" ")
-            match instruction.upper(), shlex.split(rest, comments=True):
+            match instruction.upper(), _words(rest):
                 case (("" | "FROM" | "LABEL" | "MAINTAINER"), _):
                     pass
                 case word, _ if word.startswith("#"):
                     pass
                 case "WORKDIR", [directory]:
                     self._workdir = posixpath.join(self._workdir, directory)
-                case "ENV", [*pairs] if all("=" in pair for pair in pairs):
+                case "ENV", [*pairs] if pairs and all("=" in pair for pair in pairs):
                     self._image_env |= dict(pair.split("=", 1) for pair in pairs)
-                case "COPY", [*sources, target] if sources and not sources[0].startswith("--"):
+                case "COPY", [*sources, target] if sources and all(map(self._is_copied, sources)):
                     target = posixpath.join(self._workdir, target)
                     self._copies += [(source, target) for source in sources]
                 case _:
                     self._unbuilt = self._unbuilt or UNBUILT.format(self.type(), line.strip())
         self._workdir = self.task_env_config.workdir or self._workdir
+
+    def _is_copied(self, source: str) -> bool:
+        """Return whether it is no option, and does not lead out of the environment's directory, to this machine's files."""
+        directory = self.environment_dir.resolve()
+        return not source.startswith("--") and (directory / source).resolve().is_relative_to(
+            directory
+        )
 
     @override
     async def start(self, force_build: bool) -> None:
@@ -432,6 +439,14 @@ class NamespaceEnvironment(BaseEnvironment):
         if self.options.acp_venv:
             argv += ["--ro-bind", self.options.acp_venv, ACP_VENV]
         return [*argv, "--chdir", cwd]
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of an instruction; none if a quote has no end, as in a comment. `#` begins a comment only at the start of a line."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
 
 
 def _ids_of(user: str | int | None) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from eval.score.confinement import confined
 from eval.score.files import APP
 from eval.score.models import Model
 from eval.score.scenarios import ScoreTask
+from eval.score.server import Play
 from eval.score.trial import Order, Report
 
 AGENT_TIME_S = 300.0
@@ -64,10 +65,7 @@ def run_task(installed: Installed, model: Model, task: ScoreTask) -> Row:
             return row
         row.report = msgspec.json.decode((places / "result/report.json").read_bytes(), type=Report)
         if not row.report.play.rounds:
-            asked = (
-                "its requests have no tools" if row.report.play.requests else "it sent no request"
-            )
-            row.failure = f"{asked}: {_last_line(row.report.output_tail)}"
+            row.failure = f"{_why_no_round(row.report.play)}: {_last_line(row.report.output_tail)}"
         row.reward = _check(task, places)
     return row
 
@@ -151,6 +149,12 @@ def _check(task: ScoreTask, places: Path) -> float | None:
         return float((places / "logs/verifier/reward.txt").read_text())
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
+
+
+def _why_no_round(play: Play) -> str:
+    if play.requests:
+        return "its requests have no tools"
+    return f"the API refused {play.unknown[0]}" if play.unknown else "it sent no request"
 
 
 def _last_line(text: str) -> str:

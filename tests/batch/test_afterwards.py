@@ -3,10 +3,13 @@
 import os
 import pty
 import re
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from sanderling.batch.applying import patches_of
 from sanderling.batch.report import as_html, as_markdown
 from sanderling.batch.results import Result
 from sanderling.batch.statistics import (
@@ -63,6 +66,30 @@ def test_only_unchanged_tasks_with_rewards_are_compared():
     found = compared(first, second)
     assert list(found.pairs) == ["a", "b"]
     assert (found.better, found.worse, found.same, found.left_out) == (1, 0, 1, 3)
+
+
+def repeated(task_id: str, *rewards: float | None) -> list[Result]:
+    return [result(task_id, reward, attempt=n) for n, reward in enumerate(rewards, 1)]
+
+
+@pytest.mark.parametrize(
+    "first, second, difference",
+    [
+        ((0.1, 0.2, 0.3), (0.3, 0.2, 0.1), 0),
+        ((0.1,), (0.1, 0.1, 0.1), 0),
+        ((1, 0), (1, 0, 1, 0), 0),
+        ((1, None), (1,), 0),
+        ((1, 0), (1, 0, 1), 1),
+        ((1, 0, 0), (0, 0), -1),
+    ],
+)
+@quick
+def test_repetitions_are_compared_by_their_mean_whatever_their_number_and_order(
+    first, second, difference
+):
+    found = compared(repeated("a", *first), repeated("a", *second))
+    assert (found.better, found.worse) == (difference > 0, difference < 0)
+    assert found.same == (difference == 0)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +155,29 @@ def test_patches_with_a_reward_are_applied_to_their_projects_once(home: Batches)
     again = home.batch("apply", str(home.out), "--min-reward", "1", "--yes")
     assert again.returncode == 0
     assert again.stdout.count("already applied") == 2
+
+
+@pytest.mark.parametrize(
+    "rewards, min_reward, chosen",
+    [
+        ((0, 1, 0.5), None, 2),
+        ((0, 1, 0.5), 1, 2),
+        ((1, 1, 1), None, 1),
+        ((None, 0, None), None, 2),
+        ((None, None), None, 1),
+        ((None, 0.9), 1, None),
+    ],
+)
+@quick
+def test_of_several_repetitions_the_first_with_the_best_reward_is_applied(
+    tmp_path: Path, rewards, min_reward, chosen
+):
+    results = [msgspec.structs.replace(each, patch=True) for each in repeated("a", *rewards)]
+    for order in (results, results[::-1]):
+        found = [each.result.attempt for each in patches_of(tmp_path, order, min_reward)]
+        assert found == ([chosen] if chosen else [])
+    without = [msgspec.structs.replace(each, patch=False) for each in results]
+    assert list(patches_of(tmp_path, without, min_reward)) == []
 
 
 @pytest.mark.guard
@@ -236,6 +286,30 @@ def test_two_runs_are_compared_task_by_task(home: Batches):
     assert "2 tasks in both: 0 better in 2, 2 worse, 0 the same" in done.stdout
     assert "sign test: p = 0.5" in done.stdout
     assert re.search(r"\| a +\| +1 \| +0 \| +-1 ", done.stdout)
+
+
+def test_a_comparison_counts_ties_and_names_what_it_left_out(home: Batches):
+    runs = {
+        "one": [result("a", 1), result("tie", 0), result("gone", 1), result("none", None)],
+        "two": [*repeated("a", 1, 0), result("tie", 0), result("new", 1), result("none", None)],
+        "other": [result("x", 1)],
+    }
+    for name, results in runs.items():
+        (home.project / name).mkdir()
+        lines = b"".join(msgspec.json.encode(each) + b"\n" for each in results)
+        (home.project / name / "results.jsonl").write_bytes(lines)
+    done = home.batch("compare", "one", "two")
+    assert done.returncode == 0, done.stderr
+    assert "2 tasks in both: 0 better in 2, 1 worse, 1 the same" in done.stdout
+    assert "3 tasks left out: changed, in one run only, or without a reward" in done.stdout
+    assert "sign test: p = 1: no difference" in done.stdout
+    assert re.search(r"\| a +\| +1 \| +0\.5 \| +-0\.5 ", done.stdout)
+    assert "tie" not in done.stdout
+    done = home.batch("compare", "one", "other")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no task has a reward in both runs" in done.stderr
+    done = home.batch("compare", "one")
+    assert "compare needs 2 directories" in done.stderr
 
 
 def test_reports_are_files_in_the_directory_of_results(home: Batches):

@@ -14,7 +14,8 @@ import pytest
 from sanderling.batch.report import WITHOUT_PLOTS, as_html
 from tests.batch.batches import Batches, bash
 from tests.batch.test_afterwards import result
-from tests.conftest import prove_unless_quick, quick
+from tests.batch.test_batch import processes_of
+from tests.conftest import prove_unless_quick, quick, wait_until
 
 pytestmark = prove_unless_quick
 DONE = [{"text": "Done."}]
@@ -82,6 +83,19 @@ def test_a_terminal_shows_how_far_the_run_is_and_what_runs(home: Batches, number
         assert terminal.read_all() == 128 + number
         assert terminal.output.rfind("\x1b[?25h") > terminal.output.rfind("\x1b[?25l"), "cursor"
         assert "stopped, with 1 left" in terminal.output
+
+
+@needs_extra
+def test_a_second_signal_ends_the_run_at_once_and_shows_the_cursor(home: Batches):
+    with Terminal(home, *write_waiting(home)) as terminal:
+        terminal.read_until(r"\d s +second #1")
+        # Both are there when it continues, so the second one arrives before the run has stopped for the first one.
+        for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+            terminal.run.send_signal(number)
+        assert terminal.read_all() in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+        assert terminal.output.rfind("\x1b[?25h") > terminal.output.rfind("\x1b[?25l"), "cursor"
+        assert "stopped" not in terminal.output, "it waited"
+    wait_until(lambda: processes_of(home) == [], "workers end with the run")
 
 
 def test_without_the_library_a_terminal_shows_a_line_for_each_result(home: Batches):

@@ -12,6 +12,7 @@ import pytest
 from sanderling.batch.checks import CheckError, read_rewards
 from sanderling.batch.harbor.dockerfile import read_dockerfile
 from sanderling.batch.harbor.task_file import TaskFile, UnsupportedError, network_of, resolved
+from sanderling.batch.harbor.tasks import read_directory
 from tests.batch.batches import Batches, bash
 from tests.conftest import prove_unless_quick, quick
 
@@ -241,6 +242,32 @@ def test_a_changed_file_of_a_task_makes_it_another_task(home: Batches):
     assert first["hash"] != second["hash"]
 
 
+@quick
+def test_the_digest_of_a_task_covers_names_contents_modes_and_links(tmp_path: Path):
+    home = Batches(tmp_path)
+    directory = harbor_task(home)
+    (directory / "environment" / "link").symlink_to("/one")
+    (directory / "environment" / "directory").symlink_to("../tests")
+    digests = [read_directory(directory)[0].digest]
+    assert read_directory(directory.parent)[0].digest == digests[0]
+    script = directory / "tests" / "test.sh"
+    for change in (
+        lambda: script.write_text("#!/bin/sh\n"),
+        lambda: script.chmod(0o755),
+        lambda: script.rename(script.with_name("other.sh")),
+        lambda: relink(directory / "environment" / "link", "/two"),
+        lambda: relink(directory / "environment" / "directory", ".."),
+    ):
+        change()
+        digests.append(read_directory(directory)[0].digest)
+    assert len(set(digests)) == len(digests)
+
+
+def relink(link: Path, target: str) -> None:
+    link.unlink()
+    link.symlink_to(target)
+
+
 @pytest.mark.parametrize(
     "files, rewards",
     [
@@ -293,6 +320,13 @@ def test_what_is_no_finite_number_is_an_error(tmp_path: Path, files):
         ("FROM ubuntu\nRUN mkdir $(id)\n", "runs"),
         ("FROM ubuntu\nRUN apt-get install -y nothing-of-this-name\n", "nothing-of-this-name"),
         ("FROM ubuntu\nRUN rm -rf /home\n", "runs: rm -rf /home"),
+        ("FROM ubuntu\nRUN mkdir -m 700 /data\n", "runs: mkdir -m 700 /data"),
+        ("FROM ubuntu\nRUN [ -d /data ] || mkdir /data\n", "runs: .* -d /data"),
+        ('FROM ubuntu\nRUN ["make" "all"]\n', "runs: .*make.* .*all"),
+        ("FROM ubuntu\nRUN [1]\n", "runs: .*1"),
+        ('FROM ubuntu\nCOPY ["a" "b"]\n', "a, which does not exist"),
+        ("FROM ubuntu\nCOPY a\n", "not followed: COPY a"),
+        ("FROM ubuntu\nCOPY **a /app/\n", r"copies \*\*a"),
         ("FROM ubuntu\nRUN <<EOF\nx\nEOF\n", "here-document"),
         ("FROM ubuntu\nUSER app\n", "the user app"),
         ('FROM ubuntu\nSHELL ["x"]\n', "not followed"),

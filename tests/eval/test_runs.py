@@ -97,3 +97,15 @@ def test_an_agent_that_does_nothing_is_a_row_with_the_reason(
     table = tables([row], "2026-01-01")
     assert "| goose 1.0 | 0/1 | 0/2 |" in table
     assert "* goose: it sent no request: 1.0 is out of order" in table
+
+
+def test_an_agent_that_asks_for_what_the_api_does_not_have_is_a_row_with_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = """#!/usr/bin/env python3
+import os, sys, urllib.request
+if "--version" in sys.argv: sys.exit(print("1.0"))
+urllib.request.urlopen(os.environ["OPENAI_HOST"] + "/v2/think", b"{}")
+"""
+    row, _ = run(install(tmp_path, monkeypatch, script), "competent", tmp_path)
+    assert row.failure.startswith("the API refused POST /v2/think: ")

@@ -1,6 +1,7 @@
 """What the scripted API answers, in each wire format, and what it notes."""
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,6 +106,17 @@ def test_a_request_without_tools_is_no_round(tmp_path: Path) -> None:
     with asked(tmp_path, RUN) as asker:
         assert "A task" in asker.ask(tools=[])
         assert (asker.play.rounds, asker.play.other_requests) == (0, 1)
+        assert arguments_in(asker.ask())
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b"null"])
+def test_a_request_that_is_no_object_is_refused_and_noted(tmp_path: Path, body: bytes) -> None:
+    with asked(tmp_path, RUN) as asker:
+        url = f"{asker.server.url}/v1/messages"
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            urllib.request.urlopen(urllib.request.Request(url, body), timeout=60)
+        assert asker.play.unknown == ["POST /v1/messages without a JSON object"]
+        assert asker.play.rounds == 0
         assert arguments_in(asker.ask())
 
 

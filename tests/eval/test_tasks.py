@@ -309,7 +309,7 @@ def test_a_download_with_another_hash_is_refused_and_no_code_of_the_package_runs
         fetch.archives({other}, tmp_path / "cache")
 
 
-@pytest.mark.skipif(not HARBOR, reason="HARBOR names no Python that has Harbor")
+@pytest.mark.skipif(not HARBOR, reason="HARBOR names no Python: see CONTRIBUTING.md")
 def test_harbor_reads_the_tasks():
     names = [str(fetch.TASKS / name) for name in NAMES]
     done = subprocess.run(

@@ -113,6 +113,47 @@ def test_files_directories_links_and_modes_go_in_and_out(use, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+DOCKERFILE = """
+FROM python:3.14
+# It's a comment, and " has no end.
+ENV COLOUR=#fff OTHER="two # words"
+LABEL note=it's
+COPY file /app/
+"""
+
+
+def test_a_dockerfile_without_instructions_to_build_is_read(use, tmp_path):
+    (tmp_path / "environment" / "Dockerfile").write_text(DOCKERFILE)
+    (tmp_path / "environment" / "file").write_text("x\n")
+    said = use(["exec", 'cat file; echo "$COLOUR $OTHER"'])
+    assert out(said[0]) == "x\n#fff two # words"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "COPY ../secret /app/",
+        "COPY /etc/hostname /app/",
+        "COPY file link /app/",
+        "COPY --from=x a /app/",
+        "RUN echo it's",
+        "ENV A='b",
+    ],
+)
+def test_a_dockerfile_that_leads_out_or_needs_a_build_ends_the_start_with_its_line(
+    use, tmp_path, line
+):
+    (tmp_path / "secret").write_text("x\n")
+    (tmp_path / "environment" / "file").write_text("x\n")
+    (tmp_path / "environment" / "link").symlink_to("../secret")
+    (tmp_path / "environment" / "Dockerfile").write_text(f"FROM ubuntu\n{line}\n")
+    with pytest.raises(
+        AssertionError, match=r"NotImplementedError: .* the Dockerfile has"
+    ) as raised:
+        use()
+    assert line in str(raised.value).replace("\\'", "'")
+
+
 def test_links_that_lead_out_stay_inside(use, tmp_path):
     made = (
         "mkdir /x; ln -s /etc/hosts /x/absolute; ln -s ../../.. /x/up; ln -s a /x/near; echo a > /x/a;"

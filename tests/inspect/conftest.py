@@ -16,13 +16,6 @@ HERE = Path(__file__).parent
 OFFLINE = {"INSPECT_DISPLAY": "plain"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not INSPECT:
-        for item in items:
-            if item.path.is_relative_to(HERE):
-                item.add_marker(pytest.mark.skip("INSPECT names no Python that has Inspect"))
-
-
 @pytest.fixture(scope="session")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package, installed as users do it."""

@@ -163,3 +163,30 @@ def test_a_run_that_is_stopped_leaves_no_process(inspect: Inspect, number: signa
         done = inspect.python("-m", "inspect_ai", "sandbox", "cleanup", "sanderling")
         assert done.returncode == 0, done.stderr
     assert inspect.left() == []
+
+
+READ = """
+import sys
+from pathlib import Path
+from sanderling_inspect.images import read_dockerfile
+try:
+    image = read_dockerfile(Path("Dockerfile"), Path.cwd())
+    print(image.env, [target for _, target in image.copies])
+except NotImplementedError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("# It's a comment.\nENV A=#fff B='two # words'", "{'A': '#fff', 'B': 'two # words'}"),
+        ("LABEL note=it's\nCOPY file /app/", "['/app/']"),
+        ("RUN echo it's", "builds no images"),
+        ("COPY ../secret /app/", "builds no images"),
+    ],
+)
+def test_a_dockerfile_is_read_or_refused_with_its_line(inspect: Inspect, line: str, words: str):
+    (inspect.folder / "Dockerfile").write_text(f"FROM ubuntu\n{line}\n")
+    done = inspect.python("-c", READ)
+    assert words in done.stdout, done.stderr

@@ -37,7 +37,7 @@ def read_dockerfile(path: Path, context: Path) -> Image:
     workdir, env, copies = "", dict[str, str](), list[tuple[str, str]]()
     for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
         instruction, _, rest = line.strip().partition(" ")
-        match instruction.upper(), shlex.split(rest, comments=True):
+        match instruction.upper(), _words(rest):
             case (("" | "FROM" | "LABEL" | "MAINTAINER"), _):
                 pass
             case word, _ if word.startswith("#"):
@@ -54,6 +54,14 @@ def read_dockerfile(path: Path, context: Path) -> Image:
             case _:
                 raise NotImplementedError(UNBUILT.format(path, line.strip()))
     return Image(workdir or DEFAULT_WORKDIR, env, tuple(copies))
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of an instruction; none if a quote has no end, as in a comment. `#` begins a comment only at the start of a line."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
 
 
 def _is_in(context: Path, source: str) -> bool:

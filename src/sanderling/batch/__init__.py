@@ -6,7 +6,8 @@ tasks.py, harbor/     tasks as data: a file of JSON lines, `--each`, or director
 run.py                the run: the jobs that are left, their limits, one line of `results.jsonl` for each
 engine.py, ray/       an engine turns a job into a result; the local one starts a process for each, the other one uses a cluster
 worker.py             that process: set up, agent, patch, check
-copies.py, patches.py a fresh copy of the project, and its changes
+jobs.py               the messages between an engine and a worker
+copies.py, patches.py a fresh copy of the project, and its changes, both made with git (git.py)
 agent.py, checks.py   the two processes that a worker starts: `sanderling -p`, and a command in the sandbox
 results.py, trial.py  the files of a run: `results.jsonl`, and a directory for each trial (`job_result.py`: their sum)
 report.py, plots.py, applying.py, statistics.py

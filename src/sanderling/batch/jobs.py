@@ -28,7 +28,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         cost_usd: the most that the agent may spend; 0: no limit.
         readable, hosts: paths that commands can read, and hosts that they reach while the network is "proxy", of the user's settings.
         options: settings of the agent that override those of the machine.
-        origin: what to write down if the job runs on another machine, with other paths.
+        origin: what the trial's files say of it. It stays the same on another machine, which replaces the paths of the job.
     """
 
     task: Task
@@ -38,18 +38,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     trial: Path
     work: Path
     cache: Path
+    origin: Origin
     cost_usd: float = 0.0
     readable: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     options: dict[str, Any] = {}
-    origin: Origin | None = None
-
-    @property
-    def recorded(self) -> Origin:
-        """What is written down of the job."""
-        task = self.task
-        source = task.harbor or task.project or task.repository
-        return self.origin or Origin(source, self.out, self.settings.model)
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -84,9 +84,8 @@ def _chart(kind: str, name: str, **options: Any) -> Any:
     import pygal  # pyright: ignore[reportMissingTypeStubs] - it has no types
     from pygal.style import Style  # pyright: ignore[reportMissingTypeStubs]
 
-    sys.meta_path[:] = (
-        hooks  # pygal adds one for its maps, of a form that Python 3.12 ignores and 3.11 warns of at each import
-    )
+    # pygal adds a hook for its maps, of a form that Python 3.12 ignores, and that 3.11 warns of at each import.
+    sys.meta_path[:] = hooks
     style: Any = Style(
         background="transparent",
         plot_background="transparent",

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 
 from sanderling.batch.engine import Engine
-from sanderling.batch.jobs import Job, trial_name
+from sanderling.batch.jobs import Job, Origin, trial_name
 from sanderling.batch.results import (
     RUN_AGAIN,
     Result,
@@ -79,6 +79,11 @@ class Plan:
                     trial=self._places.out / name,
                     work=self._places.work / name,
                     cache=self._places.cache,
+                    origin=Origin(
+                        task.harbor or task.project or task.repository,
+                        self._places.out,
+                        self._settings.model,
+                    ),
                     readable=self._readable,
                     hosts=self._hosts,
                 )

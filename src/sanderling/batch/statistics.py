@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean, mean
 from typing import NamedTuple
 
 from sanderling.batch.results import Result
@@ -104,17 +105,13 @@ def _means_of(repeats: Sequence[Result]) -> TaskMeans:
     rewards = [result.reward for result in repeats if result.reward is not None]
     return TaskMeans(
         repeats[-1].hash,
-        sum(rewards) / len(rewards) if rewards else None,
+        # Exact: else the same rewards in another order, or more often, are another mean, and a tie counts as a difference.
+        mean(rewards) if rewards else None,
         sum(reward >= PASS for reward in rewards) / max(len(rewards), 1),
-        _mean(result.cost or 0.0 for result in repeats),
-        _mean(result.tokens for result in repeats),
-        _mean(result.wall for result in repeats),
+        fmean(result.cost or 0.0 for result in repeats),
+        fmean(result.tokens for result in repeats),
+        fmean(result.wall for result in repeats),
     )
-
-
-def _mean(values: Iterable[float]) -> float:
-    all_values = list(values)
-    return sum(all_values) / len(all_values) if all_values else 0.0
 
 
 class Comparison(NamedTuple):

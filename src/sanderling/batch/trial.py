@@ -137,12 +137,12 @@ class Trial:
             (directory / "results.json").symlink_to("result.json")
 
     def _config(self) -> dict[str, Any]:
-        recorded = self._job.recorded
+        origin = self._job.origin
         return {
-            "task": {"path": recorded.source},
+            "task": {"path": origin.source},
             "trial_name": self._job.trial.name,
-            "trials_dir": str(recorded.out),
-            "agent": {"name": "sanderling", "model_name": recorded.model or None},
+            "trials_dir": str(origin.out),
+            "agent": {"name": "sanderling", "model_name": origin.model or None},
         }
 
     def _lock(self, config: dict[str, Any]) -> dict[str, Any]:
@@ -164,11 +164,11 @@ class Trial:
     @property
     def _task_name(self) -> str:
         job = self._job
-        return Path(job.recorded.source).name if job.task.harbor else job.task.id
+        return Path(job.origin.source).name if job.task.harbor else job.task.id
 
     def _trial_result(self, result: Result, config: dict[str, Any]) -> dict[str, Any]:
         job = self._job
-        out = job.recorded.out
+        out = job.origin.out
         provider, _, model = self.agent.model.rpartition(":")
         info = {"name": model, "provider": provider or None} if model else None
         return {

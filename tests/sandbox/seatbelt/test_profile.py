@@ -166,7 +166,9 @@ def test_a_name_is_held_in_every_spelling_of_a_case_insensitive_volume(name, spe
     ],
 )
 def test_a_name_is_held_with_characters_that_hfs_ignores(name, spelling):
-    profile = Profile(compiled(absent=[("/Users/me/code/app", name)]))
+    profile = Profile(
+        compiled(protection=PROTECTION._replace(absent=(("/Users/me/code/app", name),)))
+    )
     for below in ("", "/x"):
         path = f"{POLICY.project}/{spelling}{below}"
         assert not profile.allows(Request("file-write-create", path))

@@ -5,7 +5,6 @@ The base image is not there. So it must be a system, or a language whose program
 install system packages whose programs are here.
 """
 
-import json
 import os
 import re
 import shlex
@@ -160,12 +159,12 @@ class _Reader:
     def _take_copy(self, rest: str, line: str) -> None:
         while found := re.match(_FLAG + r"\s+", rest):
             rest = rest[found.end() :]
-        words = json.loads(rest) if rest.startswith("[") else _words(rest)
-        *sources, target = [self._expanded(word) for word in words]
-        if not sources or rest.startswith("--"):
+        words = _words_in_json(rest) or _words(rest)
+        if len(words) < 2 or rest.startswith("--"):  # noqa: PLR2004 - a source and a target
             raise UnsupportedError(
                 f"its Dockerfile has an instruction that is not followed: {line}"
             )
+        *sources, target = [self._expanded(word) for word in words]
         is_directory = target.endswith("/") or target == "." or len(sources) > 1
         absolute = self._absolute(target)
         for source in sources:
@@ -176,7 +175,10 @@ class _Reader:
         if "://" in source or re.search(r"\.(tar|tar\.\w+|tgz)$", source):
             raise UnsupportedError(f"its Dockerfile needs {source}")
         relative = os.path.normpath(source.lstrip("/") or ".")
-        paths = [self._context] if relative == "." else sorted(self._context.glob(relative))
+        try:
+            paths = [self._context] if relative == "." else sorted(self._context.glob(relative))
+        except ValueError as error:
+            raise UnsupportedError(f"its Dockerfile copies {source}: {error}") from error
         for path in paths:
             if not path.resolve().is_relative_to(self._context):
                 raise UnsupportedError(
@@ -189,7 +191,7 @@ class _Reader:
     def _take_run(self, rest: str) -> None:
         for words in _commands(rest):
             match words:
-                case ["mkdir", *arguments]:
+                case ["mkdir", *arguments] if not any(map(_is_unknown_to_mkdir, arguments)):
                     directories = [word for word in arguments if not word.startswith("-")]
                     self.image.directories += map(self._absolute, map(self._expanded, directories))
                 case ["apt-get" | "apt" | "apk", *arguments]:
@@ -218,10 +220,18 @@ def _words(text: str) -> list[str]:
         raise UnsupportedError(f"its Dockerfile has a line that cannot be read: {text}") from error
 
 
+def _words_in_json(text: str) -> list[str] | None:
+    """Return the words of a list in JSON. None: it is a line for the shell, as `[ -d /data ]`, and as Docker takes a list that is wrong."""
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError:
+        return None
+
+
 def _commands(text: str) -> Iterator[list[str]]:
     """Yield the simple commands of a shell line that has no other operators than && and ;."""
-    if text.startswith("["):
-        yield json.loads(text)
+    if words := _words_in_json(text):
+        yield words
         return
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
@@ -252,6 +262,11 @@ def _check_packages(arguments: Sequence[str], line: str) -> None:
         for program in PACKAGES.get(name, (name,)):
             if not shutil.which(program):
                 raise UnsupportedError(f"it needs the package {name}, which is not on this machine")
+
+
+def _is_unknown_to_mkdir(word: str) -> bool:
+    """Return whether the word is an option with a meaning, such as `-m 700`, whose value is no directory."""
+    return word.startswith("-") and word not in ("-p", "-v", "-pv", "--parents")
 
 
 def _is_cache(word: str) -> bool:

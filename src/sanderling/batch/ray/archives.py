@@ -3,6 +3,9 @@ Directories as bytes, in tar's format.
 
 An archive may come from a node on which something went wrong. So unpacking accepts directories, files and links with plain relative names, and
 makes links last: nothing is written through one.
+
+The extraction filters of tarfile do not fit. "data" refuses absolute links and links out of the directory, which projects and trials have; "tar" lets
+hard links lead anywhere. And releases of Python before June 2025 have ways around both (CVE-2025-4517).
 """
 
 import gzip

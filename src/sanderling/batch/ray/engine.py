@@ -185,7 +185,7 @@ class RayEngine:
         return Request(
             version=sanderling.__version__,
             execution=name,
-            job=msgspec.structs.replace(job, task=elsewhere, origin=job.recorded, options=options),
+            job=msgspec.structs.replace(job, task=elsewhere, options=options),
             inputs=inputs,
             environment=placeholders(self._own, self._names, self._token),
             removed=key_variables(self._own),

@@ -31,10 +31,10 @@ from sanderling.config import state_dir
 from sanderling.config.layers import own_settings
 from sanderling.errors import SanderlingError, UsageError
 from sanderling.paths import state_directory
+from sanderling.providers.choice import SCRIPT_PREFIX
 from sanderling.sandbox.kernel.layout import remove_tree
 
 EXIT_DONE, EXIT_OTHERWISE, EXIT_LIMIT, EXIT_SIGNAL = 0, 3, 4, 128
-SCRIPT_PREFIX = "script:"
 
 
 def run_batch(arguments: argparse.Namespace) -> int:

@@ -162,7 +162,7 @@ def _trajectory(
         found = list(without_left_ends(records))
     children: dict[str, Trajectory] = {}
     family = (*parents, session_id)
-    for child in {each.id: each.tool_use_id for each in found if isinstance(each, LoggedChild)}:
+    for child in dict.fromkeys(each.id for each in found if isinstance(each, LoggedChild)):
         if child not in family:
             with suppress(SessionError):  # it was deleted, or its first words were not logged
                 children[child] = _trajectory(session_dir, child, prices, family)
