@@ -164,22 +164,33 @@ def check_settings(results: Path, settings: RunSettings) -> None:
     """
     Write the settings of a new run next to its results, or compare them with the settings of earlier results there.
 
+    Results that a resumed run makes again do not count: the settings may have been what was wrong. A shard that has none yet counts.
+
     Raises:
         UsageError: the directory has results of another run.
     """
     path = results.parent / RUN_FILE
+    before: RunSettings | None = None
     try:
         before = msgspec.json.decode(path.read_bytes(), type=RunSettings)
     except FileNotFoundError:
-        with replacing(path) as file:
-            file.write(msgspec.json.format(encoded(settings)) + b"\n")
-        return
+        pass
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
-    if changed := list(_differences(before, settings)):
+    if before == settings:
+        return
+    is_shared = any(each != results for each in path.parent.glob("results*.jsonl"))
+    if before and (is_shared or any(map(_is_final, read_all_lines(path.parent)))):
+        changed = "; ".join(_differences(before, settings))
         raise UsageError(
-            f"{path.parent} was made with other settings ({'; '.join(changed)}): use the same, or another directory"
+            f"{path.parent} was made with other settings ({changed}): use the same, or another directory"
         )
+    with replacing(path) as file:
+        file.write(msgspec.json.format(encoded(settings)) + b"\n")
+
+
+def _is_final(line: Result) -> bool:
+    return line.state not in RUN_AGAIN
 
 
 def _differences(before: RunSettings, now: RunSettings) -> Iterable[str]:

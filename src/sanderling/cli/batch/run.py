@@ -25,6 +25,7 @@ from sanderling.batch.results import (
 )
 from sanderling.batch.run import Budget, Places, Plan, Run
 from sanderling.batch.tasks import Limits, Task, for_each, read_lines, shard_of, unique, with_limits
+from sanderling.cli.batch.checking import check_agent
 from sanderling.cli.batch.progress import BatchProgress
 from sanderling.cli.streams import say, stopping_signals
 from sanderling.config import state_dir
@@ -32,9 +33,11 @@ from sanderling.config.layers import own_settings
 from sanderling.errors import SanderlingError, UsageError
 from sanderling.paths import state_directory
 from sanderling.sandbox.kernel.layout import remove_tree
+from sanderling.text import did_you_mean
 
 EXIT_DONE, EXIT_OTHERWISE, EXIT_LIMIT, EXIT_SIGNAL = 0, 3, 4, 128
 SCRIPT_PREFIX = "script:"
+OTHER_COMMANDS = ("apply", "compare", "report")
 
 
 def run_batch(arguments: argparse.Namespace) -> int:
@@ -45,10 +48,11 @@ def run_batch(arguments: argparse.Namespace) -> int:
         UsageError, ConfigError: the arguments, the tasks or the settings are wrong. Nothing has run.
         SanderlingError: the run cannot continue.
     """
+    tasks = read_tasks(arguments)
     if arguments.out is None:
         raise UsageError("batch needs -o OUT, the directory for results")
-    tasks = read_tasks(arguments)
     settings = _settings(arguments)
+    check_agent(settings)
     if arguments.engine != "local":
         _check_cluster(settings)
     own = own_settings()
@@ -187,7 +191,7 @@ def _named_tasks(arguments: argparse.Namespace) -> list[Task]:
     words: list[str] = arguments.words
     if arguments.each:
         if words:
-            raise UsageError(f"either TASKS ({words[0]}) or --each, not both")
+            raise UsageError(_about_words(words))
         if arguments.prompt is None:
             raise UsageError("--each needs --prompt FILE")
         prompt = _prompt_in(arguments.prompt)
@@ -195,16 +199,30 @@ def _named_tasks(arguments: argparse.Namespace) -> list[Task]:
     if arguments.prompt or arguments.check:
         raise UsageError("--prompt and --check belong to --each: tasks have their own")
     if len(words) != 1:
-        raise UsageError("name one file or directory of tasks, or use --each")
+        hint = did_you_mean(words[0], OTHER_COMMANDS) if words else ""
+        hint = hint or ": sanderling batch TASKS -o OUT"
+        raise UsageError(f"name one file or directory of tasks, or use --each{hint}")
     path = Path(words[0]).absolute()
+    if not path.exists():
+        hint = did_you_mean(words[0], OTHER_COMMANDS)
+        raise UsageError(f"cannot read {path}: No such file or directory{hint}")
     return read_directory(path) if path.is_dir() else read_lines(path)
+
+
+def _about_words(words: list[str]) -> str:
+    """Explain words next to --each: mostly, the shell has replaced a pattern without quotes."""
+    if all(Path(word).exists() for word in words):
+        return f"--each takes one pattern, but '{words[0]}' follows it: quote the pattern, as in --each 'packages/*'"
+    return f"either TASKS ({words[0]}) or --each, not both"
 
 
 def _prompt_in(path: Path) -> str:
     try:
         prompt = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {path}: it is not UTF-8") from error
     if not prompt.strip():
         raise UsageError(f"{path} is empty")
     return prompt
