@@ -506,20 +506,45 @@ def test_what_would_fail_each_task_is_an_error_before_the_run(
 def test_a_run_without_results_continues_with_other_settings(home: Batches):
     home.repository("p", f="old\n")
     home.write_tasks({"id": "a", "project": "p", "prompt": "Do it."})
-    done, results = home.play([{"text": "Done."}], args=("--role", "nope"))
+    done, results = home.play(DONE, args=("--role", "nope"))
     assert results["a"]["state"] == "error"
-    done, results = home.play([{"text": "Done."}], args=("--resume",))
+    done, results = home.play(DONE, args=("--resume",))
     assert results["a"]["state"] == "completed", done.stderr
-    done, _ = home.play([{"text": "Done."}], args=("--resume", "--mode", "plan"))
+    done, _ = home.play(DONE, args=("--resume", "--mode", "plan"))
     assert "was made with other settings (mode: auto, now plan)" in done.stderr
+
+
+def test_a_task_that_could_not_begin_runs_again_when_a_run_is_resumed(home: Batches):
+    home.write_tasks({"id": "a", "project": "late", "prompt": "Do it."})
+    _, results = home.play(DONE)
+    assert results["a"]["state"] == "setup_error"
+    home.directory("late", f="x")
+    done, results = home.play(DONE, args=("--resume",))
+    assert results["a"]["state"] == "completed", done.stderr
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ('{"id": "a", "projct": "p", "prompt": "x"}', "`projct`; did you mean 'project'?"),
+        ('{"id": "a", "project": "p", "prompt": "x", "limits": {"tim_s": 1}}', "mean 'time_s'?"),
+        ('{"id": "a",', "truncated (each task is a JSON object in one line)"),
+        ('[{"id": "a"}]', "got `array` (each task is a JSON object in one line)"),
+    ],
+)
+def test_a_wrong_line_says_what_a_task_is(home: Batches, line: str, words: str):
+    home.tasks.write_text(line + "\n")
+    done = home.batch(str(home.tasks), "-o", "out", "--model", "demo")
+    assert done.returncode == 2
+    assert words in done.stderr
 
 
 def test_settings_of_a_shard_without_results_yet_count(home: Batches):
     home.repository("p", f="old\n")
     home.write_tasks({"id": "a", "project": "p", "prompt": "Do it."})
-    home.play([{"text": "Done."}], args=("--shard", "1/2"))
+    home.play(DONE, args=("--shard", "1/2"))
     (home.out / "results.1-of-2.jsonl").write_text("")
-    done, _ = home.play([{"text": "Done."}], args=("--shard", "2/2", "--mode", "plan"))
+    done, _ = home.play(DONE, args=("--shard", "2/2", "--mode", "plan"))
     assert "was made with other settings (mode: auto, now plan)" in done.stderr
 
 

@@ -28,8 +28,8 @@ State = Literal[
     "unsupported",  # the task needs what is not here
     "stopped",  # the run was stopped; not a result, but it has cost something
 ]
-RUN_AGAIN: tuple[State, ...] = ("crashed", "error")
-"""What a resumed run tries again: neither says anything about the agent, and the next time the machine or the API may be well."""
+_RUN_AGAIN: tuple[State, ...] = ("crashed", "error")
+_NOT_BEGUN: tuple[State, ...] = ("setup_error", "unsupported")
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +72,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> tuple[str, str, int]:
         return self.id, self.hash, self.attempt
+
+    @property
+    def is_final(self) -> bool:
+        """
+        Whether a resumed run leaves it as it is.
+
+        Others say nothing about the agent, and the next time the machine or the API may be well: a host is reachable, a program
+        is installed, a node has a sandbox. A later step's set-up is another matter, because the agent may have broken it.
+        """
+        return self.state not in _RUN_AGAIN and not (self.state in _NOT_BEGUN and not self.calls)
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -180,17 +190,13 @@ def check_settings(results: Path, settings: RunSettings) -> None:
     if before == settings:
         return
     is_shared = any(each != results for each in path.parent.glob("results*.jsonl"))
-    if before and (is_shared or any(map(_is_final, read_all_lines(path.parent)))):
+    if before and (is_shared or any(line.is_final for line in read_all_lines(path.parent))):
         changed = "; ".join(_differences(before, settings))
         raise UsageError(
             f"{path.parent} was made with other settings ({changed}): use the same, or another directory"
         )
     with replacing(path) as file:
         file.write(msgspec.json.format(encoded(settings)) + b"\n")
-
-
-def _is_final(line: Result) -> bool:
-    return line.state not in RUN_AGAIN
 
 
 def _differences(before: RunSettings, now: RunSettings) -> Iterable[str]:
