@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sanderling.batch.results import RunSettings, check_settings
+from sanderling.errors import UsageError
 from tests.batch.batches import Batches, bash, git
 from tests.conftest import is_alive, prove_unless_quick, quick, wait_until
 
@@ -559,3 +561,18 @@ def test_wrong_words_get_a_hint(home: Batches):
     assert "did you mean 'report'?" in home.batch("reprot").stderr
     missing = home.batch("--each", "a", "--prompt", "chnge.md", "-o", "out")
     assert missing.stderr == "sanderling: cannot read chnge.md: No such file or directory\n"
+
+
+@quick
+def test_settings_that_cannot_be_written_are_an_error(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"cannot write .*batch\.json: No such file"):
+        check_settings(tmp_path / "gone" / "results.jsonl", RunSettings())
+
+
+def test_a_state_directory_that_cannot_be_made_is_an_error(home: Batches):
+    home.repository("p", f="old\n")
+    tasks = home.write_tasks({"id": "a", "project": "p", "prompt": "Do it."})
+    (home.folder / "state").write_text("")
+    done = home.batch(tasks, "-o", str(home.out), "--model", "demo")
+    assert done.returncode == 1
+    assert "where tasks run: Not a directory" in done.stderr

@@ -177,7 +177,7 @@ def check_settings(results: Path, settings: RunSettings) -> None:
     Results that a resumed run makes again do not count: the settings may have been what was wrong. A shard that has none yet counts.
 
     Raises:
-        UsageError: the directory has results of another run.
+        UsageError: the directory has results of another run, or cannot be written.
     """
     path = results.parent / RUN_FILE
     before: RunSettings | None = None
@@ -195,8 +195,11 @@ def check_settings(results: Path, settings: RunSettings) -> None:
         raise UsageError(
             f"{path.parent} was made with other settings ({changed}): use the same, or another directory"
         )
-    with replacing(path) as file:
-        file.write(msgspec.json.format(encoded(settings)) + b"\n")
+    try:
+        with replacing(path) as file:
+            file.write(msgspec.json.format(encoded(settings)) + b"\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _differences(before: RunSettings, now: RunSettings) -> Iterable[str]:

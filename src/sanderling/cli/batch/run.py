@@ -62,11 +62,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
     root = Path(state_directory(str(state_dir() / "batch"), str(file.path)))
     try:
         check_settings(file.path, settings)
-        remove_tree(str(root))  # of a run that was killed
-        # A new name: processes of the killed run may still be ending in the old directory.
-        work = root / secrets.token_hex(4)
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        work.mkdir()
+        work = _new_work_in(root)
         plan = Plan(
             list(shard_of(tasks, *arguments.shard)),
             arguments.repeats,
@@ -86,7 +82,12 @@ def run_batch(arguments: argparse.Namespace) -> int:
                     f"the run cannot continue, but --resume can: {cause}"
                 ) from group
         if results := newest(read_all_lines(out)):
-            write_job_result(out, results, len(plan), settings, began)
+            try:
+                write_job_result(out, results, len(plan), settings, began)
+            except OSError as error:
+                raise SanderlingError(
+                    f"cannot write the sums in {out}: {error.strerror}"
+                ) from error
     finally:
         remove_tree(str(root))
         file.close()
@@ -95,6 +96,18 @@ def run_batch(arguments: argparse.Namespace) -> int:
 
         report(out, arguments.report)
     return status
+
+
+def _new_work_in(root: Path) -> Path:
+    """Remove what a killed run has left, and return a directory for copies. Its name is new: processes of that run may still be ending in the old one."""
+    work = root / secrets.token_hex(4)
+    try:
+        remove_tree(str(root))
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        work.mkdir()
+    except OSError as error:
+        raise SanderlingError(f"cannot make {work}, where tasks run: {error.strerror}") from error
+    return work
 
 
 def _first_in(group: BaseExceptionGroup[Exception]) -> BaseException:
