@@ -78,8 +78,9 @@ def run_batch(arguments: argparse.Namespace) -> int:
                 status = anyio.run(_serve, plan, engine, file, arguments)
             except* (OSError, SanderlingError) as group:
                 cause = _first_in(group)
+                words = cause.strerror if isinstance(cause, OSError) else None
                 raise SanderlingError(
-                    f"the run cannot continue, but --resume can: {cause}"
+                    f"the run cannot continue, but --resume can: {words or cause}"
                 ) from group
         if results := newest(read_all_lines(out)):
             try:
