@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     names = [agent.name for agent in AGENTS]
-    parser.add_argument("--agents", type=_words, default=names, help=f"default: {' '.join(names)}")
+    parser.add_argument("--agents", type=_agents, default=names, help=f"default: {' '.join(names)}")
     parser.add_argument(
         "--models", type=_models, default=[*MODELS], help=f"default: {' '.join(MODELS)}"
     )
@@ -58,10 +58,21 @@ def _words(text: str) -> list[str]:
     return text.replace(",", " ").split()
 
 
+def _agents(text: str) -> list[str]:
+    words = _words(text)
+    if unknown := [word for word in words if word not in BY_NAME]:
+        raise argparse.ArgumentTypeError(
+            f"there is no agent '{unknown[0]}'; there are {', '.join(BY_NAME)}"
+        )
+    return words
+
+
 def _models(text: str) -> list[Model]:
     words = _words(text)
     if unknown := [word for word in words if word not in MODELS]:
-        raise argparse.ArgumentTypeError(f"there is no model '{unknown[0]}'")
+        raise argparse.ArgumentTypeError(
+            f"there is no model '{unknown[0]}'; there are {', '.join(MODELS)}"
+        )
     return [model for model in MODELS if model in words]
 
 

@@ -155,6 +155,7 @@ def test_patches_with_a_reward_are_applied_to_their_projects_once(home: Batches)
     again = home.batch("apply", str(home.out), "--min-reward", "1", "--yes")
     assert again.returncode == 0
     assert again.stdout.count("already applied") == 2
+    assert again.stderr == "sanderling: 2 applied, 0 left\n"
 
 
 @pytest.mark.parametrize(
@@ -188,6 +189,7 @@ def test_a_patch_that_does_not_fit_changes_nothing(home: Batches):
     done = home.batch("apply", str(home.out), "--yes")
     assert done.returncode == 1
     assert "patch does not apply" in done.stderr
+    assert "sanderling: 0 applied, 1 failed, 0 left\n" in done.stderr
     assert (home.project / "p" / "f").read_text() == "other\n"
     assert not (home.project / "p" / "made").exists()
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sanderling.batch.results import RunSettings, check_settings
+from sanderling.errors import UsageError
 from tests.batch.batches import Batches, bash, git
 from tests.conftest import is_alive, prove_unless_quick, quick, wait_until
 
@@ -159,7 +161,8 @@ def test_a_timeout_a_limit_and_an_error_are_no_failures_of_the_check(home: Batch
     _, results = home.play([bash("touch made")], [{"delay_ms": 60_000}, *DONE])
     assert (results["late"]["state"], results["late"]["reward"]) == ("timeout", 1)
     assert (results["calls"]["state"], results["calls"]["reward"]) == ("limit", 1)
-    done = home.batch(str(home.tasks), "-o", str(home.project / "other"), "--model", "nobody:x")
+    args = ("-o", str(home.project / "other"), "--model", "demo", "--role", "nobody")
+    done = home.batch(str(home.tasks), *args)
     assert done.returncode == 3
     for result in home.results(home.project / "other"):
         assert (result["state"], result["reward"]) == ("error", None)
@@ -477,3 +480,99 @@ def test_the_tasks_of_another_checkout_of_the_same_files_are_the_same_tasks(home
         found += [result["hash"] for result in home.results(out)]
     assert found[0] == found[1]
     assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    "args, words",
+    [
+        ((), "There is no API key. Store one with sanderling login, or set ANTHROPIC_API_KEY"),
+        (("--model", "openai:gpt-5.5"), "There is no API key for openai"),
+        (("--model", "anthropc:x"), "did you mean 'anthropic'?"),
+        (("--model", "script:missing.json"), "cannot read the script"),
+        (("--model", "demo", "--allow", "bsh git"), "there is no tool 'bsh'"),
+    ],
+)
+def test_what_would_fail_each_task_is_an_error_before_the_run(
+    home: Batches, args: tuple[str, ...], words: str
+):
+    home.repository("p", f="old\n")
+    for name in [name for name in home.environment if name.endswith("_API_KEY")]:
+        del home.environment[name]
+    tasks = home.write_tasks({"id": "a", "project": "p", "prompt": "Do it."})
+    done = home.batch(tasks, "-o", str(home.out), *args)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not home.out.exists()
+
+
+def test_a_run_without_results_continues_with_other_settings(home: Batches):
+    home.repository("p", f="old\n")
+    home.write_tasks({"id": "a", "project": "p", "prompt": "Do it."})
+    done, results = home.play(DONE, args=("--role", "nope"))
+    assert results["a"]["state"] == "error"
+    done, results = home.play(DONE, args=("--resume",))
+    assert results["a"]["state"] == "completed", done.stderr
+    done, _ = home.play(DONE, args=("--resume", "--mode", "plan"))
+    assert "was made with other settings (mode: auto, now plan)" in done.stderr
+
+
+def test_a_task_that_could_not_begin_runs_again_when_a_run_is_resumed(home: Batches):
+    home.write_tasks({"id": "a", "project": "late", "prompt": "Do it."})
+    _, results = home.play(DONE)
+    assert results["a"]["state"] == "setup_error"
+    home.directory("late", f="x")
+    done, results = home.play(DONE, args=("--resume",))
+    assert results["a"]["state"] == "completed", done.stderr
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ('{"id": "a", "projct": "p", "prompt": "x"}', "`projct`; did you mean 'project'?"),
+        ('{"id": "a", "project": "p", "prompt": "x", "limits": {"tim_s": 1}}', "mean 'time_s'?"),
+        ('{"id": "a",', "truncated (each task is a JSON object in one line)"),
+        ('[{"id": "a"}]', "got `array` (each task is a JSON object in one line)"),
+    ],
+)
+def test_a_wrong_line_says_what_a_task_is(home: Batches, line: str, words: str):
+    home.tasks.write_text(line + "\n")
+    done = home.batch(str(home.tasks), "-o", "out", "--model", "demo")
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_settings_of_a_shard_without_results_yet_count(home: Batches):
+    home.repository("p", f="old\n")
+    home.write_tasks({"id": "a", "project": "p", "prompt": "Do it."})
+    home.play(DONE, args=("--shard", "1/2"))
+    (home.out / "results.1-of-2.jsonl").write_text("")
+    done, _ = home.play(DONE, args=("--shard", "2/2", "--mode", "plan"))
+    assert "was made with other settings (mode: auto, now plan)" in done.stderr
+
+
+def test_wrong_words_get_a_hint(home: Batches):
+    home.repository("p", f="old\n")
+    for name in ("a", "b"):
+        home.directory(name)
+    (home.project / "change.md").write_text("Do it.")
+    each = home.batch("--each", "a", "b", "--prompt", "change.md", "-o", "out")
+    assert "but 'b' follows it: quote the pattern, as in --each 'packages/*'" in each.stderr
+    assert "did you mean 'apply'?" in home.batch("aply", "out").stderr
+    assert "did you mean 'report'?" in home.batch("reprot").stderr
+    missing = home.batch("--each", "a", "--prompt", "chnge.md", "-o", "out")
+    assert missing.stderr == "sanderling: cannot read chnge.md: No such file or directory\n"
+
+
+@quick
+def test_settings_that_cannot_be_written_are_an_error(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"cannot write .*batch\.json: No such file"):
+        check_settings(tmp_path / "gone" / "results.jsonl", RunSettings())
+
+
+def test_a_state_directory_that_cannot_be_made_is_an_error(home: Batches):
+    home.repository("p", f="old\n")
+    tasks = home.write_tasks({"id": "a", "project": "p", "prompt": "Do it."})
+    (home.folder / "state").write_text("")
+    done = home.batch(tasks, "-o", str(home.out), "--model", "demo")
+    assert done.returncode == 1
+    assert "where tasks run: Not a directory" in done.stderr

@@ -163,3 +163,18 @@ def test_an_unknown_task_is_an_error_and_not_a_table(
     status = main(["--tasks", "no-such", "--out", str(tmp_path)])
     assert status == 1
     assert "no-such" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--agents", "sanderlin"], "there is no agent 'sanderlin'; there are sanderling, codex"),
+        (["--models", "competnt"], "there is no model 'competnt'; there are competent, clumsy"),
+    ],
+)
+def test_unknown_names_are_errors_before_tasks_are_built(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert words in capsys.readouterr().err

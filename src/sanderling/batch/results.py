@@ -28,8 +28,8 @@ State = Literal[
     "unsupported",  # the task needs what is not here
     "stopped",  # the run was stopped; not a result, but it has cost something
 ]
-RUN_AGAIN: tuple[State, ...] = ("crashed", "error")
-"""What a resumed run tries again: neither says anything about the agent, and the next time the machine or the API may be well."""
+_RUN_AGAIN: tuple[State, ...] = ("crashed", "error")
+_NOT_BEGUN: tuple[State, ...] = ("setup_error", "unsupported")
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +72,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> tuple[str, str, int]:
         return self.id, self.hash, self.attempt
+
+    @property
+    def is_final(self) -> bool:
+        """
+        Whether a resumed run leaves it as it is.
+
+        Others say nothing about the agent, and the next time the machine or the API may be well: a host is reachable, a program
+        is installed, a node has a sandbox. A later step's set-up is another matter, because the agent may have broken it.
+        """
+        return self.state not in _RUN_AGAIN and not (self.state in _NOT_BEGUN and not self.calls)
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -164,22 +174,32 @@ def check_settings(results: Path, settings: RunSettings) -> None:
     """
     Write the settings of a new run next to its results, or compare them with the settings of earlier results there.
 
+    Results that a resumed run makes again do not count: the settings may have been what was wrong. A shard that has none yet counts.
+
     Raises:
-        UsageError: the directory has results of another run.
+        UsageError: the directory has results of another run, or cannot be written.
     """
     path = results.parent / RUN_FILE
+    before: RunSettings | None = None
     try:
         before = msgspec.json.decode(path.read_bytes(), type=RunSettings)
     except FileNotFoundError:
-        with replacing(path) as file:
-            file.write(msgspec.json.format(encoded(settings)) + b"\n")
-        return
+        pass
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
-    if changed := list(_differences(before, settings)):
+    if before == settings:
+        return
+    is_shared = any(each != results for each in path.parent.glob("results*.jsonl"))
+    if before and (is_shared or any(line.is_final for line in read_all_lines(path.parent))):
+        changed = "; ".join(_differences(before, settings))
         raise UsageError(
-            f"{path.parent} was made with other settings ({'; '.join(changed)}): use the same, or another directory"
+            f"{path.parent} was made with other settings ({changed}): use the same, or another directory"
         )
+    try:
+        with replacing(path) as file:
+            file.write(msgspec.json.format(encoded(settings)) + b"\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _differences(before: RunSettings, now: RunSettings) -> Iterable[str]:

@@ -11,7 +11,6 @@ import msgspec
 from sanderling.batch.engine import Engine
 from sanderling.batch.jobs import Job, Origin, trial_name
 from sanderling.batch.results import (
-    RUN_AGAIN,
     Result,
     ResultsFile,
     RunSettings,
@@ -52,7 +51,7 @@ class Plan:
         self._readable = readable
         self._hosts = hosts
         lines = list(read_all_lines(places.out))
-        self.finished = {line.key: line for line in newest(lines) if line.state not in RUN_AGAIN}
+        self.finished = {line.key: line for line in newest(lines) if line.is_final}
         self.spent_usd = sum(line.cost or 0.0 for line in lines)
 
     def __len__(self) -> int:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from sanderling.errors import UsageError
+from sanderling.text import did_you_mean
 
 MAX_ID_CHARS = 200
 CHECK_TIME_S = 600.0
@@ -78,7 +79,9 @@ def read_lines(path: Path) -> list[Task]:
         if line.strip():
             try:
                 task = _task_of(msgspec.json.decode(line, type=_Line), path.parent)
-            except (ValueError, RuntimeError, UsageError) as error:  # of JSON, of paths
+            except msgspec.DecodeError as error:
+                raise UsageError(f"{path}:{number}: {_about_json(error)}") from error
+            except (ValueError, RuntimeError, UsageError) as error:  # of paths
                 raise UsageError(f"{path}:{number}: {error}") from error
             if (first := lines.setdefault(task.id, number)) != number:
                 raise UsageError(
@@ -86,6 +89,15 @@ def read_lines(path: Path) -> list[Task]:
                 )
             tasks.append(task)
     return unique(tasks, str(path))
+
+
+def _about_json(error: msgspec.DecodeError) -> str:
+    """Return the library's words, with what is missing in them: the key that was meant, or that a task is one line."""
+    if not isinstance(error, msgspec.ValidationError) or "got `array`" in str(error):
+        return f"{error} (each task is a JSON object in one line)"
+    unknown = re.search(r"unknown field `([^`]*)`(.*)", str(error), re.DOTALL)
+    keys = (Limits if unknown and "$.limits" in unknown[2] else _Line).__struct_fields__
+    return f"{error}{did_you_mean(unknown[1], keys) if unknown else ''}"
 
 
 def _task_of(line: _Line, directory: Path) -> Task:

@@ -17,13 +17,13 @@ def read_directory(path: Path) -> list[Task]:
     Raises:
         UsageError: no task is there, or their files cannot be read.
     """
-    if (path / TASK_FILE).is_file():
-        directories = [path]
-    else:
-        directories = sorted(each for each in path.iterdir() if (each / TASK_FILE).is_file())
-    if not directories:
-        raise UsageError(f"{path} has no tasks: no directory in it has a {TASK_FILE}")
     try:
+        if (path / TASK_FILE).is_file():
+            directories = [path]
+        else:
+            directories = sorted(each for each in path.iterdir() if (each / TASK_FILE).is_file())
+        if not directories:
+            raise UsageError(f"{path} has no tasks: no directory in it has a {TASK_FILE}")
         return unique([_task_of(directory.resolve()) for directory in directories], str(path))
     except OSError as error:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}") from error

@@ -34,7 +34,7 @@ def apply(out: Path, arguments: argparse.Namespace) -> int:
         raise UsageError(
             "batch apply asks about each patch on a terminal; --yes applies without asking"
         )
-    accepts_all, failed = arguments.yes, 0
+    accepts_all, applied, failed = arguments.yes, 0, 0
     for number, patch in enumerate(patches, 1):
         reward = "" if patch.result.reward is None else f", reward {patch.result.reward:g}"
         title = f"{number}/{len(patches)} {patch.result.id} ({patch.result.state}{reward})"
@@ -51,7 +51,10 @@ def apply(out: Path, arguments: argparse.Namespace) -> int:
             if answer == "n":
                 continue
             accepts_all = answer == "a"
-        failed += not _apply(patch)
+        is_applied = _apply(patch)
+        applied, failed = applied + is_applied, failed + (not is_applied)
+    not_applied = f", {failed} failed" if failed else ""
+    say(f"{applied} applied{not_applied}, {len(patches) - applied - failed} left")
     return EXIT_FAILED if failed else EXIT_DONE
 
 

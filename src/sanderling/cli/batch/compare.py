@@ -22,7 +22,9 @@ def compare(first: Path, second: Path) -> int:
     one, other = read_results(first), read_results(second)
     found = compared(one, other)
     if not found.pairs:
-        raise UsageError("no task has a reward in both runs")
+        raise UsageError(
+            "no task has a reward in both runs: both need the same tasks, with the same prompts and checks"
+        )
     rows = [
         (
             visible_line(name),

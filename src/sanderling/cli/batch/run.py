@@ -25,6 +25,7 @@ from sanderling.batch.results import (
 )
 from sanderling.batch.run import Budget, Places, Plan, Run
 from sanderling.batch.tasks import Limits, Task, for_each, read_lines, shard_of, unique, with_limits
+from sanderling.cli.batch.checking import check_agent
 from sanderling.cli.batch.progress import BatchProgress
 from sanderling.cli.streams import say, stopping_signals
 from sanderling.config import state_dir
@@ -33,8 +34,10 @@ from sanderling.errors import SanderlingError, UsageError
 from sanderling.paths import state_directory
 from sanderling.providers.choice import SCRIPT_PREFIX
 from sanderling.sandbox.kernel.layout import remove_tree
+from sanderling.text import did_you_mean
 
 EXIT_DONE, EXIT_OTHERWISE, EXIT_LIMIT, EXIT_SIGNAL = 0, 3, 4, 128
+OTHER_COMMANDS = ("apply", "compare", "report")
 
 
 def run_batch(arguments: argparse.Namespace) -> int:
@@ -45,10 +48,11 @@ def run_batch(arguments: argparse.Namespace) -> int:
         UsageError, ConfigError: the arguments, the tasks or the settings are wrong. Nothing has run.
         SanderlingError: the run cannot continue.
     """
+    tasks = read_tasks(arguments)
     if arguments.out is None:
         raise UsageError("batch needs -o OUT, the directory for results")
-    tasks = read_tasks(arguments)
     settings = _settings(arguments)
+    check_agent(settings)
     if arguments.engine != "local":
         _check_cluster(settings)
     own = own_settings()
@@ -58,11 +62,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
     root = Path(state_directory(str(state_dir() / "batch"), str(file.path)))
     try:
         check_settings(file.path, settings)
-        remove_tree(str(root))  # of a run that was killed
-        # A new name: processes of the killed run may still be ending in the old directory.
-        work = root / secrets.token_hex(4)
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        work.mkdir()
+        work = _new_work_in(root)
         plan = Plan(
             list(shard_of(tasks, *arguments.shard)),
             arguments.repeats,
@@ -78,11 +78,17 @@ def run_batch(arguments: argparse.Namespace) -> int:
                 status = anyio.run(_serve, plan, engine, file, arguments)
             except* (OSError, SanderlingError) as group:
                 cause = _first_in(group)
+                words = cause.strerror if isinstance(cause, OSError) else None
                 raise SanderlingError(
-                    f"the run cannot continue, but --resume can: {cause}"
+                    f"the run cannot continue, but --resume can: {words or cause}"
                 ) from group
         if results := newest(read_all_lines(out)):
-            write_job_result(out, results, len(plan), settings, began)
+            try:
+                write_job_result(out, results, len(plan), settings, began)
+            except OSError as error:
+                raise SanderlingError(
+                    f"cannot write the sums in {out}: {error.strerror}"
+                ) from error
     finally:
         remove_tree(str(root))
         file.close()
@@ -91,6 +97,18 @@ def run_batch(arguments: argparse.Namespace) -> int:
 
         report(out, arguments.report)
     return status
+
+
+def _new_work_in(root: Path) -> Path:
+    """Remove what a killed run has left, and return a directory for copies. Its name is new: processes of that run may still be ending in the old one."""
+    work = root / secrets.token_hex(4)
+    try:
+        remove_tree(str(root))
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        work.mkdir()
+    except OSError as error:
+        raise SanderlingError(f"cannot make {work}, where tasks run: {error.strerror}") from error
+    return work
 
 
 def _first_in(group: BaseExceptionGroup[Exception]) -> BaseException:
@@ -187,7 +205,7 @@ def _named_tasks(arguments: argparse.Namespace) -> list[Task]:
     words: list[str] = arguments.words
     if arguments.each:
         if words:
-            raise UsageError(f"either TASKS ({words[0]}) or --each, not both")
+            raise UsageError(_about_words(words))
         if arguments.prompt is None:
             raise UsageError("--each needs --prompt FILE")
         prompt = _prompt_in(arguments.prompt)
@@ -195,16 +213,30 @@ def _named_tasks(arguments: argparse.Namespace) -> list[Task]:
     if arguments.prompt or arguments.check:
         raise UsageError("--prompt and --check belong to --each: tasks have their own")
     if len(words) != 1:
-        raise UsageError("name one file or directory of tasks, or use --each")
+        hint = did_you_mean(words[0], OTHER_COMMANDS) if words else ""
+        hint = hint or ": sanderling batch TASKS -o OUT"
+        raise UsageError(f"name one file or directory of tasks, or use --each{hint}")
     path = Path(words[0]).absolute()
+    if not path.exists():
+        hint = did_you_mean(words[0], OTHER_COMMANDS)
+        raise UsageError(f"cannot read {path}: No such file or directory{hint}")
     return read_directory(path) if path.is_dir() else read_lines(path)
+
+
+def _about_words(words: list[str]) -> str:
+    """Explain words next to --each: mostly, the shell has replaced a pattern without quotes."""
+    if all(Path(word).exists() for word in words):
+        return f"--each takes one pattern, but '{words[0]}' follows it: quote the pattern, as in --each 'packages/*'"
+    return f"either TASKS ({words[0]}) or --each, not both"
 
 
 def _prompt_in(path: Path) -> str:
     try:
         prompt = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {path}: it is not UTF-8") from error
     if not prompt.strip():
         raise UsageError(f"{path} is empty")
     return prompt
