@@ -27,6 +27,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         cache: the directory of fetched repositories, for all jobs of the run.
         cost_usd: the most that the agent may spend; 0: no limit.
         readable, hosts: paths that commands can read, and hosts that they reach while the network is "proxy", of the user's settings.
+        variables: names of variables of this machine that tasks can read, though they may be secrets.
         options: settings of the agent that override those of the machine.
         origin: what to write down if the job runs on another machine, with other paths.
     """
@@ -41,6 +42,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
     readable: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     options: dict[str, Any] = {}
     origin: Origin | None = None
 

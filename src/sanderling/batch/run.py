@@ -44,6 +44,7 @@ class Plan:
         *,
         readable: tuple[str, ...] = (),
         hosts: tuple[str, ...] = (),
+        variables: tuple[str, ...] = (),
     ) -> None:
         self._tasks = tasks
         self._repeats = repeats
@@ -51,6 +52,7 @@ class Plan:
         self._places = places
         self._readable = readable
         self._hosts = hosts
+        self._variables = variables
         lines = list(read_all_lines(places.out))
         self.finished = {line.key: line for line in newest(lines) if line.state not in RUN_AGAIN}
         self.spent_usd = sum(line.cost or 0.0 for line in lines)
@@ -81,6 +83,7 @@ class Plan:
                     cache=self._places.cache,
                     readable=self._readable,
                     hosts=self._hosts,
+                    variables=self._variables,
                 )
 
 

@@ -38,7 +38,8 @@ def _contents(directory: Path) -> Iterator[bytes]:
     """Yield the names, kinds and contents of the files below the directory, in a fixed order."""
     for here, names, files in os.walk(directory):
         names.sort()
-        for name in sorted(files):
+        links = [name for name in names if Path(here, name).is_symlink()]
+        for name in sorted((*files, *links)):
             path = Path(here, name)
             mode = path.lstat().st_mode
             yield os.fsencode(path.relative_to(directory))

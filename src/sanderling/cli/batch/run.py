@@ -70,6 +70,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
             Places(out, work, root / "repositories"),
             readable=own.sandbox_read,
             hosts=own.sandbox_hosts,
+            variables=tuple(arguments.env),
         )
         if not arguments.resume and (plan.results or file.path.stat().st_size):
             raise UsageError(f"{out} has results: add --resume, or name another directory")
