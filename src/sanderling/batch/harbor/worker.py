@@ -67,6 +67,7 @@ def run_harbor_task(job: Job, on_cost: Callable[[float], None]) -> Result:
         with trial.timed("environment_setup"):
             task = read_task_file(directory)
             check_links(directory, [step.name for step in task.steps])
+            _check_network(task, job)
             variables = _checked_variables(task, job)
             environment, image = plan_environment(task, directory, job.work / "places", variables)
             check_places(environment, job.out, job.work, directory)
@@ -379,6 +380,21 @@ def _resolved(values: Mapping[str, str], job: Job) -> dict[str, str]:
     """
     keys = keys_of_providers(own_settings().providers)
     return resolved(values, secrets=keys, shared=job.variables)
+
+
+def _check_network(task: TaskFile, job: Job) -> None:
+    """
+    Check that no part of a task on a cluster has an open network, by which its commands could reach the cluster's ports.
+
+    Raises:
+        UnsupportedError: one has.
+    """
+    limit = job.settings.net or None
+    parts = (*task.agents, *task.verifiers)
+    if job.origin and any(network_of(task.environment, part, limit)[0] == "on" for part in parts):
+        raise UnsupportedError(
+            "it needs an open network, which no task on a cluster gets: --net proxy or --net off runs it without"
+        )
 
 
 def _checked_variables(task: TaskFile, job: Job) -> dict[str, str]:

@@ -110,9 +110,10 @@ def _check_cluster(settings: RunSettings) -> None:
     """
     from sanderling.batch.ray.library import load_ray
 
-    if settings.net == "on":
+    if (settings.net or own_settings().network) == "on":
+        named = "--net on" if settings.net else 'the setting network = "on"'
         raise UsageError(
-            "--net on does not go with --engine ray: commands could reach Ray, which runs code for everybody on its network. Use --net proxy"
+            f"{named} does not go with --engine ray: commands could reach Ray, which runs code for everybody on its network. Use --net proxy"
         )
     load_ray()
 
