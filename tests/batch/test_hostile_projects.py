@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from sanderling.batch.checks import Command, run_command
 from sanderling.batch.git import git as ours
 from sanderling.batch.tasks import directory_name
+from sanderling.errors import SandboxError
 from tests.batch.batches import Batches, bash, git
 from tests.conftest import prove_unless_quick, quick
 
@@ -80,3 +82,28 @@ def test_a_patch_changes_only_the_part_of_the_repository_that_the_task_was_about
     path.write_text(honest)
     assert home.batch("apply", str(home.out), "--yes").returncode == 0
     assert (repository / "part" / "g").read_text() == "new\n"
+
+
+def test_the_output_of_a_check_cannot_fill_the_disk(home: Batches):
+    home.directory("p", f="x\n")
+    check = "echo first; head -c 100000000 /dev/zero; (sleep 60; echo late) & echo last"
+    home.write_tasks({"id": "a", "project": "p", "prompt": "Do.", "check": check})
+    _, results = home.play(DONE)
+    assert results["a"]["reward"] == 1, results
+    output = (home.out / "a__1" / "verifier" / "test-stdout.txt").read_bytes()
+    assert len(output) < 20_000_000
+    assert output.startswith(b"first\n")
+    assert output.endswith(b"last\n")
+    assert b"bytes left out]" in output
+
+
+async def test_a_check_whose_sandbox_cannot_start_fails_as_such(tmp_path: Path):
+    command = Command(
+        argv=("/missing/program",),
+        cwd=tmp_path,
+        project=tmp_path,
+        state=tmp_path / "state",
+        output=tmp_path / "output",
+    )
+    with pytest.raises(SandboxError):
+        await run_command(command, 10)
