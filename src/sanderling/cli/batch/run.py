@@ -58,6 +58,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
     root = Path(state_directory(str(state_dir() / "batch"), str(file.path)))
     try:
         check_settings(file.path, settings)
+        file.recover()
         remove_tree(str(root))  # of a run that was killed
         # A new name: processes of the killed run may still be ending in the old directory.
         work = root / secrets.token_hex(4)
