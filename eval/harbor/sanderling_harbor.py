@@ -269,12 +269,18 @@ class NamespaceEnvironment(BaseEnvironment):
                     self._workdir = posixpath.join(self._workdir, directory)
                 case "ENV", [*pairs] if all("=" in pair for pair in pairs):
                     self._image_env |= dict(pair.split("=", 1) for pair in pairs)
-                case "COPY", [*sources, target] if sources and not sources[0].startswith("--"):
+                case "COPY", [*sources, target] if sources and all(map(self._is_part, sources)):
                     target = posixpath.join(self._workdir, target)
                     self._copies += [(source, target) for source in sources]
                 case _:
                     self._unbuilt = self._unbuilt or UNBUILT.format(self.type(), line.strip())
         self._workdir = self.task_env_config.workdir or self._workdir
+
+    def _is_part(self, source: str) -> bool:
+        """Recognize files of the task: `COPY ../../.ssh` and a link would copy the user's."""
+        context = self.environment_dir.resolve()
+        path = self.environment_dir / source
+        return not source.startswith("--") and path.resolve().is_relative_to(context)
 
     @override
     async def start(self, force_build: bool) -> None:
