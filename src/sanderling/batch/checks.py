@@ -40,6 +40,7 @@ class Command(NamedTuple):
         project, write_paths, read_paths, network, hosts: its access.
         state: the directory for its HOME and /tmp.
         output: the file that gets its standard output and standard error.
+        shows_env_files: whether `.env` files have their content, because the project is not the user's.
     """
 
     argv: tuple[str, ...]
@@ -52,6 +53,7 @@ class Command(NamedTuple):
     read_paths: tuple[str, ...] = ()
     network: NetworkMode = "off"
     hosts: tuple[str, ...] = ()
+    shows_env_files: bool = False
 
 
 async def run_command(command: Command, limit_s: float) -> int:
@@ -70,6 +72,7 @@ async def run_command(command: Command, limit_s: float) -> int:
         read_paths=command.read_paths,
         write_paths=command.write_paths,
         hosts=command.hosts,
+        shows_env_files=command.shows_env_files,
     )
     command.output.parent.mkdir(parents=True, exist_ok=True)
     with command.output.open("ab") as output:

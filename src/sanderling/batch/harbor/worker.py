@@ -280,6 +280,7 @@ class _HarborRun:
             write_paths=(*self._outside, *([str(TESTS)] if is_test else [])),
             network=network,
             hosts=hosts,
+            shows_env_files=is_test,
         )
 
     async def _check_health(self, check: Healthcheck | None) -> None:
