@@ -121,3 +121,12 @@ def test_steps_stop_at_their_least_reward_and_count_as_their_strategy_says(
     assert results["task"]["rewards"] == rewards
     steps = Path(home.out / "task__1" / "steps")
     assert sorted(path.name for path in steps.iterdir()) == ["one", "two"]
+
+
+def test_the_tests_read_the_env_file_of_the_task(home: Batches):
+    test = "#!/bin/sh\ngrep -q new /app/.env && echo 1 > /logs/verifier/reward.txt\ntrue\n"
+    toml = '[environment]\nnetwork_mode = "no-network"\n'
+    task = harbor_task(home, **{"task.toml": toml, "tests/test.sh": test})
+    (task / "environment" / ".env").write_text("KEY=new\n")
+    results = play(home, DONE)
+    assert results["task"]["reward"] == 1, results

@@ -94,6 +94,21 @@ def test_what_a_worker_had_spent_when_it_was_killed_counts(home: Batches):
     assert result["cost"] == pytest.approx(COST)
 
 
+def test_what_a_killed_run_had_spent_counts_for_the_limit_of_the_next(home: Batches):
+    arguments = write_work(home)
+    with home.launch(*arguments) as run:
+        wait_until((home.out / "running.jsonl").exists)
+        run.kill()
+        run.communicate()
+    assert home.results() == []
+    done = home.run(*arguments, "--resume", "--max-cost", str(COST / 2))
+    assert done.returncode == 4, done.stderr
+    [line] = home.results()
+    assert line["state"] == "stopped"
+    assert line["cost"] == pytest.approx(COST)
+    assert not (home.out / "running.jsonl").exists()
+
+
 def test_resuming_runs_again_what_crashed_or_had_no_model(home: Batches):
     arguments = write_work(home)
     script = home.script.read_text()

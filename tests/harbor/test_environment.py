@@ -283,3 +283,14 @@ def test_a_mount_of_another_kind_is_refused(tmp_path):
         check=False,
     )
     assert "only directories and files can be mounted, not a volume" in done.stderr
+
+
+@pytest.mark.parametrize("source", ["../secret", "link"])
+def test_a_dockerfile_copies_no_file_from_outside_of_the_task(
+    use: Callable[..., list[Any]], tmp_path: Path, source: str
+):
+    (tmp_path / "secret").write_text("planted")
+    (tmp_path / "environment" / "link").symlink_to(tmp_path / "secret")
+    (tmp_path / "environment" / "Dockerfile").write_text(f"FROM x\nCOPY {source} /app/\n")
+    with pytest.raises(AssertionError, match="builds no images"):
+        use(["exec", "cat /app/*"])

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sanderling.batch.ray import archives
 from sanderling.batch.ray.archives import ArchiveError, pack, pack_file, unpack
+from sanderling.sandbox.kernel.layout import remove_tree
 
 
 def test_a_directory_arrives_with_its_modes_links_and_odd_names(tmp_path: Path):
@@ -79,6 +81,29 @@ def test_nothing_is_written_through_a_link(tmp_path: Path):
     with pytest.raises(ArchiveError):
         unpack(archive(link, entry("d/f")), tmp_path / "target")
     assert list(outside.iterdir()) == []
+
+
+def test_no_link_is_made_through_another(tmp_path: Path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    links = entry("d", tarfile.SYMTYPE, str(outside)), entry("d/f", tarfile.SYMTYPE, "/etc/passwd")
+    for order in (links, links[::-1]):
+        with pytest.raises(ArchiveError):
+            unpack(archive(*order), tmp_path / "target")
+        assert list(outside.iterdir()) == []
+        remove_tree(str(tmp_path / "target"))
+
+
+def test_an_archive_that_would_fill_the_disk_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(archives, "MIN_LIMIT_BYTES", 1 << 20)
+    (tmp_path / "source").mkdir()
+    with (tmp_path / "source" / "zeros").open("wb") as file:
+        file.truncate(64 << 20)
+    with pytest.raises(ArchiveError, match="too much"):
+        unpack(pack(tmp_path / "source"), tmp_path / "target")
+    assert not (tmp_path / "target" / "zeros").exists()
 
 
 def test_bytes_that_are_no_archive_are_refused(tmp_path: Path):

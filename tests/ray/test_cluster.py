@@ -298,7 +298,8 @@ def test_without_ray_the_error_names_the_extra(home: Batches):
     many(home, 1)
     (home.folder / "ray.py").write_text("raise ImportError('No module named ray')\n")
     home.environment["PYTHONPATH"] = str(home.folder)
-    done = home.batch(str(home.tasks), "-o", str(home.out), "--engine", "ray")
+    arguments = (str(home.tasks), "-o", str(home.out), "--model", "demo", "--engine", "ray")
+    done = home.batch(*arguments)
     assert done.returncode == 2
     assert "pip install 'sanderling[ray]'" in done.stderr
     assert not (home.out / "batch.json").exists()

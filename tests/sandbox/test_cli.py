@@ -573,3 +573,10 @@ def test_a_mount_that_cannot_be_is_refused_with_its_reason(me, tmp_path, mount, 
     done = me.exec("--mount", mount.format(tmp_path), "--", "true")
     assert done.returncode == 125
     assert reason in done.stderr
+
+
+@prove
+def test_a_variable_that_the_caller_names_reaches_the_command_and_no_other(caller: Caller):
+    caller.variables |= {"MY_API_KEY": "named", "OTHER_API_KEY": "unnamed"}
+    done = caller.exec("--env", "MY_API_KEY", "--", "sh", "-c", "echo $MY_API_KEY $OTHER_API_KEY")
+    assert done.stdout == "named\n", done.stderr

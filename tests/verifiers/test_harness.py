@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,25 @@ def test_a_rollout_on_this_machine_reaches_nothing_else_of_it(rollouts: Rollouts
     assert [*outside.iterdir()] == []
     assert heard == []
     assert not running(mark)
+
+
+def test_the_secret_of_a_rollout_is_not_in_a_command_line(rollouts: Rollouts):
+    rollouts.answer("sleep 1")
+    seen: set[bytes] = set()
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.05):
+            for pid in running("outer-unchecked"):
+                with suppress(OSError):  # it has ended
+                    seen.add(Path(f"/proc/{pid}/cmdline").read_bytes())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        rollouts.run()
+    finally:
+        over.set()
+        watcher.join()
+    assert seen
+    assert not [words for words in seen if b"API_KEY=" in words]

@@ -68,11 +68,11 @@ class SanderlingHarness(ACPHarness[SanderlingHarnessConfig]):
         command = [
             *(str(program), "sandbox", "exec", "--net", "proxy", *shown),
             *(f"--allow-host={host}" for host in hosts),
-            # The sandbox passes no keys on.
-            *("--", "env", *(f"{name}={value}" for name, value in own.items())),
-            *(str(program), "acp", "--sandbox", "outer-unchecked", *model),
+            # The sandbox passes no other keys on. In the command line, each user of the machine could read the secret.
+            *(f"--env={name}" for name in own),
+            *("--", str(program), "acp", "--sandbox", "outer-unchecked", *model),
         ]
-        return self._acp(command, {"XDG_STATE_HOME": str(kept)}, system_prompt, prompt)
+        return self._acp(command, own | {"XDG_STATE_HOME": str(kept)}, system_prompt, prompt)
 
     def _acp(
         self,

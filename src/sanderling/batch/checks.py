@@ -2,9 +2,11 @@
 
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import anyio
 
@@ -12,10 +14,13 @@ from sanderling.errors import SanderlingError
 from sanderling.paths import open_plain, state_directory
 from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.policy import SandboxPolicy
-from sanderling.sandbox.processes import STDOUT
+from sanderling.sandbox.processes import STDOUT, PipeReader
 from sanderling.sandbox.sandbox import Sandbox
 
 MAX_REWARD_BYTES = 1 << 20
+MAX_OUTPUT_BYTES = 16 << 20
+"""Of the output of a command, half from its beginning and half from its end."""
+DRAIN_S = 5.0
 
 
 class CheckError(SanderlingError):
@@ -35,6 +40,7 @@ class Command(NamedTuple):
         project, write_paths, read_paths, network, hosts: its access.
         state: the directory for its HOME and /tmp.
         output: the file that gets its standard output and standard error.
+        shows_env_files: whether `.env` files have their content, because the project is not the user's.
     """
 
     argv: tuple[str, ...]
@@ -47,6 +53,7 @@ class Command(NamedTuple):
     read_paths: tuple[str, ...] = ()
     network: NetworkMode = "off"
     hosts: tuple[str, ...] = ()
+    shows_env_files: bool = False
 
 
 async def run_command(command: Command, limit_s: float) -> int:
@@ -65,21 +72,80 @@ async def run_command(command: Command, limit_s: float) -> int:
         read_paths=command.read_paths,
         write_paths=command.write_paths,
         hosts=command.hosts,
+        shows_env_files=command.shows_env_files,
     )
     command.output.parent.mkdir(parents=True, exist_ok=True)
     with command.output.open("ab") as output:
-        async with Sandbox.open(policy) as sandbox:
+        async with _writer_to(output) as writer, Sandbox.open(policy) as sandbox:
             process = await sandbox.spawn(
                 command.argv,
                 cwd=str(command.cwd),
                 env=dict(command.env),
-                stdout=output.fileno(),
+                stdout=writer,
                 stderr=STDOUT,
             )
             with anyio.move_on_after(limit_s):
                 return await process.wait()
             process.kill()
     raise CheckTimeoutError(f"the check took longer than {limit_s:g} s")
+
+
+@asynccontextmanager
+async def _writer_to(output: BinaryIO) -> AsyncGenerator[int]:
+    """
+    Yield a descriptor that a command writes to. Its output is copied to the file, without the middle if it is long.
+
+    A descriptor of the file itself would let `yes` fill the disk.
+    """
+    reading, writing = os.pipe()
+    kept = _Kept(output)
+    failed: Exception | None = None
+    try:
+        async with PipeReader(reading) as reader, anyio.create_task_group() as tasks:
+            tasks.start_soon(kept.take_all, reader)
+            try:
+                yield writing
+            except Exception as error:  # noqa: BLE001 - raised below, because the task group would wrap it
+                failed = error
+            finally:
+                os.close(writing)
+                # By now the sandbox has ended what had the other end. Without namespaces, something may be left.
+                tasks.cancel_scope.deadline = anyio.current_time() + DRAIN_S
+    finally:
+        kept.end()
+    if failed:
+        raise failed
+
+
+class _Kept:
+    """The beginning and the end of an output, for a file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._room = MAX_OUTPUT_BYTES // 2
+        self._end = bytearray()
+        self._left_out = 0
+
+    async def take_all(self, reader: PipeReader) -> None:
+        async for chunk in reader:
+            self._file.write(chunk[: self._room])
+            self._end += chunk[self._room :]
+            self._room -= min(self._room, len(chunk))
+            if len(self._end) > MAX_OUTPUT_BYTES:  # seldom, because it moves the rest
+                self._cut()
+            elif not self._end:
+                self._file.flush()
+
+    def _cut(self) -> None:
+        if (excess := len(self._end) - MAX_OUTPUT_BYTES // 2) > 0:
+            self._left_out += excess
+            del self._end[:excess]
+
+    def end(self) -> None:
+        self._cut()
+        if self._left_out:
+            self._file.write(f"\n[{self._left_out:,} bytes left out]\n".encode())
+        self._file.write(self._end)
 
 
 def reward_of_status(status: int) -> dict[str, float]:

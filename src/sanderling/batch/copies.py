@@ -71,8 +71,10 @@ def repository_around(source: Path) -> Path | None:
 
 def _clone_with_changes(source: Path, repository: Path, to: Path, without: Path | None) -> Copy:
     lender = _clone(repository, "HEAD", to)
-    changed = names_in(git("diff", "--name-only", "--no-renames", "-z", "HEAD", cwd=repository))
-    new = names_in(git("ls-files", "-z", "--others", "--exclude-standard", cwd=repository))
+    compare = ("diff", "--name-only", "--no-renames", "-z", "HEAD")
+    changed = names_in(git(*compare, cwd=repository, is_foreign=True))
+    others = ("ls-files", "-z", "--others", "--exclude-standard")
+    new = names_in(git(*others, cwd=repository, is_foreign=True))
     for name in (*changed, *new):
         path = repository / name
         if without is None or not path.is_relative_to(without):

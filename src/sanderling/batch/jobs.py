@@ -27,7 +27,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         cache: the directory of fetched repositories, for all jobs of the run.
         cost_usd: the most that the agent may spend; 0: no limit.
         readable, hosts: paths that commands can read, and hosts that they reach while the network is "proxy", of the user's settings.
+        variables: names of variables of this machine that tasks can read, though they may be secrets.
         options: settings of the agent that override those of the machine.
+        is_on_cluster: whether other machines run jobs, too, and can be reached.
         origin: what the trial's files say of it. It stays the same on another machine, which replaces the paths of the job.
     """
 
@@ -42,7 +44,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
     readable: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     options: dict[str, Any] = {}
+    is_on_cluster: bool = False
 
     @property
     def key(self) -> tuple[str, str, int]:

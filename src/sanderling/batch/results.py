@@ -3,6 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -120,6 +121,30 @@ class ResultsFile:
             raise UsageError(f"another run writes to {path}") from error
         data = path.read_bytes()
         os.ftruncate(self._fd, data.rfind(b"\n") + 1)
+
+    @property
+    def _running(self) -> Path:
+        """The file with the costs of running jobs, which a run that is killed leaves."""
+        return self.path.with_name(self.path.name.replace("results", "running", 1))
+
+    def note_running(self, costs: Iterable[Result]) -> None:
+        """Replace the costs of running jobs by `costs`, in lines as of stopped jobs."""
+        with replacing(self._running, is_durable=False) as file:
+            file.writelines(encoded(cost) + b"\n" for cost in costs)
+
+    def recover(self) -> None:
+        """Add the costs of jobs that ran when an earlier run was killed: they count for the limit of the run."""
+        try:
+            lines = self._running.read_bytes().splitlines()
+        except FileNotFoundError:
+            return
+        for line in lines:
+            with suppress(msgspec.DecodeError):
+                self.append(msgspec.json.decode(line, type=Result))
+        self.forget_running()
+
+    def forget_running(self) -> None:
+        self._running.unlink(missing_ok=True)
 
     def append(self, result: Result) -> None:
         """Add a line. It is on the disk when this returns."""

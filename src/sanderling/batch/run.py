@@ -21,6 +21,8 @@ from sanderling.batch.tasks import Task
 
 Key = tuple[str, str, int]
 ROUNDING_USD = 1e-6
+NOTE_S = 1.0
+"""Between two notes of what running jobs have cost. With many jobs, answers come faster than the file should be written."""
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -43,6 +45,7 @@ class Plan:
         *,
         readable: tuple[str, ...] = (),
         hosts: tuple[str, ...] = (),
+        variables: tuple[str, ...] = (),
     ) -> None:
         self._tasks = tasks
         self._repeats = repeats
@@ -50,6 +53,7 @@ class Plan:
         self._places = places
         self._readable = readable
         self._hosts = hosts
+        self._variables = variables
         lines = list(read_all_lines(places.out))
         self.finished = {line.key: line for line in newest(lines) if line.is_final}
         self.spent_usd = sum(line.cost or 0.0 for line in lines)
@@ -85,6 +89,7 @@ class Plan:
                     ),
                     readable=self._readable,
                     hosts=self._hosts,
+                    variables=self._variables,
                 )
 
 
@@ -111,6 +116,11 @@ class Budget:
     def note(self, job: Job, cost_usd: float) -> None:
         self._running[job.key] = cost_usd
         self._look()
+
+    @property
+    def running(self) -> dict[Key, float]:
+        """The dollars of running jobs that have cost something."""
+        return {key: cost for key, cost in self._running.items() if cost > ROUNDING_USD}
 
     def spent_by(self, job: Job) -> float:
         return self._running.get(job.key, 0.0)
@@ -144,6 +154,7 @@ class Run:
         self.running: dict[str, float] = {}
         self._engine = engine
         self._file = file
+        self._noted: dict[Key, float] = {}
 
     async def serve(self, on_result: Callable[[Result], None]) -> None:
         """
@@ -154,10 +165,23 @@ class Run:
         jobs = iter(self.plan.left())
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stop_when_spent, tasks.cancel_scope)
+            tasks.start_soon(self._note_costs)
             async with anyio.create_task_group() as slots:
                 for _ in range(self._engine.slots):
                     slots.start_soon(self._fill_slot, jobs, on_result)
             tasks.cancel_scope.cancel()
+        self._file.forget_running()
+
+    async def _note_costs(self) -> None:
+        """Note what running jobs have cost, for a run that continues this one after it was killed."""
+        while True:
+            await anyio.sleep(NOTE_S)
+            self._note(self.budget.running)
+
+    def _note(self, costs: dict[Key, float]) -> None:
+        if costs != self._noted:
+            self._noted = costs
+            self._file.note_running(_stopped_with(key, cost) for key, cost in costs.items())
 
     async def _stop_when_spent(self, scope: anyio.CancelScope) -> None:
         await self.budget.is_over.wait()
@@ -185,9 +209,11 @@ class Run:
         finally:
             del self.running[name]
             spent_usd = self.budget.spent_by(job)
+            # First, because otherwise a run that is killed in between would count this job twice.
+            self._note({key: cost for key, cost in self._noted.items() if key != job.key})
             lost_usd = spent_usd - (result.cost or 0.0 if result else 0.0)
             if lost_usd > ROUNDING_USD:
-                self._file.append(_stopped(job, lost_usd))
+                self._file.append(_stopped_with(job.key, lost_usd, job.trial.name))
             if result:
                 self._file.append(result)
                 self.plan.finished[job.key] = result
@@ -202,12 +228,8 @@ def _is_stopped_by_run(job: Job, result: Result) -> bool:
     return result.state == "limit" and not is_own and spent_usd >= job.cost_usd
 
 
-def _stopped(job: Job, cost_usd: float) -> Result:
+def _stopped_with(key: Key, cost_usd: float, trial: str = "") -> Result:
+    task_id, digest, attempt = key
     return Result(
-        id=job.task.id,
-        attempt=job.attempt,
-        hash=job.task.digest,
-        state="stopped",
-        cost=cost_usd,
-        trial=job.trial.name,
+        id=task_id, attempt=attempt, hash=digest, state="stopped", cost=cost_usd, trial=trial
     )

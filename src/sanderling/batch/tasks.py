@@ -207,7 +207,9 @@ def unique(tasks: Sequence[Task], where: str) -> list[Task]:
 
 def directory_name(task_id: str) -> str:
     """Return a name for files that belong to the task: its id, if that can be one, else what is similar to it, and unique."""
-    if re.fullmatch(_SAFE_NAME, task_id) and "__" not in task_id:
+    # An id in the form of such a name would get the directory of another task.
+    is_similar = re.fullmatch(rf".*-[0-9a-f]{{{_DIGEST_CHARS}}}", task_id, re.DOTALL)
+    if re.fullmatch(_SAFE_NAME, task_id) and "__" not in task_id and not is_similar:
         return task_id
     similar = re.sub(r"[^A-Za-z0-9.-]+", "_", task_id).strip("_.-")[:60] or "task"
     return f"{similar}-{sha256(task_id.encode()).hexdigest()[:_DIGEST_CHARS]}"

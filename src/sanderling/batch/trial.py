@@ -129,21 +129,12 @@ class Trial:
 
     def _write(self, result: Result) -> None:
         directory = self._job.trial
-        config = self._config()
+        config = config_of(self._job)
         (directory / "config.json").write_bytes(encoded(config) + b"\n")
         (directory / "lock.json").write_bytes(encoded(self._lock(config)) + b"\n")
         (directory / "result.json").write_bytes(encoded(self._trial_result(result, config)) + b"\n")
         if not os.path.lexists(directory / "results.json"):
             (directory / "results.json").symlink_to("result.json")
-
-    def _config(self) -> dict[str, Any]:
-        origin = self._job.origin
-        return {
-            "task": {"path": origin.source},
-            "trial_name": self._job.trial.name,
-            "trials_dir": str(origin.out),
-            "agent": {"name": "sanderling", "model_name": origin.model or None},
-        }
 
     def _lock(self, config: dict[str, Any]) -> dict[str, Any]:
         """Return the trial's inputs, as Harbor's `TrialLock`."""
@@ -192,6 +183,17 @@ class Trial:
             **self._times,
             "step_results": self.step_results or None,
         }
+
+
+def config_of(job: Job) -> dict[str, Any]:
+    """Return the job as Harbor's `TrialConfig`. `batch apply` finds the project in it."""
+    origin = job.origin
+    return {
+        "task": {"path": origin.source},
+        "trial_name": job.trial.name,
+        "trials_dir": str(origin.out),
+        "agent": {"name": "sanderling", "model_name": origin.model or None},
+    }
 
 
 def _write_trajectory(log: Path, to: Path) -> None:

@@ -99,6 +99,13 @@ def add(commands: Any) -> None:
         metavar="/NAME=DIR",
         help="show DIR, writable, as a directory in /",
     )
+    run.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="pass this variable to COMMAND, though it may be a secret",
+    )
     run.add_argument("--level", choices=LEVELS[:-1], help="use exactly this level, or refuse")
     run.add_argument(
         "--no-guard", action="store_true", help="run without the guard: only the kernel enforces"
@@ -328,6 +335,7 @@ def _policy(arguments: argparse.Namespace, mounted: tuple[str, ...]) -> SandboxP
         read_paths=tuple(arguments.ro),
         write_paths=(*arguments.rw, *(path for path in mounted if path != project)),
         hosts=tuple(arguments.allow_host),
+        env_pass=tuple(arguments.env),
         level=arguments.level,
         has_guard=not arguments.no_guard,
     )

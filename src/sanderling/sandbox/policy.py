@@ -62,6 +62,7 @@ class SandboxPolicy(NamedTuple):
         state_root: contains all of Sanderling's state, with rules, trust and sessions: nothing in it is ever writable.
         is_outer: the container around Sanderling is the sandbox, so nothing here is enforced. `keys` are the variables that may hold a key
             of Sanderling's, which commands do not get then.
+        shows_env_files: `.env` files have their content, because the project is not the user's.
     """
 
     project: str
@@ -87,6 +88,7 @@ class SandboxPolicy(NamedTuple):
     is_outer: bool = False
     keys: frozenset[str] = frozenset()
     linked: tuple[str, ...] = ()
+    shows_env_files: bool = False
 
 
 def private_home(policy: SandboxPolicy) -> str:

@@ -1,7 +1,7 @@
 """Artifacts: the files of a task's environment that stay with its trial, and Harbor's list of them, `manifest.json`."""
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
@@ -15,19 +15,29 @@ PUBLISHED = "/logs/artifacts"
 MANIFEST = "manifest.json"
 
 
-def keep_artifacts(named: Iterable[str | Artifact], workdir: Path, to: Path) -> None:
-    """Copy the artifacts to the directory `to`, with the manifest. One whose place overlaps with an earlier one's is skipped."""
+def keep_artifacts(
+    named: Iterable[str | Artifact], workdir: Path, is_own: Callable[[Path], bool], to: Path
+) -> None:
+    """
+    Copy the artifacts to the directory `to`, with the manifest. One whose place overlaps with an earlier one's is skipped.
+
+    `is_own` recognizes paths of the task. The rest of the root directory is this machine's, and not copied.
+    """
     artifacts = [Artifact(each) if isinstance(each, str) else each for each in named]
     if not any(each.source.rstrip("/") == PUBLISHED for each in artifacts):
         artifacts.insert(0, Artifact(PUBLISHED))
     taken = [PurePosixPath(MANIFEST)]
-    manifest = [_keep(artifact, workdir, to, taken) for artifact in artifacts]
+    manifest = [_keep(artifact, workdir, is_own, to, taken) for artifact in artifacts]
     to.mkdir(parents=True, exist_ok=True)
     (to / MANIFEST).write_bytes(encoded(manifest) + b"\n")
 
 
 def _keep(
-    artifact: Artifact, workdir: Path, to: Path, taken: list[PurePosixPath]
+    artifact: Artifact,
+    workdir: Path,
+    is_own: Callable[[Path], bool],
+    to: Path,
+    taken: list[PurePosixPath],
 ) -> dict[str, Any]:
     """Copy an artifact, add its place to `taken`, and return its entry in the manifest."""
     source = workdir / artifact.source
@@ -37,7 +47,7 @@ def _keep(
     status = "skipped"
     if not any(place.is_relative_to(each) or each.is_relative_to(place) for each in taken):
         taken.append(place)
-        status = _copy(source, to / place, artifact.exclude)
+        status = _copy(source, to / place, artifact.exclude) if is_own(source) else "failed"
     return {
         "source": artifact.source,
         "destination": f"artifacts/{place}",

@@ -2,20 +2,23 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import sanderling
 from sanderling.batch.copies import copy_file
 from sanderling.batch.harbor.dockerfile import Image, read_dockerfile
-from sanderling.batch.harbor.task_file import TaskFile, UnsupportedError, resolved
+from sanderling.batch.harbor.task_file import TaskFile, UnsupportedError
 from sanderling.batch.root import can_be_placed
+from sanderling.errors import ConfigError
 from sanderling.paths import is_within
 
 DEFAULT_WORKDIR = "/app"
 LOGS, TESTS = "logs", "tests"
 LOG_DIRECTORIES = ("agent", "verifier", "artifacts")
+PARTS = ("task.toml", "instruction.md", "environment", "environment/Dockerfile", "tests", "workdir")
+"""The files and directories of a task, or of a step, that are read by their names."""
 COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml")
 
 
@@ -36,9 +39,11 @@ class Environment(NamedTuple):
         return self.places[name].joinpath(*rest)
 
 
-def plan_environment(task: TaskFile, directory: Path, kept: Path) -> tuple[Environment, Image]:
+def plan_environment(
+    task: TaskFile, directory: Path, kept: Path, variables: Mapping[str, str]
+) -> tuple[Environment, Image]:
     """
-    Return the environment, with its directories below `kept`, and the image that fills it.
+    Return the environment, with its directories below `kept`, and the image that fills it. `variables` are the task's, resolved.
 
     Raises:
         UnsupportedError: it needs what is not here.
@@ -54,7 +59,7 @@ def plan_environment(task: TaskFile, directory: Path, kept: Path) -> tuple[Envir
             raise UnsupportedError(f"it needs files of its own in {target}")
         names.add(name)
     places = {name: kept / name for name in names}
-    env = image.env | resolved(task.environment.env)
+    env = image.env | dict(variables)
     return Environment(places, workdir, env), image
 
 
@@ -67,6 +72,20 @@ def _image_of(task: TaskFile, context: Path) -> Image:
     if image := task.environment.docker_image:
         raise UnsupportedError(f"it needs the image {image}")
     return Image(copies=[(context, f"{DEFAULT_WORKDIR}/")] if context.is_dir() else [])
+
+
+def check_links(directory: Path, steps: Iterable[str]) -> None:
+    """
+    Check that no part of the task in `directory` is a link to files outside of it, which would be the user's.
+
+    Raises:
+        ConfigError: one is.
+    """
+    root = directory.resolve()
+    places = (directory, *(directory / "steps" / name for name in steps))
+    for path in (place / part for place in places for part in PARTS):
+        if not path.resolve().is_relative_to(root):
+            raise ConfigError(f"{path.relative_to(directory)} is a link that leads out of the task")
 
 
 def check_places(environment: Environment, *needed: Path) -> None:

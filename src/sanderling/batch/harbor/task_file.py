@@ -3,7 +3,7 @@
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ import msgspec
 
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.protocol.modes import NETWORKS_BY_STRICTNESS, NetworkMode
+from sanderling.providers.redaction import is_secret
 
 TASK_FILE = "task.toml"
 TEST_TIME_S = 600.0
@@ -210,21 +211,32 @@ def _as_host(host: str) -> str:
         return host
 
 
-def resolved(values: Mapping[str, str], host: Mapping[str, str] = os.environ) -> dict[str, str]:
+def resolved(
+    values: Mapping[str, str],
+    host: Mapping[str, str] = os.environ,
+    *,
+    secrets: Collection[str] = (),
+    shared: Collection[str] = (),
+) -> dict[str, str]:
     """
     Return variables with `${NAME}` and `${NAME:-default}` replaced.
 
+    A task may come from anybody, and can send what it reads to anybody. So a variable that is in `secrets`, or is named like a secret, is
+    only read if it is in `shared`.
+
     Raises:
-        UnsupportedError: a variable without a default is not set.
+        UnsupportedError: a variable without a default is not set, or may be a secret.
     """
-    return {name: re.sub(_TEMPLATE, _lookup(host), value) for name, value in values.items()}
 
-
-def _lookup(host: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
     def value_of(found: re.Match[str]) -> str:
         name = found[1]
+        if name in host and name not in shared and (name in secrets or is_secret(name, host[name])):
+            raise UnsupportedError(
+                f"it needs the environment variable {name}, which may be a secret: "
+                f"add --env {name} if its tasks may read it"
+            )
         if name not in host and found[2] is None:  # pyright: ignore[reportUnnecessaryComparison] - a group without a match
             raise UnsupportedError(f"it needs the environment variable {name}")
         return host.get(name, found[2])
 
-    return value_of
+    return {name: re.sub(_TEMPLATE, value_of, value) for name, value in values.items()}

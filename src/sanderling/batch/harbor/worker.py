@@ -23,6 +23,7 @@ from sanderling.batch.harbor.artifacts import keep_artifacts
 from sanderling.batch.harbor.environment import (
     LOG_DIRECTORIES,
     Environment,
+    check_links,
     check_places,
     copy_into,
     fill,
@@ -47,9 +48,10 @@ from sanderling.batch.results import Result, State
 from sanderling.batch.root import enter_root_with
 from sanderling.batch.trial import GRADED, Trial, agent_result, exception_info
 from sanderling.config import config_dir, state_dir
-from sanderling.config.layers import upon
+from sanderling.config.layers import own_settings, upon
 from sanderling.config.server_names import fitted_server
 from sanderling.errors import ConfigError, SandboxError
+from sanderling.providers.endpoint import keys_of_providers
 from sanderling.sandbox.kernel.layout import remove_tree
 
 LOGS, TESTS = Path("/logs"), Path("/tests")
@@ -64,7 +66,10 @@ def run_harbor_task(job: Job, on_cost: Callable[[float], None]) -> Result:
     try:
         with trial.timed("environment_setup"):
             task = read_task_file(directory)
-            environment, image = plan_environment(task, directory, job.work / "places")
+            check_links(directory, [step.name for step in task.steps])
+            _check_network(task, job)
+            variables = _checked_variables(task, job)
+            environment, image = plan_environment(task, directory, job.work / "places", variables)
             check_places(environment, job.out, job.work, directory)
             fill(environment, image)
             _enter(environment, job)
@@ -99,10 +104,11 @@ class _HarborRun:
         self._directory = Path(job.task.harbor)
         self._workdir = Path(environment.workdir)
         self._env = environment.env
+        self._places = tuple(f"/{name}" for name in sorted(environment.places))
         self._outside = tuple(
-            f"/{name}"
-            for name in sorted(environment.places)
-            if name != TESTS.name and not self._workdir.is_relative_to(f"/{name}")
+            place
+            for place in self._places
+            if place != str(TESTS) and not self._workdir.is_relative_to(place)
         )
         self._on_cost = on_cost
         self._rewards: list[dict[str, float]] = []
@@ -196,7 +202,7 @@ class _HarborRun:
         network, hosts = network_of(task.environment, own, job.settings.net or None)
         time_s = step.agent.timeout_sec or task.agent.timeout_sec or 0.0
         limit_s = job.task.limits.time_s
-        servers = _servers(task)
+        servers = servers_of(task, lambda values: _resolved(values, job))
         return AgentRun(
             project=self._workdir,
             prompt=self._instruction(files),
@@ -229,14 +235,24 @@ class _HarborRun:
         """Return the directory of a copy of the user's settings with the task's skills, if it has any."""
         if not (skills := self._task.environment.skills_dir):
             return None
-        directory = Path(os.path.normpath(self._workdir / skills))
+        directory = (self._workdir / skills).resolve()
+        if not self._is_own(directory):
+            raise ConfigError(f"skills_dir {skills} is not in a directory of the task")
         config = self._job.work / "config" / "sanderling"
         if not config.exists():
             if (own := Path(config_dir())).is_dir():
                 shutil.copytree(own, config, ignore_dangling_symlinks=True)
             if directory.is_dir():
-                copy_into(directory, config / "skills")
+                # A link out of it could make a file of the user's the text of a skill.
+                copy_into(
+                    directory,
+                    config / "skills",
+                    lambda path: path.resolve().is_relative_to(directory),
+                )
         return config.parent
+
+    def _is_own(self, path: Path) -> bool:
+        return any(path.is_relative_to(place) for place in self._places)
 
     def _note_cost(self, cost_usd: float) -> None:
         self._on_cost(self._spent_usd + cost_usd)
@@ -264,6 +280,7 @@ class _HarborRun:
             write_paths=(*self._outside, *([str(TESTS)] if is_test else [])),
             network=network,
             hosts=hosts,
+            shows_env_files=is_test,
         )
 
     async def _check_health(self, check: Healthcheck | None) -> None:
@@ -302,9 +319,11 @@ class _HarborRun:
         script = TESTS / "test.sh"
         if not script.is_file():
             raise CheckError("there is no tests/test.sh")
+        if not script.resolve().is_relative_to(TESTS):
+            raise CheckError("tests/test.sh is a link that leads out of tests/")
         script.chmod(script.stat().st_mode | 0o111)
         own = verifier if verifier.network_mode else self._task.verifier
-        variables = resolved(self._task.verifier.env | verifier.env)
+        variables = _resolved(self._task.verifier.env | verifier.env, self._job)
         # The tests' log is made outside of /logs: a link that the agent left there must lead nowhere.
         output = self._job.work / "test-stdout.txt"
         output.unlink(missing_ok=True)
@@ -323,7 +342,7 @@ class _HarborRun:
     def _keep_logs(self, step: StepPart, into: Path) -> None:
         """Move what the agent and the tests wrote to the trial's directory, where the next step cannot see it."""
         artifacts = (*self._task.artifacts, *step.artifacts)
-        keep_artifacts(artifacts, self._workdir, into / "artifacts")
+        keep_artifacts(artifacts, self._workdir, self._is_own, into / "artifacts")
         for name in LOG_DIRECTORIES:
             if name in KEPT_IN:
                 keep(LOGS / name, into / KEPT_IN[name])
@@ -353,14 +372,58 @@ def _misses(min_reward: float | dict[str, float] | None, rewards: Mapping[str, f
     return any(rewards.get(name, float("-inf")) < least[name] for name in least)
 
 
-def _servers(task: TaskFile) -> dict[str, dict[str, Any]]:
-    """Return the task's MCP servers as tables of the settings."""
+def _resolved(values: Mapping[str, str], job: Job) -> dict[str, str]:
+    """
+    Return variables of the task with those of this machine in them.
+
+    Raises:
+        UnsupportedError: one is missing, or may be a secret of the user's.
+    """
+    keys = keys_of_providers(own_settings().providers)
+    return resolved(values, secrets=keys, shared=job.variables)
+
+
+def _check_network(task: TaskFile, job: Job) -> None:
+    """
+    Check that no part of a task on a cluster has an open network, by which its commands could reach the cluster's ports.
+
+    Raises:
+        UnsupportedError: one has.
+    """
+    limit = job.settings.net or None
+    parts = (*task.agents, *task.verifiers)
+    is_open = any(network_of(task.environment, part, limit)[0] == "on" for part in parts)
+    if job.is_on_cluster and is_open:
+        raise UnsupportedError(
+            "it needs an open network, which no task on a cluster gets: --net proxy or --net off runs it without"
+        )
+
+
+def _checked_variables(task: TaskFile, job: Job) -> dict[str, str]:
+    """
+    Return the variables of the environment. Those of later parts are checked, before anything is spent.
+
+    Raises:
+        UnsupportedError: one is missing, or may be a secret of the user's.
+    """
+    servers_of(task, lambda values: _resolved(values, job))
+    for verifier in task.verifiers:
+        _resolved(verifier.env, job)
+    return _resolved(task.environment.env, job)
+
+
+def servers_of(
+    task: TaskFile, resolve: Callable[[Mapping[str, str]], dict[str, str]]
+) -> dict[str, dict[str, Any]]:
+    """Return the task's MCP servers as tables of the settings, where `$` would begin the name of a variable of the user's."""
     servers: dict[str, dict[str, Any]] = {}
     for server in task.environment.mcp_servers:
         if server.command:
             servers[server.name] = {"command": [server.command, *server.args]}
         else:
-            servers[server.name] = {"url": server.url, "headers": resolved(server.headers)}
+            headers = resolve(server.headers)
+            escaped = {name: value.replace("$", "$$") for name, value in headers.items()}
+            servers[server.name] = {"url": server.url, "headers": escaped}
     return servers
 
 

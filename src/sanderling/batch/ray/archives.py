@@ -2,7 +2,8 @@
 Directories as bytes, in tar's format.
 
 An archive may come from a node on which something went wrong. So unpacking accepts directories, files and links with plain relative names, and
-makes links last: nothing is written through one.
+makes links last, none below another: nothing is written through one. What it contains has limits, because a few kilobytes can unpack to a
+full disk.
 
 The extraction filters of tarfile do not fit. "data" refuses absolute links and links out of the directory, which projects and trials have; "tar" lets
 hard links lead anywhere. And releases of Python before June 2025 have ways around both (CVE-2025-4517).
@@ -11,16 +12,24 @@ hard links lead anywhere. And releases of Python before June 2025 have ways arou
 import gzip
 import io
 import os
+import shutil
 import stat
 import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from sanderling.errors import SanderlingError
 
 COMPRESSION = 1  # most of it is compressed already: git's packs
 PERMISSIONS = 0o777
+MAX_BYTES = 16 << 30
+MAX_RATIO = 200
+"""Of the content to the archive. gzip gets 1,000 from zeros, and less than 20 from source code and logs."""
+MIN_LIMIT_BYTES = 1 << 30
+"""This much may always be in an archive, such as a sparse file."""
+CHUNK_BYTES = 1 << 20
 
 
 class ArchiveError(SanderlingError):
@@ -84,23 +93,30 @@ def unpack(data: bytes, directory: Path) -> None:
     directory.mkdir(parents=True)
     links: list[tarfile.TarInfo] = []
     modes: list[tuple[Path, int]] = []
+    left = min(MAX_BYTES, max(MIN_LIMIT_BYTES, MAX_RATIO * len(data)))
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
             for entry in archive:
                 path = directory / _checked(entry.name)
+                left -= entry.size
+                if left < 0:
+                    raise ArchiveError("the archive has too much in it for its size")
                 if entry.issym():
                     links.append(entry)
                 elif entry.isdir():
                     path.mkdir(parents=True, exist_ok=True)
                     modes.append((path, entry.mode & PERMISSIONS))
                 elif entry.isreg() and (content := archive.extractfile(entry)):
-                    _write(path, content.read(), entry)
+                    _write(path, content, entry)
                 else:
                     raise ArchiveError(f"the archive has something else under {entry.name}")
     except (tarfile.TarError, EOFError, OverflowError, zlib.error, gzip.BadGzipFile) as error:
         raise ArchiveError(f"the archive is damaged: {error}") from error
+    made = {PurePosixPath(entry.name) for entry in links}
     for entry in links:
         path = directory / entry.name
+        if not made.isdisjoint(PurePosixPath(entry.name).parents):
+            raise ArchiveError(f"the archive has {entry.name} below a link")
         if os.path.lexists(path):
             raise ArchiveError(f"the archive has {entry.name} twice")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,9 +132,9 @@ def _checked(name: str) -> str:
     return name
 
 
-def _write(path: Path, content: bytes, entry: tarfile.TarInfo) -> None:
+def _write(path: Path, content: IO[bytes], entry: tarfile.TarInfo) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
-        file.write(content)
+        shutil.copyfileobj(content, file, CHUNK_BYTES)
         os.fchmod(file.fileno(), entry.mode & PERMISSIONS)
     os.utime(path, (entry.mtime, entry.mtime))

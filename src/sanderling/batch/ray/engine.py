@@ -38,9 +38,10 @@ from sanderling.batch.ray.settings import (
     placeholders,
 )
 from sanderling.batch.results import Result
-from sanderling.batch.trial import Trial
+from sanderling.batch.trial import Trial, config_of
 from sanderling.config.layers import own_layers
 from sanderling.errors import SanderlingError, UsageError
+from sanderling.json_lines import encoded
 from sanderling.sandbox.kernel.layout import remove_tree
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class RayEngine:
         return Request(
             version=sanderling.__version__,
             execution=name,
-            job=msgspec.structs.replace(job, task=elsewhere, options=options),
+            job=msgspec.structs.replace(job, task=elsewhere, options=options, is_on_cluster=True),
             inputs=inputs,
             environment=placeholders(self._own, self._names, self._token),
             removed=key_variables(self._own),
@@ -206,8 +207,8 @@ class RayEngine:
                     reason = "its node or process died, again and again: see the logs of Ray"
                     return Trial(job).end("crashed", reason)
                 case Finished(result):
-                    await to_thread.run_sync(_receive, archive, job)
-                    return result
+                    await to_thread.run_sync(receive, archive, job)
+                    return own_result(result, job)
                 case Unfit(node, reason):
                     self._unfit[node] = reason
                     if self._with_processors() <= self._unfit.keys():
@@ -278,13 +279,27 @@ class _Costs:
         self._costs: dict[str, float] = {}
 
     def note(self, execution: str, cost_usd: float) -> None:
-        self._costs[execution] = cost_usd
+        self._costs[execution] = max(cost_usd, 0.0)
         self._on_cost(sum(self._costs.values()))
 
 
-def _receive(archive: bytes, job: Job) -> None:
+def own_result(result: Result, job: Job) -> Result:
+    """Return the result that a node reports as one of the job: it cannot be that of another, or lower what the run has spent."""
+    return msgspec.structs.replace(
+        result,
+        id=job.task.id,
+        attempt=job.attempt,
+        hash=job.task.digest,
+        trial=job.trial.name,
+        cost=None if result.cost is None else max(result.cost, 0.0),
+    )
+
+
+def receive(archive: bytes, job: Job) -> None:
     """
     Unpack the directory of a trial. It has its name when it is complete.
+
+    The node does not say what the trial was of: `batch apply` would change the files of the project that it names.
 
     Raises:
         SanderlingError: it is damaged, or cannot be written.
@@ -293,6 +308,9 @@ def _receive(archive: bytes, job: Job) -> None:
     remove_tree(str(job.work))
     try:
         unpack(archive, arriving)
+        config = arriving / "config.json"
+        remove_tree(str(config))
+        config.write_bytes(encoded(config_of(job)) + b"\n")
         arriving.rename(job.trial)
     except ArchiveError as error:
         raise SanderlingError(f"{job.trial.name} did not arrive: {error}") from error

@@ -94,6 +94,13 @@ def _add_agent_flags(batch: argparse.ArgumentParser) -> None:
     option("--mode", choices=("ask", "auto", "plan"), default="auto", help="(default: auto)")
     option("--net", choices=("off", "proxy", "on"), default="")
     option("--allow", action="append", default=[], metavar="RULE")
+    option(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="let tasks read this variable, though it may be a secret",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -62,6 +62,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
     root = Path(state_directory(str(state_dir() / "batch"), str(file.path)))
     try:
         check_settings(file.path, settings)
+        file.recover()
         work = _new_work_in(root)
         plan = Plan(
             list(shard_of(tasks, *arguments.shard)),
@@ -70,6 +71,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
             Places(out, work, root / "repositories"),
             readable=own.sandbox_read,
             hosts=own.sandbox_hosts,
+            variables=tuple(arguments.env),
         )
         if not arguments.resume and (plan.results or file.path.stat().st_size):
             raise UsageError(f"{out} has results: add --resume, or name another directory")
@@ -127,9 +129,10 @@ def _check_cluster(settings: RunSettings) -> None:
     """
     from sanderling.batch.ray.library import load_ray
 
-    if settings.net == "on":
+    if (settings.net or own_settings().network) == "on":
+        named = "--net on" if settings.net else 'the setting network = "on"'
         raise UsageError(
-            "--net on does not go with --engine ray: commands could reach Ray, which runs code for everybody on its network. Use --net proxy"
+            f"{named} does not go with --engine ray: commands could reach Ray, which runs code for everybody on its network. Use --net proxy"
         )
     load_ray()
 

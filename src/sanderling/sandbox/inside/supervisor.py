@@ -297,7 +297,10 @@ class Supervisor:
             readable=in_git.read,
             pinned=(*(path for plan in found for path in plan.pin), *_directories_to(held)),
             read_only=(*(path for plan in found for path in plan.read_only), *held),
-            masked=(*(path for each in (survey, *linked) for path in _secrets_in(each)), *sockets),
+            masked=(
+                *(path for each in (survey, *linked) for path in _secrets_in(each, policy)),
+                *sockets,
+            ),
             absent=tuple(name for plan in found for name in plan.names_never_made()),
         )
 
@@ -361,8 +364,9 @@ class Supervisor:
             os._exit(0)
 
 
-def _secrets_in(survey: repositories.Survey) -> Iterator[str]:
-    yield from settings.env_files_to_hide(survey)
+def _secrets_in(survey: repositories.Survey, policy: SandboxPolicy) -> Iterator[str]:
+    if not policy.shows_env_files:
+        yield from settings.env_files_to_hide(survey)
     yield from survey.sockets
 
 
