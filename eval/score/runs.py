@@ -18,7 +18,7 @@ from eval.score.models import Model
 from eval.score.scenarios import ScoreTask
 from eval.score.trial import Order, Report
 
-AGENT_TIME_S = 300.0
+AGENT_TIME_S = 300
 CHECK_TIME_S = 120.0
 GRACE_S = 30.0
 TOKENS = ("secret", "key", "environment")
@@ -27,19 +27,22 @@ LEFT_OUT = ("Dockerfile",)
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """The result of a run. Without a report, `failure` says why there is none."""
+    """The result of a run that could take `time_s`. Without a report, `failure` says why there is none."""
 
     agent: str
     version: str
     model: Model
     task: str
     kind: str
+    time_s: int = AGENT_TIME_S
     reward: float | None = None
     failure: str = ""
     report: Report | None = None
 
 
-def run_task(installed: Installed, model: Model, task: ScoreTask) -> Row:
+def run_task(
+    installed: Installed, model: Model, task: ScoreTask, time_s: int = AGENT_TIME_S
+) -> Row:
     """Run the task once. An agent that fails is a row, and never an exception."""
     row = Row(
         agent=installed.agent.name,
@@ -47,6 +50,7 @@ def run_task(installed: Installed, model: Model, task: ScoreTask) -> Row:
         model=model,
         task=task.name,
         kind=task.kind,
+        time_s=time_s,
     )
     with _places(task) as places:
         order = Order(
@@ -55,7 +59,7 @@ def run_task(installed: Installed, model: Model, task: ScoreTask) -> Row:
             model=model,
             prompt=task.instruction,
             scenario=task.scenario,
-            time_s=AGENT_TIME_S,
+            time_s=time_s,
             result="/result/report.json",
             tokens={name: f"{name}-{secrets.token_hex(12)}" for name in TOKENS},
         )
@@ -68,6 +72,8 @@ def run_task(installed: Installed, model: Model, task: ScoreTask) -> Row:
                 "its requests have no tools" if row.report.play.requests else "it sent no request"
             )
             row.failure = f"{asked}: {_last_line(row.report.output_tail)}"
+        elif row.report.exit is None:
+            row.failure = f"it was stopped after {time_s} s"
         row.reward = _check(task, places)
     return row
 

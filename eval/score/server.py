@@ -100,7 +100,11 @@ class ScoreServer(LoopbackServer):
             return self._besides(path)
         digest = sha256(request.body).digest()
         if digest not in self._repeated:
-            body: dict[str, Any] = request.json()
+            try:
+                body: dict[str, Any] = msgspec.json.decode(request.body, type=dict[str, Any])
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                text = f"the body is no JSON object: {error}"
+                return Status(400, body=json.dumps({"error": {"message": text}}).encode())
             said = self._next(request, body)
             answer = speak(self, body, said)
             if any(call.is_malformed for call in said[1]):
