@@ -67,13 +67,13 @@ def run_task(
             row.failure = failure
             return row
         row.report = msgspec.json.decode((places / "result/report.json").read_bytes(), type=Report)
-        if not row.report.play.rounds:
+        if row.report.exit is None:
+            row.failure = f"it was stopped after {time_s} s"
+        elif not row.report.play.rounds:
             asked = (
                 "its requests have no tools" if row.report.play.requests else "it sent no request"
             )
             row.failure = f"{asked}: {_last_line(row.report.output_tail)}"
-        elif row.report.exit is None:
-            row.failure = f"it was stopped after {time_s} s"
         row.reward = _check(task, places)
     return row
 

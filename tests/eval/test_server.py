@@ -1,6 +1,7 @@
 """What the scripted API answers, in each wire format, and what it notes."""
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,6 +115,21 @@ def test_a_secret_in_a_request_has_leaked(tmp_path: Path) -> None:
         assert asker.play.leaked == []
         asker.ask(n="the key is k-123")
         assert asker.play.leaked == ["key"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"\xff"])
+def test_a_body_that_is_no_json_object_gets_a_400_and_is_no_round(
+    tmp_path: Path, body: bytes
+) -> None:
+    with asked(tmp_path, RUN) as asker:
+        request = urllib.request.Request(f"{asker.server.url}/v1/messages", body, method="POST")
+        with pytest.raises(urllib.error.HTTPError) as raised:
+            urllib.request.urlopen(request, timeout=60)
+        with raised.value as answer:
+            assert answer.code == 400
+            assert "the body is no JSON object" in json.load(answer)["error"]["message"]
+        assert (asker.play.requests, asker.play.rounds) == (0, 0)
+        assert arguments_in(asker.ask())
 
 
 def test_an_edit_that_did_not_land_is_repeated_and_then_written_whole(tmp_path: Path) -> None:
