@@ -806,6 +806,52 @@ def test_python_that_only_a_compiler_would_choke_on_is_checked_soon():
         assert edited.notes[0].endswith("It is still valid Python.")
 
 
+# --- declared encodings ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data, new",
+    [
+        (b"# -*- coding: latin-1 -*-\nx = 1\n", "'ü'"),
+        (b"#!/usr/bin/python\n# vim: set fileencoding=iso-8859-15 :\nx = 1\n", "'ü'"),
+        (b"# coding: iso-8859-15\n# \xfc\nx = 1\n", "'¤'"),
+        ("# coding: koi8-r\n# Привет, мир\nx = 1\n".encode("koi8-r"), "'é'"),
+        ("<?xml version='1.0' encoding='iso-8859-2'?>\n<x>č</x>x = 1\n".encode("latin2"), "è"),
+    ],
+)
+def test_characters_with_other_bytes_in_the_declared_encoding_are_refused(data, new):
+    words = refusal(data, change("1\n", new + "\n"))
+    assert words.startswith("app.py declares the encoding ")
+    assert "Write the character as an escape" in words
+
+
+@pytest.mark.parametrize(
+    "data, old, new, expected",
+    [
+        (
+            b"# coding: latin-1\n# \xe4\nx = v\n",
+            "v\n",
+            "'ü'\n",
+            b"# coding: latin-1\n# \xe4\nx = '\xfc'\n",
+        ),
+        (b"# coding: cp1252\n# \x80\nv\n", "v\n", "é\n", b"# coding: cp1252\n# \x80\n\xe9\n"),
+        (b"# coding: koi8-r\n# \xc6\nv\n", "Æ\nv", "Æ\n2", b"# coding: koi8-r\n# \xc6\n2\n"),
+        (
+            "# coding: latin-1\n# ä\nv\n".encode(),
+            "v\n",
+            "é\n",
+            "# coding: latin-1\n# ä\né\n".encode(),
+        ),
+        (b"# coding: utf-8\nv\n", "v\n", "é\n", "# coding: utf-8\né\n".encode()),
+        (b"# coding: hex\nv\n", "v\n", "é\n", "# coding: hex\né\n".encode()),
+        (b"# coding: no-such\nv\n", "v\n", "é\n", "# coding: no-such\né\n".encode()),
+        (b"\n\n# coding: latin-1\nv\n", "v\n", "é\n", "\n\n# coding: latin-1\né\n".encode()),
+    ],
+)
+def test_other_characters_are_written_as_the_file_is_read(data, old, new, expected):
+    assert edit(data, change(old, new)) == expected
+
+
 # --- hunks for a buffer ------------------------------------------------------------------------------------------------
 
 

@@ -36,6 +36,16 @@ _PROGRAMS = (
 """Without /System/Volumes, where all files appear under another path, and without the rest of /Library, which has keychains and logs."""
 _DATA_OF_SERVICES = ("/usr/local/var", "/opt/homebrew/var", "/opt/local/var")
 """Databases, logs and sockets of services that Homebrew and MacPorts install, all of which belong to the user."""
+_SETTINGS_OF_SERVICES = ("/usr/local/etc", "/opt/homebrew/etc", "/opt/local/etc")
+"""
+Settings of services and programs, such as WireGuard's keys (`etc/wireguard`) and the tokens of `npm config set -g` (`etc/npmrc`). Homebrew's
+belong to the user, so their modes do not keep a command from reading them.
+"""
+_PUBLIC_SETTINGS = (
+    r"^/(usr/local|opt/homebrew|opt/local)/etc/"
+    r"(ca-certificates|openssl[^/]*|gnutls|fonts|php|xml|gitconfig|gitattributes)(/|$)"
+)
+"""What programs need of these: certificates, and what they do not start without. git ends if it cannot read its `gitconfig`."""
 _APPLICATIONS = "/Applications/Xcode.app"
 _XCODE = r"^/Applications/Xcode[^/]*\.app(/|$)"
 _STATE = (
@@ -87,12 +97,16 @@ def system_rules(hidden: Sequence[str]) -> Iterator[str]:
     yield '; programs and libraries; "/" itself is listed by dyld'
     yield rule("allow", READ, [*_programs(hidden), regex(_XCODE), literal("/")])
     yield "; settings of the system, not of the user"
-    yield rule("allow", "file-read*", [*map(subpath, _STATE), *map(literal, _LINKS)])
+    yield rule(
+        "allow",
+        "file-read*",
+        [*map(subpath, _STATE), *map(literal, _LINKS), regex(_PUBLIC_SETTINGS)],
+    )
     above = {
         each
         for path in (*_PROGRAMS, *_STATE, *_LINKS, _APPLICATIONS, *_SOURCES)
         for each in above_it(path)
-    }
+    } | {*_SETTINGS_OF_SERVICES}
     yield rule("allow", "file-read-metadata", map(literal, sorted(above)))
     yield "; devices without a memory, and a terminal of its own"
     yield rule(
@@ -124,7 +138,11 @@ def system_rules(hidden: Sequence[str]) -> Iterator[str]:
 
 def _programs(hidden: Sequence[str]) -> Iterator[str]:
     for root in _PROGRAMS:
-        below = (path for path in (*_DATA_OF_SERVICES, *hidden) if is_within(path, root))
+        below = (
+            path
+            for path in (*_DATA_OF_SERVICES, *_SETTINGS_OF_SERVICES, *hidden)
+            if is_within(path, root)
+        )
         yield but(subpath(root), [*map(subpath, below)])
 
 
