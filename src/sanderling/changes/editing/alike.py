@@ -134,7 +134,7 @@ def _indents(pairs: set[tuple[str, str]], wanted: set[str], lines: list[str]) ->
 
 
 def _is_theirs(pairs: set[tuple[str, str]], wanted: set[str]) -> bool:
-    """Return whether the `wanted` indentations begin with those of the matched lines in the file, and none means another one in `old`."""
+    """Return whether the `wanted` indentations begin with one of the matched lines in the file, and none means another one in `old`."""
     if any(given in wanted and given != there for given, there in pairs):
         return False
     found = wanted & {there for _, there in pairs}
