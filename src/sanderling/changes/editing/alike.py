@@ -176,6 +176,9 @@ def _units(known: dict[str, str], wanted: set[str], lines: list[str]) -> Iterato
         yield " " * step, " " * step
         return
     base = min(known, key=len)
+    is_off = (len(base) - len(known[base])) % len(unit) != 0
+    if is_off and all(len(indent) % len(unit) == 0 for indent in wanted):
+        return  # `new` can be in the file's unit already, and only `old` is wrong
     for width in range(2, step + 1):
         levels, rest = divmod(len(base), width)
         if base:
