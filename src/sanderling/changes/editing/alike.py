@@ -166,15 +166,12 @@ def _units(known: dict[str, str], wanted: set[str], lines: list[str]) -> Iterato
     """Yield the possible indentation units of the given text, each with the file's."""
     given = wanted | known.keys()
     unit = _unit(known.values(), _usual_unit(lines))
-    if unit is None:
+    if not unit:
         return
     if any("\t" in indent for indent in given):
-        yield "\t", unit or "\t"
+        yield "\t", unit
         return
     step = _step(given)
-    if not unit:
-        yield " " * step, " " * step
-        return
     base = min(known, key=len)
     is_off = (len(base) - len(known[base])) % len(unit) != 0
     if is_off and all(len(indent) % len(unit) == 0 for indent in wanted):
@@ -206,16 +203,16 @@ def _moved(indent: str, base: str, base_there: str, given_unit: str, unit: str) 
     return base_there[: len(base_there) - len(lost)]
 
 
-def _unit(indents: Collection[str], usual: str) -> str | None:
-    """Return the indentation unit in a file with these indentations: a tab or a number of spaces; "" if it has none; None if unclear."""
+def _unit(indents: Collection[str], usual: str) -> str:
+    """Return the indentation unit in a file with these indentations: a tab or a number of spaces; "" if it is unclear."""
     if any("\t" in indent for indent in indents):
         return "\t"
     if usual == "\t":
-        return None if any(indents) else usual
+        return "" if any(indents) else usual
     step = _step(indents)
     if not usual or step % len(usual) == 0:
         return usual or " " * step
-    return " " * step if step > 1 else None
+    return " " * step if step > 1 else ""
 
 
 def _step(indents: Collection[str]) -> int:
