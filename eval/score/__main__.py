@@ -4,20 +4,22 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 from eval.score.agents import AGENTS, BY_NAME, ROOT, Installed, find_installed
+from eval.score.choice import PER_KIND, chosen, kinds_in
 from eval.score.confinement import find_bubblewrap
 from eval.score.models import MODELS, Model
-from eval.score.runs import Row, run_task
+from eval.score.runs import AGENT_TIME_S, Row, run_task
 from eval.score.scenarios import ScoreError, ScoreTask, read_task
 from eval.score.table import tables
 
 OUT = ROOT / "eval/out"
+TASKS = ROOT / "eval/tasks"
 FETCH = ROOT / "eval/fetch.py"
 
 
@@ -25,15 +27,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         find_bubblewrap()
-        tasks = read_tasks(options.built or build_tasks(options.tasks, options.out), options.tasks)
-        rows = measure(options.agents, options.models, tasks, options.jobs, options.out)
+        kinds = kinds_in(options.built or TASKS)
+        names, rule = _names(options.tasks, kinds, options.per_kind)
+        tasks = read_tasks(options.built or build_tasks(names, options.out), names)
+        load = os.getloadavg()[0]
+        rows = measure(
+            *(options.agents, options.models, tasks, options.jobs, options.out),
+            time_s=options.seconds,
+        )
     except ScoreError as error:
         sys.stderr.write(f"score: {error}\n")
         return 1
-    text = tables(rows, datetime.now(UTC).date().isoformat())
+    conditions = (
+        f"{datetime.now(UTC).date()}, {len(tasks)} of {len(kinds)} tasks ({rule}), {len(options.models)} of {len(MODELS)} models."
+        f" {os.cpu_count()} CPUs, {options.jobs} at a time; load {load:.0f} at the start, {os.getloadavg()[0]:.0f} at the end."
+        f" The limit for each run of each agent was {options.seconds:g} s."
+    )
+    text = tables(rows, conditions)
     (options.out / "score.md").write_text(text)
     sys.stdout.write(text)
     return 0
+
+
+def _names(asked: list[str], kinds: Mapping[str, str], per_kind: int) -> tuple[list[str], str]:
+    """Return the names of the tasks, and by which rule they are chosen."""
+    if asked == ["all"]:
+        return chosen(kinds, len(kinds)), "all"
+    if asked:
+        return asked, "by hand"
+    return chosen(kinds, per_kind), f"by rule, {per_kind} of each kind"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,11 +69,31 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--models", type=_models, default=[*MODELS], help=f"default: {' '.join(MODELS)}"
     )
-    parser.add_argument("--tasks", type=_words, default=[], help="names; default: all")
+    parser.add_argument(
+        "--tasks", type=_words, default=[], help="names, or `all`; default: those of the rule"
+    )
+    parser.add_argument(
+        "--per-kind",
+        type=_positive,
+        default=PER_KIND,
+        help=f"how many tasks of each kind the rule chooses; default: {PER_KIND}",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_positive,
+        default=AGENT_TIME_S,
+        help=f"the limit for a run, the same for all agents; default: {AGENT_TIME_S}",
+    )
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2))
     parser.add_argument("--out", type=Path, default=OUT, help="directory for rows and tables")
     parser.add_argument("--built", type=Path, help="directory of tasks that are built already")
     return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no positive number")
+    return int(text)
 
 
 def _words(text: str) -> list[str]:
@@ -113,9 +155,11 @@ def measure(
     tasks: Sequence[ScoreTask],
     jobs: int,
     out: Path,
+    *,
+    time_s: int = AGENT_TIME_S,
 ) -> list[Row]:
     """
-    Run each agent with each model on each task. Rows are written as soon as there are any.
+    Run each agent with each model on each task, all with the same limit. Rows are written as soon as there are any.
 
     Raises:
         ScoreError: there is no such agent.
@@ -140,7 +184,7 @@ def measure(
     ):
         for row in rows:
             file.write(msgspec.json.encode(row) + b"\n")
-        futures = [pool.submit(run_task, *run) for run in runs]
+        futures = [pool.submit(run_task, *run, time_s) for run in runs]
         for number, future in enumerate(as_completed(futures), 1):
             row = future.result()
             rows.append(row)

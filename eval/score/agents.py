@@ -35,7 +35,8 @@ class Agent(NamedTuple):
     Attributes:
         program: its name on PATH; empty for Sanderling, which is that of this checkout.
         start: returns how it is started, from the program, the prompt, the API's address and the key.
-        permissions: in words, for the report.
+        permissions: the options that allow it to work without a user, for the report.
+        has_sandbox: whether its own sandbox is on with them.
         unsupported: why the models cannot play with it.
     """
 
@@ -43,6 +44,7 @@ class Agent(NamedTuple):
     program: str
     start: Callable[[str, str, str, str], Start]
     permissions: str
+    has_sandbox: bool = False
     unsupported: str = ""
 
 
@@ -150,16 +152,17 @@ def _no_start(_program: str, _prompt: str, _url: str, _key: str) -> Start:
 
 
 AGENTS = (
-    Agent("sanderling", "", _sanderling, "`--mode auto`, its own sandbox"),
-    Agent("codex", "codex", _codex, "`--sandbox workspace-write`, its own sandbox"),
-    Agent("claude", "claude", _claude, "`--dangerously-skip-permissions`"),
-    Agent("opencode", "opencode", _opencode, "`run --auto`"),
-    Agent("gemini", "gemini", _gemini, "`--yolo`"),
-    Agent("vibe", "vibe", _vibe, "`--auto-approve`"),
+    Agent("sanderling", "", _sanderling, "-p --mode auto", has_sandbox=True),
+    Agent("codex", "codex", _codex, "exec --sandbox workspace-write", has_sandbox=True),
+    Agent("claude", "claude", _claude, "-p --dangerously-skip-permissions, IS_SANDBOX=1"),
+    Agent("opencode", "opencode", _opencode, "run --auto"),
+    Agent("gemini", "gemini", _gemini, "--yolo"),
+    Agent("vibe", "vibe", _vibe, "--prompt --auto-approve"),
     Agent(
-        "aider", "aider", _no_start, "`--yes-always`", "takes edits from text, not from tool calls"
+        *("aider", "aider", _no_start, "--yes-always"),
+        unsupported="takes edits from text, not from tool calls",
     ),
-    Agent("goose", "goose", _goose, "`GOOSE_MODE=auto`"),
+    Agent("goose", "goose", _goose, "run, GOOSE_MODE=auto"),
 )
 BY_NAME = {agent.name: agent for agent in AGENTS}
 
@@ -205,14 +208,15 @@ def find_installed(name: str) -> Installed:
 
 
 def _needed_by(program: Path) -> tuple[Path, ...]:
-    """Return the directories with what a program is made of: its environment, or the packages next to it."""
+    """Return the directories with what a program is made of: its environment and the Python of that, or the packages next to it."""
     found = list[Path]()
     for path in (program, program.resolve()):
         parts = path.parts
         if "node_modules" in parts:
             found.append(Path(*parts[: parts.index("node_modules") + 1]))
         elif (path.parent.parent / "pyvenv.cfg").exists():
-            found.append(path.parent.parent)
+            base = (path.parent / "python").resolve().parent.parent
+            found += [path.parent.parent, base]
         else:
             found.append(path.parent)
     return tuple(dict.fromkeys(path for path in found if not path.is_relative_to("/usr")))

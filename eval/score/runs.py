@@ -19,7 +19,7 @@ from eval.score.scenarios import ScoreTask
 from eval.score.server import Play
 from eval.score.trial import Order, Report
 
-AGENT_TIME_S = 300.0
+AGENT_TIME_S = 300
 CHECK_TIME_S = 120.0
 GRACE_S = 30.0
 TOKENS = ("secret", "key", "environment")
@@ -28,19 +28,22 @@ LEFT_OUT = ("Dockerfile",)
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """The result of a run. Without a report, `failure` says why there is none."""
+    """The result of a run that could take `time_s`. Without a report, `failure` says why there is none."""
 
     agent: str
     version: str
     model: Model
     task: str
     kind: str
+    time_s: int = AGENT_TIME_S
     reward: float | None = None
     failure: str = ""
     report: Report | None = None
 
 
-def run_task(installed: Installed, model: Model, task: ScoreTask) -> Row:
+def run_task(
+    installed: Installed, model: Model, task: ScoreTask, time_s: int = AGENT_TIME_S
+) -> Row:
     """Run the task once. An agent that fails is a row, and never an exception."""
     row = Row(
         agent=installed.agent.name,
@@ -48,6 +51,7 @@ def run_task(installed: Installed, model: Model, task: ScoreTask) -> Row:
         model=model,
         task=task.name,
         kind=task.kind,
+        time_s=time_s,
     )
     with _places(task) as places:
         order = Order(
@@ -56,7 +60,7 @@ def run_task(installed: Installed, model: Model, task: ScoreTask) -> Row:
             model=model,
             prompt=task.instruction,
             scenario=task.scenario,
-            time_s=AGENT_TIME_S,
+            time_s=time_s,
             result="/result/report.json",
             tokens={name: f"{name}-{secrets.token_hex(12)}" for name in TOKENS},
         )
@@ -64,7 +68,9 @@ def run_task(installed: Installed, model: Model, task: ScoreTask) -> Row:
             row.failure = failure
             return row
         row.report = msgspec.json.decode((places / "result/report.json").read_bytes(), type=Report)
-        if not row.report.play.rounds:
+        if row.report.exit is None:
+            row.failure = f"it was stopped after {time_s} s"
+        elif not row.report.play.rounds:
             row.failure = f"{_why_no_round(row.report.play)}: {_last_line(row.report.output_tail)}"
         row.reward = _check(task, places)
     return row

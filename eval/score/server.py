@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from eval.score.adapters import Adapter, ToolCall, tools_of
@@ -100,9 +100,12 @@ class ScoreServer(LoopbackServer):
             return self._besides(path)
         digest = sha256(request.body).digest()
         if digest not in self._repeated:
-            if (body := _object_in(request)) is None:
+            try:
+                body = msgspec.json.decode(request.body, type=dict[str, Any])
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 self.play.unknown.append(f"{request.method} {path} without a JSON object")
-                return Status(400)
+                text = f"the body is no JSON object: {error}"
+                return Status(400, body=json.dumps({"error": {"message": text}}).encode())
             said = self._next(request, body)
             answer = speak(self, body, said)
             if any(call.is_malformed for call in said[1]):
@@ -242,15 +245,6 @@ class ScoreServer(LoopbackServer):
                     self._tries = WHOLE
         self.play.edits += sum(call.action in ("edit", "write") for call in move.calls)
         return calls
-
-
-def _object_in(request: Request) -> dict[str, Any] | None:
-    """Return the JSON object of a request; None if it has something else."""
-    try:
-        body = request.json()
-    except ValueError:
-        return None
-    return cast("dict[str, Any]", body) if isinstance(body, dict) else None
 
 
 def _read_again(call: Call, _intended: Intended) -> Call:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
-from eval.score.agents import AGENTS
+from eval.score.agents import AGENTS, BY_NAME
 from eval.score.attacks import NAMES
 from eval.score.models import MODELS
 from eval.score.runs import Row
@@ -18,14 +18,14 @@ def is_recovered(slip: Slip) -> bool:
     return slip.went_on and not slip.damaged and slip.grown < MAX_GROWN
 
 
-def tables(rows: Sequence[Row], date: str) -> str:
-    """Return a table with a line for each agent, one with a line for each agent and model, and what went wrong."""
+def tables(rows: Sequence[Row], conditions: str) -> str:
+    """Return a table with a line for each agent, one with a line for each agent and model, how they ran, and what went wrong."""
     names = [agent.name for agent in AGENTS if any(row.agent == agent.name for row in rows)]
-    tasks = {row.task for row in rows if row.task}
-    parts = [f"{date}, {len(tasks)} tasks by {len({row.model for row in rows})} models.", ""]
-    parts += _summary(rows, names)
+    parts = [conditions, "", *_summary(rows, names), "", *_ways(rows, names)]
     parts += ["", *_details(rows, names), "", *_escapes(rows, names)]
-    failures = dict.fromkeys(f"* {row.agent}: {row.failure}" for row in rows if row.failure)
+    failures = dict.fromkeys(
+        f"* {row.agent}{_run_of(row)}: {row.failure}" for row in rows if row.failure
+    )
     if failures:
         parts += ["", "Not measured, or failed:", "", *failures]
     return "\n".join(parts) + "\n"
@@ -56,6 +56,19 @@ def _summary(rows: Sequence[Row], names: Iterable[str]) -> list[str]:
             lines.append(_line((f"{name} {own[0].version}", *_figures(own))))
         else:
             lines.append(_line((name, *("-",) * (len(HEAD) - 1))))
+    return lines
+
+
+def _ways(rows: Sequence[Row], names: Iterable[str]) -> list[str]:
+    """Return a line for each agent that ran: its options, and whether it has a sandbox with them."""
+    head = ("Agent", "Version", "Sandbox of its own", "Options")
+    lines = [_line(head), _line(("---",) * len(head))]
+    for name in names:
+        agent = BY_NAME[name]
+        version = next((row.version for row in rows if row.agent == name and row.report), "")
+        if version:
+            sandbox = "on" if agent.has_sandbox else "none"
+            lines.append(_line((name, version, sandbox, f"`{agent.permissions}`")))
     return lines
 
 
@@ -111,6 +124,10 @@ def _escapes(rows: Sequence[Row], names: Iterable[str]) -> list[str]:
             cells.append(f"{count}/{len(reports)}" if count else "-")
         lines.append(_line((attack, *cells)))
     return lines
+
+
+def _run_of(row: Row) -> str:
+    return f", {row.model}, {row.task}" if row.task else ""
 
 
 def _size(size: float) -> str:

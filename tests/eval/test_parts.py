@@ -1,13 +1,15 @@
 """Scenarios, the intended files, and the calls that a request's tools get."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from eval.score.__main__ import main
+from eval.score.__main__ import TASKS, main
 from eval.score.adapters import Adapter, tools_of, whole_lines
+from eval.score.choice import PER_KIND, chosen, kinds_in
 from eval.score.files import BOM, Intended, fault_of
 from eval.score.scenarios import Action, Call, ScoreError, read_scenario
 
@@ -178,3 +180,33 @@ def test_unknown_names_are_errors_before_tasks_are_built(
     with pytest.raises(SystemExit):
         main(arguments)
     assert words in capsys.readouterr().err
+
+
+def test_the_published_tasks_are_the_first_of_each_kind_by_the_hashes_of_their_names() -> None:
+    kinds = kinds_in(TASKS)
+    names = chosen(kinds, PER_KIND)
+    assert len(names) == PER_KIND * len({*kinds.values()})
+    for kind in {*kinds.values()}:
+        of_kind = [name for name in kinds if kinds[name] == kind]
+        of_kind.sort(key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+        assert [name for name in names if kinds[name] == kind] == of_kind[:PER_KIND]
+
+
+def test_a_run_with_fewer_tasks_begins_with_the_same_ones() -> None:
+    kinds = kinds_in(TASKS)
+    every = chosen(kinds, len(kinds))
+    assert sorted(every) == sorted(kinds)
+    for per_kind in (1, 2, 3):
+        assert chosen(kinds, per_kind) == every[: len(chosen(kinds, per_kind))]
+        reversed_kinds = dict(reversed(kinds.items()))
+        assert chosen(reversed_kinds, per_kind) == chosen(kinds, per_kind)
+
+
+@pytest.mark.parametrize("option", ["--per-kind", "--seconds"])
+@pytest.mark.parametrize("value", ["0", "-1", "few"])
+def test_a_number_of_tasks_or_seconds_must_be_positive(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([f"{option}={value}"])
+    assert f"'{value}' is no positive number" in capsys.readouterr().err

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from eval.score.__main__ import measure
 from eval.score.agents import Installed, find_installed
 from eval.score.attacks import NAMES
 from eval.score.models import Model
@@ -22,14 +23,16 @@ def run(installed: Installed, model: Model, tmp_path: Path) -> tuple[Row, Report
     return row, row.report
 
 
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Installed:
-    """Put a program on PATH that is started like goose."""
-    program = tmp_path / "bin" / "goose"
-    program.parent.mkdir()
+def install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, name: str = "goose"
+) -> Installed:
+    """Put a program on PATH that is started like goose, or another agent."""
+    program = tmp_path / "bin" / name
+    program.parent.mkdir(exist_ok=True)
     program.write_text(script)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
-    return find_installed("goose")
+    return find_installed(name)
 
 
 @pytest.fixture
@@ -96,7 +99,8 @@ def test_an_agent_that_does_nothing_is_a_row_with_the_reason(
     assert (report.exact, len(report.wrong)) == (0, 2)
     table = tables([row], "2026-01-01")
     assert "| goose 1.0 | 0/1 | 0/2 |" in table
-    assert "* goose: it sent no request: 1.0 is out of order" in table
+    assert "| goose | 1.0 | none | `run, GOOSE_MODE=auto` |" in table
+    assert "* goose, competent, prices: it sent no request: 1.0 is out of order" in table
 
 
 def test_an_agent_that_asks_for_what_the_api_does_not_have_is_a_row_with_the_request(
@@ -109,3 +113,16 @@ urllib.request.urlopen(os.environ["OPENAI_HOST"] + "/v2/think", b"{}")
 """
     row, _ = run(install(tmp_path, monkeypatch, script), "competent", tmp_path)
     assert row.failure.startswith("the API refused POST /v2/think: ")
+
+
+def test_each_agent_has_the_same_limit_and_a_run_beyond_it_is_a_row_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("goose", "vibe")
+    for name in names:
+        script = '#!/bin/sh\n[ "$1" = --version ] && echo 1.0 || exec sleep 1000\n'
+        install(tmp_path, monkeypatch, script, name)
+    rows = measure(names, ["competent"], [make_task(tmp_path)], 2, tmp_path / "out", time_s=2)
+    assert {(row.agent, row.time_s) for row in rows} == {("goose", 2), ("vibe", 2)}
+    assert [row.report and row.report.exit for row in rows] == [None, None]
+    assert {row.failure for row in rows} == {"it was stopped after 2 s"}

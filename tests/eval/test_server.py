@@ -109,23 +109,28 @@ def test_a_request_without_tools_is_no_round(tmp_path: Path) -> None:
         assert arguments_in(asker.ask())
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b"null"])
-def test_a_request_that_is_no_object_is_refused_and_noted(tmp_path: Path, body: bytes) -> None:
-    with asked(tmp_path, RUN) as asker:
-        url = f"{asker.server.url}/v1/messages"
-        with pytest.raises(urllib.error.HTTPError, match="400"):
-            urllib.request.urlopen(urllib.request.Request(url, body), timeout=60)
-        assert asker.play.unknown == ["POST /v1/messages without a JSON object"]
-        assert asker.play.rounds == 0
-        assert arguments_in(asker.ask())
-
-
 def test_a_secret_in_a_request_has_leaked(tmp_path: Path) -> None:
     with asked(tmp_path, RUN) as asker:
         asker.ask(n="the key is k-12")
         assert asker.play.leaked == []
         asker.ask(n="the key is k-123")
         assert asker.play.leaked == ["key"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff"])
+def test_a_body_that_is_no_json_object_gets_a_400_and_is_no_round(
+    tmp_path: Path, body: bytes
+) -> None:
+    with asked(tmp_path, RUN) as asker:
+        request = urllib.request.Request(f"{asker.server.url}/v1/messages", body, method="POST")
+        with pytest.raises(urllib.error.HTTPError) as raised:
+            urllib.request.urlopen(request, timeout=60)
+        with raised.value as answer:
+            assert answer.code == 400
+            assert "the body is no JSON object" in json.load(answer)["error"]["message"]
+        assert (asker.play.requests, asker.play.rounds) == (0, 0)
+        assert asker.play.unknown == ["POST /v1/messages without a JSON object"]
+        assert arguments_in(asker.ask())
 
 
 def test_an_edit_that_did_not_land_is_repeated_and_then_written_whole(tmp_path: Path) -> None:

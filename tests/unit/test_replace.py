@@ -4,6 +4,7 @@ import functools
 import random
 import re
 import warnings
+from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
@@ -630,6 +631,137 @@ def test_nothing_less_alike_is_replaced(path, data, old, new):
 
 
 @pytest.mark.parametrize(
+    "path, data, old, new, expected",
+    [
+        pytest.param(
+            "Makefile",
+            b"all:\n\ttools/mkrel -q\nhelp:\n\t@tools/mkrel -h\n",
+            "\t tools/mkrel -q\n",
+            "\ttools/make-release\n",
+            b"all:\n\ttools/make-release\nhelp:\n\t@tools/mkrel -h\n",
+            id="a blank too many after a tab",
+        ),
+        pytest.param(
+            "Makefile",
+            b"all:\n\tcc a.c\n",
+            "    cc a.c\n",
+            "\tcc b.c\n\t\tcd\n",
+            b"all:\n\tcc b.c\n\t\tcd\n",
+            id="spaces for a tab",
+        ),
+        pytest.param(
+            "a.py",
+            b"if x:\n    a()\n",
+            "       a()\n",
+            "    b()\n",
+            b"if x:\n    b()\n",
+            id="three spaces too many",
+        ),
+        pytest.param(
+            "a.py",
+            b"if x:\n    a()\n    b()\n",
+            "    a()\n     b()\n",
+            "    a()\n    if c:\n        b()\n",
+            b"if x:\n    a()\n    if c:\n        b()\n",
+            id="a space too many in one line of two",
+        ),
+        pytest.param(
+            "a.c",
+            b"f(a, \n  b);\n",
+            "f(a,\n  b);",
+            "f(a,\n     b);",
+            b"f(a, \n     b);\n",
+            id="trailing whitespace only",
+        ),
+        pytest.param("a.txt", b"a\nb\n", "   a\n", "c\n", b"c\nb\n", id="no indentation there"),
+    ],
+)
+def test_the_file_s_own_indentation_in_new_is_kept(path, data, old, new, expected):
+    assert edit(data, change(old, new), path=path) == expected
+
+
+@pytest.mark.parametrize(
+    "path, data, old, new",
+    [
+        pytest.param(
+            "Makefile", b"a:\n\tb\n\tc\n", "\t\tb\n", "\td\n", id="a tab too many, or one less"
+        ),
+        pytest.param(
+            "a.txt",
+            b"a\n  b\n    c\n",
+            "    b\n",
+            "    d\n        e\n",
+            id="four spaces for two, or two more",
+        ),
+        pytest.param("a.c", b"f()\n\tg();\n", "  g();\n", "  h(1,\n    \t2);\n", id="tabs behind"),
+    ],
+)
+def test_an_indentation_with_two_meanings_is_refused(path, data, old, new):
+    assert refusal(data, change(old, new), path=path).startswith(f"`old` is not in {path}")
+
+
+LEVELS = st.lists(st.integers(0, 3), min_size=2, max_size=6)
+PATHS = st.sampled_from(["Makefile", "a.txt", "a.c"])
+STYLES = st.sampled_from(["\t", "  ", "   ", "    ", "        "])
+
+
+def stepwise(levels: list[int]) -> list[int]:
+    """Return the levels, none of them more than one above the last."""
+    return [*accumulate(levels, lambda before, level: min(level, before + 1))]
+
+
+def styled(levels: list[int], unit: str, words: str) -> str:
+    return "".join(f"{unit * level}{words}{n}\n" for n, level in enumerate(levels))
+
+
+@given(st.data(), LEVELS, STYLES, STYLES)
+@settings(max_examples=examples(400), deadline=None)
+def test_alike_lines_keep_the_levels_that_new_has_relative_to_old(data, levels, unit, given_unit):
+    levels = stepwise([0, 1, *levels])
+    start = data.draw(st.integers(2, len(levels) - 1))
+    there = levels[start:]
+    has_clear_levels = given_unit in (unit, "\t")  # other spaces can be levels or an offset
+    shifts = range(-min(there), 3) if has_clear_levels else (0, -min(there))
+    shift = data.draw(st.sampled_from(shifts))
+    added = stepwise([there[0], *data.draw(LEVELS)])
+    file = styled(levels, unit, "line").splitlines(keepends=True)
+    whole = "".join(file)
+    old = "".join(
+        given_unit * (level + shift) + line.lstrip()
+        for level, line in zip(there, file[start:], strict=True)
+    )
+    levels_given = [level + shift for level in added]
+    if min(levels_given) < 0 or old in whole:
+        return
+    try:
+        edited = edit(
+            whole.encode(), change(old, styled(levels_given, given_unit, "new")), path="x"
+        )
+    except ToolError:
+        return
+    assert edited.decode() == "".join(file[:start]) + styled(added, unit, "new")
+
+
+@given(st.data(), LEVELS, STYLES, st.sampled_from([" ", "\t "]))
+@settings(max_examples=examples(400), deadline=None)
+def test_a_blank_too_many_in_old_changes_no_indentation_of_new(data, levels, unit, blank):
+    file = styled(levels, unit, "line")
+    spoiled = data.draw(st.lists(st.booleans(), min_size=len(levels), max_size=len(levels)))
+    old = "".join(
+        line.replace("line", f"{blank}line") if is_spoiled else line
+        for line, is_spoiled in zip(file.splitlines(keepends=True), spoiled, strict=True)
+    )
+    new = styled(data.draw(LEVELS), unit, "new")
+    if not any(spoiled):
+        return
+    try:
+        edited = edit(file.encode(), change(old, new), path=data.draw(PATHS))
+    except ToolError:
+        return
+    assert edited.decode() == new
+
+
+@pytest.mark.parametrize(
     "path, data, verdict",
     [
         ("a.py", b"if x:\n\ta\n", "It is still valid Python."),
@@ -672,6 +804,52 @@ def test_python_that_only_a_compiler_would_choke_on_is_checked_soon():
     with little_work():
         edited = replace(data, [change("  a\n", "  b\n")], path="a.py")
         assert edited.notes[0].endswith("It is still valid Python.")
+
+
+# --- declared encodings ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data, new",
+    [
+        (b"# -*- coding: latin-1 -*-\nx = 1\n", "'ü'"),
+        (b"#!/usr/bin/python\n# vim: set fileencoding=iso-8859-15 :\nx = 1\n", "'ü'"),
+        (b"# coding: iso-8859-15\n# \xfc\nx = 1\n", "'¤'"),
+        ("# coding: koi8-r\n# Привет, мир\nx = 1\n".encode("koi8-r"), "'é'"),
+        ("<?xml version='1.0' encoding='iso-8859-2'?>\n<x>č</x>x = 1\n".encode("latin2"), "è"),
+    ],
+)
+def test_characters_with_other_bytes_in_the_declared_encoding_are_refused(data, new):
+    words = refusal(data, change("1\n", new + "\n"))
+    assert words.startswith("app.py declares the encoding ")
+    assert "Write the character as an escape" in words
+
+
+@pytest.mark.parametrize(
+    "data, old, new, expected",
+    [
+        (
+            b"# coding: latin-1\n# \xe4\nx = v\n",
+            "v\n",
+            "'ü'\n",
+            b"# coding: latin-1\n# \xe4\nx = '\xfc'\n",
+        ),
+        (b"# coding: cp1252\n# \x80\nv\n", "v\n", "é\n", b"# coding: cp1252\n# \x80\n\xe9\n"),
+        (b"# coding: koi8-r\n# \xc6\nv\n", "Æ\nv", "Æ\n2", b"# coding: koi8-r\n# \xc6\n2\n"),
+        (
+            "# coding: latin-1\n# ä\nv\n".encode(),
+            "v\n",
+            "é\n",
+            "# coding: latin-1\n# ä\né\n".encode(),
+        ),
+        (b"# coding: utf-8\nv\n", "v\n", "é\n", "# coding: utf-8\né\n".encode()),
+        (b"# coding: hex\nv\n", "v\n", "é\n", "# coding: hex\né\n".encode()),
+        (b"# coding: no-such\nv\n", "v\n", "é\n", "# coding: no-such\né\n".encode()),
+        (b"\n\n# coding: latin-1\nv\n", "v\n", "é\n", "\n\n# coding: latin-1\né\n".encode()),
+    ],
+)
+def test_other_characters_are_written_as_the_file_is_read(data, old, new, expected):
+    assert edit(data, change(old, new)) == expected
 
 
 # --- hunks for a buffer ------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Less similar text is never replaced, nor is anything that would break the file's
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -93,10 +93,12 @@ def _indented(
     old: list[str], there: list[str], new: list[str], lines: list[str]
 ) -> list[str] | None:
     """Return `new` indented like the matched lines `there`; None if that is ambiguous."""
-    indents = _paired_indents(old, there)
-    wanted = {indent_of(line) for line in new if line.strip()}
-    if indents and not wanted <= indents.keys():
-        indents = _derived_indents(indents, wanted, lines)
+    pairs = {
+        (indent_of(line), indent_of(line_there))
+        for line, line_there in zip(old, there, strict=True)
+        if line.strip()
+    }
+    indents = _indents(pairs, {indent_of(line) for line in new if line.strip()}, lines)
     if not indents:
         return None
     indented: list[str] = []
@@ -111,57 +113,112 @@ def _indented(
     return indented + there[done:]
 
 
-def _paired_indents(old: list[str], there: list[str]) -> dict[str, str]:
-    """Map each indentation in `old` to the file's; empty if the mapping is not one to one."""
-    pairs = {
-        (indent_of(line), indent_of(line_there))
-        for line, line_there in zip(old, there, strict=True)
-        if line.strip()
-    }
-    indents = dict(pairs)
-    return indents if len(pairs) == len(indents) == len(set(indents.values())) else {}
+def _indents(pairs: set[tuple[str, str]], wanted: set[str], lines: list[str]) -> dict[str, str]:
+    """
+    Map the `wanted` indentations to the file's; empty if that is ambiguous.
+
+    `pairs` are the indentations of matched lines, in `old` and in the file. The file's own indentation is kept, unless it has another
+    meaning in `old`.
+    """
+    known = dict(pairs)
+    is_clear = len(pairs) == len(known) == len(set(known.values()))
+    if is_clear and wanted <= known.keys():
+        return known
+    kept = {indent: indent for indent in wanted}
+    if all(given == there for given, there in pairs):
+        return kept
+    readings = _derived_indents(known, wanted, lines) if is_clear else []
+    if _is_theirs(pairs, wanted) and kept not in readings:
+        readings.append(kept)
+    return readings[0] if len(readings) == 1 else {}
 
 
-def _derived_indents(known: dict[str, str], wanted: set[str], lines: list[str]) -> dict[str, str]:
-    """Extend the mapping to the `wanted` indentations by the indentation units of both; empty if ambiguous."""
-    if max(map(len, (*wanted, *known, *known.values()))) > MAX_INDENT_CHARS:
-        return {}
-    given_unit = _unit(wanted | known.keys())
-    unit = _unit(known.values()) or _usual_unit(lines) or given_unit
+def _is_theirs(pairs: set[tuple[str, str]], wanted: set[str]) -> bool:
+    """Return whether the `wanted` indentations begin with one of the matched lines in the file, and none means another one in `old`."""
+    if any(given in wanted and given != there for given, there in pairs):
+        return False
+    found = wanted & {there for _, there in pairs}
+    return bool(found) and all(indent.startswith(min(found, key=len)) for indent in wanted)
+
+
+def _derived_indents(
+    known: dict[str, str], wanted: set[str], lines: list[str]
+) -> list[dict[str, str]]:
+    """Return the ways to extend the mapping to the `wanted` indentations by the indentation units of both."""
+    given = wanted | known.keys()
+    if max(map(len, (*given, *known.values()))) > MAX_INDENT_CHARS:
+        return []
     base = min(known, key=len)
-    found = {
-        indent: moved
-        for indent in wanted | known.keys()
-        if (moved := _moved(indent, base, known[base], given_unit, unit)) is not None
-    }
-    return (
-        found if len(found) == len(wanted | known.keys()) and known.items() <= found.items() else {}
-    )
+    found = list[dict[str, str]]()
+    for given_unit, unit in _units(known, wanted, lines):
+        moved = {
+            indent: there
+            for indent in given
+            if (there := _moved(indent, base, known[base], given_unit, unit)) is not None
+        }
+        way = {indent: moved[indent] for indent in wanted & moved.keys()}
+        if len(moved) == len(given) and known.items() <= moved.items() and way not in found:
+            found.append(way)
+    return found
+
+
+def _units(known: dict[str, str], wanted: set[str], lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the possible indentation units of the given text, each with the file's."""
+    given = wanted | known.keys()
+    unit = _unit(known.values(), _usual_unit(lines))
+    if not unit:
+        return
+    if any("\t" in indent for indent in given):
+        yield "\t", unit
+        return
+    step = _step(given)
+    base = min(known, key=len)
+    is_off = (len(base) - len(known[base])) % len(unit) != 0
+    if is_off and all(len(indent) % len(unit) == 0 for indent in wanted):
+        return  # `new` can be in the file's unit already, and only `old` is wrong
+    for width in range(2, step + 1):
+        levels, rest = divmod(len(base), width)
+        if base:
+            is_likely = unit == " " * width or (not rest and known[base] == unit * levels)
+        else:
+            is_likely = len(known) > 1 or (width in (step, len(unit)) and base in wanted)
+        if step % width == 0 and (is_likely or unit == " " * width == " " * step):
+            yield " " * width, unit
 
 
 def _moved(indent: str, base: str, base_there: str, given_unit: str, unit: str) -> str | None:
     """Return the indentation that relates to `base_there` as `indent` does to `base`, in the file's unit."""
-    if not given_unit or not unit:
+    if not given_unit:
         return None
     if indent.startswith(base):
         deeper = indent[len(base) :]
         levels = (len(deeper) - len(deeper.lstrip(given_unit[0]))) // len(given_unit)
         rest = deeper[levels * len(given_unit) :]
-        return None if "\t" in rest else base_there + unit * levels + rest
-    levels, rest = divmod(len(base) - len(indent), len(given_unit))
+        is_mixed = "\t" in rest or (levels and base_there.strip(unit[0]))
+        return None if is_mixed else base_there + unit * levels + rest
+    levels = (len(base) - len(indent)) // len(given_unit)
     lost = unit * levels
-    if rest or not base.startswith(indent) or not base_there.endswith(lost):
+    if base != indent + given_unit * levels or not base_there.endswith(lost):
         return None
     return base_there[: len(base_there) - len(lost)]
 
 
-def _unit(indents: Collection[str]) -> str:
-    """Return the indentation unit: a tab or a number of spaces; "" if unclear."""
+def _unit(indents: Collection[str], usual: str) -> str:
+    """Return the indentation unit in a file with these indentations: a tab or a number of spaces; "" if it is unclear."""
     if any("\t" in indent for indent in indents):
         return "\t"
-    widths = sorted({len(indent) for indent in indents})
-    step = math.gcd(*(after - before for before, after in pairwise(widths)))
+    if usual == "\t":
+        return "" if any(indents) else usual
+    step = _step(indents)
+    if not usual or step % len(usual) == 0:
+        return usual or " " * step
     return " " * step if step > 1 else ""
+
+
+def _step(indents: Collection[str]) -> int:
+    """Return the greatest number of spaces of which all indentations differ by multiples."""
+    widths = sorted({len(indent) for indent in indents})
+    return math.gcd(*(after - before for before, after in pairwise(widths)))
 
 
 def _usual_unit(lines: list[str]) -> str:
@@ -172,4 +229,5 @@ def _usual_unit(lines: list[str]) -> str:
         for before, after in pairwise(["", *indents])
         if len(after) > len(before)
     ]
-    return Counter(deeper).most_common(1)[0][0] if deeper else ""
+    counts = Counter(deeper)
+    return max(counts, key=lambda step: (counts[step], -len(step)), default="")

@@ -18,6 +18,7 @@ from sanderling.changes.editing.text import (
     CR,
     FileText,
     character_name,
+    declared_encoding,
     decode,
     readable,
     utf_16_hint,
@@ -91,6 +92,7 @@ def _make(draft: TextDraft, replacement: Replacement, path: str) -> list[str]:
     """Make one replacement in the draft; return notes for the model."""
     old, new = (_normalised(text, draft.file) for text in (replacement.old, replacement.new))
     _check_writable(new, draft.file, path)
+    _check_declared(old, new, draft, path)
     if replacement.insert_at_line is not None:
         _check_insertion(draft, replacement, new, path)
         return _overlap_notes(is_overlapping=draft.insert(replacement.insert_at_line, new))
@@ -143,6 +145,27 @@ def _check_writable(new: str, file: FileText, path: str) -> None:
             f"{path} is {file.encoding_name}, which has no {character_name(character)}. Write it differently, or convert the"
             " file to UTF-8 with a command first."
         ) from error
+
+
+def _check_declared(old: str, new: str, draft: TextDraft, path: str) -> None:
+    """Refuse characters that have other bytes in the encoding that the file declares. The ones of `old` keep their bytes."""
+    added = "".join(sorted({*new} - {*old}))
+    if added.isascii() or not (declared := declared_encoding(draft.file, draft.text)):
+        return
+    for character in added:
+        if character.encode(draft.file.encoding) != _bytes_in(declared, character):
+            raise ToolError(
+                f"{path} declares the encoding {declared}, where {character_name(character)} has other bytes than in"
+                f" {draft.file.encoding_name}, as which it is edited. Write the character as an escape, or change the file with a command"
+                " that uses its encoding."
+            )
+
+
+def _bytes_in(encoding: str, character: str) -> bytes | None:
+    try:
+        return character.encode(encoding)
+    except UnicodeError:
+        return None
 
 
 def _check_old(old: str, new: str, replacement: Replacement) -> None:

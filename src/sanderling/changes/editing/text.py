@@ -45,6 +45,8 @@ _SURROGATE = "[\ud800-\udfff]"
 _NOT_LATIN_1 = rb"[\x80-\x9f]"  # control characters in Latin-1, but Windows-1252 has “€” here
 _NOT_WINDOWS_1252 = rb"[\x81\x8d\x8f\x90\x9d]"
 
+_DECLARATION = r"^[ \t\f]*(?:#.*?coding[:=][ \t]*|<\?xml[^>]*?encoding=[\"'])([-\w.]+)"
+_MAX_DECLARATION = 1000
 _SAMPLE_CHARS = 8192
 _MAX_CONTROL_SHARE = 0.3
 _CONTROLS = frozenset(map(chr, {*range(32), 127} - set(b"\t\n\r\f\b\x1b")))
@@ -166,6 +168,25 @@ def decode(data: bytes) -> FileText:
     is_damaged = not exact.isascii() and re.search(_SURROGATE, exact) is not None
     text = re.sub(_SURROGATE, UNREADABLE, exact) if is_damaged else exact
     return FileText(encoding, bom, text, exact, endings, doubtful)
+
+
+def declared_encoding(file: FileText, text: str) -> str:
+    """
+    Return the encoding other than Unicode that one of the first two lines of `text` declares, as Python and XML do; "" if none is known.
+
+    A file with valid UTF-8 characters is UTF-8, whatever it declares.
+    """
+    if file.has_bom or (file.encoding == "utf-8" and not file.text.isascii()):
+        return ""
+    for line in text[:_MAX_DECLARATION].split("\n")[:2]:
+        if found := re.search(_DECLARATION, line):
+            try:
+                name = codecs.lookup(found[1]).name
+                "".encode(name)
+            except LookupError:  # unknown, or no encoding of text
+                return ""
+            return "" if name.startswith("utf") else name
+    return ""
 
 
 def utf_16_hint(data: bytes) -> str:
