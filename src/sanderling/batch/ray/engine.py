@@ -195,7 +195,7 @@ class RayEngine:
     async def _run_somewhere(self, job: Job, request: Request, refs: list[Any]) -> Result:
         """Run the job on a node that can run jobs."""
         line = encode_request(request)
-        while True:
+        while not (nowhere := self._why_nowhere()):
             function = self._function
             if self._unfit:
                 others = f"!in({','.join(self._unfit)})"
@@ -210,8 +210,12 @@ class RayEngine:
                     return result
                 case Unfit(node, reason):
                     self._unfit[node] = reason
-                    if self._with_processors() <= self._unfit.keys():
-                        return Trial(job).end("unsupported", f"no node can run it: {reason}")
+        return Trial(job).end("unsupported", f"no node can run it: {nowhere}")
+
+    def _why_nowhere(self) -> str:
+        """Return why none of the nodes can run jobs, or "". Without a node with processors, one may still join."""
+        nodes = self._with_processors() if self._unfit else set[str]()
+        return self._unfit[min(nodes)] if nodes and nodes <= self._unfit.keys() else ""
 
     def _with_processors(self) -> set[str]:
         """Return the nodes that can be given jobs. A head often has no processors."""
