@@ -39,6 +39,10 @@ LIMIT_S = 120 + 15 * TASKS
 KEY = "sk-ant-this-is-the-secret-of-the-driver"
 PRICES = '[prices."*"]\ninput = 1000.0\noutput = 1000.0\ncache_read = 0.0\ncache_write = 0.0\n'
 DONE = [{"text": "Done."}]
+GRADE = """\
+#!/bin/sh
+if cmp -s /app/answer /tests/expected; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+"""
 Start = Callable[..., Cluster]
 
 pytestmark = pytest.mark.timeout(LIMIT_S)
@@ -312,7 +316,7 @@ def test_a_node_without_the_sandbox_gets_no_task_twice_and_the_others_run_all(
 def test_tasks_of_harbor_run_on_the_nodes(home: Batches, start_cluster: Start):
     cluster = start_cluster(nodes=2)
     for name, answer in (("right", "42\n"), ("wrong", "43\n")):
-        harbor_task(home, name, **{"tests/expected": answer})
+        harbor_task(home, name, **{"tests/test.sh": GRADE, "tests/expected": answer})
     home.tasks = home.project / "tasks"
     with run(home, cluster, home.write_script([bash("cp /data/data.txt answer")], DONE)) as driver:
         _, said = driver.communicate(timeout=LIMIT_S)
@@ -332,11 +336,11 @@ def test_what_a_task_has_cost_on_a_node_that_died_counts(home: Batches, start_cl
     cluster = start_cluster(nodes=2, cpus=1)
     many(home, 1, check="test -e made")
     with WaitingModel() as server:
-        home.config.write_text(f'base_url = "{server.url}"\n{PRICES}')
+        home.config.write_text(f'base_url = "{server.url}"\n{PRICES.replace("1000.0", "10000.0")}')
         home.environment["ANTHROPIC_API_KEY"] = KEY
         arguments = (str(home.tasks), "-o", str(home.out), "--model", "claude-test")
         with Terminal(home, *arguments, "--engine", engine(cluster)) as terminal:
-            terminal.read_until(r"\$0\.0[1-9]")
+            terminal.read_until(r"\$0\.15")  # of one answer
             cluster.tell("kill")
             cluster.tell("add")
             server.may_end.set()
@@ -344,7 +348,8 @@ def test_what_a_task_has_cost_on_a_node_that_died_counts(home: Batches, start_cl
         assert len(server.prompts) == 4
     lost, done_again = home.results()
     assert (lost["state"], done_again["state"]) == ("stopped", "completed")
-    assert lost["cost"] == pytest.approx(done_again["cost"] / 2) > 0
+    assert lost["cost"] == pytest.approx(0.15)
+    assert done_again["cost"] == pytest.approx(0.30)
 
 
 def test_a_cluster_of_the_run_has_no_key_and_ends_with_it(home: Batches, start_cluster: Start):

@@ -205,7 +205,8 @@ class RayEngine:
                 case None:
                     reason = "its node or process died, again and again: see the logs of Ray"
                     return Trial(job).end("crashed", reason)
-                case Finished(result):
+                case Finished(execution, result):
+                    self._note_cost(execution, result.cost or 0.0)
                     await to_thread.run_sync(_receive, archive, job)
                     return result
                 case Unfit(node, reason):
@@ -260,8 +261,11 @@ class RayEngine:
                     "the gateway, which calls models, has ended: see the logs of Ray"
                 ) from error
             for execution, cost_usd in costs.items():
-                if running := self._running.get(execution.partition("/")[0]):
-                    running.note(execution, cost_usd)
+                self._note_cost(execution, cost_usd)
+
+    def _note_cost(self, execution: str, cost_usd: float) -> None:
+        if running := self._running.get(execution.partition("/")[0]):
+            running.note(execution, cost_usd)
 
     async def _sweep(self) -> None:
         """Remove what the run leaves on the nodes."""
@@ -282,7 +286,8 @@ class _Costs:
         self._costs: dict[str, float] = {}
 
     def note(self, execution: str, cost_usd: float) -> None:
-        self._costs[execution] = cost_usd
+        # Reports may arrive in another order than they were sent, and after the result.
+        self._costs[execution] = max(cost_usd, self._costs.get(execution, 0.0))
         self._on_cost(sum(self._costs.values()))
 
 
