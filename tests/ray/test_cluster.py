@@ -99,7 +99,8 @@ def ray_processes_that_know(secret: str, home: Batches, driver: int) -> set[str]
     names = set()
     for pid, parent in processes_with(f"HOME={home.folder}").items():
         if driver not in (pid, parent) and has_in_memory(pid, secret.encode()):
-            names.add(words_of(pid).split(b"\0")[0].decode())
+            name = words_of(pid).split(b"\0")[0].decode()
+            names.add(name.partition(".")[0])  # without the method that an actor runs
     return names
 
 
