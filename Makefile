@@ -77,7 +77,7 @@ litellm: ## install LiteLLM's proxy (750 MB) for the tests that talk through it;
 	else "$(PYTHON)" -m venv litellm && litellm/bin/python -m pip install -q '$(strip $(LITELLM))'; fi; fi
 
 ray: ## run the tests of the engine ray, with 1,000 tasks; TASKS=60 chooses another number
-	@$(INSTALL) --extras dev,neovim,ray
+	@$(INSTALL) --extras dev,neovim,batch,ray
 	export SANDERLING_RAY_TASKS="$(or $(TASKS),1000)"; $(PYTEST) -n0 tests/ray $(ARGS)
 
 adapters: ## install Claude Code and Codex as agents (840 MB) for the tests that start them; without them they skip

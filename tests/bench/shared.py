@@ -120,6 +120,11 @@ def rss_mb(pid: int) -> float:
     return _status_mb(pid, "VmRSS")
 
 
+def anonymous_mb(pid: int) -> float:
+    """Return the resident memory of a process without what it maps of files."""
+    return _status_mb(pid, "RssAnon")
+
+
 def forget_peak_mb(pid: int) -> float:
     """Have the kernel forget the largest resident size of a process; returns what it is now."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")

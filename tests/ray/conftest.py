@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class Cluster:
-    """`python -m tests.ray.nodes` as a process."""
+    """`python -m tests.ray.nodes` as a process. `session` is Ray's directory for logs and sockets."""
 
     def __init__(self, nodes: int, cpus: int, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -30,6 +30,7 @@ class Cluster:
             text=True,
         )
         self.address = self._line()
+        self.session = Path(self._line())
 
     def _line(self) -> str:
         assert self._process.stdout
@@ -41,7 +42,7 @@ class Cluster:
         assert self._process.stdin
         self._process.stdin.write(f"{order}\n")
         self._process.stdin.flush()
-        assert self._line() == "killed"
+        assert self._line() == "done"
 
     def end(self) -> None:
         with self._process as process:  # closes its input, and waits

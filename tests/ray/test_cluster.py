@@ -1,11 +1,12 @@
 """
 `sanderling batch --engine ray` as a process, on a cluster of three nodes on this machine.
 
-`SANDERLING_RAY_TASKS=1000 pytest tests/ray -n0` runs as many tasks as CI does at night.
+`make ray` runs 1,000 tasks.
 """
 
 import json
 import os
+import shutil
 import signal
 import threading
 from collections import Counter
@@ -16,24 +17,32 @@ from typing import Any
 import pytest
 
 from tests.batch.batches import Batches, bash, git
+from tests.batch.test_display import Terminal, needs_extra
+from tests.batch.test_harbor_tasks import harbor_task
 from tests.conftest import is_alive, wait_until
 from tests.loopback import (
     Answer,
     LoopbackServer,
     Reply,
     Request,
+    Until,
     done,
     message_start,
     text,
     tool_use,
 )
 from tests.ray.conftest import Cluster
+from tests.ray.memory import has_in_memory
 
-TASKS = int(os.environ.get("SANDERLING_RAY_TASKS", "12"))
+TASKS = int(os.environ.get("SANDERLING_RAY_TASKS", "60"))
 LIMIT_S = 120 + 15 * TASKS
 KEY = "sk-ant-this-is-the-secret-of-the-driver"
 PRICES = '[prices."*"]\ninput = 1000.0\noutput = 1000.0\ncache_read = 0.0\ncache_write = 0.0\n'
 DONE = [{"text": "Done."}]
+GRADE = """\
+#!/bin/sh
+if cmp -s /app/answer /tests/expected; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+"""
 Start = Callable[..., Cluster]
 
 pytestmark = pytest.mark.timeout(LIMIT_S)
@@ -49,6 +58,19 @@ class Model(LoopbackServer):
             return Reply(message_start(), text("Done."), done())
         call = tool_use("toolu_1", "bash", json.dumps({"command": "echo new > made"}))
         return Reply(message_start(), call, done("tool_use"))
+
+
+class WaitingModel(Model):
+    """Ends no task before `may_end`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_end = threading.Event()
+
+    def answer_to(self, request: Request) -> Answer:
+        if request.path == self.prompt_path and "tool_result" in request.body.decode():
+            return Reply(Until(self.may_end), message_start(), text("Done."), done())
+        return super().answer_to(request)
 
 
 def engine(cluster: Cluster) -> str:
@@ -72,6 +94,16 @@ def files_below(*roots: Path) -> Any:
             yield from (Path(directory, name) for name in names)
 
 
+def ray_processes_that_know(secret: str, home: Batches, driver: int) -> set[str]:
+    """The names of the processes that have the secret in their memory, without the driver and its children."""
+    names = set()
+    for pid, parent in processes_with(f"HOME={home.folder}").items():
+        if driver not in (pid, parent) and has_in_memory(pid, secret.encode()):
+            name = words_of(pid).split(b"\0")[0].decode()
+            names.add(name.partition(".")[0])  # without the method that an actor runs
+    return names
+
+
 def processes_with(secret: str) -> dict[int, int]:
     """The processes that have the text in their environment, each with its parent."""
     found = {}
@@ -92,6 +124,7 @@ def test_each_result_arrives_once_though_a_node_dies_midway_and_the_key_stays_wi
     cluster = start_cluster()
     many(home, TASKS, check="test -e made")
     leaks: set[int] = set()
+    knowing: set[str] = set()
     with Model() as server:
         home.config.write_text(f'base_url = "{server.url}"\n{PRICES}')
         home.environment["ANTHROPIC_API_KEY"] = KEY
@@ -109,6 +142,7 @@ def test_each_result_arrives_once_though_a_node_dies_midway_and_the_key_stays_wi
                 )
                 lines = (home.out / "results.jsonl").read_bytes() if home.out.exists() else b""
                 if not has_killed.is_set() and lines.count(b"\n") >= TASKS // 3:
+                    knowing.update(ray_processes_that_know(KEY, home, driver.pid))
                     cluster.tell("kill")
                     has_killed.set()
                 return driver.poll() is not None
@@ -118,7 +152,8 @@ def test_each_result_arrives_once_though_a_node_dies_midway_and_the_key_stays_wi
         assert driver.returncode == 0, said
         assert has_killed.is_set()
         assert {request.headers["x-api-key"] for request in server.prompts} == {KEY}
-    results = home.results()
+    # What a task has cost on the dead node has a line of its own.
+    results = [result for result in home.results() if result["state"] != "stopped"]
     assert Counter(result["id"] for result in results) == {f"t{n}": 1 for n in range(TASKS)}
     assert {(result["state"], result["reward"]) for result in results} == {("completed", 1)}
     for result in results:
@@ -128,9 +163,10 @@ def test_each_result_arrives_once_though_a_node_dies_midway_and_the_key_stays_wi
         config = json.loads((trial / "config.json").read_text())
         assert config["task"]["path"] == str(home.project / "project")
     assert leaks == set()
+    assert knowing == {"ray::Gateway"}
     with_key = [
         path
-        for path in files_below(home.out, Path("/tmp/ray/session_latest/"), Path("/dev/shm"))
+        for path in files_below(home.out, cluster.session)
         if path.is_file() and KEY.encode() in path.read_bytes()
     ]
     assert with_key == []
@@ -254,6 +290,67 @@ def test_tasks_that_no_node_can_run_are_unsupported_and_no_failure_of_the_agent(
     assert [result["state"] for result in results] == ["unsupported"] * 5
     assert all("and the driver 9.9.9" in result["reason"] for result in results)
     assert all(result["exit"] is None for result in results)
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare")
+def test_a_node_without_the_sandbox_gets_no_task_twice_and_the_others_run_all(
+    home: Batches, start_cluster: Start
+):
+    cluster = start_cluster(nodes=1)
+    cluster.tell("add-weak")
+    many(home, 5, check="test -e made")
+    home.config.write_text('[sandbox]\nmin_level = "namespaces"\n')
+    model = home.write_script([bash("touch made")], DONE)
+    with run(home, cluster, model) as driver:
+        _, said = driver.communicate(timeout=LIMIT_S)
+    assert driver.returncode == 3, said
+    assert {result["state"] for result in home.results()} == {"unsupported"}
+    assert all("no sandbox of the level namespaces" in each["reason"] for each in home.results())
+    cluster.tell("add")
+    home.out = home.project / "out-of-both"
+    with run(home, cluster, model) as driver:
+        _, said = driver.communicate(timeout=LIMIT_S)
+    assert driver.returncode == 0, said
+    assert Counter(result["id"] for result in home.results()) == {f"t{n}": 1 for n in range(5)}
+    assert {(result["state"], result["reward"]) for result in home.results()} == {("completed", 1)}
+
+
+def test_tasks_of_harbor_run_on_the_nodes(home: Batches, start_cluster: Start):
+    cluster = start_cluster(nodes=2)
+    for name, answer in (("right", "42\n"), ("wrong", "43\n")):
+        harbor_task(home, name, **{"tests/test.sh": GRADE, "tests/expected": answer})
+    home.tasks = home.project / "tasks"
+    with run(home, cluster, home.write_script([bash("cp /data/data.txt answer")], DONE)) as driver:
+        _, said = driver.communicate(timeout=LIMIT_S)
+    assert driver.returncode == 0, said
+    rewards = {result["id"]: (result["state"], result["reward"]) for result in home.results()}
+    assert rewards == {"right": ("completed", 1), "wrong": ("completed", 0)}
+    for name, reward in (("right", "1\n"), ("wrong", "0\n")):
+        trial = home.out / f"{name}__1"
+        assert (trial / "verifier" / "reward.txt").read_text() == reward
+        assert "+42" in (trial / "changes.patch").read_text()
+        config = json.loads((trial / "config.json").read_text())
+        assert config["task"]["path"] == str(home.tasks / name)
+
+
+@needs_extra
+def test_what_a_task_has_cost_on_a_node_that_died_counts(home: Batches, start_cluster: Start):
+    cluster = start_cluster(nodes=2, cpus=1)
+    many(home, 1, check="test -e made")
+    with WaitingModel() as server:
+        home.config.write_text(f'base_url = "{server.url}"\n{PRICES.replace("1000.0", "10000.0")}')
+        home.environment["ANTHROPIC_API_KEY"] = KEY
+        arguments = (str(home.tasks), "-o", str(home.out), "--model", "claude-test")
+        with Terminal(home, *arguments, "--engine", engine(cluster)) as terminal:
+            terminal.read_until(r"\$0\.15")  # of one answer
+            cluster.tell("kill")
+            cluster.tell("add")
+            server.may_end.set()
+            assert terminal.read_all() == 0, terminal.output
+    lost, done_again = home.results()
+    assert (lost["state"], done_again["state"]) == ("stopped", "completed")
+    assert lost["cost"] == pytest.approx(0.15)
+    assert done_again["cost"] == pytest.approx(0.30)
 
 
 def test_a_cluster_of_the_run_has_no_key_and_ends_with_it(home: Batches, start_cluster: Start):

@@ -196,7 +196,7 @@ class RayEngine:
     async def _run_somewhere(self, job: Job, request: Request, refs: list[Any]) -> Result:
         """Run the job on a node that can run jobs."""
         line = encode_request(request)
-        while True:
+        while not (nowhere := self._why_nowhere()):
             function = self._function
             if self._unfit:
                 others = f"!in({','.join(self._unfit)})"
@@ -206,13 +206,19 @@ class RayEngine:
                 case None:
                     reason = "its node or process died, again and again: see the logs of Ray"
                     return Trial(job).end("crashed", reason)
-                case Finished(result):
+                case Finished(execution, sent):
+                    result = own_result(sent, job)
+                    self._note_cost(execution, result.cost or 0.0)
                     await to_thread.run_sync(receive, archive, job)
-                    return own_result(result, job)
+                    return result
                 case Unfit(node, reason):
                     self._unfit[node] = reason
-                    if self._with_processors() <= self._unfit.keys():
-                        return Trial(job).end("unsupported", f"no node can run it: {reason}")
+        return Trial(job).end("unsupported", f"no node can run it: {nowhere}")
+
+    def _why_nowhere(self) -> str:
+        """Return why none of the nodes can run jobs, or "". Without a node with processors, one may still join."""
+        nodes = self._with_processors() if self._unfit else set[str]()
+        return self._unfit[min(nodes)] if nodes and nodes <= self._unfit.keys() else ""
 
     def _with_processors(self) -> set[str]:
         """Return the nodes that can be given jobs. A head often has no processors."""
@@ -257,8 +263,11 @@ class RayEngine:
                     "the gateway, which calls models, has ended: see the logs of Ray"
                 ) from error
             for execution, cost_usd in costs.items():
-                if running := self._running.get(execution.partition("/")[0]):
-                    running.note(execution, cost_usd)
+                self._note_cost(execution, cost_usd)
+
+    def _note_cost(self, execution: str, cost_usd: float) -> None:
+        if running := self._running.get(execution.partition("/")[0]):
+            running.note(execution, cost_usd)
 
     async def _sweep(self) -> None:
         """Remove what the run leaves on the nodes."""
@@ -279,7 +288,8 @@ class _Costs:
         self._costs: dict[str, float] = {}
 
     def note(self, execution: str, cost_usd: float) -> None:
-        self._costs[execution] = max(cost_usd, 0.0)
+        # Reports may arrive in another order than they were sent, and after the result.
+        self._costs[execution] = max(cost_usd, self._costs.get(execution, 0.0))
         self._on_cost(sum(self._costs.values()))
 
 

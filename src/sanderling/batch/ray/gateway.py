@@ -99,8 +99,8 @@ class Gateway:
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def report(self, execution: str, cost_usd: float) -> None:
-        """Note what an execution of a job has cost so far."""
-        self._costs[execution] = cost_usd
+        """Note what an execution of a job has cost so far. Ray may run such calls in another order than they were made."""
+        self._costs[execution] = max(cost_usd, self._costs.get(execution, 0.0))
 
     async def costs(self) -> dict[str, float]:
         """Return what has changed since the last call, by execution."""

@@ -9,7 +9,6 @@ import fcntl
 import os
 import socket
 import tempfile
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -32,7 +31,6 @@ from sanderling.sandbox.kernel.layout import remove_tree
 from sanderling.sandbox.policy import LEVELS
 from sanderling.sandbox.sandbox import Sandbox
 
-REPORT_S = 1.0  # between two reports of a job's cost
 NAME = "sanderling-ray"
 
 
@@ -57,8 +55,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
-    """The result of a job. Its directory is in an archive."""
+    """The result of a job, and the execution that it is of. Its directory is in an archive."""
 
+    execution: str
     result: Result
 
 
@@ -86,13 +85,16 @@ def run_on_node(line: bytes, refs: list[Any], gateway: Any) -> tuple[bytes, byte
         if reason := _why_unfit(request):
             return _encoded(Unfit(node, f"{socket.gethostname()}: {reason}")), b""
         with _directory_of(node) as directory:
-            report = _throttled(lambda cost: gateway.report.remote(execution, cost))
+
+            def report(cost_usd: float) -> None:
+                gateway.report.remote(execution, cost_usd)
+
             fetch = {
                 each.digest: lambda ref=ref: bytes(ray.get(ref))
                 for each, ref in zip(request.inputs, refs, strict=True)
             }
             result, archive = _run(request, directory, execution, fetch, report)
-            return _encoded(Finished(result)), archive
+            return _encoded(Finished(execution, result)), archive
     except (OSError, ArchiveError) as error:  # a disk that is full, for example
         return _encoded(Unfit(node, f"{socket.gethostname()}: {error}")), b""
 
@@ -148,18 +150,6 @@ def _run(
         return result, pack(job.trial)
     finally:
         remove_tree(str(place))
-
-
-def _throttled(report: Callable[[float], object]) -> Callable[[float], None]:
-    last_s = -REPORT_S
-
-    def note(cost: float) -> None:
-        nonlocal last_s
-        if time.monotonic() >= last_s + REPORT_S:
-            last_s = time.monotonic()
-            report(cost)
-
-    return note
 
 
 @contextmanager
