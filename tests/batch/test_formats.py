@@ -5,8 +5,10 @@ from pathlib import Path
 
 import msgspec
 
+from sanderling.batch.agent import AgentEnd, take_event
 from sanderling.batch.results import Result, RunSettings, State, read_results
 from sanderling.batch.tasks import Task, directory_name, read_lines
+from sanderling.json_lines import encoded
 from tests.batch.batches import Batches, bash
 from tests.conftest import ROOT
 
@@ -86,3 +88,11 @@ def test_each_id_has_a_directory_of_its_own():
     names = [directory_name(each) for each in ids]
     assert len(set(names)) == len(ids)
     assert all("/" not in name and name not in (".", "..") and len(name) <= 100 for name in names)
+
+
+def test_an_answer_that_updates_its_usage_several_times_is_one_call():
+    end = AgentEnd()
+    for counts in ((10, 1), (10, 5), (30, 6), (30, 9)):
+        turn = dict(zip(("input_tokens", "output_tokens"), counts, strict=True))
+        take_event(encoded({"type": "usage_updated", "turn": turn}), end, lambda _: None)
+    assert (end.calls, end.tokens) == (2, 39)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from sanderling.batch.copies import CopyError
-from sanderling.batch.jobs import Job
+from sanderling.batch.jobs import Job, Origin
 from sanderling.batch.ray.archives import unpack
 from sanderling.batch.ray.inputs import Input, Inputs, with_inputs
 from sanderling.batch.results import RunSettings
@@ -25,6 +25,7 @@ def job(home: Batches, number: int, model: str = "", **fields: str) -> Job:
         trial=home.out / task.id,
         work=work,
         cache=home.folder / "cache",
+        origin=Origin(task.project, home.out, model),
     )
 
 

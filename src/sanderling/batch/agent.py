@@ -128,7 +128,7 @@ async def run_agent(run: AgentRun, on_cost: Callable[[float], None]) -> AgentEnd
                         log.write(chunk)
                         for line in lines.feed(chunk):
                             if not isinstance(line, LineTooLongError):
-                                _take(line, end, on_cost)
+                                take_event(line, end, on_cost)
                     await process.wait()
                 finally:
                     if process.returncode is None:
@@ -169,7 +169,7 @@ def own_environment(run: AgentRun, host: Mapping[str, str] = os.environ) -> dict
     return kept | {name: str(path) for name, path in own.items()}
 
 
-def _take(line: bytes, end: AgentEnd, on_cost: Callable[[float], None]) -> None:
+def take_event(line: bytes, end: AgentEnd, on_cost: Callable[[float], None]) -> None:
     try:
         event = msgspec.json.decode(line, type=_Line)
     except msgspec.DecodeError:
@@ -179,11 +179,11 @@ def _take(line: bytes, end: AgentEnd, on_cost: Callable[[float], None]) -> None:
             end.session_id, end.model = event.session_id, event.model
         case "approval_requested":
             end.questions += 1
-        case "usage_updated":  # for each answer; an agent that is killed has no result
+        case "usage_updated":  # several for each answer; an agent that is killed has no result
             on_cost(event.turn_cost_usd)
+            end.calls += _input_tokens(event.turn) > _input_tokens(end.usage)
             end.usage = event.turn
             end.cost = event.turn_cost_usd if event.is_priced else None
-            end.calls += 1
         case "result":
             end.usage = event.usage
             end.cost = event.cost_usd
@@ -192,6 +192,10 @@ def _take(line: bytes, end: AgentEnd, on_cost: Callable[[float], None]) -> None:
             end.state, end.reason = _state_of(event)
         case _:
             pass
+
+
+def _input_tokens(usage: dict[str, int]) -> int:
+    return sum(count for name, count in usage.items() if name.endswith("input_tokens"))
 
 
 def _state_of(result: _Line) -> tuple[State, str]:
