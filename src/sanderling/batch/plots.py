@@ -80,12 +80,14 @@ def _name(task_id: str) -> str:
 
 
 def _chart(kind: str, name: str, **options: Any) -> Any:
-    hooks = sys.meta_path[:]
     import pygal  # pyright: ignore[reportMissingTypeStubs] - it has no types
     from pygal.style import Style  # pyright: ignore[reportMissingTypeStubs]
 
-    # pygal adds a hook for its maps, of a form that Python 3.12 ignores, and that 3.11 warns of at each import.
-    sys.meta_path[:] = hooks
+    # pygal adds a hook for its maps, of a form that Python 3.12 ignores, and that 3.11 warns of at each import. Others stay: importlib_metadata,
+    # which pygal imports, replaces the standard library's.
+    sys.meta_path[:] = [
+        each for each in sys.meta_path if not isinstance(each, pygal.PluginImportFixer)
+    ]
     style: Any = Style(
         background="transparent",
         plot_background="transparent",
