@@ -65,9 +65,17 @@ def test_a_plugin_is_disabled_and_enabled_again(shown, home):
 
 
 def test_a_plugin_is_removed_after_a_question_and_a_shared_one_is_not(shown, home):
-    shown.lua("vim.ui.select = function(items, _, choose) choose(items[_G.number], _G.number) end")
-    shown.lua("_G.number = 1")
+    shown.lua(
+        """
+        _G.number, _G.asked = 1, 0
+        vim.ui.select = function(items, _, choose)
+          _G.asked = _G.asked + 1
+          choose(items[_G.number], _G.number)
+        end
+        """
+    )
     shown.feed("D")
+    wait_until(lambda: shown.lua("return _G.asked") == 1)
     shown.lua("_G.number = 2")
     shown.feed("7jD")
     shown.wait_for_message("is shared with other agents")
