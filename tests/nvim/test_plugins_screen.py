@@ -67,16 +67,16 @@ def test_a_plugin_is_disabled_and_enabled_again(shown, home):
 def test_a_plugin_is_removed_after_a_question_and_a_shared_one_is_not(shown, home):
     shown.lua(
         """
-        _G.number, _G.asked = 1, 0
-        vim.ui.select = function(items, _, choose)
+        _G.answer, _G.asked = 'Keep it', 0
+        vim.ui.select = function(_, _, choose)
           _G.asked = _G.asked + 1
-          choose(items[_G.number], _G.number)
+          choose(_G.answer)
         end
         """
     )
     shown.feed("D")
     wait_until(lambda: shown.lua("return _G.asked") == 1)
-    shown.lua("_G.number = 2")
+    shown.lua("_G.answer = 'Remove it'")
     shown.feed("7jD")
     shown.wait_for_message("is shared with other agents")
     assert (home / OWN / "tools").exists()
