@@ -20,7 +20,7 @@ from sanderling.tools.children import Task
 from sanderling.tools.outcome import Outcome
 
 NO_TASK = "`task` is empty: say what the child session must do, and what it reports."
-IN_WORKTREE = "The child session {name} has changed files in the worktree {worktree}. :AgentWorktrees, or `sanderling worktrees`, shows and applies them."
+IN_WORKTREE = "The child session {name} has changed files in the worktree {worktree}. `:AgentWorktrees` in Neovim, or `sanderling worktrees`, shows and applies them."
 MAX_SHOWN_CHARS = 1_000
 MAX_MODEL_CHARS = 100
 

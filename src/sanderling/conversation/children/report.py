@@ -21,7 +21,7 @@ SHORT_OF = "[The beginning is left out: see the session {id}.]"
 WORKTREE = (
     "{name}: the files were changed there, not in the project; the user reviews and applies them"
 )
-PLACE = "Its changes are in the worktree {name}: :AgentWorktrees, or `sanderling worktrees`, shows and applies them."
+PLACE = "Its changes are in the worktree {name}: `:AgentWorktrees` in Neovim, or `sanderling worktrees`, shows and applies them."
 NO_TEXT = "(It has written nothing.)"
 _REFERENCE = r"(?<![\w./~-])((?:~?/|\.{1,2}/)?[\w@+.-]+(?:/[\w@+.-]+)*):(\d{1,7})\b"
 _IN_WORDS: dict[ChildState, str] = {
