@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -475,6 +476,18 @@ def test_signal_is_forwarded_and_its_status_is_the_commands(me, number):
         process.send_signal(number)
         output, _ = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, output) == (9, "caught\n")
+
+
+@prove
+@pytest.mark.parametrize("command", ["sleep 1000", "kill -STOP $$"])
+def test_a_second_sigterm_kills_a_command_that_does_not_end(me, command):
+    with me.start("--", "sh", "-c", f"trap '' TERM; echo started; {command}") as process:
+        assert process.stdout.readline() == "started\n"
+        process.terminate()
+        time.sleep(0.5)  # two signals at the same time are one
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 128 + signal.SIGKILL
 
 
 @prove

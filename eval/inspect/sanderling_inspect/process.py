@@ -182,9 +182,12 @@ class SandboxProcess:
         assert self._process.stdout
         with suppress(OSError):
             self._process.stdin.close()
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        # A second SIGTERM ends the sandbox, too, if a command has stopped the process in it. After SIGKILL the sandbox would end later than
+        # this, and write to its directory.
+        for end in (self._process.terminate, self._process.terminate, self._process.kill):
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_S)
+                break
+            end()
+        self._process.wait()
         self._has_ended = True

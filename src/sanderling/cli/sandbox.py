@@ -364,8 +364,14 @@ def _here() -> str:
 
 
 async def _forward(received: AsyncIterator[int], process: Process) -> None:
+    """Forward signals. A second SIGTERM kills: the command ignores the first, or is stopped."""
+    is_terminated = False
     async for number in received:
-        process.send_signal(number)
+        if is_terminated and number == signal.SIGTERM:
+            process.kill()
+        else:
+            process.send_signal(number)
+        is_terminated |= number == signal.SIGTERM
 
 
 def _print_event(event: SandboxEvent) -> None:
