@@ -19,7 +19,7 @@ STYLE = (
 
 
 def _rates(results: Sequence[Result]) -> list[tuple[str, Rate]]:
-    """Return the pass rate, and those of repeated tasks, with their names."""
+    """Return the pass rate and, of repeated tasks, pass@k and pass^k, with their names."""
     repeats = max((result.attempt for result in results), default=1)
     named = [("Pass rate", pass_rate(results))]
     if repeats > 1:

@@ -374,7 +374,7 @@ def _misses(min_reward: float | dict[str, float] | None, rewards: Mapping[str, f
 
 def _resolved(values: Mapping[str, str], job: Job) -> dict[str, str]:
     """
-    Return variables of the task with those of this machine in them.
+    Return the task's variables, with this machine's filled in.
 
     Raises:
         UnsupportedError: one is missing, or may be a secret of the user's.
@@ -401,7 +401,7 @@ def _check_network(task: TaskFile, job: Job) -> None:
 
 def _checked_variables(task: TaskFile, job: Job) -> dict[str, str]:
     """
-    Return the variables of the environment. Those of later parts are checked, before anything is spent.
+    Return the variables of the environment. The variables of later parts are checked as well, before anything is spent.
 
     Raises:
         UnsupportedError: one is missing, or may be a secret of the user's.

@@ -27,7 +27,7 @@ WRITE = "file-write*"
 
 class Places(NamedTuple):
     """
-    The paths that a command may use, all canonical. What none of them contains is hidden, its metadata included.
+    The paths that a command may use, all canonical. Everything else is hidden, its metadata included.
 
     Attributes:
         readable: can be read, and programs there be started.

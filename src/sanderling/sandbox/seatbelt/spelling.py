@@ -1,7 +1,7 @@
 """
 How macOS spells a path.
 
-The kernel compares a rule with the path of the file that was found, and not with the one that was asked for: links are resolved, so `/tmp` is
+The kernel compares a rule with the path of the file that it found, and not with the requested path: links are resolved, so `/tmp` is
 `/private/tmp`, and names have the case and the Unicode form that they have on the disk. A file that is being created has no such form yet:
 its last name is as the program gave it, while the volume takes `.ENVRC` and `.envrc` for the same.
 """
@@ -34,7 +34,7 @@ MAX_CHUNK = 6
 
 
 def links_on(path: str) -> list[str]:
-    """Return the links that lead from `path` to its file, each in its real directory. A program can follow only those that it can read."""
+    """Return the links that lead from `path` to its file, each in its real directory. A program can follow a link only if it can read it."""
     found: list[str] = []
     place, parts = "/", path.split("/")[::-1]
     while parts and len(found) < MAX_LINKS:

@@ -1,7 +1,7 @@
 """
 The supervisor on macOS: it guards the project, and forks a starter for each view.
 
-It differs from the one of Linux (`inside/supervisor.py`) in what a view is. There are no namespaces and no mounts: a view is a profile, and
+Its views differ from the Linux supervisor's (`inside/supervisor.py`). There are no namespaces and no mounts: a view is a profile, and
 each of its commands is a `sandbox-exec` with it. The guard is polled, and processes are found by `ProcessTree`.
 """
 

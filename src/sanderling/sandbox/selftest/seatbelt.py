@@ -1,8 +1,8 @@
 """
 The self-test of the level `seatbelt`, which counts only where it was verified: on this machine, since its last start and its last update.
 
-Nobody can promise what a profile means to the next macOS: its language is not documented, and rules have changed between versions. So the
-machine itself tries, before the first command. The result is kept in a file that no project can write.
+A profile can mean something else to the next macOS: its language is not documented, and rules have changed between versions. So the machine
+itself tries, before the first command. The result is kept in a file that no project can write.
 """
 
 import hashlib
