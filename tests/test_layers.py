@@ -287,7 +287,7 @@ FOLDERS = [
         "code",
         "approval",
     ),
-    *("review", "proposals", "prompt", "status", "chat", "screens", "inline"),
+    *("review", "proposals", "prompt", "status", "chat", "screens", "comments", "inline"),
 ]
 
 

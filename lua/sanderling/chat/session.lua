@@ -253,7 +253,7 @@ end
 --- Send `lines` to the model, or refuse all of them and say why. If the host cannot start, they come back into the
 --- prompt.
 ---@param lines string[]
----@param opts? { selections?: sanderling.Selection[], is_steering?: boolean } steering: send during the turn
+---@param opts? { selections?: sanderling.Selection[], is_steering?: boolean, is_verbatim?: boolean } steering: send during the turn; verbatim: an @ is no mention
 ---@return boolean
 function Session:send(lines, opts)
   opts = opts or {}
@@ -275,7 +275,7 @@ function Session:send(lines, opts)
       local here = sources.around_cursor(self.project)
       leaving.selections = here and { here } or nil
     end
-    if text:find('@', 1, true) then
+    if not opts.is_verbatim and text:find('@', 1, true) then
       local ok, found = pcall(mentions.selections, lines, self)
       leaving.problem = not ok and words.first_line(tostring(found)) or nil
       leaving.selections = ok and vim.list_extend(vim.list_slice(opts.selections or {}), found)

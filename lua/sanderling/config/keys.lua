@@ -233,6 +233,11 @@ M.rows = {
   key('accept_file', '<LocalLeader>hA', { file = 'n' }, 'accept all changes of the file', true),
   key('reject_file', '<LocalLeader>hR', { file = 'n' }, 'reject all changes of the file', true),
 
+  key('comment', '<LocalLeader>hc', { file = 'n' }, 'comment on the change here'),
+  key('comment_edit', '<LocalLeader>hc', { comment = 'n' }, 'edit the comment, or make one'),
+  key('next_comment', ']v', { comment = 'n' }, 'to the next open comment; takes a count'),
+  key('previous_comment', '[v', { comment = 'n' }, 'to the previous one; takes a count'),
+
   key('edit_accept', '<LocalLeader>ea', { edit = 'n' }, 'accept the edit'),
   key('edit_reject', '<LocalLeader>er', { edit = 'n' }, 'reject the edit'),
   key('edit_refine', '<LocalLeader>ee', { edit = 'n' }, 'ask for a different edit'),
@@ -289,6 +294,7 @@ M.commands = { waiting = { ':w', 'apply your changes to the prompts' } }
 ---@type table<sanderling.ui.keys.Place, string>
 M.groups = {
   file = 'agent: changes',
+  comment = 'agent: changes',
   edit = 'agent: edit, answer',
   answer = 'agent: edit, answer',
   asked = 'agent: edit, answer',

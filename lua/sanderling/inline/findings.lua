@@ -1,8 +1,9 @@
---- Findings of a review: places that the answer to `/review` names go into the quickfix list when it ends.
+--- Findings of a review: places that the answer to `/review` names go into the quickfix list when it ends,
+--- and become review comments.
 local M = {}
 
-local api = vim.api
 local bus = require('sanderling.host.bus')
+local comments = require('sanderling.comments')
 local files = require('sanderling.access.files')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
@@ -82,20 +83,15 @@ bus.subscribe('turn_ended', function(session_id, event)
   if not prompt or not session or event.stop_reason ~= 'end_turn' then
     return
   end
-  local lines = {}
-  for _, piece in ipairs(session.transcript.pieces) do
-    vim.list_extend(
-      lines,
-      api.nvim_buf_get_lines(session.transcript_buf, piece.first, piece.last + 1, false)
-    )
-  end
-  local items = M.parse(lines, session.project)
+  local items = M.parse(session.transcript:answer_lines(), session.project)
   if #items > 0 then
     local title = 'Agent: ' .. words.trimmed(words.first_line(prompt))
     scratch.quietly(function() -- this creates unloaded buffers for the files
       vim.fn.setqflist({}, ' ', { title = title, items = items })
     end)
-    message.tell(words.counted(#items, 'finding') .. ': :copen lists them.')
+    comments.add_findings(session.project, items)
+    local text = '%s: :copen lists them, :AgentReview send asks the model to deal with them.'
+    message.tell(text:format(words.counted(#items, 'finding')))
   end
 end)
 

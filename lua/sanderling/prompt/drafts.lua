@@ -3,6 +3,7 @@
 --- for an empty prompt.
 local M = {}
 
+local private_file = require('sanderling.access.private_file')
 local slash = require('sanderling.prompt.slash')
 
 local DELAY_MS = 300 -- after the last key
@@ -18,7 +19,7 @@ local due = {}
 
 ---@return string
 local function directory()
-  return vim.fs.joinpath(vim.fn.stdpath('state'), 'sanderling', 'drafts')
+  return private_file.path('drafts')
 end
 
 ---@param session_id string
@@ -31,16 +32,8 @@ end
 local function write(session_id)
   local draft = due[session_id]
   due[session_id] = nil
-  if not draft then
-    return
-  end
-  pcall(vim.fn.mkdir, directory(), 'p', tonumber('700', 8)) -- if this fails, drafts are not saved
-  local path = path_of(session_id)
-  local fd = vim.uv.fs_open(path .. '.new', 'w', tonumber('600', 8))
-  if fd then
-    vim.uv.fs_write(fd, vim.json.encode(draft))
-    vim.uv.fs_close(fd)
-    vim.uv.fs_rename(path .. '.new', path)
+  if draft then
+    private_file.write(path_of(session_id), draft) -- if this fails, the draft is not saved
   end
 end
 
@@ -80,12 +73,8 @@ end
 ---@param session_id string
 ---@return sanderling.prompt.drafts.Draft? of a Neovim that no longer runs
 local function left_behind(session_id)
-  local file = io.open(path_of(session_id), 'r')
-  local ok, draft = pcall(vim.json.decode, file and file:read('*a') or '')
-  if file then
-    file:close()
-  end
-  local is_draft = ok and type(draft) == 'table' and type(draft.text) == 'string'
+  local draft = private_file.read(path_of(session_id))
+  local is_draft = draft and type(draft.text) == 'string'
   local is_over = is_draft and type(draft.pid) == 'number' and vim.uv.kill(draft.pid, 0) ~= 0
   return is_over and draft or nil
 end

@@ -92,6 +92,7 @@ local function show_side_by_side(result)
     loading.color(buf, file.path)
     scratch.set_buf_options(buf, { buftype = 'nofile', bufhidden = 'wipe', modifiable = false })
     local name = vim.fn.fnamemodify(file.path, ':~:.'):gsub('%%', '%%%%')
+    vim.b[buf].sanderling_shown_as = ('%s (before the change)'):format(file.path)
     local what = file.what == 'removed' and 'removed' or 'changed'
     vim.wo[0][0].winbar = ('%s before the agent %s it'):format(name, what)
     vim.cmd.diffthis()

@@ -23,6 +23,9 @@ local actions = {
   reject_hunk_reason = function()
     commands.reject_because(vim.v.count1)
   end,
+  comment = function()
+    vim.cmd('AgentComment') -- a higher part of the screen
+  end,
   accept_file = operator.repeatable(function()
     commands.accept('file')
   end),

@@ -243,6 +243,16 @@ function Transcript:end_answer()
   end
 end
 
+--- Return the lines of the model's text in this turn.
+---@return string[]
+function Transcript:answer_lines()
+  local lines = {}
+  for _, piece in ipairs(self.pieces) do
+    vim.list_extend(lines, api.nvim_buf_get_lines(self.buf, piece.first, piece.last + 1, false))
+  end
+  return lines
+end
+
 function Transcript:end_block()
   self:end_answer()
   self:close_block()

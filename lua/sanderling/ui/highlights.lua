@@ -38,6 +38,8 @@ return {
   { 'AgentHunkSignAdd', 'Added', 'signs: added' },
   { 'AgentHunkSignChange', 'Changed', 'changed' },
   { 'AgentHunkSignDelete', 'Removed', 'removed' },
+  { 'AgentComment', 'DiagnosticInfo', 'a review comment' },
+  { 'AgentCommentDone', 'DiagnosticOk', 'its lines changed' },
   { 'AgentEditTitle', 'Title', 'title of an edit' },
   { 'AgentEditRange', 'Visual', 'replaced lines' },
   { 'AgentEditSame', 'Comment', 'unchanged lines' },

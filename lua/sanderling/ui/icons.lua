@@ -21,6 +21,7 @@ local M = { chosen = 'unicode' }
 ---@field gone_above string sign of the first line, where those above it were deleted
 ---@field added string before a line, or as its sign
 ---@field changed string
+---@field comment string sign of a line with a review comment
 ---@field steering string
 ---@field queued string
 ---@field held string
@@ -55,6 +56,7 @@ local sets = {
     gone_above = '‾',
     added = '+',
     changed = '~',
+    comment = '»',
     steering = '⇢',
     queued = '↳',
     held = '⏸',
@@ -87,6 +89,7 @@ local sets = {
     gone_above = '^',
     added = '+',
     changed = '~',
+    comment = '>',
     steering = '>>',
     queued = '->',
     held = '||',

@@ -2,7 +2,7 @@
 --- buffer-local <Plug> map; its action is given where it is set.
 local M = {}
 
----@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rules'|'plugins'|'worktrees'|'rewind'|'picker'|'file'|'edit'|'ask'|'answer'|'asked'|'page'|'anywhere'|'global'
+---@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rules'|'plugins'|'worktrees'|'rewind'|'picker'|'file'|'comment'|'edit'|'ask'|'answer'|'asked'|'page'|'anywhere'|'global'
 
 ---@class (exact) sanderling.ui.keys.Row
 ---@field option string of the table `keys`
@@ -217,7 +217,7 @@ end
 ---@param lhs string
 ---@return boolean
 local function is_free(buf, place, modes, lhs)
-  local is_users = place == 'file' or place == 'edit' or place == 'asked'
+  local is_users = place == 'file' or place == 'comment' or place == 'edit' or place == 'asked'
   return not is_users
     or vim.api.nvim_buf_call(buf, function()
       return not M.is_taken(modes, lhs)

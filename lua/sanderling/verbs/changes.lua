@@ -3,6 +3,7 @@ local calls = require('sanderling.verbs.calls')
 local lazy = require('sanderling.ui.lazy')
 local message = require('sanderling.ui.message')
 
+local comments = lazy('sanderling.comments')
 local below = lazy('sanderling.inline.below')
 local difference = lazy('sanderling.review.difference')
 local review = lazy('sanderling.review.commands')
@@ -16,6 +17,13 @@ local SCOPES = { 'hunk', 'file', 'turn', 'all' }
 local function going(direction)
   return function()
     review.go(direction)
+  end
+end
+
+---@param direction -1|1
+local function commenting(direction)
+  return function()
+    comments.go(direction)
   end
 end
 
@@ -99,6 +107,34 @@ return {
     run = function(call)
       difference.show(call.args, call.bang or false)
     end,
+  },
+  {
+    name = 'comment',
+    desc = 'comment on lines, for :AgentReview send; edit the comment there',
+    forms = 'ex',
+    has_command = true,
+    args = '* text',
+    bang = 'remove it',
+    range = true,
+    run = function(call)
+      if call.bang then
+        comments.remove(call.range)
+      else
+        comments.comment(call.args, call.range)
+      end
+    end,
+  },
+  {
+    name = 'next_comment',
+    desc = 'next comment that is not addressed; takes a count',
+    plug = 'n',
+    run = commenting(1),
+  },
+  {
+    name = 'previous_comment',
+    desc = 'previous comment; takes a count',
+    plug = 'n',
+    run = commenting(-1),
   },
   { name = 'next_hunk', desc = 'next change; takes a count', plug = 'n', run = going(1) },
   {

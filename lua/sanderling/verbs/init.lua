@@ -23,6 +23,7 @@ bus.load_at('local_offered', 'sanderling.inline.edits')
 bus.load_at('trust_needed', 'sanderling.screens.trust')
 bus.load_at('link_offered', 'sanderling.screens.mcp')
 bus.load_at('turn_started', 'sanderling.inline.findings')
+bus.load_at('session_opened', 'sanderling.comments')
 
 --- A call of a verb.
 ---@class (exact) sanderling.verbs.Call

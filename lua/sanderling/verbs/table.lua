@@ -19,6 +19,7 @@ local mcp = lazy('sanderling.screens.mcp')
 local plugins = lazy('sanderling.screens.plugins')
 local message = require('sanderling.ui.message')
 local approval = lazy('sanderling.approval')
+local comments = lazy('sanderling.comments')
 local rewind = lazy('sanderling.screens.rewind')
 local rules = lazy('sanderling.screens.rules')
 local skills = lazy('sanderling.screens.skills')
@@ -26,12 +27,15 @@ local sandbox = require('sanderling.session.sandbox')
 local sessions = lazy('sanderling.screens.sessions')
 local stored = require('sanderling.session.stored')
 local trust = lazy('sanderling.screens.trust')
+local words = require('sanderling.ui.words')
 local worktrees = lazy('sanderling.screens.worktrees')
 
 local agents = lazy('sanderling.screens.agents')
 
 local always, unless_empty = calls.always, calls.unless_empty
 local with_args, with_session = calls.with_args, calls.with_session
+
+local comment_words = { 'send', 'list', 'clear' }
 
 ---@param type string
 local function showing_report(type)
@@ -377,12 +381,22 @@ return {
       chat.hide()
     end,
   },
-  { -- the host turns it into a prompt
+  {
     name = 'review',
-    desc = 'have the model review the changes, or what you describe',
+    desc = 'have the model review the changes, or what you describe; send, list or clear comments',
     forms = 'ex slash',
+    has_command = true,
     args = '* what',
-    on_session = true,
+    words = always(comment_words),
+    run = function(call)
+      local act = vim.list_contains(comment_words, call.args) and comments[call.args]
+      if act then
+        return act()
+      end
+      local session = call.session or chat.current_session()
+      chat.show({ focus = false })
+      session:send({ words.trimmed('/review ' .. call.args) }) -- the host turns it into a prompt
+    end,
   },
   {
     name = 'send',

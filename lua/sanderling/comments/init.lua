@@ -1,0 +1,299 @@
+--- Review comments: made on lines in any buffer, kept until the user removes them, sent together as one prompt
+--- (round.lua).
+local M = {}
+
+local api = vim.api
+local bus = require('sanderling.host.bus')
+local context = require('sanderling.prompt.context')
+local files = require('sanderling.access.files')
+local lazy = require('sanderling.ui.lazy')
+local live = require('sanderling.session.live')
+local message = require('sanderling.ui.message')
+local place = require('sanderling.comments.place')
+local rounds = lazy('sanderling.comments.round')
+local scratch = require('sanderling.ui.scratch')
+local store = require('sanderling.comments.store')
+local stored = require('sanderling.session.stored')
+local words = require('sanderling.ui.words')
+
+local MAX_LINES = 200 -- that are remembered of the text
+
+---@param project string
+---@return sanderling.comments.Comment[]
+local function of(project)
+  local list = store.of(project)
+  place.fill_all(project)
+  return list
+end
+
+---@param buf integer
+---@param lnum integer
+---@return sanderling.comments.Comment?
+local function at(buf, lnum)
+  place.settle(buf)
+  local found ---@type sanderling.comments.Comment?
+  for _, comment in ipairs(place.list(buf)) do
+    if comment.first <= lnum and lnum <= comment.last then
+      found = comment -- the innermost begins last
+    end
+  end
+  return found
+end
+
+--- Return the lines that a new comment is about: the range, else the agent's change at the cursor, else the line.
+---@param buf integer
+---@param range? [integer, integer]
+---@return [integer, integer]
+local function meant(buf, range)
+  if range then
+    return range
+  end
+  local lnum = api.nvim_win_get_cursor(0)[1]
+  local hunks = package.loaded['sanderling.review.hunks']
+  local hunk = hunks and hunks.at(buf, lnum - 1)
+  if hunk and hunk.count > 0 then
+    return { hunk.row + 1, hunk.row + hunk.count }
+  end
+  return { lnum, lnum }
+end
+
+---@param comment sanderling.comments.Comment
+---@param text string
+local function set_text(comment, text)
+  place.change(comment, {
+    text = text,
+    state = 'open',
+    number = vim.NIL,
+    claim = vim.NIL,
+    is_changed = vim.NIL,
+    is_finding = vim.NIL,
+  })
+end
+
+---@param fields table of a comment
+---@return sanderling.comments.Comment
+local function add(fields)
+  local comment, is_written = store.add(fields)
+  if not is_written then
+    message.tell('The comment could not be saved, so it is lost with this Neovim.', vim.log.levels.WARN)
+  end
+  return comment
+end
+
+---@param comment sanderling.comments.Comment
+local function remove(comment)
+  place.hide(comment)
+  store.remove(comment)
+end
+
+---@param text string
+---@param buf integer
+---@param lines [integer, integer]
+local function make(text, buf, lines)
+  local project = stored.project_here()
+  local first, last = unpack(lines)
+  of(project)
+  local comment = add({
+    project = project,
+    path = place.path_of(buf),
+    name = vim.b[buf].sanderling_shown_as or context.path_of(buf, project),
+    first = first,
+    last = last,
+    lines = api.nvim_buf_get_lines(buf, first - 1, math.min(last, first - 1 + MAX_LINES), false),
+    text = text,
+  })
+  place.show(comment, buf, true)
+end
+
+--- Comment on lines of the current buffer: make a comment, or edit the one that is there. Without a text, ask for it.
+---@param text string
+---@param range? [integer, integer]
+function M.comment(text, range)
+  local buf = api.nvim_get_current_buf()
+  local lines = meant(buf, range)
+  of(stored.project_here())
+  local existing = at(buf, range and range[1] or api.nvim_win_get_cursor(0)[1])
+  if existing and range and (existing.first ~= range[1] or existing.last ~= range[2]) then
+    existing = nil
+  end
+  local function set(typed)
+    typed = typed and words.trimmed(typed) or ''
+    if typed == '' then
+      return
+    elseif not existing then
+      make(typed, buf, lines)
+    elseif vim.list_contains(store.all(), existing) then
+      set_text(existing, typed)
+    end
+  end
+  if text ~= '' then
+    set(text)
+  else
+    message.ask({ prompt = 'Comment: ', default = existing and existing.text or '' }, set)
+  end
+end
+
+--- Remove the comments at the cursor, or in a range.
+---@param range? [integer, integer]
+function M.remove(range)
+  local buf = api.nvim_get_current_buf()
+  of(stored.project_here())
+  place.settle(buf)
+  local here = at(buf, api.nvim_win_get_cursor(0)[1])
+  local list = range
+      and vim.tbl_filter(function(comment)
+        return comment.first <= range[2] and comment.last >= range[1]
+      end, place.list(buf))
+    or { here }
+  if #list == 0 then
+    return message.tell('No comment here.', vim.log.levels.WARN)
+  end
+  vim.iter(list):each(remove)
+end
+
+--- Comment on each place that a review by the model has found.
+---@param project string
+---@param items vim.quickfix.entry[]
+function M.add_findings(project, items)
+  local known = {} ---@type table<string, true>
+  for _, comment in ipairs(of(project)) do
+    known[('%s:%d:%s'):format(comment.path, comment.first, comment.text)] = true
+  end
+  for _, item in ipairs(items) do
+    local path = vim.uv.fs_realpath(item.filename) or item.filename
+    local fields = {
+      project = project,
+      path = path,
+      name = vim.fs.relpath(project, path) or path,
+      first = item.lnum,
+      last = math.max(item.end_lnum or item.lnum, item.lnum),
+      text = item.text,
+      is_finding = true,
+    }
+    local all = place.text_now(fields) or {}
+    fields.last = math.min(fields.last, #all)
+    fields.lines = vim.list_slice(all, fields.first, math.min(fields.last, fields.first + MAX_LINES - 1))
+    if #fields.lines > 0 and not known[('%s:%d:%s'):format(path, item.lnum, item.text)] then
+      add(fields)
+    end
+  end
+  place.fill_all(project)
+end
+
+-- the list ------------------------------------------------------------------------------------------------------------
+
+---@param list sanderling.comments.Comment[]
+---@return sanderling.comments.Comment[] in the order of their places
+local function sorted(list)
+  list = vim.list_slice(list)
+  for _, comment in ipairs(list) do
+    place.refresh(comment)
+  end
+  table.sort(list, function(a, b)
+    if a.name ~= b.name then
+      return a.name < b.name
+    end
+    return a.first < b.first or a.first == b.first and a.id < b.id
+  end)
+  return list
+end
+
+--- Show all comments in the quickfix list.
+function M.list()
+  local list = sorted(of(stored.project_here()))
+  if #list == 0 then
+    return message.tell('No comments. :AgentComment makes one.')
+  end
+  local items = vim.tbl_map(function(comment)
+    local buf = place.buffer_of(comment)
+    local outcome = place.outcome(comment)
+    local text = words.first_line(comment.text) .. (outcome ~= '' and ('  [%s]'):format(outcome) or '')
+    return {
+      bufnr = buf,
+      filename = not buf and comment.path ~= '' and comment.path or nil,
+      lnum = comment.first,
+      end_lnum = comment.last,
+      text = text,
+      type = comment.state == 'open' and 'I' or comment.is_changed and 'N' or 'W',
+    }
+  end, list)
+  scratch.quietly(function() -- this creates unloaded buffers for the files
+    vim.fn.setqflist({}, ' ', { title = 'Agent: comments', items = items })
+  end)
+  vim.cmd('botright copen')
+end
+
+--- Go to the next comment that was not addressed, or with -1 to the previous one, across files.
+---@param step 1|-1
+function M.go(step)
+  local project, buf = stored.project_here(), api.nvim_get_current_buf()
+  local lnum = api.nvim_win_get_cursor(0)[1]
+  local list = vim.tbl_filter(function(comment)
+    local is_reachable = comment.path ~= '' or place.buffer_of(comment) ~= nil
+    return not comment.is_changed and is_reachable
+  end, sorted(of(project)))
+  if #list == 0 then
+    return message.tell('No open comment.', vim.log.levels.WARN)
+  end
+  local name = vim.b[buf].sanderling_shown_as or context.path_of(buf, project)
+  local behind = #list + 1 -- the first one behind the cursor
+  local before = 0 -- the last one before it
+  for i, comment in ipairs(list) do
+    local is_same = comment.name == name
+    if comment.name > name or is_same and comment.first > lnum then
+      behind = math.min(behind, i)
+    elseif comment.name < name or is_same and comment.first < lnum then
+      before = i
+    end
+  end
+  local index = step > 0 and behind + vim.v.count1 - 1 or before - vim.v.count1 + 1
+  local comment = list[(index - 1) % #list + 1]
+  local there = place.buffer_of(comment)
+  if there == buf then
+    vim.cmd("normal! m'")
+    api.nvim_win_set_cursor(0, { comment.first, 0 })
+  elseif comment.path ~= '' then
+    files.open({ path = comment.path, lnum = comment.first })
+  elseif there and vim.fn.bufwinid(there) ~= -1 then
+    api.nvim_set_current_win(vim.fn.bufwinid(there))
+    api.nvim_win_set_cursor(0, { comment.first, 0 })
+  else
+    message.tell(('%s is not shown.'):format(words.plain(comment.name)), vim.log.levels.WARN)
+  end
+end
+
+--- Remove the comments whose lines the model has changed.
+function M.clear()
+  local done = vim.tbl_filter(function(comment)
+    return comment.is_changed == true
+  end, of(stored.project_here()))
+  vim.iter(done):each(remove)
+  message.tell(words.counted(#done, 'comment') .. ' removed.')
+end
+
+function M.send()
+  local project = stored.project_here()
+  of(project)
+  rounds.send(project)
+end
+
+place.set_actions({
+  comment_edit = function()
+    M.comment('')
+  end,
+  next_comment = function()
+    M.go(1)
+  end,
+  previous_comment = function()
+    M.go(-1)
+  end,
+})
+
+bus.subscribe('session_opened', function(session_id)
+  local session = live.find(session_id)
+  if session then
+    of(session.project)
+  end
+end)
+
+return M

@@ -1,0 +1,400 @@
+--- Comments in their buffers: extmarks follow the lines, and a sign and lines below show the comment. Where a mark is
+--- lost (`:e`, a formatter that replaces everything), the lines are found again by their content.
+local M = {}
+
+local api = vim.api
+local anchor = require('sanderling.comments.anchor')
+local icons = require('sanderling.ui.icons')
+local keys = require('sanderling.ui.keys')
+local store = require('sanderling.comments.store')
+local words = require('sanderling.ui.words')
+
+local ns = api.nvim_create_namespace('sanderling_comments')
+local below_ns = api.nvim_create_namespace('sanderling_comments_below')
+local SAVE_MS = 300 -- after the last change of the text
+local MAX_ROWS = 6 -- of a comment on the screen
+local MAX_LINES = 200 -- that are remembered of the text
+
+---@class (exact) sanderling.comments.place.Place
+---@field buf integer
+---@field mark integer
+---@field below? integer
+---@field is_lost? boolean its lines are not in the text
+
+---@type table<string, sanderling.comments.place.Place> by comment id
+local places = {}
+---@type table<integer, true> buffers that are watched
+local watched = {}
+---@type table<integer, true>
+local is_due = {}
+---@type table<string, sanderling.comments.Comment> moved, not written yet
+local unsaved = {}
+---@type table<string, fun()>
+local actions = {}
+
+--- Set what the keys in a buffer with comments do.
+---@param by_option table<string, fun()>
+function M.set_actions(by_option)
+  actions = by_option
+end
+
+--- Return the path of a buffer's file; empty: it has none.
+---@param buf integer
+---@return string
+function M.path_of(buf)
+  local name = api.nvim_buf_get_name(buf)
+  local has_file = name ~= '' and vim.bo[buf].buftype == ''
+  return has_file and (vim.uv.fs_realpath(name) or name) or ''
+end
+
+---@param comment sanderling.comments.Comment
+---@return integer? buf that shows it
+function M.buffer_of(comment)
+  local place = places[comment.id]
+  return place and api.nvim_buf_is_loaded(place.buf) and place.buf or nil
+end
+
+---@param buf integer
+---@return sanderling.comments.Comment[] in the order of their lines
+function M.list(buf)
+  local list = vim.tbl_filter(function(comment)
+    return M.buffer_of(comment) == buf
+  end, store.all())
+  table.sort(list, function(a, b)
+    return a.first < b.first or a.first == b.first and a.id < b.id
+  end)
+  return list
+end
+
+-- drawing -------------------------------------------------------------------------------------------------------------
+
+--- Return what became of a comment, empty for one that was not sent.
+---@param comment sanderling.comments.Comment
+---@return string
+function M.outcome(comment)
+  if comment.state == 'sent' then
+    return 'sent'
+  elseif comment.state ~= 'answered' then
+    return ''
+  end
+  local changed = comment.is_changed and icons.passed .. ' changed' or icons.failed .. ' not changed'
+  local claim = comment.claim and words.first_line(comment.claim) or 'no answer'
+  return changed .. icons.separator .. 'model: ' .. claim
+end
+
+---@param comment sanderling.comments.Comment
+---@param width integer
+---@param is_lost? boolean
+---@return [string, string][][]
+local function lines_below(comment, width, is_lost)
+  local rows = {} ---@type [string, string][][]
+  local function add(text, hl)
+    rows[#rows + 1] = { { words.fitting(icons.quote .. ' ' .. words.plain(text), width), hl } }
+  end
+  local lines = words.lines_of(comment.text)
+  for i = 1, math.min(#lines, MAX_ROWS) do
+    local number = i == 1 and comment.number and ('%d. '):format(comment.number) or ''
+    local more = i == MAX_ROWS and #lines > MAX_ROWS and icons.more or ''
+    add(number .. lines[i] .. more, 'AgentComment')
+  end
+  if is_lost then
+    add('These lines are no longer in the text.', 'AgentWarning')
+  end
+  local outcome = M.outcome(comment)
+  if outcome ~= '' then
+    add(outcome, comment.is_changed and 'AgentCommentDone' or 'AgentStatus')
+  end
+  return rows
+end
+
+---@param comment sanderling.comments.Comment
+local function draw(comment)
+  local place = places[comment.id]
+  local buf = place.buf
+  local last = math.min(comment.last, api.nvim_buf_line_count(buf))
+  place.below = api.nvim_buf_set_extmark(buf, below_ns, last - 1, 0, {
+    id = place.below,
+    virt_lines = lines_below(comment, words.width_of(buf), place.is_lost),
+    undo_restore = false,
+    strict = false,
+  })
+end
+
+-- following the text --------------------------------------------------------------------------------------------------
+
+---@param buf integer
+---@return string[]
+local function text_of(buf)
+  return api.nvim_buf_get_lines(buf, 0, -1, false)
+end
+
+--- Mark the lines of a comment.
+---@param comment sanderling.comments.Comment
+local function set_mark(comment)
+  local place = places[comment.id]
+  local count = api.nvim_buf_line_count(place.buf)
+  local first = math.max(1, math.min(comment.first, count))
+  local last = math.max(first, math.min(comment.last, count))
+  place.mark = api.nvim_buf_set_extmark(place.buf, ns, first - 1, 0, {
+    id = place.mark ~= 0 and place.mark or nil,
+    end_row = last, -- the beginning of the next line: what is inserted there is outside
+    end_col = 0,
+    end_right_gravity = false,
+    invalidate = true,
+    sign_text = icons.comment,
+    sign_hl_group = 'AgentComment',
+    strict = false,
+  })
+end
+
+--- Return the lines that the mark of a comment covers.
+---@param place sanderling.comments.place.Place
+---@return integer? first nil: it covers none
+---@return integer last
+local function covered(place)
+  local row, _, details =
+    unpack(api.nvim_buf_get_extmark_by_id(place.buf, ns, place.mark, { details = true }))
+  if not row or details.invalid then
+    return nil, 0
+  end
+  local count = api.nvim_buf_line_count(place.buf)
+  local end_row = details.end_col == 0 and details.end_row or details.end_row + 1
+  if end_row <= row or row >= count then
+    return nil, 0
+  end
+  return row + 1, math.min(end_row, count)
+end
+
+--- Find the lines of a comment by their content and mark them; if they are gone, where they were.
+---@param comment sanderling.comments.Comment
+---@param lines string[]
+local function find(comment, lines)
+  local place = places[comment.id]
+  local first, last = anchor.find(lines, comment.lines, comment.first)
+  place.is_lost = first == nil
+  if first then
+    comment.first, comment.last = first, last
+  else
+    local size = comment.last - comment.first
+    comment.first = math.max(1, math.min(comment.first, #lines))
+    comment.last = math.min(comment.first + size, #lines)
+  end
+  set_mark(comment)
+end
+
+--- Update a comment after a change of the text.
+---@param comment sanderling.comments.Comment
+---@param read fun(): string[] the text
+local function follow(comment, read)
+  local place = places[comment.id]
+  local first, last = covered(place)
+  local before = vim.deepcopy({ comment.first, comment.last, comment.lines })
+  if first and not place.is_lost then
+    comment.first, comment.last = first, last
+    comment.lines = api.nvim_buf_get_lines(
+      place.buf,
+      first - 1,
+      math.min(last, first - 1 + MAX_LINES),
+      false
+    )
+  else
+    find(comment, read())
+  end
+  if not vim.deep_equal(before, { comment.first, comment.last, comment.lines }) then
+    unsaved[comment.id] = comment
+  end
+  draw(comment)
+end
+
+function M.save_moved()
+  for id, comment in pairs(unsaved) do
+    unsaved[id] = nil
+    store.save_place(comment)
+  end
+end
+
+---@param buf integer
+local function update(buf)
+  is_due[buf] = nil
+  if not api.nvim_buf_is_loaded(buf) then
+    return
+  end
+  local lines ---@type string[]?
+  for _, comment in ipairs(M.list(buf)) do
+    follow(comment, function()
+      lines = lines or text_of(buf)
+      return lines
+    end)
+  end
+  if next(unsaved) then
+    vim.defer_fn(M.save_moved, SAVE_MS)
+  end
+end
+
+--- Update the comments of a buffer now, if its text has changed.
+---@param buf integer
+function M.settle(buf)
+  if is_due[buf] then
+    update(buf)
+  end
+end
+
+---@param buf integer
+local function update_soon(buf)
+  if not is_due[buf] then
+    is_due[buf] = true
+    vim.schedule(function()
+      M.settle(buf)
+    end)
+  end
+end
+
+---@param buf integer
+local function forget(buf)
+  watched[buf] = nil
+  for id, place in pairs(places) do
+    if place.buf == buf then
+      places[id] = nil
+    end
+  end
+end
+
+---@param buf integer
+local function watch(buf)
+  if watched[buf] then
+    return
+  end
+  watched[buf] = api.nvim_buf_attach(buf, false, {
+    on_lines = function()
+      if not watched[buf] then
+        return true
+      end
+      update_soon(buf)
+    end,
+    on_reload = function()
+      update_soon(buf)
+    end,
+    on_detach = function()
+      forget(buf)
+    end,
+  }) or nil
+end
+
+---@param buf integer
+function M.update_keys(buf)
+  keys.keep(buf, 'comment', function()
+    return #M.list(buf) > 0
+  end, actions)
+  local of_hunks = #M.list(buf) == 0 and package.loaded['sanderling.review.keys']
+  if of_hunks then -- one of them is the same key, and was removed
+    keys.renew(buf, 'file')
+    of_hunks.update(buf)
+  end
+end
+
+--- Show a comment in a buffer: where its lines are now, or where it was just made.
+---@param comment sanderling.comments.Comment
+---@param buf integer loaded
+---@param is_new? boolean its lines are the buffer's
+function M.show(comment, buf, is_new)
+  places[comment.id] = { buf = buf, mark = 0 }
+  watch(buf)
+  if is_new then
+    set_mark(comment)
+  else
+    find(comment, text_of(buf))
+  end
+  draw(comment)
+  M.update_keys(buf)
+end
+
+--- Change fields of a comment: save it, and show it so.
+---@param comment sanderling.comments.Comment
+---@param fields table<string, any> vim.NIL removes one
+function M.change(comment, fields)
+  for name, value in pairs(fields) do
+    comment[name] = value ~= vim.NIL and value or nil
+  end
+  store.save(comment)
+  if M.buffer_of(comment) then
+    draw(comment)
+  end
+end
+
+---@param comment sanderling.comments.Comment
+function M.hide(comment)
+  local place, buf = places[comment.id], M.buffer_of(comment)
+  places[comment.id], unsaved[comment.id] = nil, nil
+  if place and buf then
+    api.nvim_buf_del_extmark(buf, ns, place.mark)
+    if place.below then
+      api.nvim_buf_del_extmark(buf, below_ns, place.below)
+    end
+    M.update_keys(buf)
+  end
+end
+
+--- Show the comments on a buffer's file that are not on the screen yet.
+---@param buf integer
+function M.fill(buf)
+  local path = api.nvim_buf_is_loaded(buf) and M.path_of(buf) or ''
+  for _, comment in ipairs(path ~= '' and store.all() or {}) do
+    if comment.path == path and not M.buffer_of(comment) then
+      M.show(comment, buf)
+    end
+  end
+end
+
+--- Show the comments of a project in all buffers.
+---@param project string
+function M.fill_all(project)
+  if #store.of(project) > 0 then
+    vim.iter(api.nvim_list_bufs()):each(M.fill)
+  end
+end
+
+--- Return the current text of the file of a comment.
+---@param comment sanderling.comments.Comment
+---@return string[]? lines nil: there is none
+function M.text_now(comment)
+  local buf = M.buffer_of(comment)
+  if buf then
+    M.settle(buf)
+    return text_of(buf)
+  end
+  local stat = comment.path ~= '' and vim.uv.fs_stat(comment.path)
+  local is_file = stat and stat.type == 'file' and stat.size <= 16 * 1024 * 1024
+  local ok, lines = pcall(vim.fn.readfile, is_file and comment.path or '')
+  return is_file and ok and lines or nil
+end
+
+--- Find the lines of a comment whose file is not open.
+---@param comment sanderling.comments.Comment
+function M.refresh(comment)
+  local lines = M.text_now(comment)
+  if lines and not M.buffer_of(comment) then
+    local first, last = anchor.find(lines, comment.lines, comment.first)
+    if first then
+      comment.first, comment.last = first, last
+    end
+  end
+end
+
+local group = api.nvim_create_augroup('sanderling_comments', {})
+api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile', 'BufWinEnter' }, {
+  group = group,
+  desc = 'Agent: show the comments on a file',
+  callback = function(args)
+    M.fill(args.buf)
+  end,
+})
+api.nvim_create_autocmd('VimLeavePre', {
+  group = group,
+  desc = 'Agent: save where comments are',
+  callback = function()
+    vim.iter(vim.tbl_keys(is_due)):each(M.settle)
+    M.save_moved()
+  end,
+})
+
+return M

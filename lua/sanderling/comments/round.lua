@@ -1,0 +1,258 @@
+--- A review round: the open comments become one prompt, and its turn answers them by number. Whether a comment was
+--- addressed is computed: the journal says what the turn changed, and the model says what it did.
+local M = {}
+
+local anchor = require('sanderling.comments.anchor')
+local ask = require('sanderling.host.ask')
+local bus = require('sanderling.host.bus')
+local chat = require('sanderling.chat')
+local edits = require('sanderling.editing.hunks')
+local live = require('sanderling.session.live')
+local message = require('sanderling.ui.message')
+local place = require('sanderling.comments.place')
+local states = require('sanderling.session.state')
+local store = require('sanderling.comments.store')
+local words = require('sanderling.ui.words')
+
+local MAX_LINES = 60 -- that the prompt repeats of the text of a comment
+local HEAD = 'My review comments:'
+local TAIL = 'Deal with each comment. Then answer each in a line of its own that begins with its number, '
+  .. 'such as "1. ": what you changed, or why you changed nothing.'
+
+---@class (exact) sanderling.comments.round.Sent
+---@field comment sanderling.comments.Comment
+---@field first integer when it was sent
+---@field lines string[]
+
+---@class (exact) sanderling.comments.round.Round
+---@field prompt string
+---@field sent sanderling.comments.round.Sent[] by number
+---@field is_running boolean
+
+---@type table<string, sanderling.comments.round.Round[]> by session
+local rounds = {}
+
+-- the prompt ----------------------------------------------------------------------------------------------------------
+
+---@param lines string[]
+---@return string a fence that none of the lines ends
+local function fence_for(lines)
+  local longest = 2
+  for _, line in ipairs(lines) do
+    for run in line:gmatch('`+') do
+      longest = math.max(longest, #run)
+    end
+  end
+  return ('`'):rep(longest + 1)
+end
+
+---@param comment sanderling.comments.Comment
+---@param number integer
+---@return string[]
+local function part(comment, number)
+  local range = comment.first == comment.last and ('%d'):format(comment.first)
+    or ('%d-%d'):format(comment.first, comment.last)
+  local shown = vim.list_slice(comment.lines, 1, MAX_LINES)
+  local fence = fence_for(shown)
+  local lines = { '', ('%d. %s:%s'):format(number, comment.name, range), fence }
+  vim.list_extend(lines, shown)
+  if comment.last - comment.first + 1 > #shown then
+    lines[#lines + 1] = ('(%d more lines)'):format(comment.last - comment.first + 1 - #shown)
+  end
+  lines[#lines + 1] = fence
+  return vim.list_extend(lines, vim.split(comment.text, '\n', { plain = true }))
+end
+
+--- Return the prompt for comments, numbered in their order.
+---@param comments sanderling.comments.Comment[]
+---@return string[]
+function M.prompt(comments)
+  local lines = { HEAD }
+  for number, comment in ipairs(comments) do
+    vim.list_extend(lines, part(comment, number))
+  end
+  return vim.list_extend(lines, { '', TAIL })
+end
+
+-- sending -------------------------------------------------------------------------------------------------------------
+
+--- Is the prompt still to be answered: not sent yet, waiting, or in its turn?
+---@param session_id string
+---@param round sanderling.comments.round.Round
+---@return boolean
+local function is_under_way(session_id, round)
+  local session = live.find(session_id)
+  if not session then
+    return false
+  end
+  local waiting = states.prompts_waiting(session.state)
+  return round.is_running
+    or #session.leaving > 0
+    or vim.iter(waiting):any(function(prompt)
+      return prompt.text == round.prompt
+    end)
+end
+
+--- Open the comments again whose prompt the user has taken back.
+local function reopen_withdrawn()
+  for session_id, list in pairs(rounds) do
+    rounds[session_id] = vim.tbl_filter(function(round)
+      local is_kept = is_under_way(session_id, round)
+      for _, sent in ipairs(is_kept and {} or round.sent) do
+        place.change(sent.comment, { state = 'open', number = vim.NIL })
+      end
+      return is_kept
+    end, list)
+  end
+end
+
+--- Send the open comments of a project to the current session as one prompt.
+---@param project string
+function M.send(project)
+  reopen_withdrawn()
+  local comments = vim.tbl_filter(function(comment)
+    place.refresh(comment)
+    return comment.state == 'open'
+  end, store.of(project))
+  if #comments == 0 then
+    return message.tell('No open comment. :AgentComment makes one.', vim.log.levels.WARN)
+  end
+  table.sort(comments, function(a, b)
+    if a.name ~= b.name then
+      return a.name < b.name
+    end
+    return a.first < b.first or a.first == b.first and a.id < b.id
+  end)
+  local session = chat.current_session()
+  chat.show({ focus = false })
+  local lines = M.prompt(comments)
+  local round = { prompt = table.concat(lines, '\n'), sent = {}, is_running = false }
+  rounds[session.id] = rounds[session.id] or {}
+  table.insert(rounds[session.id], round) -- before its turn can start
+  for number, comment in ipairs(comments) do
+    round.sent[number] = { comment = comment, first = comment.first, lines = comment.lines }
+    place.change(comment, { state = 'sent', number = number, claim = vim.NIL, is_changed = vim.NIL })
+  end
+  if not session:send(lines, { is_verbatim = true }) then
+    reopen_withdrawn()
+  end
+end
+
+-- the answer ----------------------------------------------------------------------------------------------------------
+
+--- Return what an answer says about each number.
+---@param lines string[]
+---@param count integer of comments
+---@return table<integer, string>
+function M.claims(lines, count)
+  local claims, fence = {}, nil ---@type table<integer, string>, string?
+  for _, line in ipairs(lines) do
+    local was_code = fence ~= nil
+    fence = words.fence_behind(line, fence)
+    local number, text = line:match('^[%s#%*%-_>]*(%d+)[%.%):][%s%*_]*(.*)$')
+    local n = not (was_code or fence) and tonumber(number) or 0
+    if n >= 1 and n <= count and words.trimmed(text) ~= '' then
+      claims[n] = words.trimmed((text:gsub('%*%*', '')))
+    end
+  end
+  return claims
+end
+
+--- Have the lines of a comment changed between two texts?
+---@param sent { first: integer, lines: string[] }
+---@param before string[]
+---@param now string[]
+---@return boolean
+function M.has_changed(sent, before, now)
+  local first, last = anchor.find(before, sent.lines, sent.first)
+  if not first then
+    return false
+  end
+  return vim.iter(edits.differences(before, now)):any(function(difference)
+    local from, count = unpack(difference)
+    if count == 0 then
+      return from > first and from <= last
+    end
+    return from <= last and from + count - 1 >= first
+  end)
+end
+
+---@param text string
+---@return string[]
+local function lines_of(text)
+  local lines = vim.split(text, '\n', { plain = true })
+  if lines[#lines] == '' then
+    lines[#lines] = nil
+  end
+  return vim.tbl_map(function(line)
+    return (line:gsub('\r$', ''))
+  end, lines)
+end
+
+--- Did the turn change the lines of a comment?
+---@param sent sanderling.comments.round.Sent
+---@param files table<string, sanderling.FileBefore> by path
+---@return boolean
+local function was_changed(sent, files)
+  local file = files[sent.comment.path]
+  if not file then
+    return false
+  elseif file.what ~= 'changed' then
+    return true
+  end
+  local now = place.text_now(sent.comment)
+  return now == nil or M.has_changed(sent, lines_of(file.text or ''), now)
+end
+
+---@param session_id string
+---@param round sanderling.comments.round.Round
+---@param claims table<integer, string>
+---@param is_whole boolean the turn ended by itself
+local function settle(session_id, round, claims, is_whole)
+  ---@param result? sanderling.FilesBefore
+  local function finish(result)
+    local files = {} ---@type table<string, sanderling.FileBefore>
+    for _, file in ipairs(result and result.files or {}) do
+      files[vim.uv.fs_realpath(file.path) or file.path] = file
+    end
+    local changed = 0
+    for number, sent in ipairs(round.sent) do
+      local is_changed, claim = was_changed(sent, files), claims[number]
+      changed = changed + (is_changed and 1 or 0)
+      if sent.comment.state ~= 'sent' then -- the user has edited it meanwhile
+      elseif is_whole or is_changed or claim then
+        place.change(
+          sent.comment,
+          { state = 'answered', is_changed = is_changed, claim = claim or vim.NIL }
+        )
+      else
+        place.change(sent.comment, { state = 'open', number = vim.NIL })
+      end
+    end
+    local text = 'Comments: %d of %d have changed lines. :AgentReview list shows them.'
+    message.tell(text:format(changed, #round.sent))
+  end
+  local request = { type = 'show_difference', session_id = session_id, what = 'turn' }
+  ask(request, finish, function()
+    finish(nil)
+  end)
+end
+
+bus.subscribe('turn_started', function(session_id, event)
+  for _, round in ipairs(rounds[session_id] or {}) do
+    round.is_running = round.is_running or event.prompt.text == round.prompt
+  end
+end)
+
+bus.subscribe('turn_ended', function(session_id, event)
+  local session = live.find(session_id)
+  rounds[session_id] = vim.tbl_filter(function(round)
+    if round.is_running and session then
+      local claims = M.claims(session.transcript:answer_lines(), #round.sent)
+      settle(session_id, round, claims, event.stop_reason == 'end_turn')
+    end
+    return not round.is_running
+  end, rounds[session_id] or {})
+end)
+
+return M

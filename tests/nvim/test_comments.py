@@ -1,0 +1,415 @@
+"""Review comments: they follow their lines, outlive Neovim, and are sent and answered together."""
+
+import json
+import random
+
+import pytest
+from tests.conftest import prove_unless_quick, quick, wait_until
+from tests.fuzz import part
+from tests.loopback import LoopbackServer, Reply, done, message_start, text
+from tests.nvim.conftest import texts_told
+from tests.nvim.replies import DONE, reply, use
+
+pytestmark = prove_unless_quick
+
+CODE = "import time\n\n\ndef slow():\n    time.sleep(9)\n    return 1\n\n\ndef last():\n    pass\n"
+
+
+@pytest.fixture
+def code(project):
+    path = project / "code.py"
+    path.write_text(CODE)
+    return path
+
+
+@pytest.fixture
+def child(start_nvim, code):
+    child = start_nvim()
+    child.command("edit code.py")
+    return child
+
+
+def stored(child):
+    """The comments on disk, in the order in which they were made."""
+    found = (child.home / "state" / "nvim" / "sanderling" / "comments").glob("*/*.json")
+    return [json.loads(path.read_text()) for path in sorted(found)]
+
+
+def places(child):
+    """First line, last line and text of each comment that the current buffer shows."""
+    return child.lua("""
+      local place = require('sanderling.comments.place')
+      local buf = vim.api.nvim_get_current_buf()
+      place.settle(buf)
+      return vim.tbl_map(function(each) return { each.first, each.last, each.text } end, place.list(buf))
+    """)
+
+
+def signs(child):
+    """The lines with a comment's sign."""
+    return child.lua("""
+      local ns = vim.api.nvim_create_namespace('sanderling_comments')
+      local marks = vim.api.nvim_buf_get_extmarks(0, ns, 0, -1, { details = true })
+      return vim.tbl_map(function(mark) return { mark[2] + 1, mark[4].end_row } end, marks)
+    """)
+
+
+# --- making them -------------------------------------------------------------------------------------------------------
+
+
+def test_a_comment_is_below_its_lines_with_a_sign(child):
+    child.command("5,6AgentComment Use a clock.")
+    shown = child.wait_for_screen("Use a clock.").splitlines()
+    row = next(i for i, line in enumerate(shown) if "Use a clock." in line)
+    assert "return 1" in shown[row - 1]
+    assert [line[:2] for line in shown[row - 2 : row]] == ["» ", "» "]
+    assert signs(child) == [[5, 6]]
+    assert not child.is_modified()
+
+
+def test_without_a_range_a_comment_is_about_the_line(child):
+    child.feed("4G:AgentComment Why?<CR>")
+    assert places(child) == [[4, 4, "Why?"]]
+
+
+def test_without_a_text_it_is_asked_for(child):
+    child.feed("4G:AgentComment<CR>Typed later<CR>")
+    assert places(child) == [[4, 4, "Typed later"]]
+
+
+def test_the_command_edits_the_comment_at_the_cursor(child):
+    child.feed("4G:AgentComment Why?<CR>")
+    child.feed(":AgentComment<CR> not<CR>")
+    assert places(child) == [[4, 4, "Why? not"]]
+    child.feed(":AgentComment Other<CR>")
+    assert places(child) == [[4, 4, "Other"]]
+    assert [each["text"] for each in stored(child)] == ["Other"]
+
+
+def test_with_a_bang_the_command_removes_it(child):
+    child.command("4AgentComment one")
+    child.command("5,6AgentComment two")
+    child.feed("5G:AgentComment!<CR>")
+    assert places(child) == [[4, 4, "one"]]
+    child.command("1,9AgentComment!")
+    assert places(child) == []
+    assert stored(child) == []
+    assert signs(child) == []
+
+
+def test_a_buffer_with_comments_has_keys_that_go_to_the_next_one(child):
+    child.command("1AgentComment first")
+    child.command("6AgentComment second")
+    child.feed("3G]v")
+    assert child.lua("return vim.fn.line('.')") == 6
+    child.feed("]v")
+    assert child.lua("return vim.fn.line('.')") == 1
+    child.feed("[v")
+    assert child.lua("return vim.fn.line('.')") == 6
+    child.command("%AgentComment!")
+    assert child.lua("return vim.fn.maparg(']v', 'n')") == ""
+
+
+def test_the_next_comment_can_be_in_another_file(child, project):
+    (project / "zoo.py").write_text("a\nb\n")
+    child.command("6AgentComment here")
+    child.command("edit zoo.py")
+    child.command("2AgentComment there")
+    child.command("edit code.py")
+    child.feed("7G]v")
+    assert child.lua("return { vim.fn.expand('%:t'), vim.fn.line('.') }") == ["zoo.py", 2]
+
+
+def test_the_list_is_the_quickfix_list(child):
+    child.command("5,6AgentComment Use a clock.")
+    child.command("AgentReview list")
+    assert child.lua("""
+      return vim.tbl_map(function(item)
+        return { vim.fn.bufname(item.bufnr):match('[^/]*$'), item.lnum, item.end_lnum, item.text }
+      end, vim.fn.getqflist())
+    """) == [["code.py", 5, 6, "Use a clock."]]
+
+
+def test_a_buffer_without_a_file_can_have_comments(child):
+    child.command("enew | call setline(1, ['a plan', 'step'])")
+    child.command("2AgentComment Skip it.")
+    assert places(child) == [[2, 2, "Skip it."]]
+
+
+# --- following the text ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "keys, place",
+    [
+        ("ggOabove<Esc>", [6, 7]),
+        ("5GOabove<Esc>", [6, 7]),
+        ("6Gobelow<Esc>", [5, 6]),
+        ("5Goinside<Esc>", [5, 7]),
+        ("5GAx<Esc>", [5, 6]),
+        ("ggdd", [4, 5]),
+        ("5Gdd", [5, 5]),
+        ("5Gddu", [5, 6]),
+        ("5G2ddu", [5, 6]),
+        ("5G2ddggPu", [5, 6]),
+        (":%!cat<CR>", [5, 6]),
+        (":%!sed '1iabove'<CR>", [6, 7]),
+        (":%!sed 's/^ */\\t/'<CR>", [5, 6]),
+        ("ggOunsaved<Esc>:e!<CR>", [5, 6]),
+        ("ggOabove<Esc>:w<CR>:e<CR>", [6, 7]),
+        ("5G:m0<CR>", None),
+    ],
+)
+def test_a_comment_follows_its_lines(child, keys, place):
+    child.command("5,6AgentComment Use a clock.")
+    child.feed(keys)
+    found = places(child)
+    assert [each[2] for each in found] == ["Use a clock."]
+    if place:
+        assert found[0][:2] == place
+        assert signs(child) == [place]
+
+
+def test_a_comment_whose_lines_are_gone_says_so_and_returns_with_them(child):
+    child.command("5,6AgentComment Use a clock.")
+    child.feed("5G2dd")
+    places(child)
+    child.wait_for_screen("no longer in the text")
+    child.feed("u")
+    assert places(child) == [[5, 6, "Use a clock."]]
+    wait_until(lambda: "no longer" not in child.screen_text())
+
+
+EDITS = """
+local seed, count = ...
+math.randomseed(seed)
+vim.o.hidden, vim.o.swapfile = true, false
+local api, random = vim.api, math.random
+local comments = require('sanderling.comments')
+local place = require('sanderling.comments.place')
+local path = vim.fn.tempname()
+local serial = 0
+local function fresh() serial = serial + 1 return ('  line %d'):format(serial) end
+local all = {}
+for i = 1, 30 do all[i] = fresh() end
+vim.fn.writefile(all, path)
+vim.cmd('silent edit ' .. path)
+local buf = api.nvim_get_current_buf()
+comments.comment('about it', { 11, 15 })
+local about = vim.list_slice(all, 11, 15)
+local function text() return api.nvim_buf_get_lines(buf, 0, -1, true) end
+local function at()
+  for i, line in ipairs(text()) do
+    if vim.trim(line) == vim.trim(about[1]) then return i end
+  end
+end
+local acts = {
+  function() local row = random(0, at() - 1) api.nvim_buf_set_lines(buf, row, row, true, { fresh() }) end,
+  function() local row = random(at() + 4, #text()) api.nvim_buf_set_lines(buf, row, row, true, { fresh() }) end,
+  function() if at() > 2 then local row = random(0, at() - 2) api.nvim_buf_set_lines(buf, row, row + 1, true, {}) end end,
+  function() local row = random(at() + 4, #text()) api.nvim_buf_set_lines(buf, row, row + 1, false, {}) end,
+  function() api.nvim_buf_set_lines(buf, 0, -1, true, vim.tbl_map(function(line) return '\\t' .. vim.trim(line) end, text())) end,
+  function() api.nvim_buf_set_lines(buf, at() - 1, at() + 4, true, {}) vim.wait(0) vim.cmd('silent undo') end,
+  function() vim.cmd('silent write') end,
+  function() vim.cmd('silent edit!') end,
+  function() vim.cmd('silent undo') end,
+  function() vim.cmd('silent redo') end,
+  function()
+    vim.cmd('silent write | enew | bwipeout ' .. buf)
+    local lines = vim.fn.readfile(path)
+    table.insert(lines, random(1, 3), fresh())
+    vim.fn.writefile(lines, path)
+    vim.cmd('silent edit ' .. path)
+    buf = api.nvim_get_current_buf()
+  end,
+}
+for step = 1, count do
+  local which = random(#acts)
+  acts[which]()
+  vim.wait(0)
+  place.settle(buf)
+  local list = place.list(buf)
+  local first = at()
+  if #list ~= 1 or list[1].first ~= first or list[1].last ~= first + 4 then
+    error(('seed %d, step %d, act %d: expected %d, found %s'):format(seed, step, which, first, vim.inspect(list)), 0)
+  end
+end
+"""
+
+
+@quick
+def test_a_comment_follows_its_lines_through_random_edits(child):
+    for _ in range(part(20)):
+        child.lua(EDITS, random.randrange(10**6), 40)
+
+
+# --- outliving Neovim --------------------------------------------------------------------------------------------------
+
+
+@quick
+def test_comments_outlive_a_neovim_that_is_killed(start_nvim, child, code):
+    child.command("5,6AgentComment Use a clock.")
+    child.close()
+    code.write_text("# above\n" + CODE)
+    other = start_nvim()
+    other.command("edit code.py")
+    other.command("AgentReview list")
+    other.command("cclose | edit code.py")
+    assert places(other) == [[6, 7, "Use a clock."]]
+    found = other.home / "state" / "nvim" / "sanderling" / "comments"
+    assert {path.stat().st_mode & 0o777 for path in found.glob("*/*.json")} == {0o600}
+
+
+def test_comments_appear_when_a_chat_opens(start_nvim, child):
+    child.command("5,6AgentComment Use a clock.")
+    child.close()
+    other = start_nvim(columns=120)
+    other.command("edit code.py")
+    other.command("AgentChat")
+    other.wait_for_screen("Use a clock.")
+
+
+def test_a_file_of_comments_that_is_damaged_hides_no_other(start_nvim, child):
+    child.command("4AgentComment one")
+    child.command("5AgentComment two")
+    found = sorted((child.home / "state/nvim/sanderling/comments").glob("*/*.json"))
+    child.close()
+    found[0].write_text("{")
+    other = start_nvim()
+    other.command("edit code.py")
+    other.feed(":AgentComment!<CR>")
+    assert places(other) == [[5, 5, "two"]]
+
+
+def test_two_neovims_lose_none_of_each_others_comments(start_nvim, child):
+    child.command("4AgentComment one")
+    other = start_nvim()
+    other.command("edit code.py")
+    other.command("5AgentComment two")
+    child.command("6AgentComment three")
+    assert [each["text"] for each in stored(child)] == ["one", "two", "three"]
+
+
+# --- a round -----------------------------------------------------------------------------------------------------------
+
+
+@quick
+def test_a_round_sends_all_comments_and_shows_what_became_of_each(start_agent, code):
+    edit = use("edit", path="code.py", edits=[{"old": "time.sleep(9)", "new": "time.sleep(1)"}])
+    answer = "Both.\n\n1. The import is needed.\n2. **It sleeps** for one second."
+    agent = start_agent(
+        reply(use("read", path="code.py")), reply(edit), reply({"text": answer}), columns=160
+    )
+    agent.command("AgentMode auto")
+    agent.command("edit code.py")
+    agent.command("5,6AgentComment Mail me@code.py: sleep less.")
+    agent.command("1AgentComment Remove it.")
+    agent.command("AgentReview send")
+    agent.wait_for_turns()
+    agent.wait_for_message("1 of 2 have changed lines")
+    prompt = texts_told(agent.logged_messages()[0])[-1]
+    assert prompt.startswith(
+        "My review comments:\n\n1. code.py:1\n```\nimport time\n```\nRemove it.\n\n"
+        "2. code.py:5-6\n```\n    time.sleep(9)\n    return 1\n```\nMail me@code.py: sleep less.\n\n"
+    )
+    agent.wait_for_screen(
+        "✗ not changed · model: The import is needed.",
+        "✓ changed · model: It sleeps for one second.",
+    )
+    assert [each["state"] for each in stored(agent)] == ["answered", "answered"]
+    agent.command("AgentReview clear")
+    assert [each["text"] for each in stored(agent)] == ["Remove it."]
+
+
+def test_without_an_open_comment_nothing_is_sent(child):
+    child.command("AgentReview send")
+    child.wait_for_message("No open comment")
+
+
+def test_an_answered_comment_is_sent_again_once_it_is_edited(start_agent, code):
+    agent = start_agent(reply({"text": "1. No."}), reply({"text": "1. Well."}))
+    agent.command("edit code.py")
+    agent.command("1AgentComment Remove it.")
+    agent.command("AgentReview send")
+    agent.wait_for_turns()
+    wait_until(lambda: stored(agent)[0]["state"] == "answered")
+    agent.command("AgentReview send")
+    agent.wait_for_message("No open comment")
+    agent.command("1AgentComment Remove it, really.")
+    agent.command("AgentReview send")
+    agent.wait_for_turns(2)
+    wait_until(lambda: stored(agent)[0].get("claim") == "Well.")
+
+
+@pytest.mark.parametrize(
+    "answer, claims",
+    [
+        (["1. a", "2. b"], ["a", "b"]),
+        (["**1.** a", "- 2) b"], ["a", "b"]),
+        (["### 1: a", "3. c"], ["a"]),
+        (["```", "1. code", "```", "2. b"], [None, "b"]),
+        (["12. a", "2.5 seconds"], []),
+    ],
+)
+def test_the_answers_are_found_by_their_numbers(child, answer, claims):
+    found = child.lua(
+        """
+        local claims = require('sanderling.comments.round').claims(..., 2)
+        return { claims[1] or vim.NIL, claims[2] or vim.NIL }
+        """,
+        answer,
+    )
+    assert found == [*claims, None, None][:2]
+
+
+@pytest.mark.parametrize(
+    "now, changed",
+    [
+        (["a", "B", "c", "d"], True),
+        (["a", "c", "d"], True),
+        (["a", "b", "new", "c", "d"], True),
+        (["A", "b", "c", "d"], False),
+        (["a", "b", "c", "new", "d"], False),
+        (["new", "a", "b", "c", "d"], False),
+        (["a", "b", "c", "d"], False),
+    ],
+)
+def test_a_comment_is_addressed_if_its_own_lines_have_changed(child, now, changed):
+    assert (
+        child.lua(
+            "return require('sanderling.comments.round').has_changed({ first = 2, lines = { 'b', 'c' } }, { 'a', 'b', 'c', 'd' }, ...)",
+            now,
+        )
+        is changed
+    )
+
+
+@pytest.fixture
+def server():
+    answer = "* **critical** `code.py:5`: it sleeps.\n* **minor** code.py:9-10: empty\n"
+    with LoopbackServer() as server:
+        server.answer(Reply(message_start(), text(answer), done()))
+        yield server
+
+
+def test_the_findings_of_a_review_become_comments(start_claude, code):
+    child = start_claude()
+    child.command("edit code.py")
+    child.command("AgentReview")
+    child.wait_for_turns()
+    wait_until(lambda: len(stored(child)) == 2)
+    child.command("edit code.py")
+    assert places(child) == [[5, 5, "critical: it sleeps."], [9, 10, "minor: empty"]]
+
+
+# --- where changes are reviewed ----------------------------------------------------------------------------------------
+
+
+def test_a_comment_on_a_hunk_that_waits_is_about_its_lines(asking_agent, code):
+    new = "time.sleep(1)\n    time.sleep(2)"
+    edit = use("edit", path="code.py", edits=[{"old": "time.sleep(9)", "new": new}])
+    agent = asking_agent(reply(use("read", path="code.py")), reply(edit), DONE)
+    agent.command("buffer code.py")
+    agent.feed("5G:AgentComment Once.<CR>")
+    assert places(agent) == [[5, 6, "Once."]]
+    assert stored(agent)[0]["lines"] == ["    time.sleep(1)", "    time.sleep(2)"]
