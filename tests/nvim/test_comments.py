@@ -413,3 +413,30 @@ def test_a_comment_on_a_hunk_that_waits_is_about_its_lines(asking_agent, code):
     agent.feed("5G:AgentComment Once.<CR>")
     assert places(agent) == [[5, 6, "Once."]]
     assert stored(agent)[0]["lines"] == ["    time.sleep(1)", "    time.sleep(2)"]
+
+
+@pytest.mark.parametrize("number, mode", [(2, "auto"), (3, "plan")])
+def test_a_plan_is_accepted_or_not_with_comments_on_its_parts(start_agent, code, number, mode):
+    plan = {"text": "The plan:\n\n* delete the tests\n* rewrite\n\n"}
+    agent = start_agent(
+        reply(plan, use("ask_user", plan="Two steps")), reply({"text": "1. I keep them."})
+    )
+    agent.command("AgentMode plan")
+    agent.command("edit code.py")
+    agent.ask()
+    agent.wait_for_question()
+    agent.command("AgentChat")
+    agent.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
+    agent.feed("/delete the tests<CR>:AgentComment Keep them.<CR>")
+    agent.lua(
+        "local number = ... vim.ui.select = function(items, _, choose) choose(items[number]) end",
+        number,
+    )
+    agent.command("AgentReview send")
+    agent.wait_for_turns()
+    wait_until(lambda: stored(agent)[0].get("claim") == "I keep them.")
+    result = agent.results()[-1]
+    assert "1. Your message\n```\n* delete the tests\n```\nKeep them." in str(result).replace(
+        "\\n", "\n"
+    )
+    assert agent.lua("return require('sanderling.session.live').current().state.mode") == mode

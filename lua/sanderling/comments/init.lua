@@ -75,7 +75,10 @@ end
 local function add(fields)
   local comment, is_written = store.add(fields)
   if not is_written then
-    message.tell('The comment could not be saved, so it is lost with this Neovim.', vim.log.levels.WARN)
+    message.tell(
+      'The comment could not be saved, so it is lost with this Neovim.',
+      vim.log.levels.WARN
+    )
   end
   return comment
 end
@@ -84,6 +87,17 @@ end
 local function remove(comment)
   place.hide(comment)
   store.remove(comment)
+end
+
+--- Return the name of a buffer in the prompt.
+---@param buf integer
+---@param project string
+---@return string
+local function name_of(buf, project)
+  if live.of_buffer(buf) then
+    return store.MESSAGE
+  end
+  return vim.b[buf].sanderling_shown_as or context.path_of(buf, project)
 end
 
 ---@param text string
@@ -96,7 +110,7 @@ local function make(text, buf, lines)
   local comment = add({
     project = project,
     path = place.path_of(buf),
-    name = vim.b[buf].sanderling_shown_as or context.path_of(buf, project),
+    name = name_of(buf, project),
     first = first,
     last = last,
     lines = api.nvim_buf_get_lines(buf, first - 1, math.min(last, first - 1 + MAX_LINES), false),
@@ -172,7 +186,8 @@ function M.add_findings(project, items)
     }
     local all = place.text_now(fields) or {}
     fields.last = math.min(fields.last, #all)
-    fields.lines = vim.list_slice(all, fields.first, math.min(fields.last, fields.first + MAX_LINES - 1))
+    fields.lines =
+      vim.list_slice(all, fields.first, math.min(fields.last, fields.first + MAX_LINES - 1))
     if #fields.lines > 0 and not known[('%s:%d:%s'):format(path, item.lnum, item.text)] then
       add(fields)
     end
@@ -182,32 +197,17 @@ end
 
 -- the list ------------------------------------------------------------------------------------------------------------
 
----@param list sanderling.comments.Comment[]
----@return sanderling.comments.Comment[] in the order of their places
-local function sorted(list)
-  list = vim.list_slice(list)
-  for _, comment in ipairs(list) do
-    place.refresh(comment)
-  end
-  table.sort(list, function(a, b)
-    if a.name ~= b.name then
-      return a.name < b.name
-    end
-    return a.first < b.first or a.first == b.first and a.id < b.id
-  end)
-  return list
-end
-
 --- Show all comments in the quickfix list.
 function M.list()
-  local list = sorted(of(stored.project_here()))
+  local list = place.sorted(of(stored.project_here()))
   if #list == 0 then
     return message.tell('No comments. :AgentComment makes one.')
   end
   local items = vim.tbl_map(function(comment)
     local buf = place.buffer_of(comment)
     local outcome = place.outcome(comment)
-    local text = words.first_line(comment.text) .. (outcome ~= '' and ('  [%s]'):format(outcome) or '')
+    local text = words.first_line(comment.text)
+      .. (outcome ~= '' and ('  [%s]'):format(outcome) or '')
     return {
       bufnr = buf,
       filename = not buf and comment.path ~= '' and comment.path or nil,
@@ -231,11 +231,11 @@ function M.go(step)
   local list = vim.tbl_filter(function(comment)
     local is_reachable = comment.path ~= '' or place.buffer_of(comment) ~= nil
     return not comment.is_changed and is_reachable
-  end, sorted(of(project)))
+  end, place.sorted(of(project)))
   if #list == 0 then
     return message.tell('No open comment.', vim.log.levels.WARN)
   end
-  local name = vim.b[buf].sanderling_shown_as or context.path_of(buf, project)
+  local name = name_of(buf, project)
   local behind = #list + 1 -- the first one behind the cursor
   local before = 0 -- the last one before it
   for i, comment in ipairs(list) do

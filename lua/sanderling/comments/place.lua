@@ -77,7 +77,8 @@ function M.outcome(comment)
   elseif comment.state ~= 'answered' then
     return ''
   end
-  local changed = comment.is_changed and icons.passed .. ' changed' or icons.failed .. ' not changed'
+  local changed = comment.is_changed and icons.passed .. ' changed'
+    or icons.failed .. ' not changed'
   local claim = comment.claim and words.first_line(comment.claim) or 'no answer'
   return changed .. icons.separator .. 'model: ' .. claim
 end
@@ -188,22 +189,23 @@ end
 local function follow(comment, read)
   local place = places[comment.id]
   local first, last = covered(place)
-  local before = vim.deepcopy({ comment.first, comment.last, comment.lines })
+  local before = { comment.first, comment.last, comment.lines }
+  local was_lost = place.is_lost
   if first and not place.is_lost then
     comment.first, comment.last = first, last
-    comment.lines = api.nvim_buf_get_lines(
-      place.buf,
-      first - 1,
-      math.min(last, first - 1 + MAX_LINES),
-      false
-    )
+    comment.lines =
+      api.nvim_buf_get_lines(place.buf, first - 1, math.min(last, first - 1 + MAX_LINES), false)
   else
     find(comment, read())
   end
-  if not vim.deep_equal(before, { comment.first, comment.last, comment.lines }) then
+  local has_changed = not vim.deep_equal(before, { comment.first, comment.last, comment.lines })
+  if has_changed then
     unsaved[comment.id] = comment
   end
-  draw(comment)
+  local below = api.nvim_buf_get_extmark_by_id(place.buf, below_ns, place.below or 0, {})
+  if has_changed or place.is_lost ~= was_lost or below[1] ~= comment.last - 1 then
+    draw(comment)
+  end
 end
 
 function M.save_moved()
@@ -378,6 +380,22 @@ function M.refresh(comment)
       comment.first, comment.last = first, last
     end
   end
+end
+
+---@param list sanderling.comments.Comment[]
+---@return sanderling.comments.Comment[] in the order of their places
+function M.sorted(list)
+  list = vim.list_slice(list)
+  for _, comment in ipairs(list) do
+    M.refresh(comment)
+  end
+  table.sort(list, function(a, b)
+    if a.name ~= b.name then
+      return a.name < b.name
+    end
+    return a.first < b.first or a.first == b.first and a.id < b.id
+  end)
+  return list
 end
 
 local group = api.nvim_create_augroup('sanderling_comments', {})

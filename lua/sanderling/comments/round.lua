@@ -2,6 +2,7 @@
 --- addressed is computed: the journal says what the turn changed, and the model says what it did.
 local M = {}
 
+local answers = require('sanderling.approval.answers')
 local anchor = require('sanderling.comments.anchor')
 local ask = require('sanderling.host.ask')
 local bus = require('sanderling.host.bus')
@@ -10,6 +11,7 @@ local edits = require('sanderling.editing.hunks')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local place = require('sanderling.comments.place')
+local queue = require('sanderling.approval.queue')
 local states = require('sanderling.session.state')
 local store = require('sanderling.comments.store')
 local words = require('sanderling.ui.words')
@@ -52,9 +54,11 @@ end
 local function part(comment, number)
   local range = comment.first == comment.last and ('%d'):format(comment.first)
     or ('%d-%d'):format(comment.first, comment.last)
+  local where = comment.name == store.MESSAGE and comment.name
+    or ('%s:%s'):format(comment.name, range)
   local shown = vim.list_slice(comment.lines, 1, MAX_LINES)
   local fence = fence_for(shown)
-  local lines = { '', ('%d. %s:%s'):format(number, comment.name, range), fence }
+  local lines = { '', ('%d. %s'):format(number, where), fence }
   vim.list_extend(lines, shown)
   if comment.last - comment.first + 1 > #shown then
     lines[#lines + 1] = ('(%d more lines)'):format(comment.last - comment.first + 1 - #shown)
@@ -106,33 +110,73 @@ local function reopen_withdrawn()
   end
 end
 
---- Send the open comments of a project to the current session as one prompt.
+--- Return the question whether the user accepts the plan, if the session is waiting for the answer.
+---@param session sanderling.chat.session.Session
+---@return sanderling.session.state.Question?
+local function plan_of(session)
+  return vim.iter(queue.list()):find(function(question)
+    return question.session_id == session.id and question.event.kind == 'plan'
+  end)
+end
+
+--- Note that comments leave with `prompt`.
+---@param session sanderling.chat.session.Session
+---@param comments sanderling.comments.Comment[]
+---@param prompt string
+---@param is_running boolean
+local function begin(session, comments, prompt, is_running)
+  local round = { prompt = prompt, sent = {}, is_running = is_running }
+  rounds[session.id] = rounds[session.id] or {}
+  table.insert(rounds[session.id], round)
+  for number, comment in ipairs(comments) do
+    round.sent[number] = { comment = comment, first = comment.first, lines = comment.lines }
+    place.change(
+      comment,
+      { state = 'sent', number = number, claim = vim.NIL, is_changed = vim.NIL }
+    )
+  end
+end
+
+--- Let the user choose whether to accept the plan with the comments, and answer the question with them.
+---@param session sanderling.chat.session.Session
+---@param question sanderling.session.state.Question
+---@param comments sanderling.comments.Comment[]
+---@param prompt string
+local function answer_plan(session, question, comments, prompt)
+  local field = assert(question.event.fields)[1]
+  vim.ui.select(field.choices or {}, {
+    prompt = 'Send the comments and:',
+    kind = 'sanderling_answer',
+    format_item = function(choice)
+      return words.plain(choice.title or choice.value)
+    end,
+  }, function(choice)
+    if choice and vim.list_contains(queue.list(), question) then
+      begin(session, comments, prompt, true)
+      local values = { [field.name] = choice.value, [field.name .. '_text'] = prompt }
+      answers.send(question, { answer = 'once', values = values })
+    end
+  end)
+end
+
+--- Send the open comments of a project to the current session as one prompt, or as the answer to its plan.
 ---@param project string
 function M.send(project)
   reopen_withdrawn()
   local comments = vim.tbl_filter(function(comment)
-    place.refresh(comment)
     return comment.state == 'open'
-  end, store.of(project))
+  end, place.sorted(store.of(project)))
   if #comments == 0 then
     return message.tell('No open comment. :AgentComment makes one.', vim.log.levels.WARN)
   end
-  table.sort(comments, function(a, b)
-    if a.name ~= b.name then
-      return a.name < b.name
-    end
-    return a.first < b.first or a.first == b.first and a.id < b.id
-  end)
   local session = chat.current_session()
-  chat.show({ focus = false })
   local lines = M.prompt(comments)
-  local round = { prompt = table.concat(lines, '\n'), sent = {}, is_running = false }
-  rounds[session.id] = rounds[session.id] or {}
-  table.insert(rounds[session.id], round) -- before its turn can start
-  for number, comment in ipairs(comments) do
-    round.sent[number] = { comment = comment, first = comment.first, lines = comment.lines }
-    place.change(comment, { state = 'sent', number = number, claim = vim.NIL, is_changed = vim.NIL })
+  local prompt, plan = table.concat(lines, '\n'), plan_of(session)
+  if plan then
+    return answer_plan(session, plan, comments, prompt)
   end
+  chat.show({ focus = false })
+  begin(session, comments, prompt, false) -- before its turn can start
   if not session:send(lines, { is_verbatim = true }) then
     reopen_withdrawn()
   end

@@ -4,6 +4,8 @@ local M = {}
 
 local private_file = require('sanderling.access.private_file')
 
+M.MESSAGE = 'Your message' -- the name of a place in the chat, whose lines the model does not count
+
 --- What the user, or a review by the model, says about lines.
 ---@class (exact) sanderling.comments.Comment
 ---@field id string sorts by time

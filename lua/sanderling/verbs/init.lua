@@ -47,6 +47,7 @@ bus.load_at('session_opened', 'sanderling.comments')
 ---@field undo? string argument that means `!` in a slash command
 ---@field range? boolean
 ---@field on_session? boolean the command runs the slash command
+---@field run_here? fun(args: string): boolean called first by the command: does it, if it needs no session
 ---@field only_looks? boolean reads a session, so it does not open one
 ---@field has_own_page? boolean shows a window outside the chat
 ---@field is_unkept? boolean its argument may be secret and is kept in no history
@@ -108,7 +109,9 @@ end
 function M.run(name, cmd)
   local verb, args = by_name[name], cmd and cmd.args or ''
   local bang = cmd ~= nil and cmd.bang
-  if verb.on_session then
+  if verb.run_here and verb.run_here(args) then
+    return
+  elseif verb.on_session then
     return actions.call(name, bang and verb.undo or args)
   end
   local range = cmd and cmd.range > 0 and { cmd.line1, cmd.line2 } or nil

@@ -27,7 +27,6 @@ local sandbox = require('sanderling.session.sandbox')
 local sessions = lazy('sanderling.screens.sessions')
 local stored = require('sanderling.session.stored')
 local trust = lazy('sanderling.screens.trust')
-local words = require('sanderling.ui.words')
 local worktrees = lazy('sanderling.screens.worktrees')
 
 local agents = lazy('sanderling.screens.agents')
@@ -381,21 +380,20 @@ return {
       chat.hide()
     end,
   },
-  {
+  { -- the host turns it into a prompt
     name = 'review',
-    desc = 'have the model review the changes, or what you describe; send, list or clear comments',
+    desc = 'have the model review the changes, or what you describe',
     forms = 'ex slash',
     has_command = true,
     args = '* what',
     words = always(comment_words),
-    run = function(call)
-      local act = vim.list_contains(comment_words, call.args) and comments[call.args]
-      if act then
-        return act()
+    on_session = true,
+    run_here = function(args)
+      local is_about_comments = vim.list_contains(comment_words, args)
+      if is_about_comments then
+        comments[args]()
       end
-      local session = call.session or chat.current_session()
-      chat.show({ focus = false })
-      session:send({ words.trimmed('/review ' .. call.args) }) -- the host turns it into a prompt
+      return is_about_comments
     end,
   },
   {
