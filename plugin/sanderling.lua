@@ -127,6 +127,11 @@ command('Net', {
 command('Rules', { desc = 'show what is allowed and denied, and by what' })
 command('Plugins', { desc = 'show the plugins, their skills and servers' })
 command('Worktrees', { desc = "show the worktrees of the project's sessions" })
+command('Review', {
+  desc = 'have the model review the changes, or what you describe',
+  nargs = '*',
+  complete = true,
+})
 command('Stop', { desc = 'stop the turn, or the command' })
 command('Allow', {
   desc = 'allow the request once, for the session, or always',
@@ -185,6 +190,12 @@ command('Diff', {
   bang = true,
   complete = true,
 })
+command('Comment', {
+  desc = 'comment on lines, for :AgentReview send; edit the comment there; with ! remove it',
+  nargs = '*',
+  bang = true,
+  range = true,
+})
 
 create_command('Agent', function(cmd)
   call('Agent ' .. (cmd.args:match('^[%l_]+') or ''), 'run_root', cmd)
@@ -237,7 +248,6 @@ map_verb('n', 'Login', 'store an API key in the keychain')
 map_verb('n', 'Logout', 'remove the key from the keychain')
 map_verb('n', 'Close', 'close the session; its log stays')
 map_verb('n', 'Go', "go to the chat's prompt, and back to the code")
-map_verb('n', 'Review', 'have the model review the changes, or what you describe')
 map_verb('n', 'Steer', 'send text to the model during its turn', 'begin')
 map_verb('n', 'Queue', 'show the queued prompts')
 map_verb('n', 'Retry', 'retry the request now')
@@ -254,6 +264,8 @@ map_verb('nxs', 'Explain', 'explain lines', 'operate')
 map_verb('nxs', 'Test', 'write tests for the code here', 'operate')
 map_verb('n', 'Commit', 'write a commit message for the staged changes')
 map_verb('n', 'Reviews', "list the agent's unreviewed changes")
+map_verb('n', 'NextComment', 'next open comment')
+map_verb('n', 'PreviousComment', 'previous open comment')
 map_verb('n', 'NextHunk', 'next change; takes a count')
 map_verb('n', 'PreviousHunk', 'previous change; takes a count')
 map_verb('n', 'AcceptAll', 'accept all changes')
@@ -296,6 +308,8 @@ for name, link in pairs({
   AgentHunkSignAdd = 'Added',
   AgentHunkSignChange = 'Changed',
   AgentHunkSignDelete = 'Removed',
+  AgentComment = 'DiagnosticInfo',
+  AgentCommentDone = 'DiagnosticOk',
   AgentEditTitle = 'Title',
   AgentEditRange = 'Visual',
   AgentEditSame = 'Comment',

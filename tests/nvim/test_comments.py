@@ -212,8 +212,8 @@ local acts = {
   function() api.nvim_buf_set_lines(buf, at() - 1, at() + 4, true, {}) vim.wait(0) vim.cmd('silent undo') end,
   function() vim.cmd('silent write') end,
   function() vim.cmd('silent edit!') end,
-  function() vim.cmd('silent undo') end,
-  function() vim.cmd('silent redo') end,
+  function() vim.cmd('silent undo') if not at() then vim.cmd('silent redo') end end,
+  function() vim.cmd('silent redo') if not at() then vim.cmd('silent undo') end end,
   function()
     vim.cmd('silent write | enew | bwipeout ' .. buf)
     local lines = vim.fn.readfile(path)
@@ -425,7 +425,6 @@ def test_a_plan_is_accepted_or_not_with_comments_on_its_parts(start_agent, code,
     agent.command("edit code.py")
     agent.ask()
     agent.wait_for_question()
-    agent.command("AgentChat")
     agent.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
     agent.feed("/delete the tests<CR>:AgentComment Keep them.<CR>")
     agent.lua(

@@ -266,6 +266,9 @@ local function watch(buf)
   if watched[buf] then
     return
   end
+  for _, each in ipairs({ ns, below_ns }) do -- marks that outlived `:e`
+    api.nvim_buf_clear_namespace(buf, each, 0, -1)
+  end
   watched[buf] = api.nvim_buf_attach(buf, false, {
     on_lines = function()
       if not watched[buf] then

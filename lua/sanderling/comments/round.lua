@@ -30,6 +30,7 @@ local TAIL = 'Deal with each comment. Then answer each in a line of its own that
 ---@field prompt string
 ---@field sent sanderling.comments.round.Sent[] by number
 ---@field is_running boolean
+---@field skipped integer lines of the turn's text from before it
 
 ---@type table<string, sanderling.comments.round.Round[]> by session
 local rounds = {}
@@ -125,7 +126,8 @@ end
 ---@param prompt string
 ---@param is_running boolean
 local function begin(session, comments, prompt, is_running)
-  local round = { prompt = prompt, sent = {}, is_running = is_running }
+  local skipped = is_running and #session.transcript:answer_lines() or 0
+  local round = { prompt = prompt, sent = {}, is_running = is_running, skipped = skipped }
   rounds[session.id] = rounds[session.id] or {}
   table.insert(rounds[session.id], round)
   for number, comment in ipairs(comments) do
@@ -193,7 +195,7 @@ function M.claims(lines, count)
   for _, line in ipairs(lines) do
     local was_code = fence ~= nil
     fence = words.fence_behind(line, fence)
-    local number, text = line:match('^[%s#%*%-_>]*(%d+)[%.%):][%s%*_]*(.*)$')
+    local number, text = line:match('^[%s#%*%-_>]*(%d+)[%.%):][%*_]*%s+(.*)$')
     local n = not (was_code or fence) and tonumber(number) or 0
     if n >= 1 and n <= count and words.trimmed(text) ~= '' then
       claims[n] = words.trimmed((text:gsub('%*%*', '')))
@@ -263,14 +265,14 @@ local function settle(session_id, round, claims, is_whole)
     for number, sent in ipairs(round.sent) do
       local is_changed, claim = was_changed(sent, files), claims[number]
       changed = changed + (is_changed and 1 or 0)
-      if sent.comment.state ~= 'sent' then -- the user has edited it meanwhile
-      elseif is_whole or is_changed or claim then
-        place.change(
-          sent.comment,
-          { state = 'answered', is_changed = is_changed, claim = claim or vim.NIL }
-        )
-      else
-        place.change(sent.comment, { state = 'open', number = vim.NIL })
+      local is_answered = is_whole or is_changed or claim ~= nil
+      if sent.comment.state == 'sent' then -- otherwise the user has edited it meanwhile
+        place.change(sent.comment, {
+          state = is_answered and 'answered' or 'open',
+          number = is_answered and number or vim.NIL,
+          is_changed = is_answered and is_changed,
+          claim = claim or vim.NIL,
+        })
       end
     end
     local text = 'Comments: %d of %d have changed lines. :AgentReview list shows them.'
@@ -292,7 +294,8 @@ bus.subscribe('turn_ended', function(session_id, event)
   local session = live.find(session_id)
   rounds[session_id] = vim.tbl_filter(function(round)
     if round.is_running and session then
-      local claims = M.claims(session.transcript:answer_lines(), #round.sent)
+      local answer = vim.list_slice(session.transcript:answer_lines(), round.skipped + 1)
+      local claims = M.claims(answer, #round.sent)
       settle(session_id, round, claims, event.stop_reason == 'end_turn')
     end
     return not round.is_running

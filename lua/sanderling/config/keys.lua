@@ -235,8 +235,8 @@ M.rows = {
 
   key('comment', '<LocalLeader>hc', { file = 'n' }, 'comment on the change here'),
   key('comment_edit', '<LocalLeader>hc', { comment = 'n' }, 'edit the comment, or make one'),
-  key('next_comment', ']v', { comment = 'n' }, 'to the next open comment; takes a count'),
-  key('previous_comment', '[v', { comment = 'n' }, 'to the previous one; takes a count'),
+  key('next_comment', ']v', { comment = 'n' }, 'to the next open comment'),
+  key('previous_comment', '[v', { comment = 'n' }, 'to the previous one'),
 
   key('edit_accept', '<LocalLeader>ea', { edit = 'n' }, 'accept the edit'),
   key('edit_reject', '<LocalLeader>er', { edit = 'n' }, 'reject the edit'),

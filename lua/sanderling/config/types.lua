@@ -160,6 +160,10 @@
 ---@field reject_hunk_reason sanderling.config.Key reject the change here with a reason; takes a count
 ---@field accept_file sanderling.config.Key accept all changes of the file
 ---@field reject_file sanderling.config.Key reject all changes of the file
+---@field comment sanderling.config.Key comment on the change here
+---@field comment_edit sanderling.config.Key edit the comment, or make one
+---@field next_comment sanderling.config.Key to the next open comment
+---@field previous_comment sanderling.config.Key to the previous one
 ---@field edit_accept sanderling.config.Key accept the edit
 ---@field edit_reject sanderling.config.Key reject the edit
 ---@field edit_refine sanderling.config.Key ask for a different edit

@@ -39,7 +39,7 @@ return {
   { 'AgentHunkSignChange', 'Changed', 'changed' },
   { 'AgentHunkSignDelete', 'Removed', 'removed' },
   { 'AgentComment', 'DiagnosticInfo', 'a review comment' },
-  { 'AgentCommentDone', 'DiagnosticOk', 'its lines changed' },
+  { 'AgentCommentDone', 'DiagnosticOk', 'a done one' },
   { 'AgentEditTitle', 'Title', 'title of an edit' },
   { 'AgentEditRange', 'Visual', 'replaced lines' },
   { 'AgentEditSame', 'Comment', 'unchanged lines' },

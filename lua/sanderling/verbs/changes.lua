@@ -126,13 +126,13 @@ return {
   },
   {
     name = 'next_comment',
-    desc = 'next comment that is not addressed; takes a count',
+    desc = 'next open comment',
     plug = 'n',
     run = commenting(1),
   },
   {
     name = 'previous_comment',
-    desc = 'previous comment; takes a count',
+    desc = 'previous open comment',
     plug = 'n',
     run = commenting(-1),
   },
