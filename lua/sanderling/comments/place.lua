@@ -23,7 +23,12 @@ local MAX_LINES = 200 -- that are remembered of the text
 
 ---@type table<string, sanderling.comments.place.Place> by comment id
 local places = {}
----@type table<integer, true> buffers that are watched
+---@class (exact) sanderling.comments.place.Watched
+---@field nr integer the change of the undo tree that was last seen
+---@field max_nr integer
+---@field states table<integer, table<string, [integer, integer]>> lines of comments, by change and comment id: marks do not always return with undo
+
+---@type table<integer, sanderling.comments.place.Watched> by buffer
 local watched = {}
 ---@type table<integer, true>
 local is_due = {}
@@ -186,15 +191,25 @@ end
 --- Update a comment after a change of the text.
 ---@param comment sanderling.comments.Comment
 ---@param read fun(): string[] the text
-local function follow(comment, read)
+---@param is_again boolean undo or redo has returned to this text
+---@param known? [integer, integer] its lines then
+local function follow(comment, read, is_again, known)
   local place = places[comment.id]
   local first, last = covered(place)
   local before = { comment.first, comment.last, comment.lines }
   local was_lost = place.is_lost
-  if first and not place.is_lost then
-    comment.first, comment.last = first, last
-    comment.lines =
-      api.nvim_buf_get_lines(place.buf, first - 1, math.min(last, first - 1 + MAX_LINES), false)
+  if known or first and not (place.is_lost or is_again) then
+    comment.first, comment.last = unpack(known or { first, last })
+    comment.lines = api.nvim_buf_get_lines(
+      place.buf,
+      comment.first - 1,
+      math.min(comment.last, comment.first - 1 + MAX_LINES),
+      false
+    )
+    place.is_lost = false
+    if known then
+      set_mark(comment)
+    end
   else
     find(comment, read())
   end
@@ -208,6 +223,22 @@ local function follow(comment, read)
   end
 end
 
+--- Remember where the comments of a buffer are, for when undo or redo returns to this text.
+---@param buf integer
+local function remember(buf)
+  local self, state = watched[buf], {}
+  for _, comment in ipairs(M.list(buf)) do
+    state[comment.id] = not places[comment.id].is_lost and { comment.first, comment.last } or nil
+  end
+  self.states[self.nr] = state
+end
+
+---@param buf integer
+---@return integer nr of the change
+local function change_of(buf)
+  return api.nvim_buf_call(buf, vim.fn.changenr)
+end
+
 function M.save_moved()
   for id, comment in pairs(unsaved) do
     unsaved[id] = nil
@@ -218,16 +249,20 @@ end
 ---@param buf integer
 local function update(buf)
   is_due[buf] = nil
-  if not api.nvim_buf_is_loaded(buf) then
+  if not (watched[buf] and api.nvim_buf_is_loaded(buf)) then
     return
   end
-  local lines ---@type string[]?
+  local self, nr, lines = watched[buf], change_of(buf), nil ---@type any, integer, string[]?
+  local is_again = nr ~= self.nr and nr <= self.max_nr
+  local known = is_again and self.states[nr] or {} ---@type table<string, [integer, integer]>
+  self.nr, self.max_nr = nr, math.max(nr, self.max_nr)
   for _, comment in ipairs(M.list(buf)) do
     follow(comment, function()
       lines = lines or text_of(buf)
       return lines
-    end)
+    end, is_again, known[comment.id])
   end
+  remember(buf)
   if next(unsaved) then
     vim.defer_fn(M.save_moved, SAVE_MS)
   end
@@ -269,7 +304,9 @@ local function watch(buf)
   for _, each in ipairs({ ns, below_ns }) do -- marks that outlived `:e`
     api.nvim_buf_clear_namespace(buf, each, 0, -1)
   end
-  watched[buf] = api.nvim_buf_attach(buf, false, {
+  local nr = change_of(buf)
+  watched[buf] = { nr = nr, max_nr = nr, states = {} }
+  api.nvim_buf_attach(buf, false, {
     on_lines = function()
       if not watched[buf] then
         return true
@@ -282,7 +319,7 @@ local function watch(buf)
     on_detach = function()
       forget(buf)
     end,
-  }) or nil
+  })
 end
 
 ---@param buf integer
@@ -310,6 +347,7 @@ function M.show(comment, buf, is_new)
     find(comment, text_of(buf))
   end
   draw(comment)
+  remember(buf)
   M.update_keys(buf)
 end
 
