@@ -23,10 +23,15 @@ local MAX_LINES = 200 -- that are remembered of the text
 
 ---@type table<string, sanderling.comments.place.Place> by comment id
 local places = {}
+---@class (exact) sanderling.comments.place.Known where a comment was
+---@field first integer
+---@field last integer
+---@field lines string[]
+
 ---@class (exact) sanderling.comments.place.Watched
 ---@field nr integer the change of the undo tree that was last seen
 ---@field max_nr integer
----@field states table<integer, table<string, [integer, integer]>> lines of comments, by change and comment id: marks do not always return with undo
+---@field states table<integer, table<string, sanderling.comments.place.Known>> by change and comment id: marks do not always return with undo
 
 ---@type table<integer, sanderling.comments.place.Watched> by buffer
 local watched = {}
@@ -188,28 +193,31 @@ local function find(comment, lines)
   set_mark(comment)
 end
 
+---@param buf integer
+---@param first integer
+---@param last integer
+---@return string[] lines that are remembered of them
+local function excerpt(buf, first, last)
+  return api.nvim_buf_get_lines(buf, first - 1, math.min(last, first - 1 + MAX_LINES), false)
+end
+
 --- Update a comment after a change of the text.
 ---@param comment sanderling.comments.Comment
 ---@param read fun(): string[] the text
 ---@param is_again boolean undo or redo has returned to this text
----@param known? [integer, integer] its lines then
+---@param known? sanderling.comments.place.Known
 local function follow(comment, read, is_again, known)
   local place = places[comment.id]
   local first, last = covered(place)
   local before = { comment.first, comment.last, comment.lines }
   local was_lost = place.is_lost
-  if known or first and not (place.is_lost or is_again) then
-    comment.first, comment.last = unpack(known or { first, last })
-    comment.lines = api.nvim_buf_get_lines(
-      place.buf,
-      comment.first - 1,
-      math.min(comment.last, comment.first - 1 + MAX_LINES),
-      false
-    )
+  if known and vim.deep_equal(known.lines, excerpt(place.buf, known.first, known.last)) then
+    comment.first, comment.last, comment.lines = known.first, known.last, known.lines
     place.is_lost = false
-    if known then
-      set_mark(comment)
-    end
+    set_mark(comment)
+  elseif first and not (place.is_lost or is_again) then
+    comment.first, comment.last = first, last
+    comment.lines = excerpt(place.buf, first, last)
   else
     find(comment, read())
   end
@@ -228,7 +236,9 @@ end
 local function remember(buf)
   local self, state = watched[buf], {}
   for _, comment in ipairs(M.list(buf)) do
-    state[comment.id] = not places[comment.id].is_lost and { comment.first, comment.last } or nil
+    state[comment.id] = not places[comment.id].is_lost
+        and { first = comment.first, last = comment.last, lines = comment.lines }
+      or nil
   end
   self.states[self.nr] = state
 end
@@ -253,8 +263,8 @@ local function update(buf)
     return
   end
   local self, nr, lines = watched[buf], change_of(buf), nil ---@type any, integer, string[]?
-  local is_again = nr ~= self.nr and nr <= self.max_nr
-  local known = is_again and self.states[nr] or {} ---@type table<string, [integer, integer]>
+  local is_again = nr < self.max_nr or nr ~= self.nr and nr == self.max_nr
+  local known = self.states[nr] or {} ---@type table<string, sanderling.comments.place.Known>
   self.nr, self.max_nr = nr, math.max(nr, self.max_nr)
   for _, comment in ipairs(M.list(buf)) do
     follow(comment, function()
