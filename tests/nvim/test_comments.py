@@ -6,7 +6,7 @@ import random
 import pytest
 from tests.conftest import prove_unless_quick, quick, wait_until
 from tests.fuzz import part
-from tests.loopback import LoopbackServer, Reply, done, message_start, text
+from tests.loopback import STALL, LoopbackServer, Reply, done, message_start, text
 from tests.nvim.conftest import texts_told
 from tests.nvim.replies import DONE, reply, use
 
@@ -15,7 +15,7 @@ pytestmark = prove_unless_quick
 CODE = "import time\n\n\ndef slow():\n    time.sleep(9)\n    return 1\n\n\ndef last():\n    pass\n"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def code(project):
     path = project / "code.py"
     path.write_text(CODE)
@@ -23,7 +23,7 @@ def code(project):
 
 
 @pytest.fixture
-def child(start_nvim, code):
+def child(start_nvim):
     child = start_nvim()
     child.command("edit code.py")
     return child
@@ -294,7 +294,7 @@ def test_two_neovims_lose_none_of_each_others_comments(start_nvim, child):
 
 
 @quick
-def test_a_round_sends_all_comments_and_shows_what_became_of_each(start_agent, code):
+def test_a_round_sends_all_comments_and_shows_what_became_of_each(start_agent):
     edit = use("edit", path="code.py", edits=[{"old": "time.sleep(9)", "new": "time.sleep(1)"}])
     answer = "Both.\n\n1. The import is needed.\n2. **It sleeps** for one second."
     agent = start_agent(
@@ -326,7 +326,7 @@ def test_without_an_open_comment_nothing_is_sent(child):
     child.wait_for_message("No open comment")
 
 
-def test_an_answered_comment_is_sent_again_once_it_is_edited(start_agent, code):
+def test_an_answered_comment_is_sent_again_once_it_is_edited(start_agent):
     agent = start_agent(reply({"text": "1. No."}), reply({"text": "1. Well."}))
     agent.command("edit code.py")
     agent.command("1AgentComment Remove it.")
@@ -386,13 +386,13 @@ def test_a_comment_is_addressed_if_its_own_lines_have_changed(child, now, change
 
 @pytest.fixture
 def server():
-    answer = "* **critical** `code.py:5`: it sleeps.\n* **minor** code.py:9-10: empty\n"
     with LoopbackServer() as server:
-        server.answer(Reply(message_start(), text(answer), done()))
         yield server
 
 
-def test_the_findings_of_a_review_become_comments(start_claude, code):
+def test_the_findings_of_a_review_become_comments(start_claude, server):
+    answer = "* **critical** `code.py:5`: it sleeps.\n* **minor** code.py:9-10: empty\n"
+    server.answer(Reply(message_start(), text(answer), done()))
     child = start_claude()
     child.command("edit code.py")
     child.command("AgentReview")
@@ -405,7 +405,7 @@ def test_the_findings_of_a_review_become_comments(start_claude, code):
 # --- where changes are reviewed ----------------------------------------------------------------------------------------
 
 
-def test_a_comment_on_a_hunk_that_waits_is_about_its_lines(asking_agent, code):
+def test_a_comment_on_a_hunk_that_waits_is_about_its_lines(asking_agent):
     new = "time.sleep(1)\n    time.sleep(2)"
     edit = use("edit", path="code.py", edits=[{"old": "time.sleep(9)", "new": new}])
     agent = asking_agent(reply(use("read", path="code.py")), reply(edit), DONE)
@@ -416,7 +416,7 @@ def test_a_comment_on_a_hunk_that_waits_is_about_its_lines(asking_agent, code):
 
 
 @pytest.mark.parametrize("number, mode", [(2, "auto"), (3, "plan")])
-def test_a_plan_is_accepted_or_not_with_comments_on_its_parts(start_agent, code, number, mode):
+def test_a_plan_is_accepted_or_not_with_comments_on_its_parts(start_agent, number, mode):
     plan = {"text": "The plan:\n\n* delete the tests\n* rewrite\n\n"}
     agent = start_agent(
         reply(plan, use("ask_user", plan="Two steps")), reply({"text": "1. I keep them."})
@@ -439,3 +439,35 @@ def test_a_plan_is_accepted_or_not_with_comments_on_its_parts(start_agent, code,
         "\\n", "\n"
     )
     assert agent.lua("return require('sanderling.session.live').current().state.mode") == mode
+
+
+def test_both_sides_of_a_difference_can_have_comments(start_agent, code):
+    edit = use("edit", path="code.py", edits=[{"old": "time.sleep(9)", "new": "time.sleep(1)"}])
+    agent = start_agent(reply(use("read", path="code.py")), reply(edit), DONE, columns=160)
+    agent.command("AgentMode auto")
+    agent.command("edit code.py")
+    agent.ask_and_wait()
+    agent.command("AgentDiff!")
+    wait_until(lambda: agent.lua("return vim.fn.tabpagenr('$')") == 2)
+    wait_until(lambda: agent.lua("return #vim.api.nvim_tabpage_list_wins(0)") >= 2)
+    agent.feed("<C-w>t5G:AgentComment Why nine?<CR>")
+    agent.feed("<C-w>b5G:AgentComment Why one?<CR>")
+    wait_until(lambda: len(stored(agent)) == 2)
+    found = {each["text"]: (each["name"], each["lines"]) for each in stored(agent)}
+    assert found == {
+        "Why nine?": (f"{code} (before the change)", ["    time.sleep(9)"]),
+        "Why one?": ("code.py", ["    time.sleep(1)"]),
+    }
+
+
+def test_the_comments_of_a_turn_that_was_stopped_are_open_again(start_claude, server):
+    server.answer(Reply(message_start(), STALL))
+    child = start_claude()
+    child.command("edit code.py")
+    child.command("1AgentComment Remove it.")
+    child.command("AgentReview send")
+    wait_until(lambda: server.prompts)
+    assert stored(child)[0]["state"] == "sent"
+    child.command("AgentStop")
+    child.wait_for_turns()
+    wait_until(lambda: stored(child)[0]["state"] == "open")
