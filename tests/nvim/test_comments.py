@@ -471,3 +471,23 @@ def test_the_comments_of_a_turn_that_was_stopped_are_open_again(start_claude, se
     child.command("AgentStop")
     child.wait_for_turns()
     wait_until(lambda: stored(child)[0]["state"] == "open")
+
+
+def test_comments_whose_prompt_was_taken_back_from_the_queue_are_sent_again(start_claude, server):
+    server.answer(Reply(message_start(), STALL))
+    child = start_claude()
+    child.command("edit code.py")
+    child.lua("require('sanderling').submit('go')")
+    wait_until(lambda: server.prompts)
+    child.command("1AgentComment Remove it.")
+    child.command("AgentReview send")
+    waiting = "return #require('sanderling.session.live').current().state.waiting.queued"
+    wait_until(lambda: child.lua(waiting) == 1)
+    child.command("AgentReview send")
+    child.wait_for_message("No open comment")
+    child.command("Agent queue")
+    child.feed("ggdG:w<CR>")
+    wait_until(lambda: child.lua(waiting) == 0)
+    child.command("AgentReview send")
+    wait_until(lambda: child.lua(waiting) == 1)
+    assert stored(child)[0]["state"] == "sent"
