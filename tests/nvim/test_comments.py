@@ -302,15 +302,16 @@ def test_a_round_sends_all_comments_and_shows_what_became_of_each(start_agent):
     )
     agent.command("AgentMode auto")
     agent.command("edit code.py")
-    agent.command("5,6AgentComment Mail me@code.py: sleep less.")
+    agent.command("5,6AgentComment See @code.py: sleep less.")
     agent.command("1AgentComment Remove it.")
     agent.command("AgentReview send")
     agent.wait_for_turns()
     agent.wait_for_message("1 of 2 have changed lines")
-    prompt = texts_told(agent.logged_messages()[0])[-1]
+    *others, prompt = texts_told(agent.logged_messages()[0])
+    assert not any("code.py" in each for each in others), "an @ attaches nothing"
     assert prompt.startswith(
         "My review comments:\n\n1. code.py:1\n```\nimport time\n```\nRemove it.\n\n"
-        "2. code.py:5-6\n```\n    time.sleep(9)\n    return 1\n```\nMail me@code.py: sleep less.\n\n"
+        "2. code.py:5-6\n```\n    time.sleep(9)\n    return 1\n```\nSee @code.py: sleep less.\n\n"
     )
     agent.wait_for_screen(
         "✗ not changed · model: The import is needed.",
@@ -417,7 +418,7 @@ def test_a_comment_on_a_hunk_that_waits_is_about_its_lines(asking_agent):
 
 @pytest.mark.parametrize("number, mode", [(2, "auto"), (3, "plan")])
 def test_a_plan_is_accepted_or_not_with_comments_on_its_parts(start_agent, number, mode):
-    plan = {"text": "The plan:\n\n* delete the tests\n* rewrite\n\n"}
+    plan = {"text": "The plan:\n\n1. delete the tests\n2. rewrite\n\n"}
     agent = start_agent(
         reply(plan, use("ask_user", plan="Two steps")), reply({"text": "1. I keep them."})
     )
@@ -427,6 +428,8 @@ def test_a_plan_is_accepted_or_not_with_comments_on_its_parts(start_agent, numbe
     agent.wait_for_question()
     agent.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
     agent.feed("/delete the tests<CR>:AgentComment Keep them.<CR>")
+    agent.feed("j:AgentComment Why?<CR>")
+    wait_until(lambda: len(stored(agent)) == 2)
     agent.lua(
         "local number = ... vim.ui.select = function(items, _, choose) choose(items[number]) end",
         number,
@@ -434,8 +437,9 @@ def test_a_plan_is_accepted_or_not_with_comments_on_its_parts(start_agent, numbe
     agent.command("AgentReview send")
     agent.wait_for_turns()
     wait_until(lambda: stored(agent)[0].get("claim") == "I keep them.")
+    assert "claim" not in stored(agent)[1], "the plan itself is no answer"
     result = agent.results()[-1]
-    assert "1. Your message\n```\n* delete the tests\n```\nKeep them." in str(result).replace(
+    assert "1. Your message\n```\n1. delete the tests\n```\nKeep them." in str(result).replace(
         "\\n", "\n"
     )
     assert agent.lua("return require('sanderling.session.live').current().state.mode") == mode
@@ -491,3 +495,19 @@ def test_comments_whose_prompt_was_taken_back_from_the_queue_are_sent_again(star
     child.command("AgentReview send")
     wait_until(lambda: child.lua(waiting) == 1)
     assert stored(child)[0]["state"] == "sent"
+
+
+def test_a_comment_is_open_again_if_neovim_was_killed_before_its_answer(start_claude, server):
+    server.answer(Reply(message_start(), STALL))
+    child = start_claude()
+    child.command("edit code.py")
+    child.command("1AgentComment Remove it.")
+    child.command("AgentReview send")
+    wait_until(lambda: server.prompts)
+    assert stored(child)[0]["state"] == "sent"
+    child.close()
+    other = start_claude()
+    other.command("edit code.py")
+    other.command("AgentReview list")
+    (comment,) = other.lua("return require('sanderling.comments.store').all()")
+    assert comment["state"] == "open"
