@@ -196,6 +196,10 @@ command('Comment', {
   bang = true,
   range = true,
 })
+command('Blame', {
+  desc = 'show which turns wrote the lines of the buffer; with ! of the line under the cursor, with its prompt',
+  bang = true,
+})
 
 create_command('Agent', function(cmd)
   call('Agent ' .. (cmd.args:match('^[%l_]+') or ''), 'run_root', cmd)

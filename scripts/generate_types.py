@@ -12,7 +12,7 @@ import msgspec
 from msgspec import inspect
 
 from sanderling.editor import frames
-from sanderling.protocol import actions, events, requests
+from sanderling.protocol import actions, blame, events, requests
 
 LUA = Path(__file__).resolve().parent.parent / "lua" / "sanderling"
 HEADER = """---@meta
@@ -124,6 +124,7 @@ def generate() -> str:
             requests.SessionInfo,
             requests.ShownPlugin,
             requests.ShownWorktree,
+            blame.Blame,
             *get_args(requests.Answer),
             requests.RewritePiece,
             requests.Rewritten,

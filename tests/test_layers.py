@@ -24,7 +24,7 @@ LAYERS = (
     {"config"},
     {"sandbox", "providers", "project"},
     {"changes", "hooks", "session"},
-    {"tools", "worktrees"},
+    {"tools", "worktrees", "blame"},
     {"permissions", "mcp", "api"},
     {"agents"},
     {"acp"},

@@ -634,6 +634,12 @@
 ---@field session_id string
 ---@field path string
 
+---@class (exact) sanderling.BlameFile
+---@field type 'blame_file'
+---@field project string
+---@field path string
+---@field text string
+
 ---@class (exact) sanderling.Login
 ---@field type 'login'
 ---@field key string
@@ -798,6 +804,38 @@
 ---@field loss? string
 ---@field kept_ref? string
 ---@field notes? string[]
+
+---@class (exact) sanderling.BlamedLines
+---@field first integer
+---@field count integer
+---@field hunk integer
+
+---@class (exact) sanderling.BlamedHunk
+---@field session_id string
+---@field turn string
+---@field path string
+---@field project string
+---@field outcome 'edited'|'kept'|'rejected'|'removed'|'undone'|'unreviewed'
+---@field lines? string[]
+---@field old? string[]
+---@field added? integer
+---@field removed? integer
+---@field number? integer
+---@field title? string
+---@field prompt? string
+---@field at? number
+---@field model? string
+---@field usd? number
+---@field is_priced? boolean
+---@field agent? string
+---@field child? string
+---@field child_id? string
+---@field earlier? integer[]
+
+---@class (exact) sanderling.Blame
+---@field line_count integer
+---@field lines? sanderling.BlamedLines[]
+---@field hunks? sanderling.BlamedHunk[]
 
 ---@class (exact) sanderling.Models
 ---@field models string[]
@@ -1040,6 +1078,7 @@
 ---| sanderling.MeasureSession
 ---| sanderling.ForkSession
 ---| sanderling.ExportSession
+---| sanderling.BlameFile
 ---| sanderling.Login
 ---| sanderling.Logout
 ---| sanderling.ListAgents

@@ -245,15 +245,17 @@ M.rows = {
   key('answer_carry', '<LocalLeader>ec', { answer = 'n', asked = 'n' }, 'continue it in the chat'),
   key('answer_further', '<LocalLeader>ef', { answer = 'n', asked = 'n' }, 'ask a follow-up'),
 
-  key('rewind_both', 'b', { rewind = 'n' }, 'rewind the conversation and the files'),
+  key('rewind_both', 'b', { rewind = 'n' }, 'rewind conversation and files'),
   key('rewind_conversation', 'c', { rewind = 'n' }, 'rewind only the conversation'),
   key('rewind_files', 'f', { rewind = 'n' }, 'rewind only the files'),
+
+  key('blame_open', '<CR>', { blame = 'n' }, 'open the session at the turn that wrote the line'),
 
   key(
     'close',
     'q',
     for_each(
-      'page trust waiting whole form job mcp rules plugins worktrees rewind ask answer asked',
+      'page trust waiting whole form job mcp rules plugins worktrees rewind blame ask answer asked',
       'n'
     ),
     'close it without an answer'
@@ -261,14 +263,14 @@ M.rows = {
   key(
     'close_page',
     '<Esc>',
-    for_each('page mcp rules plugins worktrees rewind ask', 'n'),
+    for_each('page mcp rules plugins worktrees rewind blame ask', 'n'),
     'the same'
   ),
   key(
     'show_keys',
     'g?',
     for_each(
-      'prompt transcript question whole form trust waiting job mcp rules plugins worktrees rewind ask answer page',
+      'prompt transcript question whole form trust waiting job mcp rules plugins worktrees rewind blame ask answer page',
       'n'
     ),
     'show these keys'

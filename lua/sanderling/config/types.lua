@@ -169,9 +169,10 @@
 ---@field edit_refine sanderling.config.Key ask for a different edit
 ---@field answer_carry sanderling.config.Key continue it in the chat
 ---@field answer_further sanderling.config.Key ask a follow-up
----@field rewind_both sanderling.config.Key rewind the conversation and the files
+---@field rewind_both sanderling.config.Key rewind conversation and files
 ---@field rewind_conversation sanderling.config.Key rewind only the conversation
 ---@field rewind_files sanderling.config.Key rewind only the files
+---@field blame_open sanderling.config.Key open the session at the turn that wrote the line
 ---@field close sanderling.config.Key close it without an answer
 ---@field close_page sanderling.config.Key the same
 ---@field show_keys sanderling.config.Key show these keys

@@ -5,6 +5,7 @@ local message = require('sanderling.ui.message')
 
 local comments = lazy('sanderling.comments')
 local below = lazy('sanderling.inline.below')
+local blame = lazy('sanderling.screens.blame')
 local difference = lazy('sanderling.review.difference')
 local review = lazy('sanderling.review.commands')
 local edits = lazy('sanderling.inline.edits')
@@ -135,6 +136,19 @@ return {
     desc = 'previous open comment',
     plug = 'n',
     run = commenting(-1),
+  },
+    name = 'blame',
+    desc = 'show which turns wrote the lines of the buffer',
+    forms = 'ex',
+    has_command = true,
+    bang = 'of the line under the cursor, with its prompt',
+    run = function(call)
+      if call.bang then
+        blame.show()
+      else
+        blame.toggle()
+      end
+    end,
   },
   { name = 'next_hunk', desc = 'next change; takes a count', plug = 'n', run = going(1) },
   {

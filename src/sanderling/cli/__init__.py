@@ -4,6 +4,7 @@ COMMANDS = {
     "acp": ("", "serve an editor over the Agent Client Protocol"),
     "acp-log": ("acp_log", "show the log of `sanderling acp --log-dir`"),
     "batch": ("batch", "run many tasks, each in a fresh copy of its project"),
+    "blame": ("blame", "show which prompt, model and session wrote the lines of a file"),
     "changes": ("undo", "list the agent's changes to files, turn by turn"),
     "check": ("check", "check the installation and the settings here, or test a provider"),
     "client": ("client", "talk to another agent over the Agent Client Protocol"),

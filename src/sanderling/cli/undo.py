@@ -48,12 +48,22 @@ def add(commands: Any) -> None:
         command.add_argument(
             "--turn", metavar="N", type=int, help="the turn, numbered as in `sanderling changes`"
         )
+        if name == "changes":
+            command.add_argument(
+                "--line",
+                metavar="FILE:LINE",
+                help="the changes of all sessions that led to this line, the latest first",
+            )
         command.add_argument("--json", action="store_true")
         command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     try:
+        if arguments.command == "changes" and arguments.line is not None:
+            from sanderling.cli.blame import show_changes_of_line
+
+            return show_changes_of_line(arguments)
         return anyio.run(_run, arguments)
     except SessionInUseError as error:
         sys.stderr.write(f"sanderling: {error}: {IN_USE}\n")

@@ -9,6 +9,7 @@ from anyio import to_thread
 from sanderling.config import Settings
 from sanderling.errors import SanderlingError, SessionError
 from sanderling.protocol.requests import (
+    BlameFile,
     ChangePlugin,
     DeleteSession,
     ExportSession,
@@ -44,6 +45,8 @@ async def answer(request: Request, settings: Settings, open_ids: Collection[str]
             from sanderling.editor import worktrees  # only with worktrees
 
             return await to_thread.run_sync(worktrees.answer, request, settings)
+        if isinstance(request, BlameFile):
+            return await to_thread.run_sync(_blame, request, settings)
         return await to_thread.run_sync(_answer, request, settings, open_ids)
     except SanderlingError as error:
         return {"error": str(error)}
@@ -86,6 +89,13 @@ def _answer(  # noqa: PLR0911 - one table
         case _:
             pass  # answered by the open session
     return {}
+
+
+def _blame(request: BlameFile, settings: Settings) -> dict[str, Any]:
+    from sanderling.blame.origins import origins_in  # only for :AgentBlame
+
+    found = origins_in(settings, request.project).blame(request.path, request.text)
+    return msgspec.to_builtins(found)
 
 
 def _list_or_change_plugins(

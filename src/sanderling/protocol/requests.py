@@ -149,6 +149,14 @@ class RemoveWorktree(_Request, tag="remove_worktree", frozen=True):
     loses: str = ""
 
 
+class BlameFile(_Request, tag="blame_file", frozen=True):
+    """Return, as `Blame`, who wrote each line of `text`, the file `path` as an editor has it."""
+
+    project: str
+    path: str
+    text: str
+
+
 class Login(_Request, tag="login", frozen=True):
     """
     Store an API key in the system's keychain. Without a `key`, return whether that is possible: as `backend`, or else as `error`.
@@ -558,6 +566,7 @@ Request = (
     | MeasureSession
     | ForkSession
     | ExportSession
+    | BlameFile
     | Login
     | Logout
     | ListAgents
