@@ -82,7 +82,8 @@ def walk(steps: Sequence[Step], content: Content, now: str) -> Walked:
         return Walked([], [UNKNOWN] * len(lines_of(now)), set())
     walker = _Walker(_returning(steps, now))
     for number, step in enumerate(steps):
-        before, after = _text(step.before, content), _text(step.after, content)
+        before = walker.text if walker.is_at(step.before) else _text(step.before, content)
+        after = _text(step.after, content)
         if before is not None:
             walker.follow(before, step.before.content)
         if after is None:
@@ -117,27 +118,34 @@ class _Walker:
         self.taken_back: set[int] = set()
         self._returning = returning
         self._seen: dict[str, list[int]] = {}
-        self._text: str | None = None
+        self.text: str | None = None
+        self._name = ""
+
+    def is_at(self, state: State) -> bool:
+        """Return whether `text` is the content of `state`, so that it need not be read again."""
+        return bool(self._name) and state.content == self._name
 
     def follow(self, new: str, name: str) -> None:
         """Follow the lines to `new`, a content that others wrote."""
-        if self._text is None:
+        if self.text is None:
             self.authors = [ORIGINAL] * len(lines_of(new))
+        elif new == self.text:
+            pass
         elif name in self._seen:
             self.authors = [*self._seen[name]]
-        elif new != self._text:
-            for first, old, lines in _regions(self._text, new):
+        else:
+            for first, old, lines in _regions(self.text, new):
                 there = self.authors[first : first + len(old)]
                 self.authors[first : first + len(old)] = self._followed(old, there, lines)
         self._remember(new, name)
 
     def take(self, step: int, new: str, name: str, *, is_edit: bool) -> None:
         """Follow the lines to `new`, which the agent wrote in `step`."""
-        assert self._text is not None
+        assert self.text is not None
         if not is_edit and name in self._seen:
             self.authors = [*self._seen[name]]
         else:
-            for first, old, lines in _regions(self._text, new):
+            for first, old, lines in _regions(self.text, new):
                 there = self.authors[first : first + len(old)]
                 if not is_edit and _shape(old) == _shape(lines) != "":
                     found = _carried(old, there, lines)
@@ -148,7 +156,7 @@ class _Walker:
         self._remember(new, name)
 
     def _remember(self, text: str, name: str) -> None:
-        self._text = text
+        self.text, self._name = text, name
         if name in self._returning:
             self._seen[name] = [*self.authors]
 
