@@ -173,3 +173,21 @@ def test_an_edited_line_and_one_of_a_deleted_session_say_so(worked):
 def test_a_file_whose_name_ends_in_a_number_is_a_file(worked):
     (worked.project / "a.py").rename(worked.project / "a:2")
     assert "line_count" in blamed(worked, "a:2")
+
+
+def test_a_line_of_a_child_names_it_and_leads_to_the_turn_that_started_it(shell):
+    task = {"name": "delegate", "input": {"task": "Task A.", "role": "edit"}, "id": "toolu_0"}
+    write = {"name": "write", "input": {"path": "new.py", "content": "n = 1\n"}, "id": "toolu_1"}
+    replies = [
+        {"when": "Task A.", "step": [{"tool_use": write}]},
+        {"after": "toolu_1", "step": [{"text": "Did it."}]},
+        {"step": [{"tool_use": task}]},
+        {"step": [{"text": "All done."}]},
+    ]
+    shell.script.write_text(json.dumps({"version": 1, "reply": replies}))
+    model = ("--model", f"script:{shell.script}")
+    done = shell.run("-p", "Go.", *model, "--allow", "delegate", "--mode", "auto")
+    assert done.returncode == 0, done.stderr
+    hunk = blamed(shell, "new.py:1")
+    assert (hunk["prompt"], hunk["child"]) == ("Go.", "edit 1")
+    assert hunk["child_id"] in {session.id for session in shell.sessions() if session.parent}

@@ -16,6 +16,7 @@ from sanderling.blame.lines import (
     ORIGINAL,
     UNKNOWN,
     Step,
+    StepKind,
     Walked,
     found_again,
     gone_lines,
@@ -43,8 +44,8 @@ class Story:
         self.contents[name_of(data)] = data
         return State("file", 0o644, len(data), name_of(data))
 
-    def agent(self, text: str | None, *, is_edit: bool = True) -> "Story":
-        self.steps.append(Step(self.state(self.now), self.state(text), is_edit))
+    def agent(self, text: str | None, kind: StepKind = "edit") -> "Story":
+        self.steps.append(Step(self.state(self.now), self.state(text), kind))
         self.now = text
         return self
 
@@ -103,7 +104,7 @@ def test_each_line_has_the_author_that_wrote_it_under_random_edits(size, edits, 
         if who == "user":
             story.user(joined(lines))
         else:
-            story.agent(joined(lines), is_edit=who == "agent")
+            story.agent(joined(lines), "edit" if who == "agent" else "command")
             known.append(lines)
     assert story.authors() == [author for _, author in lines]
 
@@ -143,7 +144,7 @@ def test_a_formatter_that_breaks_lines_takes_no_line_from_its_author(tmp_path: P
     formatted = file.read_text()
     assert formatted.count("\n") > 8
     if by_agent:
-        story.agent(formatted, is_edit=False)
+        story.agent(formatted, "command")
     else:
         story.user(formatted)
     authors = dict(zip(formatted.splitlines(), story.authors(), strict=True))
@@ -172,6 +173,12 @@ def test_a_hunk_that_the_user_rejects_is_taken_back_and_its_lines_are_those_befo
 def test_a_branch_that_is_checked_out_has_the_authors_that_it_had():
     main, branch = text("a", "on main"), text("a", "on the branch")
     story = Story(text("a")).agent(main).user(text("a")).agent(branch).user(main)
+    assert story.authors() == [ORIGINAL, 0]
+
+
+def test_lines_that_were_brought_from_a_worktree_are_those_of_the_turn_that_wrote_them():
+    work = text("a", "made in the worktree")
+    story = Story(text("a")).agent(work).user(text("a")).agent(work, "bring")
     assert story.authors() == [ORIGINAL, 0]
 
 

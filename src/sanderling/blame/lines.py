@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice, pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -33,15 +33,16 @@ _WORD = r"\w+"
 _FORMAT = r"[\s,;'\"()]+"
 """The characters that formatters add and remove."""
 
+StepKind = Literal["edit", "command", "bring"]
 Content = Callable[[State], bytes | None]
 
 
 class Step(NamedTuple):
-    """A recorded change; `is_edit` unless a command made it, which may only have formatted the file."""
+    """A recorded change: an edit, a command, which may only have formatted the file, or lines brought from a worktree."""
 
     before: State
     after: State
-    is_edit: bool = True
+    kind: StepKind = "edit"
 
 
 class Hunk(msgspec.Struct, frozen=True):
@@ -88,10 +89,10 @@ def walk(steps: Sequence[Step], content: Content, now: str) -> Walked:
             walker.follow(before, step.before.content)
         if after is None:
             continue
-        if before is None:  # what the step changed is unknown
+        if before is None or step.kind == "bring":  # what the step itself wrote is unknown
             walker.follow(after, step.after.content)
         else:
-            walker.take(number, after, step.after.content, is_edit=step.is_edit)
+            walker.take(number, after, step.after.content, is_edit=step.kind == "edit")
     walker.follow(now, name_of(now.encode(errors="surrogatepass")))
     return Walked(walker.hunks, walker.authors, walker.taken_back)
 

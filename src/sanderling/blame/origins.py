@@ -21,6 +21,7 @@ from sanderling.blame.lines import (
     UNKNOWN,
     Hunk,
     Step,
+    StepKind,
     Walked,
     found_again,
     gone_lines,
@@ -62,12 +63,12 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Made(NamedTuple):
-    """A recorded change, and its turn; `is_edit` unless a command made it."""
+    """A recorded change, and its turn."""
 
     session_id: str
     turn: str
     change: FileChange
-    is_edit: bool
+    kind: StepKind
 
 
 class Origin(NamedTuple):
@@ -82,17 +83,23 @@ class _Journal:
 
     def __init__(self, directory: Path, root: Path, project: str, work_dir: str) -> None:
         self.session_id = directory.name
-        self.project = project
+        self.project, self.work_dir = project, work_dir
         self.store = Store(directory, root)
         records = read_journal(directory / NAME).records
         self.undone = Timeline(records).undone_changes
         self.unreviewed = frozenset(unreviewed(records, has_commands=True))
         self.by_path: dict[str, list[Made]] = {}
+        self.brought: list[str] = []  # the turns that applied the work of a worktree
         for made in _all_made(self.session_id, records):
-            path = made.change.path
-            if work_dir != project and path.startswith(f"{work_dir}/"):
-                path = f"{project}{path[len(work_dir) :]}"
-            self.by_path.setdefault(path, []).append(made)
+            if made.kind == "bring" and made.turn not in self.brought:
+                self.brought.append(made.turn)
+            self.by_path.setdefault(self.in_project(made.change.path), []).append(made)
+
+    def in_project(self, path: str) -> str:
+        """Return the project's path of a file in the session's worktree; other paths as they are."""
+        if path.startswith(f"{self.work_dir}/"):
+            return f"{self.project}{path.removeprefix(self.work_dir)}"
+        return path
 
 
 def _all_made(session_id: str, records: Sequence[Record]) -> Iterator[Made]:
@@ -106,7 +113,12 @@ def _all_made(session_id: str, records: Sequence[Record]) -> Iterator[Made]:
             case Changed(change) if not change.doubt:
                 is_edit = announced.pop(change.path, None) is not None
                 if _is_of_file(change):
-                    yield Made(session_id, turn, change, is_edit)
+                    kind = (
+                        "bring" if change.tool_use_id == turn else "edit" if is_edit else "command"
+                    )
+                    yield Made(
+                        session_id, turn, change, kind
+                    )  # bringing a worktree's work is a turn of its own
             case Unchanged(path):
                 announced.pop(path, None)
             case _:
@@ -116,7 +128,7 @@ def _all_made(session_id: str, records: Sequence[Record]) -> Iterator[Made]:
         change,
     ) in announced.values():  # killed meanwhile: the file shows whether it was made
         if _is_of_file(change):
-            yield Made(session_id, turn_of_it, change, is_edit=True)
+            yield Made(session_id, turn_of_it, change, "edit")
 
 
 def _is_of_file(change: FileChange) -> bool:
@@ -144,6 +156,11 @@ class Origins:
         path = real_path(path)
         now = self._current(path) if text is None else text_of(text.encode(errors="surrogatepass"))
         lines = lines_of(now)
+        self._open_journals(path)
+        for journal in self._journals.values():
+            if (in_project := journal.in_project(path)) != path:
+                path, self._project = in_project, journal.project
+                break
         self._open_journals(path)
         history = self._history(path)
         walked = self._walk(history, now)
@@ -201,7 +218,7 @@ class Origins:
                 return stores[state.content].get(state.content) if state.content else None
             return None
 
-        steps = [Step(each.change.before, each.change.after, each.is_edit) for each in history]
+        steps = [Step(each.change.before, each.change.after, each.kind) for each in history]
         return walk(steps, content, now)
 
     # --- journals ----------------------------------------------------------------------------------------------------------
@@ -305,6 +322,9 @@ class Origins:
         turns = self._turns_of(made.session_id)
         if turns is None:
             return _NEVER
+        if made.kind == "bring" and turns.brought:
+            number = self._journals[made.session_id].brought.index(made.turn)
+            return turns.brought[min(number, len(turns.brought) - 1)]
         use, turn = turns.uses.get(made.change.tool_use_id), turns.turns.get(made.turn)
         return use.at if use else turn.at if turn else _NEVER
 

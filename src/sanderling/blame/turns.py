@@ -16,6 +16,7 @@ from sanderling.session.records import (
     Header,
     LoggedChild,
     LoggedMessage,
+    LoggedRestored,
     LoggedState,
     LoggedToolStart,
     LoggedTurnEnd,
@@ -33,6 +34,7 @@ _READ = tuple(
         b"child",
         b"turn_ended",
         b"state",
+        b"restored",
     )
 )
 """How the lines begin that are decoded: output and the pieces of answers are most of a log."""
@@ -65,6 +67,7 @@ class SessionTurns:
         self.turns: dict[str, Turn] = {}
         self.uses: dict[str, Use] = {}
         self.agent = ""
+        self.brought: list[datetime] = []  # when the work of a worktree was applied
         self._children: dict[str, str] = {}  # their names
         self._turn: Turn | None = None
         self._model = ""
@@ -89,6 +92,8 @@ class SessionTurns:
                 self._children[child] = name
             case LoggedState(key="agent", value={"name": str(name)}):
                 self.agent = name
+            case LoggedRestored(restored=restored, at=at) if restored.kind == "worktree":
+                self.brought.append(at)
             case LoggedTurnEnd():
                 self._unattributed = []
             case _:
