@@ -196,15 +196,18 @@ bus.subscribe('history_shown', function(session_id)
       if session then
         go_on(session)
       end
+      if not session or not session.transcript.has_earlier then
+        wanted[session_id] = nil
+      end
     end)
   end
 end)
 
---- Show the session of a hunk at the turn that made it; a child's own session, if a child did.
+--- Show the session of a hunk at the turn that made it.
 ---@param hunk sanderling.BlamedHunk
 local function open(hunk)
   if not hunk.number then
-    return message.tell(NOT_HERE)
+    return message.tell(('The session %s was deleted.'):format(hunk.session_id))
   end
   wanted[hunk.session_id] = hunk.turn
   go_on(chat.open(hunk.session_id, hunk.project, {}))

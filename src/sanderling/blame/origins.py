@@ -44,7 +44,7 @@ from sanderling.changes.records import (
     decoded,
     read_journal,
 )
-from sanderling.changes.states import FileChange, State
+from sanderling.changes.states import BRINGING, FileChange, State
 from sanderling.changes.store import MAX_FILE_BYTES, Store
 from sanderling.changes.timeline import Timeline, unreviewed
 from sanderling.config import Settings
@@ -110,25 +110,24 @@ def _all_made(session_id: str, records: Sequence[Record]) -> Iterator[Made]:
                 turn = id
             case Changing(change):
                 announced[change.path] = (turn, change)
-            case Changed(change) if not change.doubt:
+            case Changed(change):
                 is_edit = announced.pop(change.path, None) is not None
-                if _is_of_file(change):
-                    kind = (
-                        "bring" if change.tool_use_id == turn else "edit" if is_edit else "command"
-                    )
-                    yield Made(
-                        session_id, turn, change, kind
-                    )  # bringing a worktree's work is a turn of its own
+                if _is_of_file(change) and not change.doubt:
+                    yield Made(session_id, turn, change, _kind(turn, is_edit=is_edit))
             case Unchanged(path):
                 announced.pop(path, None)
             case _:
                 pass
-    for (
-        turn_of_it,
-        change,
-    ) in announced.values():  # killed meanwhile: the file shows whether it was made
+    # Without an end, for example after kill -9, the file shows whether the change was made.
+    for turn_of_it, change in announced.values():
         if _is_of_file(change):
-            yield Made(session_id, turn_of_it, change, "edit")
+            yield Made(session_id, turn_of_it, change, _kind(turn_of_it, is_edit=True))
+
+
+def _kind(turn: str, *, is_edit: bool) -> StepKind:
+    if turn.startswith(BRINGING):
+        return "bring"
+    return "edit" if is_edit else "command"
 
 
 def _is_of_file(change: FileChange) -> bool:

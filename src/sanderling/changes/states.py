@@ -10,6 +10,10 @@ ANY_MODE = -1
 TOO_LARGE, NO_ROOM, UNREADABLE = "too large", "no room", "unreadable"
 
 
+BRINGING = "worktree:"
+"""How the turn, and the tool use, of changes begins that apply the work of a worktree."""
+
+
 def stamp_of(inode: int, ctime_ns: int) -> str:
     return f"{inode}:{ctime_ns}"
 

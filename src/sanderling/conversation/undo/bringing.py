@@ -15,7 +15,7 @@ from uuid import uuid4
 from anyio import to_thread
 
 from sanderling.changes.restoring import RestorePlan, SkippedPath
-from sanderling.changes.states import ABSENT, ANY_MODE, FileChange, State
+from sanderling.changes.states import ABSENT, ANY_MODE, BRINGING, FileChange, State
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import WorktreeError
 from sanderling.paths import is_within
@@ -23,7 +23,6 @@ from sanderling.tools.restoring import FileRestorer
 from sanderling.worktrees.changes import ChangedPath, Side, changed_paths, is_of_project
 from sanderling.worktrees.worktrees import Worktrees
 
-USE = "worktree:"
 """Prefix of the tool use id of these changes, before the worktree's name."""
 DEFAULT_MODE = 0o644
 LINK_REMOVED = ("link", "absent")
@@ -46,7 +45,7 @@ async def bring(services: SessionServices, name: str) -> RestorePlan:
     worktrees = Worktrees(services.settings.state_dir, session.project)
     record = await to_thread.run_sync(worktrees.find, name)
     changed = await to_thread.run_sync(changed_paths, record)
-    use_id = f"{USE}{name}:{uuid4().hex}"
+    use_id = f"{BRINGING}{name}:{uuid4().hex}"
     workspace.journal.begin_turn(use_id)
     links = {each.path for each in changed if (each.base.kind, each.work.kind) == LINK_REMOVED}
     first, behind = list[ChangedPath](), list[ChangedPath]()
