@@ -137,6 +137,7 @@ return {
     plug = 'n',
     run = commenting(-1),
   },
+  {
     name = 'blame',
     desc = 'show which turns wrote the lines of the buffer',
     forms = 'ex',
