@@ -124,6 +124,10 @@ command('Net', {
   bar = true,
   complete = true,
 })
+command('Todo', {
+  desc = "show the model's to-do list; with ! send the comments that end in AI! or AI?",
+  bang = true,
+})
 command('Rules', { desc = 'show what is allowed and denied, and by what' })
 command('Plugins', { desc = 'show the plugins, their skills and servers' })
 command('Worktrees', { desc = "show the worktrees of the project's sessions" })
@@ -196,6 +200,21 @@ command('Comment', {
   bang = true,
   range = true,
 })
+command('Places', {
+  desc = 'list the places that an answer, a result or the selected lines name',
+  range = true,
+})
+command('Find', {
+  desc = 'have the model find places, and list them; with ! stop the search',
+  nargs = '*',
+  bang = true,
+})
+command('Each', {
+  desc = 'rewrite each place of the quickfix list or the range; with ! the files of the argument list',
+  nargs = '*',
+  bang = true,
+  range = true,
+})
 command('Blame', {
   desc = 'show which turns wrote the lines of the buffer; with ! of the line under the cursor, with its prompt',
   bang = true,
@@ -241,7 +260,6 @@ map_verb('n', 'Agents', 'choose an external agent to chat with')
 map_verb('n', 'ProviderTest', 'test a provider')
 map_verb('n', 'Sandbox', 'show the sandbox, switch it off or on')
 map_verb('n', 'Times', 'show or hide when each turn began and ended')
-map_verb('n', 'Todo', "show the model's to-do list")
 map_verb('n', 'Usage', 'show tokens and dollars')
 map_verb('n', 'Settings', 'show the settings in effect')
 map_verb('n', 'Config', "open your settings file, or the project's")

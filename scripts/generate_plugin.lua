@@ -11,7 +11,7 @@ local highlights = require('sanderling.ui.highlights')
 local verbs = require('sanderling.verbs')
 
 local WIDTH = 100 -- of Lua code
-local help = dofile(vim.fs.joinpath(root, 'scripts', 'help_lists.lua')) ---@type fun(text: string): string
+local help = dofile(vim.fs.joinpath(root, 'scripts', 'help_lists.lua')) ---@type fun(text: string, page?: string): string
 
 -- the plugin ----------------------------------------------------------------------------------------------------------
 
@@ -355,6 +355,9 @@ for name, make in pairs({
   ['lua/sanderling/config/types.lua'] = types,
   ['lua/sanderling/extend/reserved.lua'] = reserved,
   ['doc/sanderling.txt'] = help,
+  ['doc/sanderling-places.txt'] = function(text)
+    return help(text, 'sanderling-places')
+  end,
 }) do
   local text = read(name)
   local new = make(text)

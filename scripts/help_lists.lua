@@ -149,10 +149,11 @@ end
 
 --- Return the help with the heads of command entries updated from the table.
 ---@param text string
+---@param page? string of the entries
 ---@return string
-local function with_heads(text)
+local function with_heads(text, page)
   for _, verb in ipairs(verbs.list) do
-    if verbs.name_in(verb, 'ex') then
+    if verbs.name_in(verb, 'ex') and verb.page == page then
       local first, last = text:find(('\n[^\n]*%%*%s%%*[^\n]*\n'):format(vim.pesc(tag_of(verb))))
       assert(first, ('the help has no entry for %s: write one'):format(tag_of(verb)))
       local _, behind = text:find(('^%%s+%%*%s%%*\n'):format(vim.pesc(plug_of(verb))), last + 1)
@@ -258,8 +259,12 @@ end
 
 --- Return the help with all lists and heads updated from the tables.
 ---@param text string
+---@param page? string help file with only some entries of commands
 ---@return string
-return function(text)
+return function(text, page)
+  if page then
+    return with_heads(text, page)
+  end
   text = with_defaults(with_heads(text))
   local names_follow = 'File names written by the model or a command'
   text = replaced(text, "before the chat is first shown.\n\n", keys_list() .. '\n', names_follow)

@@ -23,7 +23,19 @@ VERBS = """
   end
   return found
 """
-PROSE = {"steer", "review", "deny", "ask", "explain", "fix", "test", "commit", "edit"}
+PROSE = {
+    "steer",
+    "review",
+    "deny",
+    "ask",
+    "explain",
+    "fix",
+    "test",
+    "commit",
+    "edit",
+    "find",
+    "each",
+}
 EMPTY_HERE = {"option", "terminal"}  # no external agent answers, and no job has run
 
 

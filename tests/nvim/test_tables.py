@@ -52,7 +52,7 @@ def test_agent_and_a_verb_do_what_the_command_of_that_name_does(child):
             ("Agent stop!", "Agent: stop takes no !."),
             ("1Agent todo", "Agent: todo takes no range."),
             ("Agent config bogus", "Agent config: user or project, not 'bogus'."),
-            ("AgentTodo", "E492: Not an editor command: AgentTodo"),
+            ("AgentTimes", "E492: Not an editor command: AgentTimes"),
             ("Agent net bogus", "AgentNet: off, proxy or on, not 'bogus'."),
         ]
     ),

@@ -23,7 +23,7 @@ def named(commands: SlashCommands) -> dict[str, SlashCommand]:
     return {command.name: command for command in commands.all()}
 
 
-OURS = ["commit", "explain", "fix", "review", "test"]
+OURS = ["commit", "explain", "find", "fix", "review", "test"]
 
 
 def test_review_is_there_from_the_beginning(commands):

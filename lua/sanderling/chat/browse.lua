@@ -66,7 +66,7 @@ end
 ---@param session sanderling.chat.session.Session
 ---@return integer header
 ---@return integer last last row, without trailing blank lines
-local function message_here(session)
+function M.message_here(session)
   local row, header, after = vim.fn.line('.') - 1, 0, vim.fn.line('$')
   for _, each in ipairs(session.transcript.headers) do
     if each <= row then
@@ -86,7 +86,7 @@ end
 ---@param session sanderling.chat.session.Session
 ---@param is_inner boolean
 function M.select_message(session, is_inner)
-  local header, last = message_here(session)
+  local header, last = M.message_here(session)
   local first = is_inner and header + 1 or header
   while is_inner and first < last and vim.fn.getline(first + 1):find('^%s*$') do
     first = first + 1
@@ -100,7 +100,7 @@ end
 ---@return integer? last row of the closing fence
 ---@return string? info info string
 function M.code_here(session)
-  local row, header, last = vim.fn.line('.') - 1, message_here(session)
+  local row, header, last = vim.fn.line('.') - 1, M.message_here(session)
   local first, fence, info
   for each, line in ipairs(api.nvim_buf_get_lines(0, header, last + 1, false)) do
     local here, before = header + each - 1, fence

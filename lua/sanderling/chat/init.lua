@@ -14,6 +14,7 @@ local layout = require('sanderling.chat.layout')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local open = require('sanderling.chat.open')
+local places = lazy('sanderling.chat.places')
 local review_commands = lazy('sanderling.review.commands')
 local sandbox = require('sanderling.session.sandbox')
 local session_events = require('sanderling.chat.events')
@@ -428,6 +429,7 @@ open.register({
   write = go_to_prompt,
   open = open_here,
   go_to_file = go_to_file,
+  places = places.list,
   inspect = browse.inspect,
   stop_child = stop_child,
   parent = go_to_parent,

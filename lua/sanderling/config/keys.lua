@@ -97,6 +97,7 @@ M.rows = {
     { transcript = 'n' },
     'open the file named here, as `path` or `path:line`, in the last code window'
   ),
+  key('places', '<LocalLeader>l', { transcript = 'n' }, 'list the places: |:AgentPlaces|'),
   key('stop_child', '<LocalLeader>s', { transcript = 'n' }, 'stop the child session of the line'),
   key('parent', '<LocalLeader>b', BOTH, 'back to the parent session'),
   key('inspect', 'K', { transcript = 'n' }, 'show the full input and result of the tool call'),

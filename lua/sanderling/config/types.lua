@@ -89,6 +89,7 @@
 ---@field write sanderling.config.Key to the prompt, in insert mode
 ---@field open sanderling.config.Key open the child session, closed fold or file of the line
 ---@field go_to_file sanderling.config.Key open the file named here, as `path` or `path:line`, in the last code window
+---@field places sanderling.config.Key list the places: |:AgentPlaces|
 ---@field stop_child sanderling.config.Key stop the child session of the line
 ---@field parent sanderling.config.Key back to the parent session
 ---@field inspect sanderling.config.Key show the full input and result of the tool call

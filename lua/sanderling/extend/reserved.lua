@@ -12,6 +12,7 @@ return {
     'exit',
     'explain',
     'export',
+    'find',
     'fix',
     'fork',
     'help',

@@ -22,6 +22,7 @@ local words = require('sanderling.ui.words')
 ---@field usd number
 ---@field is_priced boolean
 ---@field mark? integer of the preview
+---@field on_answer? fun(problem?: string) waits for its first answer
 
 ---@param edit sanderling.inline.draw.Edit
 ---@return string[]

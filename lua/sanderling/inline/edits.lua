@@ -83,6 +83,19 @@ end
 
 -- requests ------------------------------------------------------------------------------------------------------------
 
+--- Report the first answer, or that there will be none, to whoever has started the edit and waits for it.
+---@param edit sanderling.inline.draw.Edit
+---@param problem? string
+local function answer_to(edit, problem)
+  local on_answer = edit.on_answer
+  edit.on_answer = nil
+  if on_answer then
+    vim.schedule(function()
+      on_answer(problem)
+    end)
+  end
+end
+
 --- End an edit and remove everything but its changes.
 ---@param edit sanderling.inline.draw.Edit
 ---@param outcome 'accepted'|'rejected'|'stopped'|'failed'|'closed'
@@ -90,6 +103,7 @@ local function finish(edit, outcome)
   if edit.request then
     host.stop_request(edit.request)
   end
+  answer_to(edit, outcome)
   edits[edit.id], edit.request = nil, nil
   preview.clear(edit.region.buf, edit.mark)
   edit.region:forget()
@@ -127,9 +141,11 @@ end
 local function take_answer(edit, result)
   edit.request = nil
   if result.error then
-    fall_back(edit, 'failed')
-    tell(result.error, vim.log.levels.ERROR)
-    return
+    if not edit.on_answer then
+      tell(result.error, vim.log.levels.ERROR)
+    end
+    answer_to(edit, result.error)
+    return fall_back(edit, 'failed')
   end
   edit.text, edit.is_empty = result.text, false
   edit.notice = STOP_REASONS[result.stop_reason] or ''
@@ -144,6 +160,7 @@ local function take_answer(edit, result)
     table.insert(edit.drafts, { instruction = edit.instruction, text = result.text })
   end
   draw.draw(edit)
+  answer_to(edit, edit.notice ~= '' and edit.notice or nil)
   bus.announce('AgentEditReady', { buf = edit.region.buf, usd = edit.usd })
 end
 
@@ -229,20 +246,16 @@ end
 --- Create an edit of `region`, without a request.
 ---@param region sanderling.inline.region.Region
 ---@param instruction string
----@return sanderling.inline.draw.Edit? edit nil: impossible, which is reported
----@return sanderling.inline.draw.Edit? other with exactly these lines; nothing is reported then
+---@return sanderling.inline.draw.Edit? edit nil: impossible
+---@return string? why
+---@return sanderling.inline.draw.Edit? other with exactly these lines
 local function open(region, instruction)
   local first, last = region:rows()
   local err = refusal(region.buf)
   local other, is_same = overlapping(region.buf, assert(first), last)
   if err or other then
     region:forget()
-    if err then
-      tell(err, vim.log.levels.ERROR)
-    elseif not is_same then
-      tell(TAKEN)
-    end
-    return nil, not err and is_same and other or nil
+    return nil, err or TAKEN, not err and is_same and other or nil
   end
   last_id = last_id + 1
   local edit = { ---@type sanderling.inline.draw.Edit
@@ -271,20 +284,52 @@ local function open(region, instruction)
   return edit
 end
 
+---@param why? string
+local function tell_refusal(why)
+  tell(assert(why), why ~= TAKEN and vim.log.levels.ERROR or nil)
+end
+
 --- Start an edit of `region`, or refine the existing edit.
 ---@param region sanderling.inline.region.Region
 ---@param instruction string
 ---@param selections? sanderling.Selection[] attachments
 function M.begin(region, instruction, selections)
-  local edit, other = open(region, instruction)
+  local edit, why, other = open(region, instruction)
   if other then
     return M.refine(other, instruction)
-  elseif edit then
-    edit.selections = selections
+  elseif not edit then
+    return tell_refusal(why)
+  end
+  edit.selections = selections
+  local err = ask(edit)
+  if err then
+    finish(edit, 'failed')
+    tell(err, vim.log.levels.ERROR)
+  end
+end
+
+--- Start one of many edits: `on_answer` gets its first answer, or why there is none, instead of the user.
+---@param region sanderling.inline.region.Region
+---@param instruction string
+---@param on_answer fun(problem?: string)
+---@return fun() stop
+function M.begin_one(region, instruction, on_answer)
+  local edit, why = open(region, instruction)
+  if edit then
+    edit.on_answer = on_answer
     local err = ask(edit)
     if err then
+      answer_to(edit, err)
       finish(edit, 'failed')
-      tell(err, vim.log.levels.ERROR)
+    end
+  else
+    vim.schedule(function()
+      on_answer(why)
+    end)
+  end
+  return function()
+    if edit and edits[edit.id] and edit.request then
+      fall_back(edit, 'stopped')
     end
   end
 end
@@ -294,12 +339,12 @@ end
 ---@param text string
 ---@param title string
 function M.offer(region, text, title)
-  local edit, other = open(region, title)
+  local edit, why = open(region, title)
   if edit then
     edit.drafts, edit.text, edit.is_empty = { { instruction = title, text = text } }, text, false
     draw.draw(edit)
-  elseif other then
-    tell(TAKEN)
+  else
+    tell_refusal(why)
   end
 end
 

@@ -16,6 +16,7 @@ local operator = require('sanderling.ui.operator')
 local preview = require('sanderling.inline.preview')
 local regions = require('sanderling.inline.region')
 local small = lazy('sanderling.prompt.small')
+local sessions = lazy('sanderling.inline.sessions')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
@@ -80,16 +81,6 @@ local function selections_of(question)
   return selections
 end
 
---- Give a new session the model of the current one, if both have the same project.
----@param session sanderling.chat.session.Session
-local function take_model(session)
-  local current = live.current()
-  local is_same = current and current ~= session and current.project == session.project
-  if is_same and current.state.agent == '' and current.state.model ~= '' then
-    session:act({ type = 'set_model', model = current.state.model })
-  end
-end
-
 --- Send a question and show its answer.
 ---@param question sanderling.inline.questions.Question
 ---@param lines string[]
@@ -114,7 +105,7 @@ local function send(question, lines)
   vim.schedule(function() -- after `.` is set up in this window
     show({ session = session, region = question.region, title = words.first_line(lines[1]) })
     if is_first then
-      take_model(session)
+      sessions.take_model(session)
     end
     session:send(lines, { selections = selections })
   end)

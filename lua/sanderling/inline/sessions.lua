@@ -6,6 +6,16 @@ local lazy = require('sanderling.ui.lazy')
 local live = require('sanderling.session.live')
 local small = lazy('sanderling.prompt.small')
 
+--- Give a new session the model of the current one, if both have the same project.
+---@param session sanderling.chat.session.Session
+function M.take_model(session)
+  local current = live.current()
+  local is_same = current and current ~= session and current.project == session.project
+  if is_same and current.state.agent == '' and current.state.model ~= '' then
+    session:act({ type = 'set_model', model = current.state.model })
+  end
+end
+
 --- End the session of a closed answer, unless the chat has it.
 ---@param shown sanderling.inline.floats.Shown
 function M.finish(shown)

@@ -46,6 +46,7 @@ bus.load_at('session_opened', 'sanderling.comments')
 ---@field bang? string description of the command with `!`
 ---@field undo? string argument that means `!` in a slash command
 ---@field range? boolean
+---@field page? string help file with its entry, instead of sanderling.txt
 ---@field on_session? boolean the command runs the slash command
 ---@field run_here? fun(args: string): boolean called first by the command: does it, if it needs no session
 ---@field only_looks? boolean reads a session, so it does not open one
@@ -57,10 +58,15 @@ bus.load_at('session_opened', 'sanderling.comments')
 ---@field operator? fun() started by its <Plug> map instead of the command
 
 ---@type sanderling.verbs.Verb[]
-M.list = vim.list_extend(
-  vim.list_extend(require('sanderling.verbs.table'), require('sanderling.verbs.editing')),
-  require('sanderling.verbs.changes')
-)
+M.list = {}
+for _, rows in ipairs({
+  require('sanderling.verbs.table'),
+  require('sanderling.verbs.editing'),
+  require('sanderling.verbs.changes'),
+  require('sanderling.verbs.places'),
+}) do
+  vim.list_extend(M.list, rows)
+end
 
 ---@type table<string, sanderling.verbs.Verb>
 local by_name = {}

@@ -7,6 +7,7 @@ local lazy = require('sanderling.ui.lazy')
 local actions = lazy('sanderling.verbs.actions')
 local calls = require('sanderling.verbs.calls')
 local chat = require('sanderling.chat')
+local comments = lazy('sanderling.inline.comments')
 local config = require('sanderling.config')
 local config_file = lazy('sanderling.screens.config_file')
 local health = lazy('sanderling.health')
@@ -249,7 +250,20 @@ return {
     forms = 'ex',
     run = chat.times,
   },
-  { name = 'todo', desc = "show the model's to-do list", forms = 'ex slash word', run = chat.todo },
+  {
+    name = 'todo',
+    desc = "show the model's to-do list",
+    forms = 'ex slash word',
+    has_command = true,
+    bang = 'send the comments that end in AI! or AI?',
+    run = function(call)
+      if call.bang then
+        comments.send()
+      else
+        chat.todo()
+      end
+    end,
+  },
   {
     name = 'usage',
     desc = 'show tokens and dollars',

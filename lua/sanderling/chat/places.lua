@@ -1,0 +1,106 @@
+--- The places that an answer, a tool's result or other text names, as the quickfix list.
+local M = {}
+
+local api = vim.api
+local browse = require('sanderling.chat.browse')
+local entries = require('sanderling.access.entries')
+local live = require('sanderling.session.live')
+local message = require('sanderling.ui.message')
+local stored = require('sanderling.session.stored')
+local tools = require('sanderling.transcript.blocks.tool')
+local words = require('sanderling.ui.words')
+
+local NONE = 'No existing place is named here.'
+
+---@param title string
+---@param lines string[]
+---@param project string
+local function show(title, lines, project)
+  local items = entries.of(lines, project)
+  if #items == 0 then
+    return message.tell(NONE)
+  end
+  entries.show('Agent: ' .. title, items)
+end
+
+--- Return the text of the model in the rows `first` to `last` of a transcript, without its tool calls.
+---@param session sanderling.chat.session.Session
+---@param first integer row
+---@param last integer
+---@return string[] lines
+local function answer_in(session, first, last)
+  local lines = {}
+  local function add(from, to)
+    from, to = math.max(from, first), math.min(to, last)
+    local more = from <= to and api.nvim_buf_get_lines(session.transcript_buf, from, to + 1, false)
+    vim.list_extend(lines, more or {})
+  end
+  local transcript = session.transcript
+  for _, piece in ipairs(transcript.pieces) do
+    add(piece.first, piece.last)
+  end
+  if transcript.open and transcript.open.first then -- it is being written
+    add(transcript.open.first, math.huge)
+  end
+  return lines
+end
+
+--- Return the rows `first` to `last` of a transcript without its tool calls.
+---@param session sanderling.chat.session.Session
+---@param first integer row
+---@param last integer
+---@return string[] lines
+local function rows_in(session, first, last)
+  local lines = {}
+  for i, line in ipairs(api.nvim_buf_get_lines(session.transcript_buf, first, last + 1, false)) do
+    if not tools.block_at(session.transcript, first + i - 1) then
+      lines[#lines + 1] = line
+    end
+  end
+  return lines
+end
+
+--- List the places in the full result of a tool use.
+---@param session sanderling.chat.session.Session
+---@param block sanderling.transcript.blocks.tool.Block
+local function list_result(session, block)
+  session:ask({ type = 'inspect_tool_use', id = block.id }, function(use, is_here)
+    if is_here then
+      show(words.first_line(block.title), words.lines_of(use.result), session.project)
+    end
+  end)
+end
+
+--- List the places in the message or tool result under the cursor; outside of the transcript, in the last answer.
+---@param session sanderling.chat.session.Session
+function M.list(session)
+  if api.nvim_get_current_buf() ~= session.transcript_buf then
+    return show('places in the answer', answer_in(session, 0, math.huge), session.project)
+  end
+  local block = tools.block_at(session.transcript, vim.fn.line('.') - 1)
+  if block then
+    return list_result(session, block)
+  end
+  local first, last = browse.message_here(session)
+  local lines = answer_in(session, first, last)
+  if #lines == 0 then -- the user's message, or one of an earlier turn
+    lines = rows_in(session, first, last)
+  end
+  show('places in the message', lines, session.project)
+end
+
+--- `:AgentPlaces`: list the places in the lines of `range` in this buffer, else as the key in the chat does.
+---@param range? [integer, integer]
+function M.command(range)
+  local here = live.of_buffer(api.nvim_get_current_buf())
+  local session = here or live.current()
+  if range then
+    local lines = api.nvim_buf_get_lines(0, range[1] - 1, range[2], false)
+    return show('places in the lines', lines, here and here.project or stored.root_here())
+  elseif not session then
+    return message.tell('No answer yet. With a range, it takes the lines of this buffer.')
+  end
+  M.list(session)
+end
+
+return M

@@ -1,0 +1,299 @@
+--- Comments for the model in the project's buffers: those that end in `AI!` say what to do, those that end in `AI?` ask.
+--- They are sent as one prompt, only when the user says so: the comments of a repository are other people's text.
+local M = {}
+
+local api = vim.api
+local chat = require('sanderling.chat')
+local context = require('sanderling.prompt.context')
+local loading = require('sanderling.access.loading')
+local message = require('sanderling.ui.message')
+local names = require('sanderling.code.names')
+local unseen = require('sanderling.ui.unseen')
+local words = require('sanderling.ui.words')
+
+local AROUND = 10 -- lines sent before and after a comment
+local MAX = 50 -- comments in a prompt
+local MARKER = '()%f[%w]([Aa][Ii])([!?])()'
+local CLOSING = '^%s*[%*%-%]#%%}|/>%)=]*%s*$' -- the end of a block comment: */ --> ]] #} *)
+
+---@class (exact) sanderling.inline.comments.Comment
+---@field buf integer
+---@field first integer line
+---@field last integer
+---@field sign '!'|'?'
+
+-- with a grammar ------------------------------------------------------------------------------------------------------
+
+--- Return the range of the comment at a position, in the file's language or one that is embedded there.
+---@param parser vim.treesitter.LanguageTree
+---@param row integer
+---@param col integer
+---@return [integer, integer, integer, integer]?
+local function comment_at(parser, row, col)
+  local found ---@type TSNode?
+  parser:for_each_tree(function(tree, ltree)
+    local here = { row, col, row, col + 1 }
+    if ltree:lang() == 'comment' or not ltree:contains(here) then -- a grammar for the text of comments
+      return
+    end
+    local node = tree:root():named_descendant_for_range(unpack(here))
+    while node do
+      found = node:type():find('comment') and node or found
+      node = node:parent()
+    end
+  end)
+  return found and { found:range() } or nil
+end
+
+--- Return the first row of the lines of comment that end with the one on `row`.
+---@param parser vim.treesitter.LanguageTree
+---@param buf integer
+---@param row integer
+---@param col integer where that comment begins
+---@return integer
+local function first_row(parser, buf, row, col)
+  while row > 0 do
+    local line = api.nvim_buf_get_lines(buf, row - 1, row, true)[1]
+    local above = #line:match('^%s*') == col and comment_at(parser, row - 1, col)
+    local is_alone = above and above[1] == row - 1 and above[2] == col
+    if not is_alone or line:find('%f[%w][Aa][Ii][!?]%s*$') then
+      break
+    end
+    row = row - 1
+  end
+  return row
+end
+
+---@param parser vim.treesitter.LanguageTree
+---@param buf integer
+---@param row integer of a marker
+---@param col integer
+---@param behind integer
+---@return integer? first row
+---@return integer? last
+local function by_grammar(parser, buf, row, col, behind)
+  local range = comment_at(parser, row, col)
+  if not range then
+    return nil
+  end
+  local from_row, from_col, to_row, to_col = unpack(range)
+  local rest = table.concat(api.nvim_buf_get_text(buf, row, behind, to_row, to_col, {}), '\n')
+  if not rest:find(CLOSING) then
+    return nil
+  end
+  local last = to_col == 0 and to_row > row and to_row - 1 or to_row
+  local before = api.nvim_buf_get_text(buf, from_row, 0, from_row, from_col, {})[1]
+  local is_alone = from_row == last and not before:find('%S')
+  return is_alone and first_row(parser, buf, from_row, from_col) or from_row, last
+end
+
+-- without one ---------------------------------------------------------------------------------------------------------
+
+---@param line string
+---@param behind integer byte after the text in question
+---@return boolean an open quote precedes it
+local function is_quoted(line, behind)
+  local open ---@type string?
+  local text = line:sub(1, behind):gsub('\\.', '')
+  for quote in text:gmatch('["\'`]') do
+    if not open then
+      open = quote
+    elseif open == quote then
+      open = nil
+    end
+  end
+  return open ~= nil
+end
+
+---@param buf integer
+---@return string left
+---@return string right
+local function comment_signs(buf)
+  local left, right = vim.bo[buf].commentstring:match('^(.-)%%s(.*)$')
+  return words.trimmed(left or ''), words.trimmed(right or '')
+end
+
+---@param line string
+---@param left string
+---@param most integer byte
+---@return integer? at where a comment begins on the line, before `most`
+local function beginning(line, left, most)
+  local from = 1
+  while true do
+    local at = line:find(left, from, true)
+    if not at or at > most then
+      return nil
+    elseif not is_quoted(line, at - 1) then
+      return at
+    end
+    from = at + 1
+  end
+end
+
+---@param lines string[]
+---@param lnum integer
+---@param at integer where the marker begins
+---@param behind integer
+---@param left string
+---@param right string
+---@return integer? first row
+---@return integer? last
+local function by_signs(lines, lnum, at, behind, left, right)
+  local rest = words.trimmed(lines[lnum]:sub(behind))
+  if left == '' or rest ~= right then
+    return nil
+  elseif beginning(lines[lnum], left, at) then
+    local first = lnum
+    local is_alone = vim.startswith(words.trimmed(lines[lnum]), left)
+    while is_alone and right == '' and first > 1 do
+      local above = words.trimmed(lines[first - 1])
+      if not vim.startswith(above, left) or above:find('%f[%w][Aa][Ii][!?]$') then
+        break
+      end
+      first = first - 1
+    end
+    return first - 1, lnum - 1
+  end
+  for above = lnum - 1, right ~= '' and math.max(1, lnum - 100) or lnum, -1 do
+    if lines[above]:find(right, 1, true) then
+      return nil
+    elseif beginning(lines[above], left, #lines[above]) then
+      return above - 1, lnum - 1
+    end
+  end
+end
+
+-- collecting ----------------------------------------------------------------------------------------------------------
+
+--- Return the comments for the model in a buffer.
+---@param buf integer
+---@return sanderling.inline.comments.Comment[]
+function M.of(buf)
+  local lines = api.nvim_buf_get_lines(buf, 0, -1, false)
+  local parser, is_parsed ---@type vim.treesitter.LanguageTree?, boolean?
+  local left, right = comment_signs(buf)
+  local found = {} ---@type sanderling.inline.comments.Comment[]
+  for lnum, line in ipairs(lines) do
+    for at, _, sign, behind in line:gmatch(MARKER) do
+      if is_parsed == nil then
+        parser = names.parser_of(buf)
+        is_parsed = parser ~= nil and pcall(parser.parse, parser, true)
+      end
+      local first, last
+      if is_parsed then
+        first, last = by_grammar(assert(parser), buf, lnum - 1, at - 1, behind - 1)
+      else
+        first, last = by_signs(lines, lnum, at, behind, left, right)
+      end
+      if first then
+        found[#found + 1] = { buf = buf, first = first + 1, last = last + 1, sign = sign }
+      end
+    end
+  end
+  return found
+end
+
+--- Return the buffers of the project's files that the user has opened.
+---@param project string
+---@return integer[]
+local function buffers_of(project)
+  return vim.tbl_filter(function(buf)
+    local name = api.nvim_buf_get_name(buf)
+    return api.nvim_buf_is_loaded(buf)
+      and vim.bo[buf].buflisted
+      and vim.bo[buf].buftype == ''
+      and not loading.is_quiet(buf)
+      and name ~= ''
+      and vim.fs.relpath(project, name) ~= nil
+  end, api.nvim_list_bufs())
+end
+
+---@param comment sanderling.inline.comments.Comment
+---@return string
+local function text_of(comment)
+  local lines = api.nvim_buf_get_lines(comment.buf, comment.first - 1, comment.last, false)
+  return table.concat(lines, '\n')
+end
+
+---@param project string
+---@return sanderling.inline.comments.Comment[]
+---@return integer hidden how many were left out because the user cannot see all of their text
+local function collect(project)
+  local found, hidden = {}, 0
+  for _, buf in ipairs(buffers_of(project)) do
+    for _, comment in ipairs(M.of(buf)) do
+      if unseen.count(text_of(comment)) > 0 then
+        hidden = hidden + 1
+      else
+        found[#found + 1] = comment
+      end
+    end
+  end
+  return found, hidden
+end
+
+-- sending -------------------------------------------------------------------------------------------------------------
+
+local WANTED = {
+  ['!'] = 'do it, and delete the comment in the same edit',
+  ['?'] = 'answer it here, and change nothing for it',
+}
+
+--- Return the line of the prompt about a comment. Its text is in the attachment only: it could contain mentions.
+---@param comment sanderling.inline.comments.Comment
+---@param number integer of the attachment
+---@param project string
+---@return string
+local function line_of(comment, number, project)
+  local path = context.path_of(comment.buf, project)
+  local place = path:find('[@`]') and ('attachment %d, line %d'):format(number, comment.first)
+    or ('`%s:%d`'):format(path, comment.first)
+  local span = comment.last > comment.first and (' to line %d'):format(comment.last) or ''
+  return ('* %s%s, which ends in AI%s: %s.'):format(place, span, comment.sign, WANTED[comment.sign])
+end
+
+---@param comments sanderling.inline.comments.Comment[]
+---@param project string
+---@return string[]? lines
+---@return sanderling.Selection[]|string selections or error
+local function prompt_of(comments, project)
+  local lines = { 'Handle these comments that I left in the code:', '' }
+  local selections = {}
+  for number, comment in ipairs(comments) do
+    local first, last = math.max(1, comment.first - AROUND), comment.last + AROUND
+    local selection, err = context.selection(comment.buf, first, last, project)
+    if not selection then
+      return nil, assert(err)
+    end
+    selections[number] = selection
+    lines[#lines + 1] = line_of(comment, number, project)
+  end
+  return lines, selections
+end
+
+--- Send the comments in the project's buffers to the model, in the chat.
+function M.send()
+  local session = chat.current_session()
+  local comments, hidden = collect(session.project)
+  local left_out = hidden > 0
+      and ('%s with invisible characters left out. '):format(words.counted(hidden, 'comment'))
+    or ''
+  if #comments == 0 then
+    local text = left_out .. 'No comment in the open files of this project ends in AI! or AI?.'
+    return message.tell(text, vim.log.levels.WARN)
+  elseif #comments > MAX then
+    local text = '%d comments are too many for one prompt (at most %d); nothing was sent.'
+    return message.tell(text:format(#comments, MAX), vim.log.levels.WARN)
+  end
+  local lines, selections = prompt_of(comments, session.project)
+  if not lines then
+    return message.tell(selections --[[@as string]], vim.log.levels.ERROR)
+  end
+  chat.show({ focus = false })
+  session:send(lines, {
+    selections = selections --[[@as sanderling.Selection[] ]],
+  })
+  message.tell(left_out .. words.counted(#comments, 'comment') .. ' sent.')
+end
+
+return M

@@ -1,0 +1,351 @@
+--- `:AgentEach`: one small rewrite for each entry of a list. Each result is an inline edit that waits for the user, so
+--- nothing changes until it is accepted.
+local M = {}
+
+local api = vim.api
+local context = require('sanderling.inline.context')
+local edits = require('sanderling.inline.edits')
+local entries = require('sanderling.access.entries')
+local loading = require('sanderling.access.loading')
+local message = require('sanderling.ui.message')
+local regions = require('sanderling.inline.region')
+local stored = require('sanderling.session.stored')
+local units = require('sanderling.inline.units')
+local words = require('sanderling.ui.words')
+
+local PARALLEL = 4
+local MAX = 200 -- rewrites at once
+local BYTES_PER_TOKEN = 4
+local FIXED_BYTES = 1200 -- of the instructions that each request begins with
+
+--- Lines to rewrite.
+---@class (exact) sanderling.inline.each.Part
+---@field buf integer
+---@field first integer line
+---@field last integer
+---@field notes string[] the texts of the entries
+---@field region? sanderling.inline.region.Region
+---@field problem? string why it was not rewritten
+
+--- A run over all parts.
+---@class (exact) sanderling.inline.each.Run
+---@field instruction string
+---@field parts sanderling.inline.each.Part[] in the order of the list's files and of their lines
+---@field next integer
+---@field pending table<integer, fun()> stops a request, by part
+---@field is_stopped boolean
+
+---@type sanderling.inline.each.Run?
+local running
+
+-- the parts -----------------------------------------------------------------------------------------------------------
+
+---@param path string
+---@return integer? buf
+---@return string? problem
+local function load(path)
+  path = vim.fn.fnamemodify(path, ':p')
+  if not vim.uv.fs_stat(path) then
+    return nil, ('%s does not exist'):format(vim.fn.fnamemodify(path, ':.'))
+  end
+  local buf, problem = loading.load(path, true)
+  if buf and loading.is_quiet(buf) then
+    loading.set_filetype(buf) -- by which its grammar is known
+  end
+  return buf, problem
+end
+
+---@param item vim.quickfix.entry
+---@return integer? buf loaded
+---@return string? problem
+local function buffer_of(item)
+  local buf = item.bufnr or 0
+  if buf > 0 and api.nvim_buf_is_loaded(buf) then
+    return buf
+  elseif buf > 0 then
+    return load(api.nvim_buf_get_name(buf))
+  end
+  return nil, 'it names no file'
+end
+
+---@param item vim.quickfix.entry
+---@return sanderling.inline.each.Part? part
+---@return string? problem
+local function part_of(item)
+  local buf, problem = buffer_of(item)
+  if not buf then
+    return nil, problem
+  end
+  local count, first = api.nvim_buf_line_count(buf), assert(item.lnum)
+  if first < 1 or first > count then
+    return nil, ('it has no line %d'):format(first)
+  end
+  local last = item.end_lnum or 0
+  if last <= first then
+    last = units.last_line(buf, first)
+  end
+  local text = words.trimmed(item.text or '')
+  local is_line = text == words.trimmed(api.nvim_buf_get_lines(buf, first - 1, first, true)[1])
+  local notes = text ~= '' and not is_line and { text } or {}
+  return { buf = buf, first = first, last = math.min(last, count), notes = notes }
+end
+
+--- Group parts by file, in the order of their lines, and join those that overlap.
+---@param parts sanderling.inline.each.Part[]
+---@return sanderling.inline.each.Part[]
+local function grouped(parts)
+  local order, count = {}, 0
+  for _, part in ipairs(parts) do
+    if not order[part.buf] then
+      count = count + 1
+      order[part.buf] = count
+    end
+  end
+  table.sort(parts, function(one, other)
+    if one.buf ~= other.buf then
+      return order[one.buf] < order[other.buf]
+    elseif one.first ~= other.first then
+      return one.first < other.first
+    end
+    return one.last < other.last
+  end)
+  local joined = {} ---@type sanderling.inline.each.Part[]
+  for _, part in ipairs(parts) do
+    local before = joined[#joined]
+    if before and before.buf == part.buf and part.first <= before.last then
+      before.last = math.max(before.last, part.last)
+      vim.list_extend(before.notes, part.notes)
+    else
+      joined[#joined + 1] = part
+    end
+  end
+  return joined
+end
+
+---@param buf integer
+---@param range [integer, integer]
+---@return vim.quickfix.entry[] one for each statement or definition that begins in the range
+local function items_of_range(buf, range)
+  local items, lnum = {}, range[1]
+  while lnum <= range[2] do
+    local last = lnum
+    if api.nvim_buf_get_lines(buf, lnum - 1, lnum, true)[1]:find('%S') then
+      last = math.min(units.last_line(buf, lnum), range[2])
+      items[#items + 1] = { bufnr = buf, lnum = lnum, end_lnum = last, text = '' }
+    end
+    lnum = last + 1
+  end
+  return items
+end
+
+---@return vim.quickfix.entry[] one for each whole file of the argument list
+local function items_of_arguments()
+  return vim.tbl_map(function(name)
+    local buf = load(name)
+    local last = buf and api.nvim_buf_line_count(buf) or 0
+    return { bufnr = buf or 0, lnum = 1, end_lnum = last, text = '' }
+  end, vim.fn.argv(-1, -1) --[[@as string[] ]])
+end
+
+---@return vim.quickfix.entry[] of the list in this window, else of the quickfix list
+---@param range? [integer, integer]
+local function items_of_list(range)
+  local is_loclist = vim.fn.win_gettype() == 'loclist'
+  local items = is_loclist and vim.fn.getloclist(0) or vim.fn.getqflist()
+  return vim.tbl_filter(function(item)
+    return item.valid == 1
+  end, range and vim.list_slice(items, range[1], range[2]) or items)
+end
+
+---@param range? [integer, integer]
+---@param has_bang boolean
+---@return vim.quickfix.entry[]
+local function items_of(range, has_bang)
+  if has_bang then
+    return items_of_arguments()
+  elseif range and vim.bo.buftype ~= 'quickfix' then
+    return items_of_range(api.nvim_get_current_buf(), range)
+  end
+  return items_of_list(range)
+end
+
+-- the run -------------------------------------------------------------------------------------------------------------
+
+---@param instruction string
+---@param part sanderling.inline.each.Part
+---@return string
+local function words_for(instruction, part)
+  if #part.notes == 0 then
+    return instruction
+  end
+  local notes = table.concat(part.notes, '\n')
+  return ('%s\n\nThe list says about this part:\n%s'):format(instruction, notes)
+end
+
+---@param run sanderling.inline.each.Run
+---@return string[] problems
+---@return vim.quickfix.entry[]
+local function results_of(run)
+  local problems, items = {}, {}
+  for _, part in ipairs(run.parts) do
+    local rows = part.region and part.region:rows()
+    problems[#problems + 1] = part.problem
+    items[#items + 1] = {
+      bufnr = part.buf,
+      lnum = rows and rows + 1 or part.first,
+      type = part.problem and 'E' or '',
+      text = part.problem or words.first_line(run.instruction),
+    }
+  end
+  return problems, items
+end
+
+---@param run sanderling.inline.each.Run
+local function finish(run)
+  running = nil
+  local problems, items = results_of(run)
+  entries.show('AgentEach: ' .. words.first_line(run.instruction), items, false)
+  local ready = words.counted(#items - #problems, 'rewrite') .. ' to review'
+  local failed = #problems > 0 and (', %d failed (%s)'):format(#problems, problems[1]) or ''
+  local text = ('%s%s. :copen lists them, :AgentAccept! accepts those of a buffer.'):format(
+    ready,
+    failed
+  )
+  message.tell(text, #problems > 0 and vim.log.levels.WARN or nil)
+end
+
+---@param run sanderling.inline.each.Run
+local function go_on(run)
+  while not run.is_stopped and vim.tbl_count(run.pending) < PARALLEL and run.parts[run.next] do
+    local at = run.next
+    local part = run.parts[at]
+    run.next = at + 1
+    local region = assert(part.region)
+    if not region:is_as_sent() then
+      region:forget()
+      part.problem = 'the lines have changed meanwhile'
+    else
+      run.pending[at] = edits.begin_one(region, words_for(run.instruction, part), function(problem)
+        run.pending[at] = nil
+        part.problem = problem
+        local done = run.next - 1 - vim.tbl_count(run.pending)
+        if running == run and done < #run.parts then
+          message.tell(('Rewriting: %d of %d. :AgentEach stops it.'):format(done, #run.parts))
+        end
+        go_on(run)
+      end)
+    end
+  end
+  if running == run and next(run.pending) == nil then
+    finish(run)
+  end
+end
+
+--- Stop the run: what is ready stays to be reviewed.
+---@param run sanderling.inline.each.Run
+local function stop(run)
+  run.is_stopped = true
+  for at = run.next, #run.parts do
+    run.parts[at].problem = 'stopped'
+    run.parts[at].region:forget()
+  end
+  for _, stop_one in pairs(run.pending) do
+    stop_one()
+  end
+  go_on(run)
+end
+
+--- Return the estimated tokens of all requests.
+---@param parts sanderling.inline.each.Part[] with regions
+---@param instruction string
+---@param project string
+---@return integer sent
+---@return integer received
+local function estimate(parts, instruction, project)
+  local sent, received = 0, 0
+  for _, part in ipairs(parts) do
+    local request = context.of(assert(part.region), project)
+    for _, field in ipairs(request and { 'text', 'before', 'after', 'outline' } or {}) do
+      sent = sent + #assert(request)[field]
+    end
+    sent = sent + FIXED_BYTES + #words_for(instruction, part)
+    received = received + #(request and request.text or '')
+  end
+  return math.ceil(sent / BYTES_PER_TOKEN), math.ceil(received / BYTES_PER_TOKEN)
+end
+
+---@param items vim.quickfix.entry[]
+---@return sanderling.inline.each.Part[]
+---@return string[] problems of entries that cannot be rewritten
+local function parts_of(items)
+  local parts, problems = {}, {}
+  for _, item in ipairs(items) do
+    local part, problem = part_of(item)
+    parts[#parts + 1] = part
+    problems[#problems + 1] = problem
+  end
+  return grouped(parts), problems
+end
+
+---@param parts sanderling.inline.each.Part[]
+local function forget(parts)
+  for _, part in ipairs(parts) do
+    part.region:forget()
+  end
+end
+
+--- Say what the rewrites will send, and ask.
+---@param instruction string
+---@param parts sanderling.inline.each.Part[]
+---@param left_out string[] problems
+local function confirm(instruction, parts, left_out)
+  local files = {}
+  for _, part in ipairs(parts) do
+    part.region = regions.lines(part.buf, part.first, part.last)
+    files[part.buf] = true
+  end
+  local sent, received = estimate(parts, instruction, stored.root_here())
+  local question = ('%s in %s, about %s tokens to the model and %s back%s:'):format(
+    words.counted(#parts, 'rewrite'),
+    words.counted(vim.tbl_count(files), 'file'),
+    words.short(sent),
+    words.short(received),
+    #left_out > 0 and (', without %s (%s)'):format(words.counted(#left_out, 'place'), left_out[1])
+      or ''
+  )
+  message.confirm(question, { 'Rewrite', 'Leave it' }, function()
+    running =
+      { instruction = instruction, parts = parts, next = 1, pending = {}, is_stopped = false }
+    go_on(running)
+  end, function()
+    forget(parts)
+  end)
+end
+
+--- Rewrite each entry of the quickfix list, of `range`, or with `!` of the argument list. While a run goes on, stop it.
+---@param instruction string
+---@param range? [integer, integer]
+---@param has_bang boolean
+function M.run(instruction, range, has_bang)
+  if running then
+    stop(running)
+    return message.tell('Stopped.')
+  elseif instruction == '' then
+    return message.ask({ prompt = 'Do with each: ' }, function(answer)
+      if answer and answer:find('%S') then
+        M.run(answer, range, has_bang)
+      end
+    end)
+  end
+  local parts, problems = parts_of(items_of(range, has_bang))
+  if #parts == 0 then
+    local why = problems[1] and (' (%s)'):format(problems[1]) or ''
+    return message.tell('No entries to rewrite' .. why .. '.', vim.log.levels.WARN)
+  elseif #parts > MAX then
+    local text = '%d entries are too many at once (at most %d); nothing was sent.'
+    return message.tell(text:format(#parts, MAX), vim.log.levels.WARN)
+  end
+  confirm(instruction, parts, problems)
+end
+
+return M

@@ -1,0 +1,97 @@
+"""Comments that end in `AI!` or `AI?`, sent to the model as one prompt."""
+
+import pytest
+from tests.conftest import prove_unless_quick, quick, wait_until
+from tests.nvim.replies import DONE
+
+pytestmark = prove_unless_quick
+
+OF = """
+  return vim.tbl_map(function(each)
+    return { each.first, each.last, each.sign }
+  end, require('sanderling.inline.comments').of(0))
+"""
+
+
+def comments(child, filetype, *lines):
+    child.command("enew!")
+    child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, ...)", list(lines))
+    child.command(f"setfiletype {filetype}")
+    return child.lua(OF)
+
+
+@pytest.mark.parametrize(
+    "filetype, lines, found",
+    [
+        ("lua", ["x = 1 -- add one AI!"], [[1, 1, "!"]]),
+        ("lua", ["-- why?", "-- really AI?", "x = 1"], [[1, 2, "?"]]),
+        ("lua", ["--[[ do", "this AI!", "]]", "x = 1"], [[1, 3, "!"]]),
+        ("lua", ["x = '-- add one AI!'"], []),
+        ("lua", ["x = [[", "-- add one AI!", "]]"], []),
+        ("lua", ["-- about AI! and more"], []),
+        ("lua", ["-- one AI!", "-- two AI?"], [[1, 1, "!"], [2, 2, "?"]]),
+        ("lua", ["-- OpenAI!"], []),
+        ("lua", ["-- ai!"], [[1, 1, "!"]]),
+        ("lua", ["x = 1 -- one", "-- two AI!"], [[2, 2, "!"]]),
+        ("c", ["/* do it AI! */", "int x;"], [[1, 1, "!"]]),
+        ("c", ["/*", " * do it", " * AI!", " */", "int x;"], [[1, 4, "!"]]),
+        ("c", ['char *x = "// no AI!";'], []),
+        ("c", ["int x; // do it AI!"], [[1, 1, "!"]]),
+        ("markdown", ["text", "", "```lua", "-- do it AI!", "x = 1", "```"], [[4, 4, "!"]]),
+        ("markdown", ["This is about AI!"], []),
+        # without a grammar in Neovim
+        ("python", ["x = 1  # add one AI!"], [[1, 1, "!"]]),
+        ("python", ["# why", "# so AI?"], [[1, 2, "?"]]),
+        ("python", ["x = '# no AI!'"], []),
+        ("python", ['x = "it\'s # no AI!"'], []),
+        ("html", ["<!-- do it AI! -->"], [[1, 1, "!"]]),
+        ("html", ["<!-- do", "it AI! -->"], [[1, 2, "!"]]),
+        ("html", ["<p>AI!</p>"], []),
+        ("text", ["do it AI!"], []),
+    ],
+)
+def test_comments_with_a_marker_at_the_end_are_found(child, filetype, lines, found):
+    assert comments(child, filetype, *lines) == found
+
+
+@quick
+def test_comments_of_the_open_files_are_one_prompt(start_agent, project):
+    (project / "a.lua").write_text("x = 1 -- add one AI!\n")
+    (project / "b.lua").write_text("-- why AI?\ny = 2\n")
+    (project / "c.lua").write_text("-- not open AI!\n")
+    agent = start_agent(DONE)
+    agent.command("edit a.lua | edit b.lua | $put ='-- unsaved AI!'")
+    agent.command("AgentTodo!")
+    agent.wait_for_turns()
+    prompt = agent.lua(
+        """
+        local buf = require('sanderling').transcript().buf
+        return table.concat(vim.api.nvim_buf_get_lines(buf, 0, -1, true), '\\n')
+        """
+    )
+    assert "* `a.lua:1`, which ends in AI!: do it, and delete the comment" in prompt
+    assert "* `b.lua:1`, which ends in AI?: answer it here" in prompt
+    assert "* `b.lua:3`, which ends in AI!" in prompt
+    assert "c.lua" not in prompt
+    sent = str(agent.logged_messages()[0])
+    assert "-- unsaved AI!" in sent
+    assert "x = 1 -- add one AI!" in sent
+
+
+def test_a_comment_names_no_file_that_is_attached(start_agent, project):
+    (project / "secret.txt").write_text("hidden words\n")
+    (project / "a.lua").write_text("-- see @secret.txt AI!\n")
+    agent = start_agent(DONE)
+    agent.command("edit a.lua")
+    agent.command("AgentTodo!")
+    agent.wait_for_turns()
+    assert "hidden words" not in str(agent.logged_messages())
+
+
+def test_a_comment_with_invisible_characters_is_left_out(start_agent, project):
+    (project / "a.lua").write_text("-- do\u200b it AI!\n")
+    agent = start_agent(DONE)
+    agent.command("edit a.lua")
+    agent.command("AgentTodo!")
+    messages = wait_until(lambda: agent.lua("return vim.fn.execute('messages')"))
+    assert "1 comment with invisible characters left out. No comment" in messages

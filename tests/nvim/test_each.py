@@ -1,0 +1,177 @@
+"""`:AgentEach`: one rewrite for each entry of a list, to be accepted or not."""
+
+import pytest
+from tests.conftest import prove_unless_quick, quick, wait_until
+
+pytestmark = prove_unless_quick
+
+A = "a = 1\nb = 2\nc = 3\nd = 4\n"
+B = "x = 1\ny = 2\n"
+
+
+def says(text, **fields):
+    return {"step": [{"text": text}], **fields}
+
+
+@pytest.fixture
+def start(start_agent, project):
+    """A Neovim that answers each rewrite, in any order, and says yes to the question."""
+
+    def start(*replies, answer=1):
+        (project / "a.txt").write_text(A)
+        (project / "b.txt").write_text(B)
+        child = start_agent(*replies)
+        child.lua(
+            """
+            local answer = ...
+            vim.ui.select = function(items, opts, on_choice)
+              _G.question = opts.prompt
+              on_choice(items[answer], answer)
+            end
+            """,
+            answer,
+        )
+        return child
+
+    return start
+
+
+def quickfix(child, *places):
+    child.lua(
+        """
+        vim.fn.setqflist(vim.tbl_map(function(each)
+          return { filename = each[1], lnum = each[2], end_lnum = each[3], text = each[4] }
+        end, ...))
+        """,
+        [list(place) for place in places],
+    )
+
+
+def result(child):
+    return child.lua(
+        """
+        return vim.tbl_map(function(each)
+          return { vim.fs.basename(vim.api.nvim_buf_get_name(each.bufnr)), each.lnum, each.type, each.text }
+        end, vim.fn.getqflist())
+        """
+    )
+
+
+def wait_for_end(child):
+    wait_until(lambda: "to review" in child.lua("return vim.fn.execute('messages')"))
+
+
+def accept_all(child, name):
+    child.command(f"edit {name}")
+    child.command("AgentAccept!")
+    return child.lines()
+
+
+@quick
+def test_each_entry_is_rewritten_when_it_is_accepted(start, project):
+    child = start(says("new", repeat=True))
+    quickfix(child, ("a.txt", 1, 0, "one"), ("b.txt", 2, 0, "two"), ("a.txt", 3, 4, "three"))
+    child.command("AgentEach name it")
+    question = child.lua("return _G.question")
+    assert question.startswith("3 rewrites in 2 files, about ")
+    wait_for_end(child)
+    assert result(child) == [
+        ["a.txt", 1, "", "name it"],
+        ["a.txt", 3, "", "name it"],
+        ["b.txt", 2, "", "name it"],
+    ]
+    assert (project / "a.txt").read_text() == A
+    assert accept_all(child, "a.txt") == ["new", "b = 2", "new"]
+    child.command("write")
+    assert accept_all(child, "b.txt") == ["x = 1", "new"]
+
+
+@quick
+def test_nothing_is_sent_before_the_question_is_answered(start):
+    child = start(says("new", repeat=True), answer=2)
+    quickfix(child, ("a.txt", 1, 0, ""))
+    child.command("AgentEach name it")
+    assert child.lua("return _G.question")
+    assert [each[3] for each in result(child)] == [""]
+    assert child.events("AgentEditReady") == []
+
+
+def test_entries_that_overlap_are_one(start):
+    child = start(says("new", repeat=True))
+    quickfix(child, ("a.txt", 2, 4, "these"), ("a.txt", 3, 0, "this"), ("a.txt", 2, 0, "that"))
+    child.command("AgentEach name it")
+    assert child.lua("return _G.question").startswith("1 rewrite in 1 file")
+    wait_for_end(child)
+    assert accept_all(child, "a.txt") == ["a = 1", "new"]
+
+
+def test_entries_that_cannot_be_rewritten_are_named_first(start):
+    child = start(says("new", repeat=True))
+    quickfix(child, ("a.txt", 1, 0, ""), ("a.txt", 99, 0, ""), ("gone/c.txt", 1, 0, ""))
+    child.command("AgentEach name it")
+    assert "without 2 places" in child.lua("return _G.question")
+    wait_for_end(child)
+    assert len(result(child)) == 1
+
+
+def test_lines_that_changed_before_their_turn_fail_with_the_reason(start):
+    slow = {"step": [{"text": "new", "chunk_chars": 1, "chunk_delay_ms": 300}], "repeat": True}
+    child = start(slow)
+    child.command("edit a.txt")
+    lines = [f"l{n} = {n}" for n in range(1, 10)]
+    child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, ...)", lines)
+    quickfix(child, *[("a.txt", n, n, "") for n in range(1, 7)])
+    child.command("AgentEach name it")
+    child.lua("vim.fn.setline(6, 'mine')")
+    wait_for_end(child)
+    assert result(child)[5][2:] == ["E", "the lines have changed meanwhile"]
+    assert [each[2] for each in result(child)[:5]] == [""] * 5
+
+
+def test_a_second_command_stops_the_rest(start):
+    slow = {
+        "step": [{"text": "new" * 200, "chunk_chars": 1, "chunk_delay_ms": 100}],
+        "repeat": True,
+    }
+    child = start(slow)
+    quickfix(child, *[("a.txt", n, n, "") for n in range(1, 5)], ("b.txt", 1, 1, ""))
+    child.command("AgentEach name it")
+    child.command("AgentEach")
+    wait_for_end(child)
+    assert {each[2] for each in result(child)} == {"E"}
+    assert {each[3] for each in result(child)} == {"stopped"}
+
+
+def test_the_argument_list_is_rewritten_as_whole_files(start):
+    child = start(says("new", repeat=True))
+    child.command("args a.txt b.txt")
+    child.command("AgentEach! shorter")
+    assert child.lua("return _G.question").startswith("2 rewrites in 2 files")
+    wait_for_end(child)
+    assert accept_all(child, "b.txt") == ["new"]
+
+
+def test_a_range_of_the_list_takes_only_its_entries(start):
+    child = start(says("new", repeat=True))
+    quickfix(child, ("a.txt", 1, 1, ""), ("a.txt", 2, 2, ""), ("a.txt", 4, 4, ""))
+    child.command("copen | 2,3AgentEach name it")
+    wait_for_end(child)
+    assert [each[1] for each in result(child)] == [2, 4]
+
+
+def test_a_range_of_a_file_is_a_rewrite_for_each_statement(start, project):
+    (project / "c.lua").write_text(
+        "local a = f(\n  1,\n  2\n)\n\nlocal b = 2\nif b then\n  a()\nend\n"
+    )
+    child = start(says("x()", repeat=True))
+    child.command("edit c.lua")
+    child.command("1,9AgentEach name it")
+    assert child.lua("return _G.question").startswith("3 rewrites in 1 file")
+    wait_for_end(child)
+    assert [each[1] for each in result(child)] == [1, 6, 7]
+
+
+def test_without_entries_it_says_so(start):
+    child = start()
+    child.command("AgentEach name it")
+    assert "No entries to rewrite." in child.lua("return vim.fn.execute('messages')")
