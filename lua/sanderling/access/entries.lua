@@ -8,7 +8,8 @@ local words = require('sanderling.ui.words')
 
 local MAX_LINE_BYTES = 2048 -- searched for places
 local MAX_TRIES = 60 -- names on a line that are looked up
-local MAX_LINES = 20000 -- of text
+local MAX_LINES = 5000 -- of text
+local MAX_NAMES = 4000 -- of a text that are looked up on the disk, which freezes the screen: 20 us each
 local MAX_FILE_BYTES = 8 * 1024 * 1024 -- of a file whose lines are counted
 local MAX_LIST_ROWS = 10
 M.MAX = 1000 -- entries
@@ -34,6 +35,7 @@ M.MAX = 1000 -- entries
 ---@field project string
 ---@field known table<string, sanderling.access.entries.Target|false>
 ---@field by_path table<string, sanderling.access.entries.Target>
+---@field left integer how many further names are looked up
 
 -- from a name to a file -----------------------------------------------------------------------------------------------
 
@@ -77,6 +79,10 @@ end
 ---@param name string
 ---@return sanderling.access.entries.Target|false
 local function look_up(search, name)
+  if search.left == 0 then
+    return false
+  end
+  search.left = search.left - 1
   local path = files.find(name, search.project)
   if path and files.is_read_by_plugin(path) then
     return false
@@ -202,7 +208,7 @@ local function candidates(line)
     found[#found + 1] = { from, word }
   end
   return vim.tbl_filter(function(each)
-    return each[2]:find('%d') ~= nil
+    return each[2]:find('[:#(]L?%d') ~= nil
   end, found)
 end
 
@@ -218,7 +224,7 @@ local IN_WORDS = {
 ---@return sanderling.access.entries.Place[]
 local function in_words(search, line)
   local found = {}
-  for _, pattern in ipairs(line:find('[Ll]ine') and IN_WORDS or {}) do
+  for _, pattern in ipairs(line:find('[Ll]ines?%s+%d') and IN_WORDS or {}) do
     for from, name, lnum, behind in line:gmatch(pattern) do
       local target = target_of(search, name) or target_of(search, (name:gsub(',$', '')))
       local rest = line:sub(behind)
@@ -269,7 +275,7 @@ end
 ---@param project string
 ---@return sanderling.access.entries.Search
 local function new_search(project)
-  return { project = project, known = {}, by_path = {} }
+  return { project = project, known = {}, by_path = {}, left = MAX_NAMES }
 end
 
 -- entries -------------------------------------------------------------------------------------------------------------
