@@ -694,6 +694,7 @@
 ---@field after string
 ---@field lines string
 ---@field outline string
+---@field shared string
 ---@field drafts sanderling.Draft[]
 ---@field selections sanderling.Selection[]
 ---@field model string

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.conftest import prove_unless_quick, quick, wait_until
+from tests.loopback import Reply, done, message_start, text
 
 pytestmark = prove_unless_quick
 
@@ -175,3 +176,33 @@ def test_without_entries_it_says_so(start):
     child = start()
     child.command("AgentEach name it")
     assert "No entries to rewrite." in child.lua("return vim.fn.execute('messages')")
+
+
+@quick
+def test_parts_near_each_other_share_the_cached_beginning_of_their_requests(
+    start_claude, server, project
+):
+    lines = [f"v{n} = {n}" for n in range(1, 801)]
+    (project / "a.txt").write_text("\n".join(lines))
+    for _ in range(3):
+        server.answer(Reply(message_start(), text("new"), done()))
+    child = start_claude()
+    child.lua("vim.ui.select = function(items, _, on_choice) on_choice(items[1], 1) end")
+    quickfix(child, *[("a.txt", n, n, "") for n in (150, 200, 700)])
+    child.command("AgentEach name it")
+    wait_for_end(child)
+    first, second, far = sorted(
+        (each.json() for each in server.prompts),
+        key=lambda body: int(
+            body["messages"][0]["content"][0]["text"].split("line ")[-1].split(":")[0]
+        ),
+    )
+    assert first["system"] == second["system"] != far["system"]
+    assert "cache_control" in first["system"][0]
+    shared = first["system"][0]["text"]
+    assert "\nv50 = 50\n" in shared
+    assert "\nv300 = 300\n" in shared
+    assert "v49 = 49" not in shared
+    assert "v301 = 301" not in shared
+    assert "before the part" not in str(first["messages"])
+    assert "before the part" in str(far["messages"])

@@ -71,6 +71,18 @@ local function edges(region)
   return head, api.nvim_buf_get_text(region.buf, end_row, end_col, end_row, -1, {})[1]
 end
 
+--- Return the lines around several regions of a buffer, for requests about each of them.
+---@param buf integer
+---@param first integer row of the first one
+---@param last integer row of the last one
+---@return string? shared nil: too much
+function M.shared(buf, first, last)
+  local from = math.max(0, first - AROUND_LINES)
+  local lines = api.nvim_buf_get_lines(buf, from, last + 1 + AROUND_LINES, false)
+  local text = table.concat(lines, '\n'):gsub('\r', '')
+  return #text <= 2 * AROUND_BYTES and text or nil
+end
+
 --- Return the fields of a request about a region.
 ---@param region sanderling.inline.region.Region
 ---@param project string

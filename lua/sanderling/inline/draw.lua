@@ -12,6 +12,7 @@ local words = require('sanderling.ui.words')
 ---@field project string
 ---@field instruction string the last one
 ---@field selections? sanderling.Selection[] attachments
+---@field shared? string text around it and other edits
 ---@field drafts sanderling.Draft[] earlier results, and the current one when it is complete
 ---@field text string so far
 ---@field is_empty boolean no text has arrived yet

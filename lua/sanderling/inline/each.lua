@@ -14,6 +14,7 @@ local units = require('sanderling.inline.units')
 local words = require('sanderling.ui.words')
 
 local PARALLEL = 4
+local NEAR_LINES = 200 -- between parts that share the text around them: 100 after one, 100 before the other
 local MAX = 200 -- rewrites at once
 local BYTES_PER_TOKEN = 4
 local FIXED_BYTES = 1200 -- of the instructions that each request begins with
@@ -25,13 +26,20 @@ local FIXED_BYTES = 1200 -- of the instructions that each request begins with
 ---@field last integer
 ---@field notes string[] the texts of the entries
 ---@field region? sanderling.inline.region.Region
+---@field group? sanderling.inline.each.Group
+---@field has_begun? boolean
 ---@field problem? string why it was not rewritten
+
+--- Parts near each other. The first request caches the text around all of them; the others wait for it.
+---@class (exact) sanderling.inline.each.Group
+---@field parts sanderling.inline.each.Part[]
+---@field shared? string
+---@field is_cached boolean
 
 --- A run over all parts.
 ---@class (exact) sanderling.inline.each.Run
 ---@field instruction string
 ---@field parts sanderling.inline.each.Part[] in the order of the list's files and of their lines
----@field next integer
 ---@field pending table<integer, fun()> stops a request, by part
 ---@field is_stopped boolean
 
@@ -215,26 +223,49 @@ local function finish(run)
 end
 
 ---@param run sanderling.inline.each.Run
+---@return integer? at the next part whose request can be sent
+local function next_part(run)
+  for at, part in ipairs(run.parts) do
+    local group = assert(part.group)
+    if not part.has_begun and (group.is_cached or part == group.parts[1]) then
+      return at
+    end
+  end
+end
+
+---@param run sanderling.inline.each.Run
+local function tell_progress(run)
+  local done = 0
+  for at, part in ipairs(run.parts) do
+    done = done + ((part.has_begun and not run.pending[at]) and 1 or 0)
+  end
+  if done < #run.parts then
+    message.tell(('Rewriting: %d of %d. :AgentEach stops it.'):format(done, #run.parts))
+  end
+end
+
+---@param run sanderling.inline.each.Run
 local function go_on(run)
-  while not run.is_stopped and vim.tbl_count(run.pending) < PARALLEL and run.parts[run.next] do
-    local at = run.next
-    local part = run.parts[at]
-    run.next = at + 1
-    local region = assert(part.region)
+  local at = next_part(run)
+  while at and not run.is_stopped and vim.tbl_count(run.pending) < PARALLEL do
+    local here = at
+    local part = run.parts[here]
+    local region, group = assert(part.region), assert(part.group)
+    part.has_begun = true
     if not region:is_as_sent() then
       region:forget()
-      part.problem = 'the lines have changed meanwhile'
+      part.problem, group.is_cached = 'the lines have changed meanwhile', true
     else
-      run.pending[at] = edits.begin_one(region, words_for(run.instruction, part), function(problem)
-        run.pending[at] = nil
-        part.problem = problem
-        local done = run.next - 1 - vim.tbl_count(run.pending)
-        if running == run and done < #run.parts then
-          message.tell(('Rewriting: %d of %d. :AgentEach stops it.'):format(done, #run.parts))
+      local text = words_for(run.instruction, part)
+      run.pending[here] = edits.begin_one(region, text, group.shared, function(problem)
+        run.pending[here], part.problem, group.is_cached = nil, problem, true
+        if running == run and not run.is_stopped then
+          tell_progress(run)
         end
         go_on(run)
       end)
     end
+    at = next_part(run)
   end
   if running == run and next(run.pending) == nil then
     finish(run)
@@ -245,14 +276,34 @@ end
 ---@param run sanderling.inline.each.Run
 local function stop(run)
   run.is_stopped = true
-  for at = run.next, #run.parts do
-    run.parts[at].problem = 'stopped'
-    run.parts[at].region:forget()
+  for _, part in ipairs(run.parts) do
+    if not part.has_begun then
+      part.problem = 'stopped'
+      part.region:forget()
+    end
   end
   for _, stop_one in pairs(run.pending) do
     stop_one()
   end
   go_on(run)
+end
+
+--- Group parts whose surroundings meet, as long as the text around them is not too long.
+---@param parts sanderling.inline.each.Part[] in order
+local function group_near(parts)
+  local group ---@type sanderling.inline.each.Group?
+  for _, part in ipairs(parts) do
+    local before = group and group.parts[#group.parts]
+    local first = group and group.parts[1]
+    local is_near = before and before.buf == part.buf and part.first - before.last <= NEAR_LINES
+    local shared = is_near and context.shared(part.buf, first.first - 1, part.last - 1)
+    if group and shared then
+      group.parts[#group.parts + 1], group.shared = part, shared
+    else
+      group = { parts = { part }, is_cached = false }
+    end
+    part.group = group
+  end
 end
 
 --- Return the estimated tokens of all requests.
@@ -265,9 +316,12 @@ local function estimate(parts, instruction, project)
   local sent, received = 0, 0
   for _, part in ipairs(parts) do
     local request = context.of(assert(part.region), project)
-    for _, field in ipairs(request and { 'text', 'before', 'after', 'outline' } or {}) do
+    local shared = part.group.shared
+    local fields = shared and { 'text' } or { 'text', 'before', 'after', 'outline' }
+    for _, field in ipairs(request and fields or {}) do
       sent = sent + #assert(request)[field]
     end
+    sent = sent + #(shared or '')
     sent = sent + FIXED_BYTES + #words_for(instruction, part)
     received = received + #(request and request.text or '')
   end
@@ -304,6 +358,7 @@ local function confirm(instruction, parts, left_out)
     part.region = regions.lines(part.buf, part.first, part.last)
     files[part.buf] = true
   end
+  group_near(parts)
   local sent, received = estimate(parts, instruction, stored.root_here())
   local question = ('%s in %s, about %s tokens to the model and %s back%s:'):format(
     words.counted(#parts, 'rewrite'),
@@ -314,8 +369,7 @@ local function confirm(instruction, parts, left_out)
       or ''
   )
   message.confirm(question, { 'Rewrite', 'Leave it' }, function()
-    running =
-      { instruction = instruction, parts = parts, next = 1, pending = {}, is_stopped = false }
+    running = { instruction = instruction, parts = parts, pending = {}, is_stopped = false }
     go_on(running)
   end, function()
     forget(parts)

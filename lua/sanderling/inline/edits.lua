@@ -174,6 +174,9 @@ local function ask(edit)
   end
   request.type, request.instruction, request.drafts = 'rewrite', edit.instruction, edit.drafts
   request.selections = edit.selections
+  if edit.shared then
+    request.shared, request.before, request.after, request.outline = edit.shared, '', '', ''
+  end
   local session = live.current()
   if session and session.project == edit.project then
     request.model = session.state.agent == '' and session.state.model or ''
@@ -311,12 +314,13 @@ end
 --- Start one of many edits: `on_answer` gets its first answer, or why there is none, instead of the user.
 ---@param region sanderling.inline.region.Region
 ---@param instruction string
+---@param shared? string
 ---@param on_answer fun(problem?: string)
 ---@return fun() stop
-function M.begin_one(region, instruction, on_answer)
+function M.begin_one(region, instruction, shared, on_answer)
   local edit, why = open(region, instruction)
   if edit then
-    edit.on_answer = on_answer
+    edit.on_answer, edit.shared = on_answer, shared
     local err = ask(edit)
     if err then
       answer_to(edit, err)

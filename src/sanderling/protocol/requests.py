@@ -186,7 +186,8 @@ class Rewrite(_Request, tag="rewrite", frozen=True):
     Have the model rewrite `text`. Streams `RewritePiece`s and ends with `Rewritten`.
 
     `path` is the file's absolute path, or empty; `shown_as` is the name that the model sees. Lines count from 1. `before` and `after`
-    surround `text`; `lines` are the full lines if `text` is a block of columns; `outline` names what else the file contains. `drafts` are
+    surround `text`; `lines` are the full lines if `text` is a block of columns; `outline` names what else the file contains. `shared`
+    replaces these three in requests about several parts of one file: it is the same in all of them, so that it is cached. `drafts` are
     earlier attempts that the user did not accept. `selections` are attached. An `instruction` `/name …` is expanded from that command's
     file. Without a `model` the settings choose. The usage counts in the session `session_id`, if that is open.
     """
@@ -203,6 +204,7 @@ class Rewrite(_Request, tag="rewrite", frozen=True):
     after: str = ""
     lines: str = ""
     outline: str = ""
+    shared: str = ""
     drafts: tuple[Draft, ...] = ()
     selections: tuple[Selection, ...] = ()
     model: str = ""

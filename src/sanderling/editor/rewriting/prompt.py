@@ -20,6 +20,14 @@ You rewrite a part of a file in the user's editor. Your answer replaces that par
 NOTHING = "(nothing: the part is removed)"
 
 
+def system(request: Rewrite) -> str:
+    """Return the system prompt. It contains the shared text, because its end is where providers cache."""
+    if not request.shared:
+        return SYSTEM
+    what = "The file's text around all parts that are rewritten, as it was before:"
+    return f"{SYSTEM}\n{_fenced(what, request.shared)}\n"
+
+
 def messages(request: Rewrite) -> list[Message]:
     """Return the conversation so far: the part with the first instruction, then each draft with the instruction that followed it."""
     instructions = [draft.instruction for draft in request.drafts] + [request.instruction]
