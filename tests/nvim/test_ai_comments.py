@@ -95,3 +95,4 @@ def test_a_comment_with_invisible_characters_is_left_out(start_agent, project):
     agent.command("AgentTodo!")
     messages = wait_until(lambda: agent.lua("return vim.fn.execute('messages')"))
     assert "1 comment with invisible characters left out. No comment" in messages
+    assert agent.lua("return #require('sanderling').list()") == 0

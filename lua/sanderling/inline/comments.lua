@@ -5,9 +5,11 @@ local M = {}
 local api = vim.api
 local chat = require('sanderling.chat')
 local context = require('sanderling.prompt.context')
+local live = require('sanderling.session.live')
 local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
 local names = require('sanderling.code.names')
+local stored = require('sanderling.session.stored')
 local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 
@@ -273,8 +275,9 @@ end
 
 --- Send the comments in the project's buffers to the model, in the chat.
 function M.send()
-  local session = chat.current_session()
-  local comments, hidden = collect(session.project)
+  local current = live.current()
+  local project = current and current.project or stored.root_here()
+  local comments, hidden = collect(project)
   local left_out = hidden > 0
       and ('%s with invisible characters left out. '):format(words.counted(hidden, 'comment'))
     or ''
@@ -285,10 +288,11 @@ function M.send()
     local text = '%d comments are too many for one prompt (at most %d); nothing was sent.'
     return message.tell(text:format(#comments, MAX), vim.log.levels.WARN)
   end
-  local lines, selections = prompt_of(comments, session.project)
+  local lines, selections = prompt_of(comments, project)
   if not lines then
     return message.tell(selections --[[@as string]], vim.log.levels.ERROR)
   end
+  local session = chat.current_session()
   chat.show({ focus = false })
   session:send(lines, {
     selections = selections --[[@as sanderling.Selection[] ]],
