@@ -48,6 +48,7 @@ CORNERS = {
     "html_to_markdown": {"tools/inside/page.py"},
     "pypdf": {"tools/inside/pdf.py"},
     "yaml": {"project/front_matter.py"},
+    "truststore": {"sandbox/network/proxy.py"},
     "tree_sitter": {"permissions/shell/grammar.py"},
     "tree_sitter_bash": {"permissions/shell/grammar.py"},
     "pygal": {"batch/plots.py"},

@@ -140,6 +140,8 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         read = ["/r"]
         write = ["/w"]
         env = ["E"]
+        [sandbox.credentials.c]
+        hosts = ["h"]
     """
     made = settings(file=text)
     defaults = Settings("/s")

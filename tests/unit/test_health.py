@@ -187,6 +187,37 @@ def test_tmux_is_examined_inside_of_it(home):
     ]
 
 
+def test_credential_is_read_only_when_asked_and_its_secret_is_not_shown(home):
+    home.config.write_text(
+        """
+        [sandbox]
+        hosts = ["git.example"]
+        [sandbox.credentials.git]
+        hosts = ["git.example"]
+        source = "env"
+        variable = "GIT_SECRET"
+        [sandbox.credentials.other]
+        hosts = ["other.example"]
+        """
+    )
+    done = home.run("check")
+    assert "info   credential git for git.example, from the env" in done.stdout
+    assert "warn   credential other for other.example" in done.stdout
+    assert "- Add other.example to sandbox.hosts" in done.stdout
+    assert "There is no secret for the credential 'git'" in home.run("check", "--api").stdout
+    home.environment["GIT_SECRET"] = "not-to-be-shown"
+    asked = home.run("check", "--api").stdout
+    assert "ok     credential git for git.example" in asked
+    assert "not-to-be-shown" not in asked
+
+
+def test_incomplete_credential_is_an_error(home):
+    home.config.write_text("[sandbox.credentials.git]\nsource = 'env'\nhosts = ['git.example']")
+    done = home.run("check")
+    assert done.returncode == 1
+    assert "the credential 'git' is from the environment: set `variable`" in done.stdout
+
+
 def test_control_characters_of_a_project_are_not_written_to_the_terminal(home):
     (home.project / "a\x1b[31m").mkdir()
     (home.project / "a\x1b[31m" / ".git").mkdir()

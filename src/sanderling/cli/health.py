@@ -43,6 +43,8 @@ from sanderling.providers.credentials import CredentialsError
 from sanderling.providers.endpoint import is_local, load_endpoint
 from sanderling.providers.local_servers import find_local
 from sanderling.providers.packaged import load_wires
+from sanderling.sandbox.credentials import check_credentials, read_secret
+from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.outer import is_outer
 from sanderling.sandbox.sandbox import Sandbox, must_verify
 from sanderling.text import counted, printable
@@ -54,7 +56,7 @@ SLOW_ESCAPE_MS = 50
 PACKAGES = (
     *("pynvim", "anthropic", "msgspec", "anyio", "landlock", "httpx2", "greenlet", "msgpack"),
     *("h11", "httpcore2", "html-to-markdown", "mcp", "tree-sitter", "tree-sitter-bash", "keyring"),
-    *("jsonschema", "pypdf", "pyyaml", "websockets"),
+    *("jsonschema", "pypdf", "pyyaml", "truststore", "websockets"),
 )
 RUN_WITHOUT = ":Agent sandbox off runs commands without a sandbox in one session, after you confirm"
 KEYS = {
@@ -314,7 +316,34 @@ async def _sandbox(subject: _Subject) -> list[Line]:
             else line
             for line in found
         ]
-    return [*found, Line("info", network)]
+    credentials = await to_thread.run_sync(lambda: [*_credentials(subject)], abandon_on_cancel=True)
+    return [*found, Line("info", network), *credentials]
+
+
+def _credentials(subject: _Subject) -> Iterator[Line]:
+    """Report the secrets that commands can use; read them only when asking."""
+    settings = subject.settings
+    credentials = settings.sandbox_credentials
+    try:
+        check_credentials(credentials, settings.sandbox_env)
+    except ConfigError as error:
+        yield Line("error", str(error))
+        return
+    rules = HostRules(settings.sandbox_hosts)
+    for name, credential in credentials.items():
+        text = f"credential {name} for {', '.join(credential.hosts)}, from the {credential.source}"
+        if unlisted := [host for host in credential.hosts if not rules.allow_all_of(host)]:
+            advice = f"Add {', '.join(unlisted)} to sandbox.hosts"
+            yield Line("warn", f"{text}: commands do not reach all of them", (advice,))
+        elif not subject.is_asking:
+            yield Line("info", text)
+        else:
+            try:
+                read_secret(name, credential, (subject.project, *settings.sandbox_write))
+            except SandboxError as error:
+                yield Line("error", str(error))
+            else:
+                yield Line("ok", text)
 
 
 def _programs(subject: _Subject) -> Iterator[Line]:

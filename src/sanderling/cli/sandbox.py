@@ -24,6 +24,7 @@ from sanderling.json_lines import for_terminal
 from sanderling.paths import is_within, own_command, state_directory
 from sanderling.protocol.modes import Level
 from sanderling.sandbox import outer
+from sanderling.sandbox.credentials import CredentialUse
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.gaps import OUTER, missing_at
@@ -382,4 +383,6 @@ def _print_event(event: SandboxEvent) -> None:
             text = f"stopped: the disk of {path} is nearly full ({free:,} {unit} left)"
         case GuardEvent():
             text = f"guard: {event.kind}: {event.path}: {event.reason}"
+        case CredentialUse(name, method, host, path):
+            text = f"credential {name}: {method} {host}{path}"
     sys.stderr.write(f"sanderling: {text}\n")

@@ -46,6 +46,55 @@ RelativePathText = Annotated[
     ),
 ]
 
+CredentialHostText = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\s/@*]+$",
+        title="the name of one host, like github.com or git.example.com:8443",
+    ),
+]
+CredentialPathText = Annotated[
+    str, Meta(pattern=r"^/[^\s?#%]*$", title="a path that begins with /, like /owner/repo*")
+]
+CredentialUserText = Annotated[
+    str, Meta(pattern=r"^[!-9;-~]+$", title="a user's name in ASCII without a colon")
+]
+
+
+class Credential(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A secret that commands can use but not read. The proxy inserts it into requests to `hosts`."""
+
+    hosts: Annotated[
+        tuple[CredentialHostText, ...],
+        Meta(description="the hosts that get the secret; they must be allowed, too"),
+    ] = ()
+    source: Annotated[
+        Literal["keychain", "command", "env"], Meta(description="where the secret is read from")
+    ] = "keychain"
+    command: Annotated[
+        tuple[str, ...],
+        Meta(min_length=1, description="prints the secret, outside the sandbox; for 'command'"),
+    ] = ("gh", "auth", "token")
+    variable: Annotated[
+        VariableText | None, Meta(description="the variable with the secret; for 'env'")
+    ] = None
+    user: Annotated[
+        CredentialUserText, Meta(description="the user that git sends with the secret")
+    ] = "x-access-token"
+    methods: Annotated[
+        tuple[Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], ...],
+        Meta(description="the methods of requests that get the secret"),
+    ] = ("GET", "HEAD", "POST")
+    paths: Annotated[
+        tuple[CredentialPathText, ...],
+        Meta(description="the paths of requests that get the secret; * matches any text"),
+    ] = ("/*",)
+    placeholders: Annotated[
+        tuple[VariableText, ...],
+        Meta(description="variables that hold a placeholder for the secret, like GH_TOKEN"),
+    ] = ()
+
+
 SearchProvider = Literal["off", "api", "searxng", "brave", "kagi", "gemini"]
 
 
@@ -221,6 +270,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuple[VariableText, ...],
         Meta(description="names of environment variables that commands see"),
     ] = ()
+    sandbox_credentials: Annotated[
+        dict[str, Credential],
+        Meta(description="secrets that commands can use but not read, by name"),
+    ] = {}
 
     worktree_extras: Annotated[
         tuple[RelativePathText, ...],

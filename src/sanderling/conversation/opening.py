@@ -531,7 +531,8 @@ class _AgentBuilder(NamedTuple):
             )
         from sanderling.providers.endpoint import keys_of_providers  # reads a table
 
-        return policy._replace(keys=keys_of_providers(settings.providers))
+        secrets = {each.variable for each in settings.sandbox_credentials.values() if each.variable}
+        return policy._replace(keys=keys_of_providers(settings.providers) | secrets)
 
     def _first_role(self, settings: Settings, project: Project) -> str:
         """

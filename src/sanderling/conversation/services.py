@@ -41,6 +41,7 @@ from sanderling.protocol.messages import SEARCH_TOOL, Prompt
 from sanderling.protocol.modes import Mode
 from sanderling.providers import Provider
 from sanderling.sandbox.confinement import SessionEvent, SessionSandbox
+from sanderling.sandbox.credentials import CredentialUse
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.policy import Grant, SandboxPolicy
@@ -75,6 +76,7 @@ PROJECT_REPLACED = (
     " the new one is used from now on."
 )
 DISK_FULL = "Commands were stopped: the disk of {path} is nearly full ({left} left)."
+MAX_COMMAND_CHARS, MAX_PATH_CHARS = 100, 200
 
 
 class SessionServices:
@@ -475,6 +477,10 @@ class SessionServices:
         self.emit(_shown_event(denial))
 
     def _note_sandbox_event(self, event: SessionEvent) -> None:
+        if isinstance(event, CredentialUse):
+            command = self.workspace.jobs.command_with(event.by)
+            self.emit(_shown_use(event, command or self.commands.command_with(event.by)))
+            return
         will_be_reported = isinstance(event, Denial) and self.workspace.jobs.denied(
             event, is_of_others=self.commands.are_running
         )
@@ -498,7 +504,14 @@ def shown_sandbox(sandbox: SessionSandbox) -> events.SandboxChanged:
     return events.SandboxChanged(*sandbox.facts)
 
 
-def _shown_event(event: SessionEvent) -> events.Event:
+def _shown_use(use: CredentialUse, command: str) -> events.Event:
+    first_line = command.strip().partition("\n")[0][:MAX_COMMAND_CHARS]
+    by = f", by `{printable(first_line)}`" if command else ""
+    request = f"{use.method} {use.host}{use.path[:MAX_PATH_CHARS]}"
+    return events.Notice("info", f"Used the credential {use.name}: {printable(request)}{by}")
+
+
+def _shown_event(event: "Denial | GuardEvent | ProjectReplaced | DiskFull") -> events.Event:
     match event:
         case Denial():
             return events.AccessDenied(event.operation, event.target, event.reason)

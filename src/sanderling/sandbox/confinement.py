@@ -9,6 +9,7 @@ from sanderling.errors import ConfigError
 from sanderling.paths import real_path, state_directory
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.sandbox.confined import Confined
+from sanderling.sandbox.credentials import check_credentials
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.effective_policy import EffectivePolicy
 from sanderling.sandbox.execution_environment import (
@@ -34,7 +35,7 @@ def policy_for(settings: Settings, project: str) -> SandboxPolicy:
     Return the initial policy of a session of `project`. Its network is off.
 
     Raises:
-        ConfigError: the user wants a container to be the sandbox, where that cannot be.
+        ConfigError: the user wants a container to be the sandbox, where that cannot be, or a credential is incomplete.
     """
     outer = is_outer()
     if outer and settings.sandbox_min_level not in ("landlock", "none"):
@@ -42,6 +43,7 @@ def policy_for(settings: Settings, project: str) -> SandboxPolicy:
             f"sandbox.min_level is '{settings.sandbox_min_level}', so the container cannot be the sandbox (${VARIABLE})",
             ("sandbox", "min_level"),
         )
+    check_credentials(settings.sandbox_credentials, settings.sandbox_env)
     return SandboxPolicy(
         project=project,
         home=os.path.expanduser("~"),
@@ -50,6 +52,7 @@ def policy_for(settings: Settings, project: str) -> SandboxPolicy:
         write_paths=settings.sandbox_write,
         hosts=settings.sandbox_hosts,
         env_pass=settings.sandbox_env,
+        credentials=tuple(settings.sandbox_credentials.items()),
         min_level=settings.sandbox_min_level,
         state_root=settings.state_dir,
         is_outer=outer,

@@ -113,6 +113,7 @@ class EffectivePolicy:
             read_paths=settled.read_paths,
             write_paths=settled.write_paths,
             identities=settled.identities,
+            credentials=(),
             server=name,
             tmp_dir=f"{sandbox.policy.tmp_dir}-{name}",
         )

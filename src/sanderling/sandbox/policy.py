@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from sanderling.errors import SandboxError
 from sanderling.paths import is_within, real_path
 from sanderling.protocol.modes import Level, NetworkMode
+
+if TYPE_CHECKING:
+    from sanderling.config import Credential
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 
@@ -62,6 +65,7 @@ class SandboxPolicy(NamedTuple):
         state_root: contains all of Sanderling's state, with rules, trust and sessions: nothing in it is ever writable.
         is_outer: the container around Sanderling is the sandbox, so nothing here is enforced. `keys` are the variables that may hold a key
             of Sanderling's, which commands do not get then.
+        credentials: secrets, by name, that the proxy inserts into commands' requests. Servers have none.
         shows_env_files: `.env` files have their content, because the project is not the user's.
     """
 
@@ -88,6 +92,7 @@ class SandboxPolicy(NamedTuple):
     is_outer: bool = False
     keys: frozenset[str] = frozenset()
     linked: tuple[str, ...] = ()
+    credentials: tuple[tuple[str, "Credential"], ...] = ()
     shows_env_files: bool = False
 
 

@@ -12,12 +12,13 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from sanderling.config import Credential
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.paths import own_command
 from sanderling.protocol.modes import Level, NetworkMode
@@ -28,6 +29,7 @@ from sanderling.sandbox.channels import (
     refusing_on_os_errors,
     started,
 )
+from sanderling.sandbox.credentials import CredentialUse, placeholder_environment, read_secret
 from sanderling.sandbox.denials import Denial, denials_in, programs_denied
 from sanderling.sandbox.disk import DiskFull, DiskWatch
 from sanderling.sandbox.environment import (
@@ -41,7 +43,7 @@ from sanderling.sandbox.gitconfig import write_gitconfig
 from sanderling.sandbox.kernel.programs import with_programs
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.serving import HostNetwork
-from sanderling.sandbox.policy import LEVELS, PROXY_PORT, SandboxPolicy, resolve_policy
+from sanderling.sandbox.policy import LEVELS, PROXY_PORT, UNMOUNTED, SandboxPolicy, resolve_policy
 from sanderling.sandbox.processes import DEVNULL, PIPE, STDOUT, Process, stream_in, stream_out
 from sanderling.sandbox.report import (
     LAYERS,
@@ -53,6 +55,9 @@ from sanderling.sandbox.report import (
 )
 from sanderling.sandbox.versions import write_versions
 from sanderling.sandbox.views import SandboxView, SandboxViews
+
+if TYPE_CHECKING:
+    from sanderling.sandbox.network.credentials import SecretProxy
 
 SUPERVISORS = {
     "linux": "sanderling.sandbox.inside.supervisor",
@@ -67,8 +72,8 @@ IDLE = 10
 
 _sessions = itertools.count()
 
-SandboxEvent = GuardEvent | Denial | DiskFull
-"""An unsolicited event in a sandbox: the guard intervened, something was refused, or the disk was nearly full."""
+SandboxEvent = GuardEvent | Denial | DiskFull | CredentialUse
+"""An unsolicited event in a sandbox: the guard intervened, something was refused, the disk was nearly full, or a secret was used."""
 
 
 class Sandbox:
@@ -93,7 +98,9 @@ class Sandbox:
         self._supervisor = supervisor
         self._tasks = tasks
         self._on_event = on_event
-        self._network = HostNetwork(policy.network, policy.hosts, tasks, on_event)
+        self._secrets = self._secret_proxy() if policy.credentials else None
+        self._gh_config = ""  # the directory of gh's settings, as commands see it
+        self._network = HostNetwork(policy.network, policy.hosts, tasks, on_event, self._secrets)
         self._servers: dict[str, HostNetwork] = {}  # by name
         self._views = SandboxViews(self.level, platform, supervisor, self._answer_on)
         self._platform = platform
@@ -164,6 +171,7 @@ class Sandbox:
             try:
                 with refusing_on_os_errors():
                     await sandbox.set_network(policy.network)
+                    sandbox._open_gateway()
                 yield sandbox
             finally:
                 with anyio.CancelScope(shield=True):
@@ -199,6 +207,11 @@ class Sandbox:
         if policy.network == "proxy":
             view = await self._views.get(policy)
             variables |= proxy_environment(view.proxy_port, mark)
+            if self._secrets and mark:
+                self._secrets.admit(mark)
+                variables |= placeholder_environment(policy.credentials, mark, variables)
+                if self._gh_config:
+                    variables["GH_CONFIG_DIR"] = self._gh_config
         variables |= env or {}
         with refusing_on_os_errors(), ExitStack() as theirs, ExitStack() as unless_started:
             stdin_end, our_stdin = stream_in(stdin, theirs, unless_started)
@@ -225,6 +238,24 @@ class Sandbox:
         else:
             view.file_workers.add(process)
         return process
+
+    def _open_gateway(self) -> None:
+        """Let gh use the secrets, where commands can use unix sockets."""
+        if self._secrets and self.level not in UNMOUNTED:
+            from sanderling.sandbox.network.gateway import open_gateway
+
+            listener, self._gh_config = open_gateway(self.policy.tmp_dir, "/tmp")
+            self._network.serve("proxy", listener)
+
+    def _secret_proxy(self) -> "SecretProxy":
+        from sanderling.sandbox.network.credentials import SecretProxy  # rarely needed
+
+        def read(name: str, credential: Credential) -> str:
+            policy = self.policy
+            writable = (policy.project, *policy.write_paths, policy.state_dir)
+            return read_secret(name, credential, writable)
+
+        return SecretProxy(self.policy.credentials, read, self._on_event)
 
     def _keep_watch(self, view: SandboxView, process: Process, *, is_server: bool) -> None:
         """Monitor the running commands, now including `process`."""

@@ -192,8 +192,9 @@ class SandboxViews:
         with ExitStack() as unless_ready:
             unless_ready.enter_context(ours)
             with theirs:
-                limits = tuple(policy.limits)
-                request = ("open", number, self._level, tuple(policy._replace(limits=limits)))
+                # The supervisor has no use for credentials.
+                plain = policy._replace(limits=tuple(policy.limits), credentials=())
+                request = ("open", number, self._level, tuple(plain))
                 try:
                     self._supervisor.send(request, (theirs.fileno(),))
                 except OSError as error:

@@ -1,5 +1,5 @@
 """
-An HTTP proxy that forwards only to the listed hosts.
+An HTTP proxy that forwards only to the listed hosts, and inserts secrets that commands can use but not read (`credentials.py`).
 
 Its sockets belong to the sandbox's network namespace, and the host's event loop serves them. So everything that arrives is written by
 hostile code, and everything that leaves is sent in the host's name. Hence a target is parsed once, strictly, into host and port. Both are
@@ -15,17 +15,29 @@ Sources: RFC 9112 (HTTP/1.1), RFC 9110, sections 7.6 (what a proxy forwards) and
 import asyncio
 import re
 import socket
-from contextlib import ExitStack, suppress
+import ssl
+from collections.abc import Awaitable
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from http import HTTPStatus
 
 import anyio
 import anyio.lowlevel
 import h11
+from anyio.abc import SocketStream
+from anyio.streams.tls import TLSStream
 
+from sanderling.errors import SandboxError
 from sanderling.hosts import authority_of, is_public, split_authority
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.environment import mark_in_credentials
+from sanderling.sandbox.network.credentials import (
+    Mask,
+    Placeholder,
+    SecretProxy,
+    masked_response,
+    with_secret,
+)
 from sanderling.sandbox.network.denied import DENIED_REASON, DenialThrottle, OnDenial
 from sanderling.sandbox.network.host_rules import HostRules
 
@@ -51,7 +63,9 @@ HTTP_VERSION = b"1.1"  # each side has its own version; h11 sends no other
 _HTTP_URL = re.compile(r"(?i:http)://([^/?#]*)([^#]*)")
 
 
-async def serve_proxy(listener: socket.socket, rules: HostRules, report: OnDenial) -> None:
+async def serve_proxy(
+    listener: socket.socket, rules: HostRules, report: OnDenial, secrets: SecretProxy | None = None
+) -> None:
     """
     Serve HTTP clients until cancelled, then close the listener. Clients beyond MAX_CONNECTIONS wait in its backlog.
 
@@ -65,13 +79,14 @@ async def serve_proxy(listener: socket.socket, rules: HostRules, report: OnDenia
 
     async def serve(client: socket.socket) -> None:
         try:
-            await _Exchange(client, rules, report, lookups, parsing).run()
+            await _Exchange(client, rules, report, secrets, lookups=lookups, parsing=parsing).run()
         finally:
             slots.release()
 
     with listener:
         listener.setblocking(False)
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # clients inherit it
+        if listener.family != socket.AF_UNIX:
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # clients inherit it
         async with anyio.create_task_group() as tasks:
             while True:
                 await slots.acquire()
@@ -105,6 +120,34 @@ class _Peer:
         self.sock = sock
         self.http = h11.Connection(our_role, max_incomplete_event_size=MAX_HEAD_BYTES)
 
+    async def receive(self, max_bytes: int) -> bytes:
+        return await asyncio.get_running_loop().sock_recv(self.sock, max_bytes)
+
+    async def send(self, data: bytes) -> None:
+        await _send(self.sock, data)
+
+
+class _TlsPeer(_Peer):
+    """A server that is reached over TLS."""
+
+    def __init__(self, sock: socket.socket, stream: TLSStream) -> None:
+        super().__init__(sock, h11.CLIENT)
+        self._stream = stream
+
+    async def receive(self, max_bytes: int) -> bytes:
+        try:
+            return await self._stream.receive(max_bytes)
+        except anyio.EndOfStream:
+            return b""
+        except anyio.BrokenResourceError as error:
+            raise ConnectionResetError from error
+
+    async def send(self, data: bytes) -> None:
+        try:
+            await self._stream.send(data)
+        except anyio.BrokenResourceError as error:
+            raise ConnectionResetError from error
+
 
 class _Exchange:
     """One client's connection: one request, one answer, or a tunnel."""
@@ -114,6 +157,8 @@ class _Exchange:
         client: socket.socket,
         rules: HostRules,
         report: OnDenial,
+        secrets: SecretProxy | None,
+        *,
         lookups: anyio.Semaphore,
         parsing: anyio.Lock,
     ) -> None:
@@ -122,6 +167,8 @@ class _Exchange:
         self.report = report
         self.lookups = lookups
         self.parsing = parsing
+        self.secrets = secrets
+        self.is_gateway = client.family == socket.AF_UNIX  # see gateway.py
         self.mark = ""
         self.idle = anyio.CancelScope()
 
@@ -134,16 +181,27 @@ class _Exchange:
             pass  # an end is gone, or no HTTP was spoken; too late for a response
 
     async def _serve(self) -> None:
-        with ExitStack() as use:
+        async with AsyncExitStack() as use:
             try:
                 with anyio.fail_after(HEAD_S):
                     request = await self._next_event(self.client)
                 if not isinstance(request, h11.Request):
                     return  # nothing was requested
                 self.mark = _mark(request)
-                host, port, path = _target(request)
+                host, port, path = (
+                    _target_of_gateway(request) if self.is_gateway else _target(request)
+                )
+                placeholder = self._placeholder(request, host, port, path)
+                port = placeholder.port if placeholder else port
                 use.enter_context(self.rules.in_use(host, port, self.idle))
                 upstream = use.enter_context(await self._dial(host, port))
+                server, secret = _Peer(upstream, h11.CLIENT), None
+                if self.secrets and placeholder:
+                    secret = await self._authorization(self.secrets, placeholder)
+                if secret or self.is_gateway:
+                    server = await self._over_tls(upstream, host, use)
+                if self.secrets and placeholder:
+                    self.secrets.on_use(placeholder.use)
             except _RequestError as error:
                 await self._refuse(error)
             except h11.RemoteProtocolError as error:
@@ -153,8 +211,52 @@ class _Exchange:
             else:
                 if request.method == b"CONNECT":
                     await self._tunnel(upstream)
+                elif placeholder and secret:
+                    authority = authority_of(host, port).removesuffix(":443")
+                    authorization, mask = secret
+                    hosts = placeholder.credential.hosts
+                    request = replace(
+                        request, headers=with_secret([*request.headers], authorization)
+                    )
+                    await self._forward(request, authority, path, server, (mask, hosts))
                 else:
-                    await self._forward(request, authority_of(host, port), path, upstream)
+                    default = ":443" if self.is_gateway else ":80"
+                    authority = authority_of(host, port).removesuffix(default)
+                    await self._forward(request, authority, path, server)
+
+    def _placeholder(
+        self, request: h11.Request, host: str, port: int, path: bytes
+    ) -> Placeholder | None:
+        """Return the placeholder that the proxy replaces in a request over plain HTTP."""
+        if not self.secrets or request.method == b"CONNECT":
+            return None
+        found = self.secrets.placeholder_in(host, port, request.method, path, request.headers)
+        if found and (reason := found.why_not()):
+            raise _RequestError(403, f"The credential '{found.use.name}' is {reason}.")
+        return found
+
+    async def _authorization(
+        self, secrets: SecretProxy, placeholder: Placeholder
+    ) -> tuple[bytes, Mask]:
+        try:
+            return await secrets.authorization(placeholder)
+        except SandboxError as error:
+            raise _RequestError(502, str(error)) from error
+
+    async def _over_tls(self, upstream: socket.socket, host: str, use: AsyncExitStack) -> _TlsPeer:
+        """Return the server after it has proved that it is `host`, by the certificates that this machine trusts."""
+        context = await anyio.to_thread.run_sync(_trust)
+        stream = await SocketStream.from_socket(upstream.dup())
+        use.push_async_callback(anyio.aclose_forcefully, stream)
+        try:
+            with anyio.fail_after(HEAD_S):
+                tls = await TLSStream.wrap(
+                    stream, hostname=host, ssl_context=context, standard_compatible=False
+                )
+        except (ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
+            reason = getattr(error, "verify_message", "") or "the TLS handshake failed"
+            raise _RequestError(502, f"{host} gets no secret: {reason}.") from error
+        return _TlsPeer(upstream, tls)
 
     async def _dial(self, host: str, port: int) -> socket.socket:
         if not self.rules.allows(host, port):
@@ -211,15 +313,22 @@ class _Exchange:
         sink.shutdown(socket.SHUT_WR)
 
     async def _forward(
-        self, request: h11.Request, authority: str, path: bytes, upstream: socket.socket
+        self,
+        request: h11.Request,
+        authority: str,
+        path: bytes,
+        server: _Peer,
+        masking: tuple[Mask, tuple[str, ...]] | None = None,
     ) -> None:
-        server = _Peer(upstream, h11.CLIENT)
-        headers = [(b"host", authority.removesuffix(":80").encode()), *_end_to_end(request), CLOSE]
+        headers = [(b"host", authority.encode()), *_end_to_end(request), CLOSE]
         head = replace(request, target=path, headers=headers, http_version=HTTP_VERSION)
         await self._send_event(server, head)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._forward_body, server)
-            await self._return_response(server)
+            if masking:
+                await self._return_masked(server, *masking)
+            else:
+                await self._return_response(server)
             tasks.cancel_scope.cancel()
         await self._see_off()
 
@@ -242,6 +351,29 @@ class _Exchange:
                 event = replace(event, headers=headers, http_version=HTTP_VERSION)
             await self._send_event(self.client, event)
 
+    async def _return_masked(self, server: _Peer, mask: Mask, hosts: tuple[str, ...]) -> None:
+        """Return a response in which the secret is masked. Informational responses and trailers are dropped."""
+        event = None
+        while not isinstance(event, h11.EndOfMessage):
+            event = await self._next_event(server)
+            if isinstance(event, h11.Response):
+                try:
+                    headers = masked_response(_end_to_end(event), mask, hosts)
+                except SandboxError as error:
+                    await self._refuse(_RequestError(502, f"No response: {error}."))
+                    return
+                reason = mask.masked(bytes(event.reason))
+                event = replace(
+                    event, headers=[*headers, CLOSE], reason=reason, http_version=HTTP_VERSION
+                )
+            elif isinstance(event, h11.Data):
+                event = h11.Data(mask.feed(bytes(event.data)))
+            elif isinstance(event, h11.EndOfMessage):
+                await self._send_event(self.client, h11.Data(mask.end()))
+                event = h11.EndOfMessage()
+            if not isinstance(event, h11.InformationalResponse):
+                await self._send_event(self.client, event)
+
     async def _see_off(self) -> None:
         """Close gracefully. Closing while the client still sends would reset the connection and could lose the end of the response."""
         client = self.client.sock
@@ -257,14 +389,17 @@ class _Exchange:
                 event = peer.http.next_event()
             if isinstance(event, h11.Event):
                 return event
-            peer.http.receive_data(await self._receive(peer.sock, MAX_HEAD_BYTES))
+            peer.http.receive_data(await self._received(peer.receive(MAX_HEAD_BYTES)))
 
     async def _send_event(self, peer: _Peer, event: h11.Event) -> None:
         if data := peer.http.send(event):
-            await _send(peer.sock, data)
+            await peer.send(data)
 
     async def _receive(self, source: socket.socket, max_bytes: int = CHUNK_BYTES) -> bytes:
-        data = await asyncio.get_running_loop().sock_recv(source, max_bytes)
+        return await self._received(asyncio.get_running_loop().sock_recv(source, max_bytes))
+
+    async def _received(self, receiving: Awaitable[bytes]) -> bytes:
+        data = await receiving
         await anyio.lowlevel.checkpoint()
         self._stay()
         return data
@@ -312,6 +447,21 @@ def _target(request: h11.Request) -> tuple[str, int, bytes]:
     if not port:
         raise ValueError(target)
     return host, port, path.encode()
+
+
+def _target_of_gateway(request: h11.Request) -> tuple[str, int, bytes]:
+    """Return host, port and path of a request that was sent as if to the server itself, which has TLS."""
+    named = next((value for name, value in request.headers if name == b"host"), b"")
+    if request.method == b"CONNECT" or not request.target.startswith(b"/"):
+        raise ValueError(request.target)
+    host, port = split_authority(named.decode("ascii"))
+    return host, port or 443, bytes(request.target)
+
+
+def _trust() -> ssl.SSLContext:
+    import truststore
+
+    return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 async def _send(sink: socket.socket, data: bytes) -> None:

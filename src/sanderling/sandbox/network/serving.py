@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 from anyio.abc import TaskGroup
@@ -13,6 +13,9 @@ from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.names import answer_names
+
+if TYPE_CHECKING:
+    from sanderling.sandbox.network.credentials import SecretProxy
 
 PROXY_BACKLOG = 128
 LOCALHOST = ("127.0.0.1", "::1")
@@ -35,12 +38,15 @@ class HostNetwork:
         hosts: tuple[str, ...],
         tasks: TaskGroup,
         on_event: Callable[[Denial], None],
+        secrets: "SecretProxy | None" = None,
     ) -> None:
         self._mode: NetworkMode = mode
         self._hosts = hosts
         self._rules = HostRules(hosts)
         self._tasks = tasks
         self._on_event = on_event
+        self._secrets = secrets
+        self._renew_secrets()
         self._proxies: list[socket.socket] = []
         self._proxy_scopes: list[anyio.CancelScope] = []
         self._forwards: dict[tuple[int, Place], _Forward] = {}  # by view and place
@@ -64,6 +70,7 @@ class HostNetwork:
         before = self._mode, self._hosts
         self._mode, self._hosts = mode, hosts
         self._rules.change(hosts)
+        self._renew_secrets()
         self._stop_forwards()
         if mode == before[0]:
             return
@@ -75,10 +82,15 @@ class HostNetwork:
             self._stop_proxies()
             self._mode, self._hosts = before
             self._rules.change(self._hosts)
+            self._renew_secrets()
             for listener in self._proxies:
                 with suppress(OSError):
                     self._start_proxy(listener)
             raise
+
+    def _renew_secrets(self) -> None:
+        if self._secrets:
+            self._secrets.is_on = self._mode == "proxy"
 
     def places_to_forward(self) -> dict[Place, tuple[Place, ...]]:
         """
@@ -143,9 +155,11 @@ class HostNetwork:
 
         with scope:
             try:
-                await serve_proxy(listener.dup(), self._rules, self._on_event)
+                await serve_proxy(listener.dup(), self._rules, self._on_event, self._secrets)
             finally:
-                if self._mode != "proxy":  # otherwise another task has taken over
+                if (
+                    self._mode != "proxy" and listener.family != socket.AF_UNIX
+                ):  # otherwise another task has taken over
                     with suppress(OSError):  # closed with the sandbox
                         # Unlike close, this refuses connections at once, and the socket can listen again.
                         listener.shutdown(socket.SHUT_RDWR)

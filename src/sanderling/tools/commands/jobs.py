@@ -289,6 +289,11 @@ class Jobs:
                 job.may_be_denied(denial)
         return any(not job.id for job in found)
 
+    def command_with(self, mark: str) -> str:
+        """Return the running command with this mark; empty if there is none."""
+        found = (job.command for job in self._running if job.started.process.mark == mark)
+        return next(found, "")
+
     def keep_interrupted(self, tool_use_id: str, text: str) -> None:
         self._interrupted[tool_use_id] = text
         while len(self._interrupted) > MAX_INTERRUPTED:

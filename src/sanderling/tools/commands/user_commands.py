@@ -83,6 +83,10 @@ class UserCommands:
     def are_running(self) -> bool:
         return bool(self._running)
 
+    def command_with(self, mark: str) -> str:
+        """Return the running command with this mark; empty if there is none."""
+        return next((command.text for command in self._running if command.mark == mark), "")
+
     def stop_newest(self) -> bool:
         """Stop the most recently started command; return False if no command is running."""
         running = [command for command in self._running if not command.is_stopped]
@@ -154,6 +158,10 @@ class UserCommand:
         self.status: int | None = None
         self._screen = ScreenText()
         self._process: RunningCommand | None = None
+
+    @property
+    def mark(self) -> str:
+        return self._process.mark if self._process else ""
 
     def stop(self) -> None:
         self.is_stopped = True

@@ -1,0 +1,164 @@
+"""
+Secrets that commands can use but not read: which there are, how they are read, and what commands get instead.
+
+A command gets a placeholder, its own mark, which no other command can guess. It sends that to the proxy over plain HTTP on the sandbox's
+loopback. The proxy replaces it by the secret and continues over TLS (`network/credentials.py`).
+
+The alternative is a certificate authority per session, with which the proxy ends TLS. Then every client of these hosts must trust that
+authority, or it fails: Java, Go on macOS, and programs with certificates of their own have no common variable for it. It would also end TLS for
+requests that need no secret. With plain HTTP, a client takes part only if it sends the placeholder, and git has a setting for that,
+`url.<base>.insteadOf`. All else still tunnels to the host and checks its certificate itself.
+"""
+
+import os
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sanderling.config import Credential
+from sanderling.errors import ConfigError, SandboxError
+from sanderling.hosts import split_authority
+from sanderling.paths import is_in_any, real_path
+
+READ_S = 30.0  # a locked keychain asks the user first
+MAX_SECRET_BYTES = 4096
+KEYCHAIN_SERVICE = "sanderling"
+
+NamedCredentials = Sequence[tuple[str, Credential]]
+"""Credentials with their names."""
+
+
+class CredentialUse(NamedTuple):
+    """A request that got the secret of the credential `name`, without its query. `by` is the mark of the command that sent it."""
+
+    name: str
+    method: str
+    host: str
+    path: str
+    by: str
+
+
+def check_credentials(credentials: Mapping[str, Credential], passed: Sequence[str]) -> None:
+    """
+    Check that each credential is complete, and that commands do not see its variable, which must not be among the `passed` ones.
+
+    Raises:
+        ConfigError: names the key and what to do.
+    """
+    users = dict[str, str]()
+    for name, credential in credentials.items():
+        path = ("sandbox", "credentials", name)
+        if not credential.hosts:
+            raise ConfigError(f"the credential '{name}' has no hosts: list them in `hosts`", path)
+        for host in credential.hosts:
+            try:
+                split_authority(host)
+            except ValueError:
+                message = f"'{host}' of the credential '{name}' is not a host"
+                raise ConfigError(message, (*path, "hosts")) from None
+            if other := users.get(host):
+                message = f"the credentials '{other}' and '{name}' have the same host {host}"
+                raise ConfigError(message, (*path, "hosts"))
+            users[host] = name
+        if credential.source == "env" and not credential.variable:
+            message = f"the credential '{name}' is from the environment: set `variable`"
+            raise ConfigError(message, path)
+        if credential.variable in passed:
+            message = (
+                f"commands would see the secret of '{name}': remove {credential.variable} from"
+                " sandbox.env"
+            )
+            raise ConfigError(message, ("sandbox", "env"))
+
+
+def placeholder_environment(
+    credentials: NamedCredentials, mark: str, before: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables with which git sends the `mark` as the secret, and those that hold it. `before` has git's settings so far."""
+    settings = list[tuple[str, str]]()
+    variables = dict[str, str]()
+    for _, credential in credentials:
+        variables |= dict.fromkeys(credential.placeholders, mark)
+        basic = b64encode(f"{credential.user}:{mark}".encode()).decode()
+        for host in credential.hosts:
+            base = f"http://{host}/"
+            name, _, _ = host.rpartition(":") if ":" in host else (host, "", "")
+            written = (f"https://{host}/", f"git@{name}:", f"ssh://git@{name}/")
+            settings += ((f"url.{base}.insteadOf", each) for each in written)
+            settings.append((f"http.{base}.extraHeader", f"Authorization: Basic {basic}"))
+    count = int(before.get("GIT_CONFIG_COUNT", "0"))
+    for number, (key, value) in enumerate(settings, count):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables | {"GIT_CONFIG_COUNT": str(count + len(settings))}
+
+
+def read_secret(name: str, credential: Credential, writable: Sequence[str]) -> str:
+    """
+    Read the secret from where the user keeps it. Blocks.
+
+    `writable` are the places that commands can write: no program there is run.
+
+    Raises:
+        SandboxError: there is none. The secret is never part of the message.
+    """
+    match credential.source:
+        case "env":
+            secret = os.environ.get(credential.variable or "", "")
+            remedy = f"Set {credential.variable} in the environment of Sanderling."
+        case "keychain":
+            # A process, because nothing can end a call that waits for a keychain which waits for the user.
+            argv = (sys.executable, "-m", "keyring", "get", KEYCHAIN_SERVICE, name)
+            secret = _output(name, argv)
+            remedy = f"Unlock the keychain, or store it: `{sys.executable} -m keyring set {KEYCHAIN_SERVICE} {name}`."
+        case "command":
+            program, *arguments = credential.command
+            secret = _output(name, (_trusted(name, program, writable), *arguments))
+            remedy = f"Run `{' '.join(credential.command)}` in a shell: it must print the secret."
+    if not secret:
+        raise SandboxError(f"There is no secret for the credential '{name}'. {remedy}")
+    if not (secret.isascii() and secret.isprintable()) or " " in secret:
+        raise SandboxError(
+            f"The secret of '{name}' contains a space or an invalid character. {remedy}"
+        )
+    return secret
+
+
+def _trusted(name: str, program: str, writable: Sequence[str]) -> str:
+    """Return the path of `program` on PATH, outside the places that commands can write."""
+    forbidden = [real_path(each) for each in writable]
+    program = os.path.expanduser(program)
+    directories = [""] if program.startswith("/") else [f"{each}/" for each in os.get_exec_path()]
+    for directory in directories:
+        path = f"{directory}{program}"
+        places = (os.path.normpath(path), real_path(path))
+        is_safe = path.startswith("/") and not any(is_in_any(each, forbidden) for each in places)
+        if is_safe and os.access(path, os.X_OK):
+            return path
+    raise SandboxError(
+        f"The credential '{name}' needs the program '{program}', which is not on PATH outside the project."
+    )
+
+
+def _output(name: str, argv: Sequence[str]) -> str:
+    """Return what a program prints; "" if it fails. Its messages are dropped, because they may quote the secret."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            timeout=READ_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise SandboxError(
+            f"Reading the secret of '{name}' took more than {READ_S:g} s. Unlock the keychain and try again."
+        ) from None
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    if done.returncode or len(done.stdout) > MAX_SECRET_BYTES:
+        return ""
+    return done.stdout.decode(errors="replace").rstrip("\r\n")

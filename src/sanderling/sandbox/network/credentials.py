@@ -1,0 +1,221 @@
+"""
+The proxy's use of secrets: which requests get one, and what a response may not contain.
+
+A request gets the secret only if it has a command's placeholder in `Authorization`, and its host, method and path are those of the
+credential. Every other request passes unchanged, with or without the placeholder, which is worth nothing outside. The proxy follows no
+redirect, so another host never gets the secret: a client that follows one sends the placeholder again.
+
+A response may repeat the request, as that of an echo service does. So the secret is masked in its head and body, as it was sent and in the
+usual spellings. For that the body must not be compressed, nor come in ranges that divide the secret. This does not help against a host that
+wants to reveal it, for instance by encoding it in a new way: list only hosts that may know the secret.
+"""
+
+import re
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import NamedTuple
+from urllib.parse import quote_from_bytes
+
+from anyio import to_thread
+
+from sanderling.config import Credential
+from sanderling.errors import SandboxError
+from sanderling.hosts import split_authority
+from sanderling.sandbox.credentials import CredentialUse, NamedCredentials
+from sanderling.sandbox.environment import MARK
+
+KEPT_S = 300.0  # a keychain may ask the user each time
+
+Headers = list[tuple[bytes, bytes]]
+ReadSecret = Callable[[str, Credential], str]
+
+_ENCODING, _RANGES = b"accept-encoding", {b"range", b"if-range"}
+_OTHER_METHODS = {b"x-http-method", b"x-http-method-override", b"x-method-override"}
+_DROPPED = {b"authorization", b"cookie", _ENCODING} | _RANGES | _OTHER_METHODS
+
+
+class Placeholder(NamedTuple):
+    """A placeholder in a request to one of its credential's hosts. `port` is that of the host's TLS."""
+
+    use: CredentialUse
+    credential: Credential
+    scheme: str
+    user: str
+    port: int
+
+    def why_not(self) -> str:
+        """Return why the credential does not apply to the request; "" if it does."""
+        use, credential = self.use, self.credential
+        if use.method not in credential.methods:
+            return f"not for {use.method}, only for {', '.join(credential.methods)}"
+        if credential.paths != ("/*",) and not _is_plain(use.path):
+            return f"not for {use.path}, because servers read such a path in different ways"
+        if not any(fnmatchcase(use.path, pattern) for pattern in credential.paths):
+            return f"not for {use.path}, only for {', '.join(credential.paths)}"
+        return ""
+
+
+class SecretProxy:
+    """Decides which requests get a secret. `admit` makes a command's mark a placeholder; `on_use` is called for each use."""
+
+    def __init__(
+        self,
+        credentials: NamedCredentials,
+        read: ReadSecret,
+        on_use: Callable[[CredentialUse], None],
+    ) -> None:
+        self._read = read
+        self.on_use = on_use
+        self.is_on = False  # only while the network is that of the proxy
+        self._marks = set[str]()
+        self._secrets: dict[str, tuple[float, str]] = {}  # by name: when read, and the secret
+        self._of_host: dict[tuple[str, int], tuple[str, Credential, int]] = {}
+        for name, credential in credentials:
+            for text in credential.hosts:
+                host, port = split_authority(text)
+                for each in (port,) if port else (80, 443):
+                    self._of_host[host, each] = name, credential, port or 443
+
+    def admit(self, mark: str) -> None:
+        """Let the command with this `mark` use the secrets. On macOS, other programs can reach the proxy, and have none."""
+        self._marks.add(mark)
+
+    def placeholder_in(
+        self,
+        host: str,
+        port: int,
+        method: bytes,
+        target: bytes,
+        headers: Iterable[tuple[bytes, bytes]],
+    ) -> Placeholder | None:
+        """Return the placeholder of a request to `host`; None if it has none, or the host has no credential."""
+        found = self._of_host.get((host, port))
+        sent = [value for name, value in headers if name == b"authorization"]
+        if not found or len(sent) != 1:
+            return None
+        scheme, user, mark = _parts(sent[0])
+        if mark not in self._marks or not self.is_on:
+            return None
+        name, credential, tls_port = found
+        path = target.decode("ascii", "replace").partition("?")[0]
+        use = CredentialUse(name, method.decode("ascii", "replace"), host, path, mark)
+        return Placeholder(use, credential, scheme, user, tls_port)
+
+    async def authorization(self, placeholder: Placeholder) -> tuple[bytes, "Mask"]:
+        """
+        Return the header's value with the secret, and what masks it in the response.
+
+        Raises:
+            SandboxError: the secret cannot be read.
+        """
+        secret = (await self._secret(placeholder)).encode()
+        if placeholder.scheme.lower() == "basic":
+            value = b64encode(placeholder.user.encode() + b":" + secret)
+        else:
+            value = secret
+        return placeholder.scheme.encode() + b" " + value, Mask((secret, value))
+
+    async def _secret(self, placeholder: Placeholder) -> str:
+        name = placeholder.use.name
+        read_at, secret = self._secrets.get(name, (0.0, ""))
+        if not secret or time.monotonic() > read_at + KEPT_S:
+            reading = partial(self._read, name, placeholder.credential)
+            secret = await to_thread.run_sync(reading, abandon_on_cancel=True)
+            self._secrets[name] = time.monotonic(), secret
+        return secret
+
+
+def with_secret(headers: Headers, authorization: bytes) -> Headers:
+    """Return a request's headers with the secret, without those that could reveal it or change the method."""
+    kept = [(name, value) for name, value in headers if name not in _DROPPED]
+    return [*kept, (_ENCODING, b"identity"), (b"authorization", authorization)]
+
+
+class Mask:
+    """Replaces the secrets in a stream by asterisks, as many, also where one is divided between two pieces."""
+
+    def __init__(self, secrets: Iterable[bytes]) -> None:
+        spelled = {form for secret in secrets for form in _spellings(secret)}
+        self._forms = sorted(spelled, key=len, reverse=True)
+        self._held = b""
+
+    def masked(self, data: bytes) -> bytes:
+        """Return all of `data` with the secrets replaced."""
+        for form in self._forms:
+            data = data.replace(form, b"*" * len(form))
+        return data
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the next piece of the stream, except an end with which a secret may begin."""
+        data = self.masked(self._held + data)
+        longest = min(len(data), len(self._forms[0]) - 1)
+        starts = (n for n in range(longest, 0, -1) if self._may_begin(data[-n:]))
+        held = next(starts, 0)
+        self._held = data[len(data) - held :]
+        return data[: len(data) - held]
+
+    def end(self) -> bytes:
+        rest, self._held = self._held, b""
+        return rest
+
+    def _may_begin(self, end: bytes) -> bool:
+        return any(form.startswith(end) for form in self._forms)
+
+
+def masked_response(headers: Headers, mask: Mask, hosts: Iterable[str]) -> Headers:
+    """
+    Return a response's headers without the secret, and without cookies, which could replace it.
+
+    A redirect to one of the `hosts` leads to the proxy again, so that the client can send the placeholder.
+
+    Raises:
+        SandboxError: the body is compressed, so the secret cannot be found in it.
+    """
+    kept = Headers()
+    for name, value in headers:
+        if name == b"content-encoding" and value.strip().lower() != b"identity":
+            raise SandboxError("the server sent a compressed response, which cannot be checked")
+        if name == b"set-cookie":
+            continue
+        shown = _through_proxy(value, hosts) if name == b"location" else value
+        kept.append((name, mask.masked(shown)))
+    return kept
+
+
+def _through_proxy(location: bytes, hosts: Iterable[str]) -> bytes:
+    for host in hosts:
+        if location.lower().startswith(f"https://{host}/".encode()):
+            return b"http" + location[len(b"https") :]
+    return location
+
+
+def _parts(authorization: bytes) -> tuple[str, str, str]:
+    """Return scheme, user and placeholder of an `Authorization` header; an empty placeholder if it has none."""
+    scheme, _, value = authorization.decode("latin-1").strip().partition(" ")
+    user, value = "", value.strip()
+    if scheme.lower() == "basic":
+        with suppress(ValueError):
+            user, _, value = b64decode(value, validate=True).decode().partition(":")
+    is_mark = scheme.lower() in ("basic", "bearer", "token") and re.fullmatch(MARK, value)
+    return scheme, user, value if is_mark else ""
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether every server reads `path` in the same way: without escapes, and without parts that name another one."""
+    parts = path.split("/")[1:]
+    return not re.search(r"[%\\;]", path) and not {".", ".."} & {*parts} and "" not in parts[:-1]
+
+
+def _spellings(secret: bytes) -> Iterable[bytes]:
+    """Return a secret as it is, and as JSON, URLs, HTML and base64 spell it."""
+    yield secret
+    yield secret.replace(b"/", rb"\/")
+    yield quote_from_bytes(secret, safe="").encode()
+    yield quote_from_bytes(secret, safe="/").encode()
+    yield secret.replace(b"&", b"&amp;").replace(b"+", b"&#43;")
+    yield b64encode(secret).rstrip(b"=")
+    yield secret.hex().encode()

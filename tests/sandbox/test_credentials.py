@@ -1,0 +1,497 @@
+"""Secrets that commands can use but not read: through the proxy alone, through real git in the sandbox, and under attack from inside."""
+
+import os
+import shutil
+import subprocess
+import sys
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sanderling.config import Credential
+from sanderling.errors import ConfigError, SandboxError
+from sanderling.protocol.events import Notice, TurnEnded
+from sanderling.protocol.messages import Prompt
+from sanderling.sandbox.credentials import (
+    CredentialUse,
+    check_credentials,
+    placeholder_environment,
+    read_secret,
+)
+from sanderling.sandbox.environment import new_mark
+from sanderling.sandbox.network.credentials import Mask, SecretProxy
+from sanderling.sandbox.network.host_rules import HostRules
+from sanderling.sandbox.network.proxy import serve_proxy
+from sanderling.session.session import Session
+from tests.conftest import ROOT, examples
+from tests.sandbox.test_network import listening, say
+from tests.sandbox.test_sandbox import PYTHON, run
+from tests.secret_server import SecretServer, make_certificate, secret_server
+from tests.talk import BaseTalk, scripted
+
+if TYPE_CHECKING:
+    from sanderling.sandbox.denials import Denial
+
+pytestmark = [
+    pytest.mark.guard,
+    pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate"),
+]
+
+SECRET = "ghp_A+b/9secret0123456789"
+BASIC = b64encode(f"me:{SECRET}".encode()).decode()
+MARK = "sanderling-0123456789abcdef"
+VARIABLE = "TEST_GIT_TOKEN"
+DIRECT = {"no_proxy": "", "NO_PROXY": ""}  # otherwise clients reach localhost without the proxy
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory) -> tuple[Path, Path]:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def server(tmp_path, certificate, monkeypatch) -> Iterator[SecretServer]:
+    """A server whose certificate this machine trusts, with an empty repository `/git/it.git`."""
+    repositories = tmp_path / "repositories"
+    subprocess.run(
+        ["git", "init", "-q", "--bare", "-b", "main", repositories / "it.git"], check=True
+    )
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
+    with secret_server(repositories, SECRET, *certificate) as server:
+        yield server
+
+
+class Scene:
+    """A proxy with a credential for `server`."""
+
+    def __init__(self, server: SecretServer, secret: str, **changes) -> None:
+        self.server = server
+        self.secret = secret
+        self.uses: list[CredentialUse] = []
+        self.denials: list[Denial] = []
+        credential = Credential(hosts=(server.host,), **changes)
+        self.secrets = SecretProxy([("github", credential)], self._read, self.uses.append)
+        self.secrets.admit(MARK)
+        self.secrets.is_on = True
+        self.port = 0
+
+    def _read(self, name: str, credential: Credential) -> str:
+        if not self.secret:
+            raise SandboxError(f"There is no secret for {name} from {credential.source}.")
+        return self.secret
+
+    async def ask(
+        self,
+        path: str = "/user",
+        authorization: str = f"token {MARK}",
+        *,
+        method: str = "GET",
+        host: str = "",
+        more: str = "",
+    ) -> str:
+        host = host or self.server.host
+        sent = f"Authorization: {authorization}\r\n" if authorization else ""
+        head = f"{method} http://{host}{path} HTTP/1.1\r\nHost: {host}\r\n{sent}{more}\r\n"
+        return (await say(self.port, head.encode())).decode("latin-1")
+
+
+@asynccontextmanager
+async def scene(
+    server: SecretServer, *hosts: str, secret: str = SECRET, **changes
+) -> AsyncIterator[Scene]:
+    made = Scene(server, secret, **changes)
+    listener = listening()
+    made.port = listener.getsockname()[1]
+    rules = HostRules((server.host, f"127.0.0.1:{server.server_port}", *hosts))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve_proxy, listener, rules, made.denials.append, made.secrets)
+        yield made
+        tasks.cancel_scope.cancel()
+
+
+def basic(user: str, password: str) -> str:
+    return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+# --- which requests get it -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["token", "Bearer", "basic"])
+async def test_placeholder_is_replaced_by_the_secret_in_the_scheme_of_the_client(server, scheme):
+    sent = basic("me", MARK) if scheme == "basic" else f"{scheme} {MARK}"
+    async with scene(server) as it:
+        response = await it.ask("/user?q=1", sent)
+        assert response.startswith("HTTP/1.1 200 ")
+        assert response.endswith('{"login": "me"}')
+        assert it.uses == [CredentialUse("github", "GET", "localhost", "/user", MARK)]
+    wanted = basic("me", SECRET) if scheme == "basic" else f"{scheme} {SECRET}"
+    assert server.authorizations == [("GET", "/user", wanted)]
+
+
+@pytest.mark.parametrize(
+    "sent", ["", "token mine", f"token {new_mark()}", f"token x{MARK}", f"Digest {MARK}", "Basic %"]
+)
+async def test_request_without_the_commands_placeholder_passes_unchanged(server, sent):
+    async with scene(server) as it:
+        # Over plain HTTP, a server for TLS does not answer: the request went there unchanged.
+        assert "login" not in await it.ask(authorization=sent)
+        assert not it.uses
+    assert not server.authorizations
+
+
+async def test_two_authorizations_get_no_secret(server):
+    async with scene(server) as it:
+        assert "login" not in await it.ask(more=f"Authorization: token {MARK}\r\n")
+        assert not it.uses
+
+
+async def test_only_the_credentials_own_host_gets_the_secret(server):
+    async with scene(server) as it:
+        assert "login" not in await it.ask(host=f"127.0.0.1:{server.server_port}")
+        assert (await it.ask(host="other.example:80")).startswith("HTTP/1.1 403 ")
+        assert not it.uses
+    assert not server.authorizations
+
+
+async def test_host_that_is_not_listed_gets_no_secret(server):
+    async with scene(server) as it:
+        listener, it.port = listening(), 0
+        it.port = listener.getsockname()[1]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve_proxy, listener, HostRules(()), it.denials.append, it.secrets)
+            assert (await it.ask()).startswith("HTTP/1.1 403 ")
+            tasks.cancel_scope.cancel()
+        assert [denial.target for denial in it.denials] == [server.host]
+        assert not it.uses
+
+
+async def test_methods_and_paths_limit_the_secret(server):
+    async with scene(server, paths=("/me/it*",), methods=("GET",)) as it:
+        assert (await it.ask("/me/it/x")).startswith("HTTP/1.1 200 ")
+        refused = await it.ask("/me/it", method="POST", more="Content-Length: 0\r\n")
+        assert refused.startswith("HTTP/1.1 403 ")
+        assert "'github' is not for POST, only for GET." in refused
+        for path in (
+            "/me/other",
+            "/me/it/../other",
+            "/me/it/%2e%2e/other",
+            "/me/it//../x",
+            "/me/it\\..",
+            "/me/it/.",
+        ):
+            assert (await it.ask(path)).startswith("HTTP/1.1 403 "), path
+    assert [path for _, path, _ in server.authorizations] == ["/me/it/x"]
+
+
+async def test_method_cannot_be_changed_by_a_header(server):
+    async with scene(server) as it:
+        more = "X-HTTP-Method-Override: DELETE\r\nCookie: a=b\r\nRange: bytes=1-2\r\nConnection: accept-encoding\r\n"
+        await it.ask(more=more)
+    assert not {"x-http-method-override", "cookie", "range"} & server.headers[0].keys()
+
+
+async def test_server_without_a_trusted_certificate_gets_no_secret(server, monkeypatch):
+    monkeypatch.delenv("SSL_CERT_FILE")
+    async with scene(server) as it:
+        response = await it.ask()
+        assert response.startswith("HTTP/1.1 502 ")
+        assert "localhost gets no secret: " in response
+        assert not it.uses
+    assert not server.authorizations
+
+
+async def test_missing_secret_is_an_error_that_says_so(server):
+    async with scene(server, secret="") as it:
+        response = await it.ask()
+        assert response.startswith("HTTP/1.1 502 ")
+        assert "There is no secret for github from keychain." in response
+        assert not it.uses
+    assert not server.authorizations
+
+
+# --- what comes back -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", ["/echo", "/echo/bytes", "/echo/head", "/echo/reason", "/echo/gzip"]
+)
+@pytest.mark.parametrize("sent", [f"token {MARK}", basic("me", MARK)])
+async def test_server_that_repeats_the_request_does_not_reveal_the_secret(server, path, sent):
+    async with scene(server) as it:
+        response = await it.ask(path, sent)
+        assert response.startswith("HTTP/1.1 502 " if path == "/echo/gzip" else "HTTP/1.1 200 ")
+        assert SECRET in server.authorizations[0][2] or BASIC in server.authorizations[0][2]
+        assert SECRET not in response
+        assert BASIC not in response
+        assert "set-cookie" not in response.lower()
+        if path == "/echo":
+            assert "*" * len(SECRET) in response
+
+
+async def test_redirect_leads_back_to_the_proxy_only_for_the_credentials_host(server):
+    async with scene(server) as it:
+        server.elsewhere = f"https://{server.host}/new"
+        assert f"location: http://{server.host}/new\r\n" in (await it.ask("/redirect")).lower()
+        server.elsewhere = "https://other.example/new"
+        assert "location: https://other.example/new\r\n" in (await it.ask("/redirect")).lower()
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    st.data(),
+    st.lists(st.sampled_from([SECRET, SECRET[:9], "x", BASIC, BASIC[:5], "*"]), max_size=8),
+)
+def test_mask_hides_the_secret_however_the_stream_is_divided(data, words):
+    text = "".join(words).encode()
+    mask = Mask((SECRET.encode(), BASIC.encode()))
+    shown = b""
+    rest = text
+    while rest:
+        size = data.draw(st.integers(1, len(rest)))
+        shown += mask.feed(rest[:size])
+        rest = rest[size:]
+    shown += mask.end()
+    assert len(shown) == len(text)
+    assert SECRET.encode() not in shown
+    assert BASIC.encode() not in shown
+
+
+# --- where it is read from -----------------------------------------------------------------------------------------------
+
+
+def test_secret_is_read_from_the_environment_a_command_or_the_keychain(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, SECRET)
+    assert read_secret("x", Credential(source="env", variable=VARIABLE), ()) == SECRET
+    command = (sys.executable, "-c", f"print({SECRET!r})")
+    assert read_secret("x", Credential(source="command", command=command), ()) == SECRET
+    kept = tmp_path / "keychain.json"
+    kept.write_text(f'{{"sanderling/x": "{SECRET}"}}')
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "tests.keychain.FileKeychain")
+    monkeypatch.setenv("KEYCHAIN_FILE", str(kept))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert read_secret("x", Credential(), ()) == SECRET
+    with pytest.raises(
+        SandboxError, match=r"no secret for the credential 'y'.*keyring set sanderling y"
+    ):
+        read_secret("y", Credential(), ())
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "tests.keychain.LockedKeychain")
+    with pytest.raises(SandboxError, match="Unlock the keychain"):
+        read_secret("x", Credential(), ())
+
+
+def test_program_that_commands_can_write_is_not_asked_for_the_secret(tmp_path, monkeypatch):
+    program = tmp_path / "project" / "gh"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho {SECRET}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    credential = Credential(source="command", command=("gh", "auth", "token"))
+    assert read_secret("x", credential, ()) == SECRET
+    with pytest.raises(SandboxError):
+        read_secret("x", credential, (str(program.parent),))
+    elsewhere = tmp_path / "link"
+    elsewhere.symlink_to(program)
+    with pytest.raises(SandboxError, match="needs the program"):
+        read_secret(
+            "x", Credential(source="command", command=(str(elsewhere),)), (str(program.parent),)
+        )
+
+
+@pytest.mark.parametrize("printed", ["", "two words", "ü"])
+def test_secret_that_cannot_be_one_is_refused_without_being_quoted(printed):
+    command = (
+        sys.executable,
+        "-c",
+        f"print({printed!r}); print({SECRET!r}, file=__import__('sys').stderr)",
+    )
+    with pytest.raises(SandboxError) as caught:
+        read_secret("x", Credential(source="command", command=command), ())
+    assert not printed or f" {printed} " not in str(caught.value).partition("Run")[0]
+
+
+@pytest.mark.parametrize(
+    "credentials, passed, message",
+    [
+        ({"a": Credential()}, (), "has no hosts"),
+        (
+            {"a": Credential(hosts=("a:99999",))},
+            (),
+            "'a:99999' of the credential 'a' is not a host",
+        ),
+        (
+            {"a": Credential(hosts=("x.org",)), "b": Credential(hosts=("x.org",))},
+            (),
+            "same host x.org",
+        ),
+        ({"a": Credential(hosts=("x.org",), source="env")}, (), "set `variable`"),
+        (
+            {"a": Credential(hosts=("x.org",), source="env", variable="T")},
+            ("T",),
+            "remove T from sandbox.env",
+        ),
+    ],
+)
+def test_incomplete_credential_is_refused(credentials, passed, message):
+    with pytest.raises(ConfigError, match=message):
+        check_credentials(credentials, passed)
+
+
+def test_git_gets_the_placeholder_after_its_other_settings():
+    credential = Credential(hosts=("github.com",), placeholders=("GH_TOKEN",))
+    made = placeholder_environment([("github", credential)], MARK, {"GIT_CONFIG_COUNT": "1"})
+    assert made["GH_TOKEN"] == MARK
+    assert made["GIT_CONFIG_COUNT"] == "5"
+    assert made["GIT_CONFIG_VALUE_2"] == "git@github.com:"
+    assert made["GIT_CONFIG_KEY_4"] == "http.http://github.com/.extraHeader"
+    assert b64decode(made["GIT_CONFIG_VALUE_4"].split()[-1]) == f"x-access-token:{MARK}".encode()
+
+
+# --- in the sandbox ------------------------------------------------------------------------------------------------------
+
+SEARCH = """
+import os, sys
+from base64 import b64encode
+secret = bytes.fromhex(sys.argv[1])
+needles = (secret, b64encode(b"x-access-token:" + secret))
+found = [name for name, value in os.environb.items() if any(each in value for each in needles)]
+places = ["/proc", os.environ["HOME"], "/tmp", os.getcwd(), "/dev/shm", "/run", "/etc"]
+for place in places:
+    for top, folders, files in os.walk(place):
+        folders[:] = [each for each in folders if each not in ("task", "map_files", "sys")]
+        for name in files:
+            path = os.path.join(top, name)
+            if place == "/proc" and name not in ("environ", "cmdline", "mem", "maps", "kcore"):
+                continue
+            try:
+                with open(path, "rb", buffering=0) as file:
+                    data = file.read(1 << 22)
+            except (OSError, ValueError):
+                continue
+            if any(each in data for each in needles) and path != f"/proc/{os.getpid()}/cmdline":
+                found.append(path)
+print(found)
+"""
+
+
+@asynccontextmanager
+async def sandbox_with(place, server: SecretServer, monkeypatch, **changes) -> AsyncIterator:
+    monkeypatch.setenv(VARIABLE, SECRET)
+    credential = Credential(
+        hosts=(server.host,), source="env", variable=VARIABLE, placeholders=("GH_TOKEN",)
+    )
+    hosts = (server.host, f"127.0.0.1:{server.server_port}")
+    changes = {
+        "network": "proxy",
+        "hosts": hosts,
+        "credentials": (("github", credential),),
+    } | changes
+    async with place.open("full", **changes) as sandbox:
+        yield sandbox
+
+
+async def test_git_pushes_and_fetches_over_https_with_a_secret_that_commands_do_not_have(
+    place, server, monkeypatch
+):
+    async with sandbox_with(place, server, monkeypatch) as sandbox:
+        url = f"https://{server.host}/git/it.git"
+        script = (
+            f"git push -q {url} main && git clone -q {url} copy && git -C copy log --format=%s &&"
+            " echo $GH_TOKEN | cut -c1-11"
+        )
+        status, out, errors = await run(sandbox, script, env=DIRECT)
+        assert (status, out) == (0, "first\nsanderling-\n"), errors
+        uses = [event for event in place.events if isinstance(event, CredentialUse)]
+        assert ("POST", "/git/it.git/git-receive-pack") in [(use.method, use.path) for use in uses]
+        assert {(use.name, use.host) for use in uses} == {("github", "localhost")}
+        assert {sent for _, _, sent in server.authorizations} == {basic("x-access-token", SECRET)}
+        searched = await run(sandbox, PYTHON, "-c", SEARCH, SECRET.encode().hex(), env=DIRECT)
+        assert searched[:2] == (0, "[]\n"), searched
+
+
+async def test_network_that_is_off_or_open_gives_no_placeholder(place, server, monkeypatch):
+    for network in ("off", "on"):
+        async with sandbox_with(place, server, monkeypatch, network=network) as sandbox:
+            out = (await run(sandbox, "env"))[1]
+            assert "GH_TOKEN" not in out
+            assert "insteadOf" not in out
+            assert SECRET not in out
+
+
+async def test_placeholder_of_one_session_is_worth_nothing_in_another(place, server, monkeypatch):
+    async with sandbox_with(place, server, monkeypatch) as sandbox:
+        url = f"http://{server.host}/echo"
+        script = f"curl -s -m 20 -H 'Authorization: token {new_mark()}' {url}; echo; curl -s -m 20 -H \"Authorization: token $GH_TOKEN\" {url}"
+        out = (await run(sandbox, script, env=DIRECT))[1]
+        assert SECRET not in out
+        assert "*" * len(SECRET) in out
+    assert len(server.authorizations) == 1
+
+
+class SecretTalk(BaseTalk):
+    """A conversation whose model runs `command`."""
+
+    def __init__(self, place, command: str, **changes) -> None:
+        session = Session.open(place.base / "sessions", "s1", str(place.project))
+        use = {"tool_use": {"name": "bash", "input": {"command": command}}}
+        super().__init__(
+            session,
+            scripted([use], [{"text": "Done."}]),
+            policy=place.policy(network="proxy", **changes),
+        )
+        self.conversation.controls.set_mode("auto")
+
+
+async def test_each_use_is_a_line_of_the_transcript_and_the_secret_is_in_no_file(
+    place, server, monkeypatch
+):
+    monkeypatch.setenv(VARIABLE, SECRET)
+    credential = Credential(
+        hosts=(server.host,), source="env", variable=VARIABLE, placeholders=("GH_TOKEN",)
+    )
+    url = f"http://{server.host}/echo?x=1"
+    curl = f'curl -s -m 20 --noproxy "" -H "Authorization: token $GH_TOKEN" {url}; env'
+    talk = SecretTalk(
+        place,
+        curl,
+        hosts=(server.host, f"127.0.0.1:{server.server_port}"),
+        credentials=(("github", credential),),
+    )
+    async with talk.begun(Prompt("go", "go"), TurnEnded):
+        pass  # the sandbox ends, too
+    notices = [event.text for event in talk.of(Notice)]
+    wanted = f"Used the credential github: GET localhost/echo, by `{curl[:100]}`"
+    assert notices == [wanted]
+    assert "*" * len(SECRET) in str(talk.results)
+    for needle in (SECRET, basic("x-access-token", SECRET).split()[1]):
+        assert needle not in str(talk.events)
+        for path in place.base.rglob("*"):
+            assert not path.is_file() or needle.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.skipif(not shutil.which("gh"), reason="gh is not installed")
+async def test_gh_uses_the_secret_over_its_unix_socket(place, server, monkeypatch):
+    credential = Credential(
+        hosts=(server.host,),
+        source="env",
+        variable=VARIABLE,
+        placeholders=("GH_ENTERPRISE_TOKEN",),
+    )
+    credentials = (("github", credential),)
+    shutil.copy(shutil.which("gh"), place.project / "gh")
+    async with sandbox_with(place, server, monkeypatch, credentials=credentials) as sandbox:
+        asked = await run(sandbox, "./gh api user --jq .login", env={"GH_HOST": server.host})
+        assert asked[:2] == (0, "me\n"), asked
+        uses = [event for event in place.events if isinstance(event, CredentialUse)]
+        assert [(use.method, use.host, use.path) for use in uses] == [
+            ("GET", "localhost", "/api/v3/user")
+        ]
+        await sandbox.set_network("off")
+        assert not sandbox._secrets.is_on
+    assert {sent for _, _, sent in server.authorizations} == {f"token {SECRET}"}
