@@ -29,9 +29,10 @@ from sanderling.sandbox.environment import new_mark
 from sanderling.sandbox.network.credentials import Mask, SecretProxy
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.proxy import serve_proxy
+from sanderling.sandbox.processes import PIPE
 from sanderling.session.session import Session
-from tests.conftest import ROOT, examples
-from tests.sandbox.test_network import listening, say
+from tests.conftest import ROOT, examples, prove
+from tests.sandbox.test_network import HttpServer, listening, say, server_for
 from tests.sandbox.test_sandbox import PYTHON, run
 from tests.secret_server import SecretServer, make_certificate, secret_server
 from tests.talk import BaseTalk, scripted
@@ -432,6 +433,58 @@ async def test_placeholder_of_one_session_is_worth_nothing_in_another(place, ser
         assert SECRET not in out
         assert "*" * len(SECRET) in out
     assert len(server.authorizations) == 1
+
+
+@prove
+async def test_large_push_streams_through_the_proxy(place, server, monkeypatch):
+    megabytes = int(os.environ.get("PUSH_MB", "64"))
+    async with sandbox_with(place, server, monkeypatch) as sandbox:
+        url = f"https://{server.host}/git/it.git"
+        script = (
+            f"head -c {megabytes << 20} /dev/urandom > large && git add large && git commit -qm large"
+            f" && git push -q {url} main && git ls-remote {url} main | cut -f1 && git rev-parse main"
+        )
+        status, out, errors = await run(sandbox, script, env=DIRECT)
+        assert status == 0, errors
+        there, here = out.split()
+        assert there == here
+
+
+async def test_redirect_to_another_host_carries_only_the_placeholder(place, server, monkeypatch):
+    other = HttpServer()
+    async with server_for(other) as port, sandbox_with(place, server, monkeypatch) as sandbox:
+        await sandbox.set_network("proxy", (*sandbox.policy.hosts, f"127.0.0.1:{port}"))
+        server.elsewhere = f"http://127.0.0.1:{port}/stolen"
+        script = (
+            "curl -s -m 20 -L --location-trusted"
+            f' -H "Authorization: token $GH_TOKEN" http://{server.host}/redirect; echo $GH_TOKEN'
+        )
+        out = (await run(sandbox, script, env=DIRECT))[1]
+        assert out.startswith("hello")
+        assert server.authorizations == [("GET", "/redirect", f"token {SECRET}")]
+        assert f"token {out.split()[-1].removeprefix('hello')}".encode() in other.requests[0]
+        assert SECRET.encode() not in b"".join(other.requests)
+
+
+async def test_placeholder_is_worth_nothing_while_the_network_is_off(place, server, monkeypatch):
+    async with sandbox_with(place, server, monkeypatch) as sandbox:
+        script = (
+            "echo ready; read -r _;"
+            f' curl -s -m 20 -H "Authorization: token $GH_TOKEN" http://{server.host}/user; echo $?'
+        )
+        process = await sandbox.spawn(["sh", "-c", script], env=DIRECT, stdin=PIPE)
+        assert process.stdout
+        assert process.stdin
+        assert await process.stdout.receive() == b"ready\n"
+        await sandbox.set_network("off")
+        await process.stdin.send(b"\n")
+        left = b""
+        async for data in process.stdout:
+            left += data
+        await process.wait()
+        assert left.strip() != b"0"
+        assert b"login" not in left
+    assert not server.authorizations
 
 
 class SecretTalk(BaseTalk):
