@@ -416,9 +416,11 @@ async def test_git_pushes_and_fetches_over_https_with_a_secret_that_commands_do_
         assert searched[:2] == (0, "[]\n"), searched
 
 
-async def test_network_that_is_off_or_open_gives_no_placeholder(place, server, monkeypatch):
-    for network in ("off", "on"):
-        async with sandbox_with(place, server, monkeypatch, network=network) as sandbox:
+async def test_plan_mode_and_a_network_that_is_off_or_open_give_no_placeholder(
+    place, server, monkeypatch
+):
+    for changes in ({"network": "off"}, {"network": "on"}, {"mode": "ro"}):
+        async with sandbox_with(place, server, monkeypatch, **changes) as sandbox:
             out = (await run(sandbox, "env"))[1]
             assert "GH_TOKEN" not in out
             assert "insteadOf" not in out

@@ -207,7 +207,7 @@ class Sandbox:
         if policy.network == "proxy":
             view = await self._views.get(policy)
             variables |= proxy_environment(view.proxy_port, mark)
-            if self._secrets and mark:
+            if self._secrets and mark and policy.mode == "rw":  # plan mode changes no server either
                 self._secrets.admit(mark)
                 variables |= placeholder_environment(policy.credentials, mark, variables)
                 if self._gh_config:
