@@ -200,6 +200,10 @@ command('Comment', {
   bang = true,
   range = true,
 })
+command('Blame', {
+  desc = 'show which turns wrote the lines of the buffer; with ! of the line under the cursor, with its prompt',
+  bang = true,
+})
 command('Places', {
   desc = 'list the places that an answer, a result or the selected lines name',
   range = true,
@@ -214,10 +218,6 @@ command('Each', {
   nargs = '*',
   bang = true,
   range = true,
-})
-command('Blame', {
-  desc = 'show which turns wrote the lines of the buffer; with ! of the line under the cursor, with its prompt',
-  bang = true,
 })
 
 create_command('Agent', function(cmd)

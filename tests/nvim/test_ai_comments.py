@@ -9,7 +9,7 @@ pytestmark = prove_unless_quick
 OF = """
   return vim.tbl_map(function(each)
     return { each.first, each.last, each.sign }
-  end, require('sanderling.inline.comments').of(0))
+  end, require('sanderling.inline.todo').of(0))
 """
 
 

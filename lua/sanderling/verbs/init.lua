@@ -46,7 +46,7 @@ bus.load_at('session_opened', 'sanderling.comments')
 ---@field bang? string description of the command with `!`
 ---@field undo? string argument that means `!` in a slash command
 ---@field range? boolean
----@field page? string help file with its entry, instead of sanderling.txt
+---@field page? string help file with its entry, instead of the main one
 ---@field on_session? boolean the command runs the slash command
 ---@field run_here? fun(args: string): boolean called first by the command: does it, if it needs no session
 ---@field only_looks? boolean reads a session, so it does not open one

@@ -7,7 +7,6 @@ local lazy = require('sanderling.ui.lazy')
 local actions = lazy('sanderling.verbs.actions')
 local calls = require('sanderling.verbs.calls')
 local chat = require('sanderling.chat')
-local comments = lazy('sanderling.inline.comments')
 local config = require('sanderling.config')
 local config_file = lazy('sanderling.screens.config_file')
 local health = lazy('sanderling.health')
@@ -27,6 +26,7 @@ local skills = lazy('sanderling.screens.skills')
 local sandbox = require('sanderling.session.sandbox')
 local sessions = lazy('sanderling.screens.sessions')
 local stored = require('sanderling.session.stored')
+local todo = lazy('sanderling.inline.todo')
 local trust = lazy('sanderling.screens.trust')
 local worktrees = lazy('sanderling.screens.worktrees')
 
@@ -258,7 +258,7 @@ return {
     bang = 'send the comments that end in AI! or AI?',
     run = function(call)
       if call.bang then
-        comments.send()
+        todo.send()
       else
         chat.todo()
       end

@@ -18,7 +18,7 @@ local MAX = 50 -- comments in a prompt
 local MARKER = '()%f[%w]([Aa][Ii])([!?])()'
 local CLOSING = '^%s*[%*%-%]#%%}|/>%)=]*%s*$' -- the end of a block comment: */ --> ]] #} *)
 
----@class (exact) sanderling.inline.comments.Comment
+---@class (exact) sanderling.inline.todo.Comment
 ---@field buf integer
 ---@field first integer line
 ---@field last integer
@@ -169,12 +169,12 @@ end
 
 --- Return the comments for the model in a buffer.
 ---@param buf integer
----@return sanderling.inline.comments.Comment[]
+---@return sanderling.inline.todo.Comment[]
 function M.of(buf)
   local lines = api.nvim_buf_get_lines(buf, 0, -1, false)
   local parser, is_parsed ---@type vim.treesitter.LanguageTree?, boolean?
   local left, right = comment_signs(buf)
-  local found = {} ---@type sanderling.inline.comments.Comment[]
+  local found = {} ---@type sanderling.inline.todo.Comment[]
   for lnum, line in ipairs(lines) do
     for at, _, sign, behind in line:gmatch(MARKER) do
       if is_parsed == nil then
@@ -210,7 +210,7 @@ local function buffers_of(project)
   end, api.nvim_list_bufs())
 end
 
----@param comment sanderling.inline.comments.Comment
+---@param comment sanderling.inline.todo.Comment
 ---@return string
 local function text_of(comment)
   local lines = api.nvim_buf_get_lines(comment.buf, comment.first - 1, comment.last, false)
@@ -218,7 +218,7 @@ local function text_of(comment)
 end
 
 ---@param project string
----@return sanderling.inline.comments.Comment[]
+---@return sanderling.inline.todo.Comment[]
 ---@return integer hidden how many were left out because the user cannot see all of their text
 local function collect(project)
   local found, hidden = {}, 0
@@ -242,7 +242,7 @@ local WANTED = {
 }
 
 --- Return the line of the prompt about a comment. Its text is in the attachment only: it could contain mentions.
----@param comment sanderling.inline.comments.Comment
+---@param comment sanderling.inline.todo.Comment
 ---@param number integer of the attachment
 ---@param project string
 ---@return string
@@ -254,7 +254,7 @@ local function line_of(comment, number, project)
   return ('* %s%s, which ends in AI%s: %s.'):format(place, span, comment.sign, WANTED[comment.sign])
 end
 
----@param comments sanderling.inline.comments.Comment[]
+---@param comments sanderling.inline.todo.Comment[]
 ---@param project string
 ---@return string[]? lines
 ---@return sanderling.Selection[]|string selections or error
