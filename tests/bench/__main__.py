@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.bench.acp import acp
 from tests.bench.acp_client import acp_client
+from tests.bench.blame import blame
 from tests.bench.cache import cache
 from tests.bench.changes import changes, undo
 from tests.bench.children import children
@@ -38,7 +39,7 @@ GROUPS = {
         *(start, chat, warm, first_text, cold, stream, grown, long, flood, hostile, cancel),
         *(interrupt, memory, sandbox, servers, tools, rounds, changes, code, review, edit),
         *(mentions, undo, print_mode, acp, acp_client, remote, serve, first_request, cache, resume),
-        *(shown, cost_units, children, ray_engine),
+        *(shown, cost_units, children, ray_engine, blame),
     )
 }
 WIDTHS = (62, 50, 18, 5)

@@ -17,6 +17,7 @@ from sanderling.blame.lines import (
     UNKNOWN,
     Step,
     StepKind,
+    Walk,
     Walked,
     found_again,
     gone_lines,
@@ -54,7 +55,10 @@ class Story:
         return self
 
     def walked(self) -> Walked:
-        return walk(self.steps, lambda state: self.contents.get(state.content), self.now or "")
+        return walk(self.steps, self.content, self.now or "")
+
+    def content(self, state: State) -> bytes | None:
+        return self.contents.get(state.content)
 
     def authors(self) -> list[int]:
         """The steps that wrote the lines."""
@@ -107,6 +111,43 @@ def test_each_line_has_the_author_that_wrote_it_under_random_edits(size, edits, 
             story.agent(joined(lines), "edit" if who == "agent" else "command")
             known.append(lines)
     assert story.authors() == [author for _, author in lines]
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["edit", "command", "bring", "user"]), st.integers(0, 5)), max_size=30
+)
+CONTENTS = [
+    text(*(f"line {n // 2} of {n}" for n in range(3 * k, 4 * k + 3)), "the end") for k in range(6)
+]
+
+
+@given(STEPS, st.data())
+@settings(max_examples=examples(200), deadline=None)
+def test_a_walk_that_is_continued_finds_what_a_new_one_finds(steps, data):
+    story, kept = Story(CONTENTS[0]), Walk()
+    for kind, which in steps:
+        if kind == "user":
+            story.user(CONTENTS[which])
+        else:
+            story.agent(CONTENTS[which], kind)
+        if data.draw(st.booleans()):
+            assert kept.to(story.steps, story.content, story.now) == story.walked()
+
+
+def test_a_continued_walk_reads_only_new_contents():
+    story, kept, read = Story("a\n"), Walk(), []
+
+    def content(state):
+        read.append(state.content)
+        return story.content(state)
+
+    for number in range(40):
+        story.agent(f"a\nline {number}\n")
+        kept.to(story.steps, content, story.now)
+    assert len(read) == 41
+    undone = story.contents[story.steps[-3].after.content].decode()
+    assert kept.to(story.steps, content, undone).authors == [ORIGINAL, 37]
+    assert len(read) == 41
 
 
 def test_a_line_that_the_user_edits_stays_the_agents_and_counts_as_edited():

@@ -36,10 +36,11 @@ class Place:
             self.file.write_text(new)
 
     def blame(self, text: str | None = None) -> Blame:
+        return self.origins().blame(str(self.file), text)
+
+    def origins(self) -> Origins:
         prices = Prices(load_models(Settings(str(self.root))))
-        return Origins(self.root / "sessions", str(self.project), prices).blame(
-            str(self.file), text
-        )
+        return Origins(self.root / "sessions", str(self.project), prices)
 
 
 @pytest.fixture
@@ -114,3 +115,34 @@ async def test_a_large_file_with_many_changes_is_blamed_line_by_line(place):
         await journal.note(FileChange(str(place.file), states[-2], states[-1], f"t{n}"))
     place.file.write_text("\n".join(lines) + "\n")
     assert spans(place.blame()) == [(n * 397 + 1, 1, f"p{n}") for n in range(50)]
+
+
+async def test_a_second_answer_needs_no_content_again_and_sees_later_changes(place):
+    journal, origins, path = place.journal(), place.origins(), str(place.file)
+    journal.begin_turn("p1")
+    await place.edit(journal, "a\n", "a\nthe new line\n")
+    first = origins.blame(path)
+    for pack in (place.root / "changes/s1").glob("*.pack"):
+        pack.unlink()
+    assert origins.blame(path) == first
+    assert spans(place.blame()) == []
+    journal.begin_turn("p2")
+    await place.edit(journal, "a\nthe new line\n", "b\na\nthe new line\n", "t2")
+    assert spans(origins.blame(path)) == [(1, 1, "p2"), (3, 1, "p1")]
+    other = place.journal("s2")
+    other.begin_turn("p3")
+    await place.edit(other, "b\na\nthe new line\n", "b\na\nthe new line\nc\n", "t3")
+    assert (4, 1, "p3") in spans(origins.blame(path))
+
+
+async def test_what_is_kept_between_answers_is_bounded(place, monkeypatch):
+    monkeypatch.setattr("sanderling.blame.origins.MAX_KEPT_CHARS", 0)
+    monkeypatch.setattr("sanderling.blame.origins.MAX_KEPT_CHANGES", 0)
+    journal, origins = place.journal(), place.origins()
+    journal.begin_turn("p1")
+    await place.edit(journal, "a\n", "a\nthe new line\n")
+    for _ in range(2):
+        assert spans(origins.blame(str(place.file))) == [(2, 1, "p1")]
+    for pack in (place.root / "changes/s1").glob("*.pack"):
+        pack.unlink()
+    assert spans(origins.blame(str(place.file))) == []

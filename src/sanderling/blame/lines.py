@@ -9,7 +9,7 @@ the hunks, from the same file or from another.
 """
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice, pairwise
 from typing import Literal, NamedTuple
@@ -28,6 +28,8 @@ MOVED_CHARS, COPIED_CHARS = 20, 40
 """Letters and digits that lines must share with a hunk to count as moved in the file, or from another: the numbers of git blame -M -C."""
 MAX_PLACES = 20
 """At most so many hunks, the latest, are compared with a line that many have."""
+MAX_LATEST = 16
+"""The authors of so many latest contents are kept, because an undo, or another buffer, returns to them."""
 
 _WORD = r"\w+"
 _FORMAT = r"[\s,;'\"()]+"
@@ -79,22 +81,7 @@ def text_of(data: bytes) -> str:
 
 def walk(steps: Sequence[Step], content: Content, now: str) -> Walked:
     """Return the authors of the lines of `now`, the text that the file has after `steps`; without any, they are unknown."""
-    if not steps:
-        return Walked([], [UNKNOWN] * len(lines_of(now)), set())
-    walker = _Walker(_returning(steps, now))
-    for number, step in enumerate(steps):
-        before = walker.text if walker.is_at(step.before) else _text(step.before, content)
-        after = _text(step.after, content)
-        if before is not None:
-            walker.follow(before, step.before.content)
-        if after is None:
-            continue
-        if before is None or step.kind == "bring":  # what the step itself wrote is unknown
-            walker.follow(after, step.after.content)
-        else:
-            walker.take(number, after, step.after.content, is_edit=step.kind == "edit")
-    walker.follow(now, name_of(now.encode(errors="surrogatepass")))
-    return Walked(walker.hunks, walker.authors, walker.taken_back)
+    return Walk().to(steps, content, now)
 
 
 def _text(state: State, content: Content) -> str | None:
@@ -104,30 +91,92 @@ def _text(state: State, content: Content) -> str | None:
     return None if data is None else text_of(data)
 
 
-def _returning(steps: Iterable[Step], now: str) -> set[str]:
+def _name_of(text: str) -> str:
+    return name_of(text.encode(errors="surrogatepass"))
+
+
+def _returning(names: Iterable[str]) -> set[str]:
     """Return the contents that the file had more than once."""
-    names = [state.content for step in steps for state in (step.before, step.after)]
-    names.append(name_of(now.encode(errors="surrogatepass")))
     count = Counter(name for name, _ in groupby(names))
     return {name for name, times in count.items() if name and times > 1}
 
 
-class _Walker:
-    def __init__(self, returning: set[str]) -> None:
+class Walk:
+    """
+    A walk that can be continued when steps were added: only their contents are read then.
+
+    It begins again if the earlier steps have changed, or if a content returns whose authors were not kept.
+    """
+
+    def __init__(self) -> None:
+        self._begin(set())
+
+    def _begin(self, returning: set[str]) -> None:
         self.hunks: list[Hunk] = []
         self.authors: list[int] = []
         self.taken_back: set[int] = set()
-        self._returning = returning
-        self._seen: dict[str, list[int]] = {}
         self.text: str | None = None
         self._name = ""
+        self._steps: list[Step] = []
+        self._passed: set[str] = set()
+        self._returning = returning
+        self._seen: dict[str, list[int]] = {}
+        self._latest: deque[str] = deque()
 
-    def is_at(self, state: State) -> bool:
+    @property
+    def size(self) -> int:
+        """About how many characters it keeps."""
+        kept = sum(len(line) for hunk in self.hunks for line in hunk.lines)
+        return len(self.text or "") + kept + 8 * sum(map(len, self._seen.values()))
+
+    def to(self, steps: Sequence[Step], content: Content, now: str) -> Walked:
+        """Continue to the end of `steps`, then to `now`; return who wrote its lines."""
+        if not steps:
+            return Walked([], [UNKNOWN] * len(lines_of(now)), set())
+        name = _name_of(now)
+        names = [state.content for step in steps for state in (step.before, step.after)]
+        returning = _returning((*names, name))
+        is_known = returning & self._passed <= self._seen.keys()
+        if self._steps != [*steps[: len(self._steps)]] or not is_known:
+            self._begin(returning)
+        self._returning |= returning
+        for number in range(len(self._steps), len(steps)):
+            self._step(number, steps[number], content)
+            self._steps.append(steps[number])
+        return self._ended(now, name)
+
+    def _step(self, number: int, step: Step, content: Content) -> None:
+        before = self.text
+        if not self._is_at(step.before):
+            before = _text(step.before, content)
+            if before is not None:
+                self._follow(before, step.before.content)
+        after = _text(step.after, content)
+        if after is None:
+            return
+        if before is None or step.kind == "bring":  # what the step itself wrote is unknown
+            self._follow(after, step.after.content)
+        else:
+            self._take(number, after, step.after.content, is_edit=step.kind == "edit")
+
+    def _ended(self, now: str, name: str) -> Walked:
+        """Follow the lines to `now`, and return to where the walk was, because the next step may begin elsewhere."""
+        kept = ([*self.authors], {*self.taken_back}, self.text, self._name)
+        self._follow_to(now, name)
+        walked = Walked([*self.hunks], self.authors, self.taken_back)
+        self.authors, self.taken_back, self.text, self._name = kept
+        return walked
+
+    def _is_at(self, state: State) -> bool:
         """Return whether `text` is the content of `state`, so that it need not be read again."""
         return bool(self._name) and state.content == self._name
 
-    def follow(self, new: str, name: str) -> None:
+    def _follow(self, new: str, name: str) -> None:
         """Follow the lines to `new`, a content that others wrote."""
+        self._follow_to(new, name)
+        self._remember(new, name)
+
+    def _follow_to(self, new: str, name: str) -> None:
         if self.text is None:
             self.authors = [ORIGINAL] * len(lines_of(new))
         elif new == self.text:
@@ -138,9 +187,8 @@ class _Walker:
             for first, old, lines in _regions(self.text, new):
                 there = self.authors[first : first + len(old)]
                 self.authors[first : first + len(old)] = self._followed(old, there, lines)
-        self._remember(new, name)
 
-    def take(self, step: int, new: str, name: str, *, is_edit: bool) -> None:
+    def _take(self, step: int, new: str, name: str, *, is_edit: bool) -> None:
         """Follow the lines to `new`, which the agent wrote in `step`."""
         assert self.text is not None
         if not is_edit and name in self._seen:
@@ -158,8 +206,15 @@ class _Walker:
 
     def _remember(self, text: str, name: str) -> None:
         self.text, self._name = text, name
-        if name in self._returning:
-            self._seen[name] = [*self.authors]
+        self._passed.add(name)
+        if name not in self._seen:
+            self._latest.append(name)
+        self._seen[name] = [*self.authors]
+        if (
+            len(self._latest) > MAX_LATEST
+            and (oldest := self._latest.popleft()) not in self._returning
+        ):
+            del self._seen[oldest]
 
     def _followed(self, old: list[str], authors: list[int], new: list[str]) -> list[int]:
         if len(whose := set(authors)) == 1 and (author := whose.pop()) >= 0:

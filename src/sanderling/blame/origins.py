@@ -3,14 +3,17 @@ The origins of a file's lines: joins its history in the journals of all sessions
 
 A journal has no times. So the changes of one session keep their order, and sessions are merged by the times of the tool calls in their
 logs. Only logs of sessions that changed the file, or that have the hunks of moved lines, are read.
+
+What was read and computed is kept, within limits, so that the next answer costs what has changed since.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from threading import Lock
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -22,19 +25,20 @@ from sanderling.blame.lines import (
     Hunk,
     Step,
     StepKind,
+    Walk,
     Walked,
     found_again,
     gone_lines,
     is_edited,
     runs_of,
     text_of,
-    walk,
     words_of,
 )
 from sanderling.blame.turns import SessionTurns, read_turns
 from sanderling.changes.editing.lines import lines_of
 from sanderling.changes.records import (
     NAME,
+    OWN_NAME,
     Changed,
     Changing,
     JournalHeader,
@@ -49,7 +53,7 @@ from sanderling.changes.store import MAX_FILE_BYTES, Store
 from sanderling.changes.timeline import Timeline, unreviewed
 from sanderling.config import Settings
 from sanderling.errors import SessionError, UsageError
-from sanderling.paths import open_plain, real_path
+from sanderling.paths import open_plain, real_path, stamp_of
 from sanderling.protocol.blame import Blame, BlamedHunk, BlamedLines, Outcome
 from sanderling.providers.models.known import load_models
 from sanderling.session.ledger import Prices
@@ -59,6 +63,9 @@ from sanderling.session.titles import prompt_title
 MAX_SEARCHED_BYTES = 64 << 20
 """Of recorded contents of other files, for lines that may have moved from there."""
 MAX_TEXT_LINES = 40
+MAX_KEPT_PROJECTS = 2
+MAX_KEPT_CHARS, MAX_KEPT_CHANGES, MAX_KEPT_USES = 32 << 20, 50_000, 50_000
+"""For each project: in walks, in journals, in logs."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -83,6 +90,7 @@ class _Journal:
 
     def __init__(self, directory: Path, root: Path, project: str, work_dir: str) -> None:
         self.session_id = directory.name
+        self.stamp = _stamp_of_journal(directory)  # from before it is read
         self.project, self.work_dir = project, work_dir
         self.store = Store(directory, root)
         records = read_journal(directory / NAME).records
@@ -95,11 +103,19 @@ class _Journal:
                 self.brought.append(made.turn)
             self.by_path.setdefault(self.in_project(made.change.path), []).append(made)
 
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.by_path.values()))
+
     def in_project(self, path: str) -> str:
         """Return the project's path of a file in the session's worktree; other paths as they are."""
         if path.startswith(f"{self.work_dir}/"):
             return f"{self.project}{path.removeprefix(self.work_dir)}"
         return path
+
+
+def _stamp_of_journal(directory: Path) -> tuple[tuple[int, ...] | None, ...]:
+    return stamp_of(directory / NAME), stamp_of(directory / OWN_NAME)
 
 
 def _all_made(session_id: str, records: Sequence[Record]) -> Iterator[Made]:
@@ -135,15 +151,21 @@ def _is_of_file(change: FileChange) -> bool:
 
 
 class Origins:
-    """The recorded origins of lines in one project, or in none if `project` is empty. Every method blocks."""
+    """The recorded origins of lines in one project, or in none if `project` is empty. Every method blocks; any thread may call it."""
 
     def __init__(self, session_dir: Path, project: str, prices: Prices) -> None:
         self._session_dir = session_dir
         self._root = session_dir.parent / "changes"
         self._project = real_path(project) if project else ""
-        self._prices = prices
-        self._turns: dict[str, SessionTurns | None] = {}
+        self.prices = prices
+        self._lock = Lock()
+        # Only for the current answer:
         self._journals: dict[str, _Journal] = {}
+        self._turns: dict[str, SessionTurns | None] = {}
+        # For the next ones, too; the latest used come last:
+        self._kept_journals: dict[str, _Journal] = {}
+        self._kept_turns: dict[str, SessionTurns] = {}
+        self._kept_walks: dict[str, Walk] = {}
 
     def blame(self, path: str, text: str | None = None) -> Blame:
         """
@@ -154,15 +176,25 @@ class Origins:
         """
         path = real_path(path)
         now = self._current(path) if text is None else text_of(text.encode(errors="surrogatepass"))
-        lines = lines_of(now)
-        self._open_journals(path)
+        with self._lock:
+            try:
+                return self._blame(path, now)
+            finally:
+                self._journals, self._turns = {}, {}
+                _drop(self._kept_walks, lambda walk: walk.size, MAX_KEPT_CHARS)
+                _drop(self._kept_journals, lambda journal: journal.size, MAX_KEPT_CHANGES)
+                _drop(self._kept_turns, lambda turns: 1 + len(turns.uses), MAX_KEPT_USES)
+
+    def _blame(self, path: str, now: str) -> Blame:
+        lines, project = lines_of(now), self._project
+        self._open_journals(path, project)
         for journal in self._journals.values():
             if (in_project := journal.in_project(path)) != path:
-                path, self._project = in_project, journal.project
+                path, project = in_project, journal.project
+                self._open_journals(path, project)
                 break
-        self._open_journals(path)
         history = self._history(path)
-        walked = self._walk(history, now)
+        walked = self._walk(path, history, now)
         origins = [Origin(hunk, history[hunk.step]) for hunk in walked.hunks]
         authors = [*walked.authors]
         own = gone_lines(walked, lines)
@@ -172,11 +204,16 @@ class Origins:
             {at: run for at, run in enumerate(own) if at not in walked.taken_back},
             MOVED_CHARS,
         )
-        self._find_elsewhere(path, lines, authors, origins)
+        self._find_elsewhere(path, project, lines, authors, origins)
         return self._shown(lines, authors, origins, walked.taken_back)
 
     def _find_elsewhere(
-        self, path: str, lines: Sequence[str], authors: list[int], origins: list[Origin]
+        self,
+        path: str,
+        project: str,
+        lines: Sequence[str],
+        authors: list[int],
+        origins: list[Origin],
     ) -> None:
         """Look for lines that came from other files: all that are older than its changes only in files that are gone, as after a rename."""
         unknown = {
@@ -187,7 +224,7 @@ class Origins:
         for wanted, is_gone in ((ORIGINAL, True), (UNKNOWN, False)):
             if wanted not in unknown:
                 continue
-            found = self._others(path, is_gone=is_gone)
+            found = self._others(path, project, is_gone=is_gone)
             count = len(origins)
             origins += (origin for origin, _ in found)
             gone = {count + at: run for at, (_, run) in enumerate(found)}
@@ -205,43 +242,56 @@ class Origins:
             )
         return text_of(data)
 
-    def _walk(self, history: Sequence[Made], now: str) -> Walked:
+    def _walk(self, path: str, history: Sequence[Made], now: str) -> Walked:
         stores = {
             state.content: self._journals[made.session_id].store
             for made in history
             for state in (made.change.before, made.change.after)
+            if state.content
         }
 
         def content(state: State) -> bytes | None:
-            with suppress(OSError):
-                return stores[state.content].get(state.content) if state.content else None
+            with suppress(OSError, KeyError):
+                return stores[state.content].get(state.content, is_checked=False)
             return None
 
         steps = [Step(each.change.before, each.change.after, each.kind) for each in history]
-        return walk(steps, content, now)
+        walk = self._kept_walks.pop(path, None) or Walk()
+        walked = walk.to(steps, content, now)
+        self._kept_walks[path] = walk
+        return walked
 
     # --- journals ----------------------------------------------------------------------------------------------------------
 
-    def _open_journals(self, path: str) -> None:
+    def _open_journals(self, path: str, project: str) -> None:
         """Read the journals of the project's sessions, and of others that changed `path`."""
-        needle = json.dumps(path)[1:-1].encode()
         with suppress(OSError):
             for directory in sorted(self._root.iterdir()):
                 if directory.name in self._journals or directory.name.startswith("."):
                     continue
                 with suppress(OSError):
-                    self._open_journal(directory, needle)
+                    self._open_journal(directory, path, project)
 
-    def _open_journal(self, directory: Path, needle: bytes) -> None:
-        with open_plain(directory / NAME) as file:
-            header = decoded(first := file.readline())
-            is_named = needle in first or needle in file.read()
-        if not isinstance(header, JournalHeader):
-            return
-        work_dir = real_path(header.project)
-        project = real_path(self._project_of(directory.name) or work_dir)
-        if is_named or self._project in (project, work_dir):
-            self._journals[directory.name] = _Journal(directory, self._root, project, work_dir)
+    def _open_journal(self, directory: Path, path: str, project: str) -> None:
+        journal = self._kept_journals.pop(directory.name, None)
+        if journal is None or journal.stamp != _stamp_of_journal(directory):
+            needle = json.dumps(path)[1:-1].encode()
+            with open_plain(directory / NAME) as file:
+                header = decoded(first := file.readline())
+                is_named = needle in first or needle in file.read()
+            if not isinstance(header, JournalHeader):
+                return
+            work_dir = real_path(header.project)
+            its_project = real_path(self._project_of(directory.name) or work_dir)
+            if not is_named and project not in (its_project, work_dir):
+                return
+            journal = _Journal(directory, self._root, its_project, work_dir)
+        self._kept_journals[directory.name] = journal
+        if (
+            project in (journal.project, journal.work_dir)
+            or journal.in_project(path) in journal.by_path
+        ):
+            self._journals[directory.name] = journal
 
     def _project_of(self, session_id: str) -> str:
         """Return the project of a session, which works there or in a worktree; "" if its log is gone."""
@@ -275,7 +325,9 @@ class Origins:
             seen.add(key)
         return history
 
-    def _others(self, path: str, *, is_gone: bool) -> list[tuple[Origin, tuple[str, ...]]]:
+    def _others(
+        self, path: str, project: str, *, is_gone: bool
+    ) -> list[tuple[Origin, tuple[str, ...]]]:
         """
         Return the hunks of other files, oldest first, with the lines that are no longer there, as far as `MAX_SEARCHED_BYTES` allow.
 
@@ -284,7 +336,7 @@ class Origins:
         paths = {
             other: journal.session_id
             for journal in self._journals.values()
-            if self._project in ("", journal.project)
+            if project in ("", journal.project)
             for other in journal.by_path
             if other != path and not (is_gone and Path(other).exists())
         }
@@ -298,7 +350,7 @@ class Origins:
                 now = self._current(other)
             except UsageError:
                 now = ""
-            walked = self._walk(history, now)
+            walked = self._walk(other, history, now)
             runs = gone_lines(walked, lines_of(now))
             found += (
                 (Origin(hunk, history[hunk.step]), run)
@@ -312,9 +364,14 @@ class Origins:
 
     def _turns_of(self, session_id: str) -> SessionTurns | None:
         if session_id not in self._turns:
-            self._turns[session_id] = None
-            with suppress(SessionError):
-                self._turns[session_id] = read_turns(self._session_dir, session_id)
+            turns = self._kept_turns.pop(session_id, None)
+            if turns is None or not turns.is_current():
+                turns = None
+                with suppress(SessionError):
+                    turns = read_turns(self._session_dir, session_id)
+            self._turns[session_id] = turns
+            if turns:
+                self._kept_turns[session_id] = turns
         return self._turns[session_id]
 
     def _time(self, made: Made) -> datetime:
@@ -392,7 +449,7 @@ class Origins:
         if use:
             shown = replace(shown, model=use.model, child=use.child, child_id=use.child_id)
         if turn and turns:
-            cost = turn.tally.cost(self._prices)
+            cost = turn.tally.cost(self.prices)
             models = [model for model in turn.tally.by_model if model]
             shown = replace(
                 shown,
@@ -437,6 +494,25 @@ def _with_earlier(living: Mapping[int, object], origins: Sequence[Origin]) -> li
     return list(found)
 
 
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+def _drop(kept: dict[K, T], size_of: Callable[[T], int], limit: int) -> None:
+    """Remove the least recently used until the rest is at most `limit` large."""
+    sizes = {key: size_of(each) for key, each in kept.items()}
+    total = sum(sizes.values())
+    for key, size in sizes.items():
+        if total <= limit:
+            break
+        del kept[key]
+        total -= size
+
+
+_kept: dict[tuple[Path, str], Origins] = {}
+_keeping = Lock()
+
+
 def origins_in(settings: Settings, project: str) -> Origins:
     """
     Return the origins of lines in `project`.
@@ -444,4 +520,10 @@ def origins_in(settings: Settings, project: str) -> Origins:
     Raises:
         ConfigError: the user's own prices are wrong.
     """
-    return Origins(settings.session_dir, project, Prices(load_models(settings)))
+    prices = Prices(load_models(settings))
+    key = (settings.session_dir, project)
+    with _keeping:
+        _kept[key] = _kept.pop(key, None) or Origins(*key, prices)
+        _kept[key].prices = prices
+        _drop(_kept, lambda _: 1, MAX_KEPT_PROJECTS)
+        return _kept[key]

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from sanderling.errors import SessionError
+from sanderling.paths import stamp_of
 from sanderling.protocol.messages import Prompt, ToolUse
 from sanderling.session.codec import Codec
 from sanderling.session.ledger import Tally
@@ -68,6 +69,8 @@ class SessionTurns:
         self.uses: dict[str, Use] = {}
         self.agent = ""
         self.brought: list[datetime] = []  # when the work of a worktree was applied
+        self.stamps: dict[Path, tuple[int, ...] | None] = {}
+        """Of the logs that this was read from, from before they were read."""
         self._children: dict[str, str] = {}  # their names
         self._turn: Turn | None = None
         self._model = ""
@@ -99,6 +102,9 @@ class SessionTurns:
             case _:
                 pass
 
+    def is_current(self) -> bool:
+        return all(stamp_of(log) == stamp for log, stamp in self.stamps.items())
+
     def _add(self, use_id: str, at: datetime) -> None:
         if use_id not in self.uses:
             self.uses[use_id] = Use(at, self._model)
@@ -123,6 +129,7 @@ class SessionTurns:
             names = f"{name}, {use.child}" if use.child else name
             found = Use(use.at, use.model, names, use.child_id or child_id)
             self.uses.setdefault(use_id, found)
+        self.stamps |= child.stamps
 
 
 def read_turns(session_dir: Path, session_id: str, above: tuple[str, ...] = ()) -> SessionTurns:
@@ -133,12 +140,14 @@ def read_turns(session_dir: Path, session_id: str, above: tuple[str, ...] = ()) 
         SessionError: the session does not exist, or its log cannot be read.
     """
     log = log_path(session_dir, session_id)
+    stamp = stamp_of(log)
     with opened(log) as file:
         lines = whole_lines(file)
         found, codec = SessionTurns(header_of(log, next(lines, b""))), Codec()
         for line in lines:
             if line.startswith(_READ) and (record := codec.decoded(line)):
                 found.take(record)
+    found.stamps[log] = stamp
     family = (*above, session_id)
     for child_id, name in found.children():
         if child_id not in family:
