@@ -20,6 +20,7 @@ COMMANDS = {
     "serve": ("", "serve sessions over WebSocket"),
     "sessions": ("sessions", "list the sessions of this project, newest first, or export one"),
     "skills": ("skills", "list the skills of this project and your own, or check them"),
+    "trace": ("trace", "print which lines of a commit the agent wrote, or keep it as a git note"),
     "trust": ("trust", "show a project's instructions and settings, and trust them"),
     "undo": ("undo", "undo the changes of the agent's last turn"),
     "worktrees": ("worktrees", "list, show, apply and remove the worktrees of sessions"),

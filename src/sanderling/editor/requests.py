@@ -23,6 +23,7 @@ from sanderling.protocol.requests import (
     PreviewSession,
     RenameSession,
     Request,
+    TraceStaged,
     WorktreeRequest,
 )
 from sanderling.providers.choice import credentials
@@ -47,6 +48,8 @@ async def answer(request: Request, settings: Settings, open_ids: Collection[str]
             return await to_thread.run_sync(worktrees.answer, request, settings)
         if isinstance(request, BlameFile):
             return await to_thread.run_sync(_blame, request, settings)
+        if isinstance(request, TraceStaged):
+            return await to_thread.run_sync(_trace, request, settings)
         return await to_thread.run_sync(_answer, request, settings, open_ids)
     except SanderlingError as error:
         return {"error": str(error)}
@@ -96,6 +99,15 @@ def _blame(request: BlameFile, settings: Settings) -> dict[str, Any]:
 
     found = origins_in(settings, request.project).blame(request.path, request.text)
     return msgspec.to_builtins(found)
+
+
+def _trace(request: TraceStaged, settings: Settings) -> dict[str, Any]:
+    from sanderling.blame.origins import origins_in  # only for :AgentCommit with commit_trace
+    from sanderling.blame.trace import as_json, repository_of, trace_of_index
+
+    git = repository_of(request.project)
+    record = trace_of_index(git, origins_in(settings, git.directory), request.index)
+    return {"trace": as_json(record) if record else ""}
 
 
 def _list_or_change_plugins(

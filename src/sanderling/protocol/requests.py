@@ -157,6 +157,17 @@ class BlameFile(_Request, tag="blame_file", frozen=True):
     text: str
 
 
+class TraceStaged(_Request, tag="trace_staged", frozen=True):
+    """
+    Return, as `trace`, the Agent Trace record of the staged changes as one line; "" if the agent wrote none of their lines.
+
+    `index` is the file that git uses as its index for this commit, "" for the usual one.
+    """
+
+    project: str
+    index: str = ""
+
+
 class Login(_Request, tag="login", frozen=True):
     """
     Store an API key in the system's keychain. Without a `key`, return whether that is possible: as `backend`, or else as `error`.
@@ -569,6 +580,7 @@ Request = (
     | ForkSession
     | ExportSession
     | BlameFile
+    | TraceStaged
     | Login
     | Logout
     | ListAgents

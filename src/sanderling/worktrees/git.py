@@ -110,7 +110,7 @@ class Git:
     ) -> "subprocess.CompletedProcess[bytes]":
         program = self._trusted.program
         if not program:
-            raise WorktreeError("git is not installed: a worktree needs it")
+            raise WorktreeError("git is not installed, or only in the project")
         own = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
         own |= {
             "LC_ALL": "C",
