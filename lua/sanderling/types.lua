@@ -640,6 +640,11 @@
 ---@field path string
 ---@field text string
 
+---@class (exact) sanderling.TraceStaged
+---@field type 'trace_staged'
+---@field project string
+---@field index string
+
 ---@class (exact) sanderling.Login
 ---@field type 'login'
 ---@field key string
@@ -1080,6 +1085,7 @@
 ---| sanderling.ForkSession
 ---| sanderling.ExportSession
 ---| sanderling.BlameFile
+---| sanderling.TraceStaged
 ---| sanderling.Login
 ---| sanderling.Logout
 ---| sanderling.ListAgents

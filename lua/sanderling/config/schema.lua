@@ -470,6 +470,12 @@ M.rows = {
     doc = 'where :AgentAsk answers: in the chat, in a float at the code, or in lines below it',
   },
   {
+    name = 'commit_trace',
+    default = 'off',
+    choices = { 'off', 'trailer', 'note' },
+    doc = 'how a commit with a message of :AgentCommit records which lines the agent wrote',
+  },
+  {
     name = 'chat.position',
     default = 'right',
     choices = { 'right', 'left', 'top', 'bottom', 'float', 'tab', 'current' },

@@ -219,5 +219,6 @@
 ---@field picker 'auto'|'snacks'|'mini.pick'|'telescope'|'fzf-lua'|'select' where you choose sessions, models, prompts and servers; 'auto': in the picker plugin that is set up, else with vim.ui.select()
 ---@field follow 'off'|'show'|'jump' show the file that the agent reads or changes; 'jump': also where you are
 ---@field answer 'chat'|'float'|'lines' where :AgentAsk answers: in the chat, in a float at the code, or in lines below it
+---@field commit_trace 'off'|'trailer'|'note' how a commit with a message of :AgentCommit records which lines the agent wrote
 ---@field chat sanderling.config.Chat
 ---@field keys sanderling.config.Keys

@@ -1,6 +1,7 @@
 --- Verbs for code in its own buffer. See table.lua for the other verbs.
 local lazy = require('sanderling.ui.lazy')
 
+local commit = lazy('sanderling.inline.commit')
 local questions = lazy('sanderling.inline.questions')
 local operator = lazy('sanderling.inline.operator')
 local templates = lazy('sanderling.inline.templates')
@@ -77,7 +78,7 @@ return {
     forms = 'ex',
     args = '* how',
     run = function(call)
-      templates.commit(call.args)
+      commit.write(call.args)
     end,
   },
   {
