@@ -107,11 +107,13 @@ def ray_processes_that_know(secret: str, home: Batches, driver: int) -> set[str]
 def processes_with(secret: str) -> dict[int, int]:
     """The processes that have the text in their environment, each with its parent."""
     found = {}
-    for path in Path("/proc").glob("[0-9]*/environ"):
+    for pid in filter(
+        str.isdigit, os.listdir("/proc")
+    ):  # Path.glob fails when a process ends meanwhile
         try:
-            if secret.encode() in path.read_bytes():
-                status = (path.parent / "stat").read_text()
-                found[int(path.parent.name)] = int(status.rpartition(")")[2].split()[1])
+            if secret.encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                status = Path(f"/proc/{pid}/stat").read_text()
+                found[int(pid)] = int(status.rpartition(")")[2].split()[1])
         except OSError:
             continue
     return found
