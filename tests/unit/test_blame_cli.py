@@ -1,6 +1,7 @@
 """`sanderling blame` and `sanderling changes --line` after runs of print mode, and after what git and the user do then."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -89,14 +90,60 @@ def test_a_line_that_is_not_the_agents_is_not_attributed_to_it(worked):
     "place, says",
     [
         ("a.py:4", "a.py has no line 4, its last one is 3"),
+        ("a.py:0", "a.py has no line 0, its last one is 3"),
+        ("a.py:x", "'x' after a.py is not the number of a line"),
+        ("a.py:", "'' after a.py is not the number of a line"),
+        ("a.py:-1", "'-1' after a.py is not the number of a line"),
+        (f"a.py:{'9' * 5000}", "is not the number of a line"),
+        (".", "Is a directory"),
+        ("/dev/zero", "it is not a regular file"),
         ("gone.py", "cannot read"),
         ("gone.py:1", "cannot read"),
     ],
 )
 def test_a_wrong_place_is_refused_with_the_reason(worked, place, says):
-    done = worked.run("blame", place)
-    assert done.returncode == 2
-    assert says in done.stderr
+    for command in (("blame", place), ("changes", "--line", place)):
+        done = worked.run(*command)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert says in done.stderr or "the number of the line is missing" in done.stderr
+
+
+def test_missing_and_extra_arguments_are_refused(worked):
+    for arguments in ((), ("a.py", "b.py"), ("a.py", "--turn", "1")):
+        done = worked.run("blame", *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "usage: sanderling blame" in done.stderr
+
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "blame_v1.txt"
+COMMANDS = (
+    ("blame", "a.py"),
+    ("blame", "a.py:2"),
+    ("blame", "a.py", "--json"),
+    ("blame", "a.py:2", "--json"),
+    ("changes", "--line", "a.py:2"),
+    ("changes", "--line", "a.py:2", "--json"),
+)
+VARYING = (
+    (r"\d{8}-\d{6}-[0-9a-f]{8}", "SESSION"),
+    (r'"turn":"[0-9a-f]+"', '"turn":"TURN"'),
+    (r'"at":[0-9.]+', '"at":0.0'),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d", "TIME"),
+)
+
+
+def test_the_output_is_the_documented_one(worked):
+    act(worked, "Rename it.", edit("a.py", "of_this", "of_that"))
+    output = ""
+    for command in COMMANDS:
+        done = worked.run(*command)
+        assert (done.returncode, done.stderr) == (0, "")
+        output += f"$ sanderling {' '.join(command)}\n{done.stdout}"
+    output = output.replace(str(worked.project), "/project")
+    output = output.replace(str(worked.script), "script.json")
+    for pattern, name in VARYING:
+        output = re.sub(pattern, name, output)
+    assert output == GOLDEN.read_text()
 
 
 def test_commits_a_rebase_and_a_squash_change_no_author(worked):

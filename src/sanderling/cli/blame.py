@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from sanderling.blame.origins import origins_in
 from sanderling.cli.alone import refuse_options
 from sanderling.cli.streams import say
@@ -15,9 +17,10 @@ from sanderling.errors import SanderlingError, UsageError
 from sanderling.json_lines import for_terminal
 from sanderling.project.root import project_root
 from sanderling.protocol.blame import Blame, BlamedHunk
-from sanderling.text import visible, visible_line
+from sanderling.text import printable, visible, visible_line
 
 EXIT_UNKNOWN, EXIT_USAGE = 1, 2
+MAX_DIGITS = 9
 GONE = "(its session was deleted)"
 
 
@@ -77,18 +80,27 @@ def show_changes_of_line(arguments: argparse.Namespace) -> int:
         return _say_unknown(place)
     for hunk in chain:
         if arguments.json:
-            sys.stdout.write(for_terminal(hunk) + "\n")
+            _write_json(hunk)
         else:
             sys.stdout.writelines(f"{line}\n" for line in (_facts(hunk), *_difference(hunk)))
     return 0
 
 
 def _place(text: str) -> Place:
-    """Return the place that `text` names. A file whose own name ends in a number is a file."""
+    """
+    Return the place that `text` names. A file whose own name ends in a number is a file.
+
+    Raises:
+        UsageError: a file is followed by something other than the number of a line.
+    """
     path, colon, line = text.rpartition(":")
-    if not colon or not line.isdecimal() or Path(text).exists():
+    if not colon or Path(text).exists():
         return Place(text)
-    return Place(path, int(line))
+    if line.isdecimal() and len(line) <= MAX_DIGITS:
+        return Place(path, int(line))
+    if Path(path).is_file():
+        raise UsageError(f"'{printable(line)}' after {path} is not the number of a line")
+    return Place(text)
 
 
 def _blame(place: Place) -> Blame:
@@ -122,7 +134,7 @@ def _show_line(found: Blame, place: Place, *, is_json: bool) -> int:
     if hunk is None:
         return _say_unknown(place)
     if is_json:
-        sys.stdout.write(for_terminal(hunk) + "\n")
+        _write_json(hunk)
         return 0
     lines = [
         _facts(hunk),
@@ -131,6 +143,11 @@ def _show_line(found: Blame, place: Place, *, is_json: bool) -> int:
     ]
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
+
+
+def _write_json(hunk: BlamedHunk) -> None:
+    """Print a hunk without `earlier`, the indexes in a list that is not printed."""
+    sys.stdout.write(for_terminal(replace(hunk, earlier=())) + "\n")
 
 
 def _say_unknown(place: Place) -> int:
