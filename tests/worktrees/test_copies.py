@@ -16,7 +16,7 @@ from sanderling.worktrees.snapshots import losses
 from sanderling.worktrees.worktrees import Worktrees
 from tests.worktrees.conftest import run_git
 
-TURN = Repeated("first-session", "p1")
+TURN = Repeated("first-session", "p1", "/nowhere.jsonl")
 
 
 @pytest.fixture
@@ -35,13 +35,6 @@ def files(record: Record) -> dict[str, str]:
         for path in sorted(top.rglob("*"))
         if path.is_file() and ".git" not in path.relative_to(top).parts
     }
-
-
-def with_log(state: Path, record: Record) -> Record:
-    log = state / "sessions" / f"{record.session_id}.jsonl"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.touch()
-    return record
 
 
 def test_a_copy_has_the_present_files_except_for_the_earlier_ones(
@@ -115,7 +108,6 @@ def test_a_project_without_git_is_copied_with_a_repository_of_its_own(plain: Pat
     assert [each.name for each in plain.iterdir()] == ["src"]
     Path(record.work_dir, "src", "a.txt").write_text("after\n")
     assert summary(record) == [("M", "src/a.txt")]
-    with_log(state, record)
     worktrees.remove(record.name, loses=True)
     [kept] = worktrees.all()
     assert kept.stage == "kept"
@@ -161,7 +153,7 @@ def killed(self, *arguments):
     return run(self, *arguments)
 
 Git._raw = killed
-worktrees.Worktrees(state, project).copy("second", Repeated("first", "p1"), {})
+worktrees.Worktrees(state, project).copy("second", Repeated("first", "p1", "/nowhere"), {})
 """
 
 

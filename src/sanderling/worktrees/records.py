@@ -27,10 +27,11 @@ REFS = "refs/sanderling/worktrees/"
 
 
 class Repeated(msgspec.Struct, frozen=True):
-    """The turn `turn`, by the id of its prompt, that the session of a worktree repeats."""
+    """The turn `turn` of another session, by the id of its prompt, that the session with the log at `log` repeats."""
 
     session_id: str
     turn: str
+    log: str
 
 
 class Record(Versioned, kw_only=True):

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from sanderling.errors import WorktreeError
 from sanderling.paths import state_directory
-from sanderling.session.log import log_path
 from sanderling.text import counted, printable
 from sanderling.worktrees import extras, records
 from sanderling.worktrees.changes import Side
@@ -43,7 +42,6 @@ class Worktrees:
     def __init__(self, state_dir: str, project: str) -> None:
         self._project = os.path.realpath(project)
         self._root = Path(state_directory(f"{state_dir}/worktrees", project))
-        self._session_dir = Path(state_dir, "sessions")
 
     # --- making ----------------------------------------------------------------------------------------------------------
 
@@ -93,26 +91,28 @@ class Worktrees:
         repeated: Repeated,
         earlier: Mapping[str, Side],
         *,
+        source: str = "",
         copies: tuple[str, ...] = (),
         links: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
     ) -> Record:
         """
-        Create a worktree of the project's present files, except that `earlier` replaces what is at these absolute paths.
+        Create a worktree of the present files of `source`, except that `earlier` replaces what is at these absolute paths.
 
-        A project that is in no repository gets one for this worktree alone.
+        The `source` is the project's directory in one of its checkouts, by default in its own. A project that is in no repository gets one for this worktree alone.
 
         Raises:
             WorktreeError: there can be none; nothing was changed.
         """
-        git, name = Git(self._project), _new_name("again")
+        source = os.path.realpath(source or self._project)
+        git, name = Git(source, self._project), _new_name("again")
         is_in_repository = _is_in_repository(git)
-        top = _top_of(git) if is_in_repository else self._project
+        top = _top_of(git) if is_in_repository else source
         record = Record(
             name=name,
             project=self._project,
             directory=str(self._root / name),
-            prefix=os.path.relpath(self._project, top) if self._project != top else "",
+            prefix=os.path.relpath(source, top) if source != top else "",
             base="",
             ref=PRESENT,
             session_id=session_id,
@@ -126,7 +126,7 @@ class Worktrees:
             if record.repository:
                 init = ("init", "--quiet", "--bare", "--template=", "--initial-branch=copy")
                 Git(str(self._root), self._project).run(*init, record.repository)
-            whole = Git(top, repository=record.repository)
+            whole = Git(top, self._project, repository=record.repository)
             base = commit_present(whole, record.directory, earlier)
             inside = f"{base}:{record.prefix}"
             if record.prefix and whole.maybe("cat-file", "-t", inside) != "tree":
@@ -247,8 +247,8 @@ class Worktrees:
 
     def _is_orphan(self, record: Record) -> bool:
         """Return whether the process was killed before it wrote the log of the session that repeats a turn there."""
-        is_ready = record.stage == "ready" and record.repeated is not None
-        return is_ready and not log_path(self._session_dir, record.session_id).exists()
+        repeated = record.repeated if record.stage == "ready" else None
+        return repeated is not None and not os.path.exists(repeated.log)
 
     def _discard(self, path: Path, record: Record) -> None:
         """Remove a worktree in which no session has worked."""
@@ -293,6 +293,17 @@ class Worktrees:
                 keep_snapshot(record)
             record = records.write(path, replace(record, stage="removing"))
             self._finish_removal(path, record, is_checked=True)
+
+    def remove_whole(self, name: str) -> None:
+        """
+        Remove a worktree whose work is elsewhere, with its ref.
+
+        Raises:
+            WorktreeError: a session uses it, or it does not exist; nothing was changed.
+        """
+        self.remove(name, loses=True)
+        if self._path(name).exists():
+            self.remove(name, loses=True)
 
     def _finish_removal(
         self, path: Path, record: Record, *, is_checked: bool = False
