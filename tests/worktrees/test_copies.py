@@ -16,7 +16,9 @@ from sanderling.worktrees.snapshots import losses
 from sanderling.worktrees.worktrees import Worktrees
 from tests.worktrees.conftest import run_git
 
-TURN = Repeated("first-session", "p1", "/nowhere.jsonl")
+
+def turn_in(source: Path) -> Repeated:
+    return Repeated("first-session", "p1", str(source), "/nowhere.jsonl")
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def test_a_copy_has_the_present_files_except_for_the_earlier_ones(
         f"{project}/x.log": Side("file", b"ignored before\n"),
         "/etc/elsewhere": Side("file", b"no\n"),
     }
-    record = worktrees.copy("second", TURN, earlier)
+    record = worktrees.copy("second", turn_in(project), earlier)
     assert files(record) == {
         ".gitignore": "*.log\n",
         "a.txt": "one\ntwo\nthree\nand mine\n",
@@ -63,7 +65,7 @@ def test_a_copy_has_the_present_files_except_for_the_earlier_ones(
     assert os.access(f"{record.work_dir}/gone.sh", os.X_OK)
     assert summary(record) == []
     assert not losses(record).any
-    assert record.repeated == TURN
+    assert record.repeated == turn_in(project)
     assert run_git(project, "status", "--porcelain") == status
     assert run_git(project, "log", "--format=%s") == "first"
 
@@ -78,7 +80,7 @@ def test_a_file_can_have_been_a_link_or_a_directory_before(worktrees: Worktrees,
         f"{project}/a.txt/inner": Side(),
         f"{project}/l": Side("link", b"a.txt"),
     }
-    record = worktrees.copy("second", TURN, earlier)
+    record = worktrees.copy("second", turn_in(project), earlier)
     assert Path(record.work_dir, "a.txt").read_text() == "one\n"
     assert str(Path(record.work_dir, "l").readlink()) == "a.txt"
 
@@ -88,7 +90,7 @@ def test_a_repository_without_a_commit_can_be_copied(tmp_path: Path, state: Path
     project.mkdir()
     run_git(project, "init", "-q")
     (project / "a.txt").write_text("one\n")
-    record = Worktrees(str(state), str(project)).copy("second", TURN, {})
+    record = Worktrees(str(state), str(project)).copy("second", turn_in(project), {})
     assert files(record) == {"a.txt": "one\n"}
 
 
@@ -96,14 +98,18 @@ def test_a_subdirectory_of_a_repository_is_copied_with_the_rest(state: Path, pro
     (project / "sub").mkdir()
     (project / "sub" / "b.txt").write_text("b\n")
     worktrees = Worktrees(str(state), str(project / "sub"))
-    record = worktrees.copy("second", TURN, {f"{project}/sub/b.txt": Side("file", b"before\n")})
+    record = worktrees.copy(
+        "second", turn_in(project / "sub"), {f"{project}/sub/b.txt": Side("file", b"before\n")}
+    )
     assert files(record) == {"b.txt": "before\n"}
     assert Path(record.directory, "a.txt").exists()
 
 
 def test_a_project_without_git_is_copied_with_a_repository_of_its_own(plain: Path, state: Path):
     worktrees = Worktrees(str(state), str(plain))
-    record = worktrees.copy("second", TURN, {f"{plain}/src/a.txt": Side("file", b"before\n")})
+    record = worktrees.copy(
+        "second", turn_in(plain), {f"{plain}/src/a.txt": Side("file", b"before\n")}
+    )
     assert files(record) == {"src/a.txt": "before\n"}
     assert [each.name for each in plain.iterdir()] == ["src"]
     Path(record.work_dir, "src", "a.txt").write_text("after\n")
@@ -120,7 +126,9 @@ def test_a_directory_that_its_repository_ignores_is_copied_alone(state: Path, pr
     (project / ".gitignore").write_text("inner\n")
     (project / "inner").mkdir()
     (project / "inner" / "b.txt").write_text("b\n")
-    record = Worktrees(str(state), str(project / "inner")).copy("second", TURN, {})
+    record = Worktrees(str(state), str(project / "inner")).copy(
+        "second", turn_in(project / "inner"), {}
+    )
     assert files(record) == {"b.txt": "b\n"}
     assert record.repository
 
@@ -132,7 +140,7 @@ def test_a_project_with_too_much_that_is_in_no_commit_is_not_copied(
     (plain / "b.bin").write_bytes(b"0" * 1_000)
     monkeypatch.setattr(present, limit, 1)
     with pytest.raises(WorktreeError, match=r"2 files of this project .* at most"):
-        Worktrees(str(state), str(plain)).copy("second", TURN, {})
+        Worktrees(str(state), str(plain)).copy("second", turn_in(plain), {})
     assert not list((state / "worktrees").rglob("again-*"))
 
 
@@ -153,7 +161,7 @@ def killed(self, *arguments):
     return run(self, *arguments)
 
 Git._raw = killed
-worktrees.Worktrees(state, project).copy("second", Repeated("first", "p1", "/nowhere"), {})
+worktrees.Worktrees(state, project).copy("second", Repeated("first", "p1", project, "/nowhere"), {})
 """
 
 
@@ -176,7 +184,9 @@ def test_a_process_that_is_killed_while_it_copies_leaves_nothing_behind(
         assert run_git(project, "worktree", "list").count("\n") == 0
 
 
-def test_a_copy_without_its_sessions_log_stays_while_there_is_work_in_it(worktrees: Worktrees):
-    record = worktrees.copy("second", TURN, {})
+def test_a_copy_without_its_sessions_log_stays_while_there_is_work_in_it(
+    worktrees: Worktrees, project: Path
+):
+    record = worktrees.copy("second", turn_in(project), {})
     Path(record.work_dir, "new.txt").write_text("work\n")
     assert [each.name for each in worktrees.all()] == [record.name]

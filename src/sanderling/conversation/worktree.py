@@ -114,7 +114,6 @@ def copied(
         new_id,
         repeated,
         earlier,
-        source=session.work_dir,
         copies=settings.worktree_extras,
         links=settings.worktree_links,
         notes=notes,

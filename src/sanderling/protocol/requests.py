@@ -115,7 +115,7 @@ class ShownWorktree(_Answer, frozen=True):
 
     `loss` says in words what removing it would lose, "" if nothing. `ref` is the branch or commit that it was made from, `base` its commit.
     `created_at` is in seconds since 1970. `notes` are sentences about what it lacks. If its session repeats a turn, these are the
-    `repeated_session` and the `repeated_turn`.
+    `repeated_session`, the `repeated_turn` and its `source`, the directory with the first result.
     """
 
     name: str
@@ -130,6 +130,7 @@ class ShownWorktree(_Answer, frozen=True):
     notes: tuple[str, ...] = ()
     repeated_session: str = ""
     repeated_turn: str = ""
+    source: str = ""
 
 
 class DiffWorktree(_Request, tag="diff_worktree", frozen=True):

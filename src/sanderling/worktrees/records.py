@@ -27,10 +27,11 @@ REFS = "refs/sanderling/worktrees/"
 
 
 class Repeated(msgspec.Struct, frozen=True):
-    """The turn `turn` of another session, by the id of its prompt, that the session with the log at `log` repeats."""
+    """The turn `turn` of another session, by the id of its prompt, that the session with the log at `log` repeats. That session works in `source`."""
 
     session_id: str
     turn: str
+    source: str
     log: str
 
 

@@ -40,6 +40,7 @@ def shown_worktree(record: Record) -> ShownWorktree:
         notes=record.notes,
         repeated_session=record.repeated.session_id if record.repeated else "",
         repeated_turn=record.repeated.turn if record.repeated else "",
+        source=record.repeated.source if record.repeated else "",
     )
 
 

@@ -91,20 +91,19 @@ class Worktrees:
         repeated: Repeated,
         earlier: Mapping[str, Side],
         *,
-        source: str = "",
         copies: tuple[str, ...] = (),
         links: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
     ) -> Record:
         """
-        Create a worktree of the present files of `source`, except that `earlier` replaces what is at these absolute paths.
+        Create a worktree of the present files of the `repeated` session, except that `earlier` replaces what is at these absolute paths.
 
-        The `source` is the project's directory in one of its checkouts, by default in its own. A project that is in no repository gets one for this worktree alone.
+        A project that is in no repository gets one for this worktree alone.
 
         Raises:
             WorktreeError: there can be none; nothing was changed.
         """
-        source = os.path.realpath(source or self._project)
+        source = os.path.realpath(repeated.source)
         git, name = Git(source, self._project), _new_name("again")
         is_in_repository = _is_in_repository(git)
         top = _top_of(git) if is_in_repository else source

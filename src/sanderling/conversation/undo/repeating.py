@@ -59,7 +59,7 @@ def _fork(
     earlier = {each.path: side for each in planned.steps if (side := _side(each.then)) is not None}
     left = tuple(KEPT.format(path=shown(each.path), why=each.why) for each in planned.left)
     directory = session.path.parent
-    repeated = Repeated(session.id, prompt.id, str(log_path(directory, new_id)))
+    repeated = Repeated(session.id, prompt.id, session.work_dir, str(log_path(directory, new_id)))
     with copied(session, services.settings, new_id, repeated, earlier, notes=left) as record:
         fork(directory, session.id, new_id, prompt.id, is_before=True, worktree=record.name)
     return record.notes

@@ -367,9 +367,10 @@ class Undoer:
         return _with_doubtful(planned, timeline.doubtful_of(turns))
 
     async def changed_in(self, turns: Collection[str]) -> tuple[ChangedFile, ...]:
-        """Return what `turns` changed together and what is not undone."""
+        """Return what `turns` changed together and what is not undone, by path."""
         made = merged("", (await self._timeline()).changes_of(turns))
-        return await self._changed((*made.changes, *made.doubtful))
+        files = await self._changed((*made.changes, *made.doubtful))
+        return tuple(sorted(files, key=lambda file: file.path))
 
     async def _changed(self, changes: Collection[FileChange]) -> tuple[ChangedFile, ...]:
         counter, stored = (
