@@ -1,7 +1,10 @@
 """A prompt that is repeated in a fork on a private copy, and the choice from both results."""
 
+import signal
+import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from sanderling.errors import SessionError
@@ -12,8 +15,10 @@ from sanderling.protocol.requests import RepeatedPrompt, RepeatPrompt, ShowResul
 from sanderling.session.session import Session
 from sanderling.worktrees.records import Record
 from sanderling.worktrees.worktrees import Worktrees
+from tests.conftest import happens, settings_of
 from tests.unit.test_conversation import Talk
 from tests.worktrees.conftest import run_git
+from tests.worktrees.test_copies import KILLED
 
 TEXT = "".join(f"line {n}\n" for n in range(1, 21))
 ONE, TWO = Prompt("p1", "Change it."), Prompt("p2", "And now?")
@@ -73,6 +78,10 @@ def names_in(record: Record) -> list[str]:
 
 def text_in(record: Record) -> str:
     return Path(record.work_dir, "a.txt").read_text()
+
+
+def leftovers(state_dir: str) -> list[str]:
+    return sorted(path.name for path in Path(state_dir, "worktrees").glob("*/again-*"))
 
 
 def work(record: Record, **files: str) -> None:
@@ -192,3 +201,16 @@ async def test_files_that_git_ignores_stay_as_the_first_turn_left_them(base):
         await apply(talk, record)
         assert (talk.project / "a.txt").read_text() == "2\n"
         assert (talk.project / "x.log").read_text() == "1\n"
+
+
+async def test_the_next_session_removes_what_a_killed_one_has_left_of_a_copy(base):
+    settings = settings_of(Session.open(base / "state/sessions", "s0", ""))
+    project = str(base / "project")
+    for at in (9, 15):
+        arguments = (sys.executable, "-c", KILLED, settings.state_dir, project, str(at))
+        done = await anyio.run_process(arguments, check=False)
+        assert done.returncode == -signal.SIGKILL
+    left = leftovers(settings.state_dir)
+    assert left
+    async with talk_in(base).after(ONE):
+        await happens(lambda: leftovers(settings.state_dir) == [])

@@ -204,7 +204,7 @@ M.rows = {
     'again_apply',
     'a',
     { again = 'n' },
-    'make the second result here, in the place of the first'
+    'replace the first result here by the second, and review it'
   ),
   key('again_remove', 'D', { again = 'n' }, 'remove the second result, after naming what is lost'),
 

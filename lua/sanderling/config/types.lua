@@ -155,7 +155,7 @@
 ---@field worktrees_open sanderling.config.Key open its session
 ---@field worktrees_remove sanderling.config.Key remove it, after naming what is lost
 ---@field again_diff sanderling.config.Key compare the file in both results
----@field again_apply sanderling.config.Key make the second result here, in the place of the first
+---@field again_apply sanderling.config.Key replace the first result here by the second, and review it
 ---@field again_remove sanderling.config.Key remove the second result, after naming what is lost
 ---@field next_hunk sanderling.config.Key to the next change, or the one in question; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count

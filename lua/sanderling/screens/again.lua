@@ -1,5 +1,6 @@
 --- :AgentAgain: repeats the last prompt in a fork of the session that works on a private copy, and shows both results
---- next to each other. The second one's changes become hunks that replace the first one's, or are taken in diff mode.
+--- next to each other. The user reviews the second one's changes as hunks that replace the first one's, or takes lines in
+--- diff mode.
 local M = {}
 
 local api = vim.api
@@ -245,7 +246,7 @@ local function show(pair, results)
     if i == 2 then
       vim.cmd('rightbelow vsplit')
     end
-    api.nvim_win_set_buf(0, buf)
+    loading.show(api.nvim_get_current_win(), buf)
     vim.wo[0][0].wrap, vim.wo[0][0].linebreak = true, true
     vim.wo[0][0].winbar = i == 1 and ' First result, in the project'
       or ' Second result, in its copy'

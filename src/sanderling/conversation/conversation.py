@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -204,6 +205,7 @@ class Conversation:
                 await self.services.calls.prewarm()  # later tools would begin the request
         if not self._turn:  # a turn starts the tool servers itself, after its request
             self.services.servers.begin()
+        await to_thread.run_sync(_repair_worktrees, self.services)
 
     # --- turns ---------------------------------------------------------------------------------------------------------
 
@@ -438,6 +440,13 @@ class Conversation:
             self.services.warn(BUSY)
         else:
             change()
+
+
+def _repair_worktrees(services: SessionServices) -> None:
+    if Path(services.settings.state_dir, "worktrees").is_dir():
+        from sanderling.conversation.worktree import repair  # only with worktrees
+
+        repair(services.session, services.settings)
 
 
 def _mentions_document(prompt: Prompt) -> bool:

@@ -75,6 +75,12 @@ class SessionWorktree:
         return linked_paths(self.record.project, self.record.extras)
 
 
+def repair(session: Session, settings: Settings) -> None:
+    """Finish what killed processes have begun with worktrees of the session's project. Blocks."""
+    with suppress(WorktreeError):
+        Worktrees(settings.state_dir, session.project).all()
+
+
 @contextmanager
 def created(project: str, settings: Settings, session_id: str) -> Generator[Record]:
     """
