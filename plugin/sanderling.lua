@@ -100,6 +100,12 @@ command('Undo', {
   complete = true,
 })
 command('Redo', { desc = 'redo the last undo', nargs = '*', complete = true })
+command('Again', {
+  desc = 'repeat the last prompt in a private copy; with ! compare both results',
+  nargs = '?',
+  bang = true,
+  complete = true,
+})
 command('Model', {
   desc = 'choose the model; with ! ask all providers for their models',
   nargs = '?',

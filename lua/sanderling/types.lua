@@ -680,6 +680,7 @@
 ---@field project string
 ---@field name string
 ---@field loses string
+---@field is_applied boolean
 
 ---@class (exact) sanderling.Draft
 ---@field instruction string
@@ -778,6 +779,17 @@
 ---@field session_id string
 ---@field prompt_id string
 
+---@class (exact) sanderling.RepeatPrompt
+---@field type 'repeat_prompt'
+---@field session_id string
+---@field new_id string
+---@field model string
+
+---@class (exact) sanderling.ShowResult
+---@field type 'show_result'
+---@field session_id string
+---@field turn string
+
 ---@class (exact) sanderling.SessionInfo
 ---@field id string
 ---@field project string
@@ -810,6 +822,9 @@
 ---@field loss? string
 ---@field kept_ref? string
 ---@field notes? string[]
+---@field repeated_session? string
+---@field repeated_turn? string
+---@field source? string
 
 ---@class (exact) sanderling.BlamedLines
 ---@field first integer
@@ -948,6 +963,20 @@
 ---@field turns integer
 ---@field files? sanderling.RestoredFile[]
 ---@field refusal? string
+
+---@class (exact) sanderling.RepeatedPrompt
+---@field prompt sanderling.Prompt
+---@field model string
+---@field cost string
+---@field notes? string[]
+
+---@class (exact) sanderling.TurnResult
+---@field model string
+---@field usd number
+---@field is_priced boolean
+---@field answer string
+---@field files? sanderling.ChangedFile[]
+---@field is_running? boolean
 
 ---@class (exact) sanderling.RewritePiece
 ---@field kept? integer
@@ -1111,6 +1140,8 @@
 ---| sanderling.ListChanges
 ---| sanderling.ShowDifference
 ---| sanderling.PreviewRewind
+---| sanderling.RepeatPrompt
+---| sanderling.ShowResult
 
 ---@class sanderling.On
 ---@overload fun(type: 'session_opened', fn: fun(event: sanderling.SessionOpened, session: sanderling.Session)): sanderling.Handle

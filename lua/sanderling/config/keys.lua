@@ -199,6 +199,15 @@ M.rows = {
   key('worktrees_open', 'o', { worktrees = 'n' }, 'open its session'),
   key('worktrees_remove', 'D', { worktrees = 'n' }, 'remove it, after naming what is lost'),
 
+  key('again_diff', '<CR>', { again = 'n' }, 'compare the file in both results'),
+  key(
+    'again_apply',
+    'a',
+    { again = 'n' },
+    'replace the first result here by the second, and review it'
+  ),
+  key('again_remove', 'D', { again = 'n' }, 'remove the second result, after naming what is lost'),
+
   key(
     'next_hunk',
     ']h',
@@ -256,7 +265,7 @@ M.rows = {
     'close',
     'q',
     for_each(
-      'page trust waiting whole form job mcp rules plugins worktrees rewind blame ask answer asked',
+      'page trust waiting whole form job mcp rules plugins worktrees again rewind blame ask answer asked',
       'n'
     ),
     'close it without an answer'
@@ -264,14 +273,14 @@ M.rows = {
   key(
     'close_page',
     '<Esc>',
-    for_each('page mcp rules plugins worktrees rewind blame ask', 'n'),
+    for_each('page mcp rules plugins worktrees again rewind blame ask', 'n'),
     'the same'
   ),
   key(
     'show_keys',
     'g?',
     for_each(
-      'prompt transcript question whole form trust waiting job mcp rules plugins worktrees rewind blame ask answer page',
+      'prompt transcript question whole form trust waiting job mcp rules plugins worktrees again rewind blame ask answer page',
       'n'
     ),
     'show these keys'
@@ -285,7 +294,7 @@ M.rows = {
 M.allowing = for_each(
   'answer_once question_once question_session question_tree question_always question_option question_choice '
     .. 'question_send form_send trust_all trust_mark trust_choose mcp_start mcp_login pick_start pick_login plugins_toggle '
-    .. 'worktrees_apply accept_hunk accept_file edit_accept',
+    .. 'worktrees_apply again_apply accept_hunk accept_file edit_accept',
   true
 )
 

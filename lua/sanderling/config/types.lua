@@ -154,6 +154,9 @@
 ---@field worktrees_apply sanderling.config.Key make its changes here, and review them
 ---@field worktrees_open sanderling.config.Key open its session
 ---@field worktrees_remove sanderling.config.Key remove it, after naming what is lost
+---@field again_diff sanderling.config.Key compare the file in both results
+---@field again_apply sanderling.config.Key replace the first result here by the second, and review it
+---@field again_remove sanderling.config.Key remove the second result, after naming what is lost
 ---@field next_hunk sanderling.config.Key to the next change, or the one in question; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
 ---@field accept_hunk sanderling.config.Key accept the change here; takes a count

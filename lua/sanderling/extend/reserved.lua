@@ -2,6 +2,7 @@
 -- those, then run `make format`. Names only, so that a plugin's command is checked when it is registered, without loading the chat.
 return {
   commands = {
+    'again',
     'clear',
     'close',
     'commit',

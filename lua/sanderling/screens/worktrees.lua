@@ -118,23 +118,54 @@ local function drop_changes(directory)
   end
 end
 
+---@param request table
 ---@param worktree sanderling.ShownWorktree
-local function remove(worktree)
+---@param on_removed fun(removed: table)
+local function ask_to_remove(request, worktree, on_removed)
+  local directory = vim.uv.fs_realpath(worktree.directory or '')
+  ask(request, function(removed)
+    drop_changes(directory)
+    on_removed(removed)
+  end, Listing.complain)
+end
+
+---@class (exact) sanderling.screens.worktrees.Removing
+---@field before? fun() called once the user has agreed
+---@field on_removed? fun()
+
+--- Remove a worktree, after naming what is lost.
+---@param worktree sanderling.ShownWorktree
+---@param of string its project
+---@param opts sanderling.screens.worktrees.Removing
+function M.remove(worktree, of, opts)
   local loss = worktree.loss or ''
   local prompt = ('Remove the worktree %s, and lose %s?'):format(
     worktree.name,
     loss ~= '' and loss or 'nothing'
   )
-  local directory = vim.uv.fs_realpath(worktree.directory or '')
   message.confirm(words.plain(prompt), { 'Remove it', 'Keep it' }, function()
-    local request =
-      { type = 'remove_worktree', project = project, name = worktree.name, loses = loss }
-    ask(request, function(removed)
-      drop_changes(directory)
+    if opts.before then
+      opts.before()
+    end
+    local request = { type = 'remove_worktree', project = of, name = worktree.name, loses = loss }
+    ask_to_remove(request, worktree, function(removed)
       local kept = removed.kept_ref and (' %s keeps its files.'):format(removed.kept_ref) or ''
       message.tell(('Removed the worktree %s.%s'):format(worktree.name, kept))
-      listing:refresh()
-    end, Listing.complain)
+      if opts.on_removed then
+        opts.on_removed()
+      end
+    end)
+  end)
+end
+
+--- Remove a worktree whose work was applied, and what was kept of it.
+---@param worktree sanderling.ShownWorktree
+---@param of string its project
+function M.forget(worktree, of)
+  local request =
+    { type = 'remove_worktree', project = of, name = worktree.name, is_applied = true }
+  ask_to_remove(request, worktree, function()
+    message.tell(('Applied the work in %s and removed it.'):format(worktree.name))
   end)
 end
 
@@ -158,7 +189,13 @@ listing = Listing.new({
     worktrees_diff = show_diff,
     worktrees_apply = apply,
     worktrees_open = open_session,
-    worktrees_remove = remove,
+    worktrees_remove = function(worktree)
+      M.remove(worktree, project, {
+        on_removed = function()
+          listing:refresh()
+        end,
+      })
+    end,
   },
 })
 

@@ -2,7 +2,7 @@
 --- buffer-local <Plug> map; its action is given where it is set.
 local M = {}
 
----@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rules'|'plugins'|'worktrees'|'rewind'|'blame'|'picker'|'file'|'comment'|'edit'|'ask'|'answer'|'asked'|'page'|'anywhere'|'global'
+---@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rules'|'plugins'|'worktrees'|'again'|'rewind'|'blame'|'picker'|'file'|'comment'|'edit'|'ask'|'answer'|'asked'|'page'|'anywhere'|'global'
 
 ---@class (exact) sanderling.ui.keys.Row
 ---@field option string of the table `keys`

@@ -30,6 +30,7 @@ local todo = lazy('sanderling.inline.todo')
 local trust = lazy('sanderling.screens.trust')
 local worktrees = lazy('sanderling.screens.worktrees')
 
+local again = lazy('sanderling.screens.again')
 local agents = lazy('sanderling.screens.agents')
 
 local always, unless_empty = calls.always, calls.unless_empty
@@ -155,6 +156,20 @@ return {
   },
   calls.on_turn('undo', "undo the agent's changes in its last turn", rewind, true),
   calls.on_turn('redo', 'redo the last undo', rewind, true),
+  {
+    name = 'again',
+    desc = 'repeat the last prompt in a private copy',
+    forms = 'ex slash',
+    has_command = true,
+    args = '? model',
+    words = actions.models_of,
+    complete = actions.complete_model,
+    bang = 'compare both results',
+    undo = 'compare',
+    page = 'sanderling-worktrees',
+    on_session = true,
+    run = again.run,
+  },
   calls.on_turn('rewind', 'go back to before a prompt: conversation, files or both', rewind),
   {
     name = 'model',

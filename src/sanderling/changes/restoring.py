@@ -244,7 +244,28 @@ def _why_other(change: FileChange, now: PresentState) -> str:
     return CHANGED_NEW_FILE if change.before.kind == "absent" else OTHER_THING
 
 
-def without_conflicts(
+def in_parts(
+    changes: Sequence[FileChange], now: PresentState, content: Content
+) -> tuple[PresentState, str]:
+    """
+    Return the undo of the `changes` of one path, given oldest first, where nothing conflicts, and a clause that names the other lines.
+
+    If it cannot be done in parts, that is the present state, and why.
+    """
+    then, whys = now, list[str]()
+    for change in reversed(changes):
+        try:
+            then, _ = _taken_back([change], then, content)
+        except SkippedError as error:
+            parts = _without_conflicts(change, then, content) if str(error) == SAME_LINES else None
+            if parts is None:
+                return now, str(error)
+            then, why = parts
+            whys.append(why)
+    return then, "; ".join(whys)
+
+
+def _without_conflicts(
     change: FileChange, now: PresentState, content: Content
 ) -> tuple[PresentState, str] | None:
     """

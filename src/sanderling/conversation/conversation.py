@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -23,16 +24,19 @@ from sanderling.conversation.turn import Turn
 from sanderling.conversation.undo.reviewing import Reviews
 from sanderling.conversation.undo.undoing import Undoer
 from sanderling.conversation.views import SessionViews
-from sanderling.errors import ConfigError, ProviderError
+from sanderling.errors import ConfigError, ProviderError, SessionError
 from sanderling.permissions.guarding import check_mentions
 from sanderling.protocol import actions, events
 from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.protocol.modes import Mode
-from sanderling.protocol.requests import Answer, SessionRequest
+from sanderling.protocol.requests import Answer, RepeatPrompt, SessionRequest
 from sanderling.sandbox.sandbox import VERIFYING, must_verify
 
 BUSY = "Stop the turn first: the model is working."
 ROLE_WAITS = "The role changes at the end of this turn."
+NOT_REPEATED = (
+    "Only prompts to Sanderling's own agent, with the files on this machine, can be repeated."
+)
 LAST_WORDS_S = 1.0  # to release resources at the end
 
 
@@ -164,6 +168,8 @@ class Conversation:
         self._arrived.set()
 
     async def answer(self, request: SessionRequest) -> Answer:
+        if isinstance(request, RepeatPrompt) and (self.views.external or not self.is_project_here):
+            raise SessionError(NOT_REPEATED)
         return await self.views.answer(request)
 
     def close(self) -> None:
@@ -199,6 +205,7 @@ class Conversation:
                 await self.services.calls.prewarm()  # later tools would begin the request
         if not self._turn:  # a turn starts the tool servers itself, after its request
             self.services.servers.begin()
+        await to_thread.run_sync(_repair_worktrees, self.services)
 
     # --- turns ---------------------------------------------------------------------------------------------------------
 
@@ -433,6 +440,13 @@ class Conversation:
             self.services.warn(BUSY)
         else:
             change()
+
+
+def _repair_worktrees(services: SessionServices) -> None:
+    if Path(services.settings.state_dir, "worktrees").is_dir():
+        from sanderling.conversation.worktree import repair  # only with worktrees
+
+        repair(services.session, services.settings)
 
 
 def _mentions_document(prompt: Prompt) -> bool:

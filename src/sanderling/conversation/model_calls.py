@@ -10,7 +10,13 @@ import anyio
 import msgspec
 
 from sanderling.config import Settings
-from sanderling.conversation.budget import UNLIMITED, Amount, Budget, BudgetSpentError
+from sanderling.conversation.budget import (
+    UNLIMITED,
+    Amount,
+    Budget,
+    BudgetSpentError,
+    dollars,
+)
 from sanderling.conversation.cache_misses import CacheWatch, Miss
 from sanderling.conversation.compaction import BYTES_PER_TOKEN
 from sanderling.conversation.effort import ChosenEffort
@@ -371,6 +377,17 @@ class ModelCalls:
         fixed = fixed_part(await self._request(), session.prompts[0] if session.prompts else None)
         history_tokens = session.last_usage.context_tokens if is_fork else 0
         return await self.budget.reserve(fixed, wanted, history_tokens=history_tokens)
+
+    def reading_cost(self, model: str, tokens: int) -> str:
+        """Return a sentence about what it costs that a fork reads `tokens` of this conversation again."""
+        new = self.prices.cost_usd(model, Usage(input_tokens=tokens))
+        cached = self.prices.cost_usd(model, Usage(cache_read_input_tokens=tokens))
+        if new is None or cached is None:
+            return f"It first reads this conversation again: about {tokens:,} tokens."
+        return (
+            f"It first reads this conversation again: about {tokens:,} tokens, {dollars(cached)} from the API's cache,"
+            f" {dollars(new)} without it."
+        )
 
     def show_usage(self) -> None:
         self._emit_usage(self._session.last_usage, self._provider.model, Usage())

@@ -108,6 +108,14 @@ class SessionViews:
                 return await self._difference(request)
             case requests.PreviewRewind(_, prompt_id):
                 return await self._undoer.preview(prompt_id)
+            case requests.RepeatPrompt():
+                from sanderling.conversation.undo import repeating  # runs git
+
+                return await repeating.repeat(self._services, self._undoer, request)
+            case requests.ShowResult():
+                from sanderling.conversation.undo import repeating
+
+                return await repeating.result(self._services, self._undoer, request)
 
     # --- opening -------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The worktree of a session: made or found when the session opens, and kept under its ref at the end of each turn."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from anyio import to_thread
@@ -9,8 +9,9 @@ from sanderling.config import Settings
 from sanderling.errors import WorktreeError
 from sanderling.session.session import Session
 from sanderling.worktrees import records
+from sanderling.worktrees.changes import Side
 from sanderling.worktrees.extras import linked_paths
-from sanderling.worktrees.records import Record
+from sanderling.worktrees.records import Record, Repeated
 from sanderling.worktrees.snapshots import keep_snapshot, losses
 from sanderling.worktrees.worktrees import Worktrees
 
@@ -74,6 +75,12 @@ class SessionWorktree:
         return linked_paths(self.record.project, self.record.extras)
 
 
+def repair(session: Session, settings: Settings) -> None:
+    """Finish what killed processes have begun with worktrees of the session's project. Blocks."""
+    with suppress(WorktreeError):
+        Worktrees(settings.state_dir, session.project).all()
+
+
 @contextmanager
 def created(project: str, settings: Settings, session_id: str) -> Generator[Record]:
     """
@@ -83,13 +90,56 @@ def created(project: str, settings: Settings, session_id: str) -> Generator[Reco
         WorktreeError: there can be none.
     """
     worktrees = Worktrees(settings.state_dir, project)
-    record = _create(worktrees, settings, session_id)
+    with _removed_on_failure(worktrees, _create(worktrees, settings, session_id)) as record:
+        yield record
+
+
+@contextmanager
+def copied(
+    session: Session,
+    settings: Settings,
+    new_id: str,
+    repeated: Repeated,
+    earlier: Mapping[str, Side],
+    *,
+    notes: tuple[str, ...],
+) -> Generator[Record]:
+    """
+    Copy the files of `session` for the session `new_id`, whose log is written in this context; see `Worktrees.copy`. Blocks.
+
+    Raises:
+        WorktreeError: there can be no copy.
+    """
+    worktrees = Worktrees(settings.state_dir, session.project)
+    if session.worktree and worktrees.find(session.worktree).repository:
+        raise WorktreeError(
+            "this session works in a copy of a project without git, which cannot be copied again:"
+            " repeat the prompt in the session that it was forked from"
+        )
+    record = worktrees.copy(
+        new_id,
+        repeated,
+        earlier,
+        copies=settings.worktree_extras,
+        links=settings.worktree_links,
+        notes=notes,
+    )
+    with _removed_on_failure(worktrees, record):
+        yield record
+
+
+@contextmanager
+def _removed_on_failure(worktrees: Worktrees, record: Record) -> Generator[Record]:
+    """Remove a new worktree if this context fails; meanwhile it is in use."""
+    in_use = worktrees.use(record)
     try:
         yield record
     except BaseException:
+        records.release(in_use)
         with suppress(WorktreeError):
             worktrees.remove(record.name)
         raise
+    records.release(in_use)
 
 
 def _create(worktrees: Worktrees, settings: Settings, session_id: str, ref: str = "") -> Record:

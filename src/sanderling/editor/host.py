@@ -38,10 +38,17 @@ from sanderling.protocol.actions import (
     SubmitPrompt,
 )
 from sanderling.protocol.messages import Usage
-from sanderling.protocol.requests import RenameSession, Request, Rewrite, SessionRequest
+from sanderling.protocol.requests import (
+    RemoveWorktree,
+    RenameSession,
+    Request,
+    Rewrite,
+    SessionRequest,
+)
 from sanderling.text import with_printable
 
 MAX_LOG_BYTES = 1_000_000
+CLOSING_S = 5.0  # for sessions to end
 EXIT_DEFECT = 70  # sysexits.h: an internal software error
 DEFECT = "Internal error ({}). :Agent log shows the details."
 
@@ -215,9 +222,17 @@ class EditorHost:
                 self._sessions[session_id].act(SetTitle(title))
                 result: dict[str, Any] = {}
             case _:
+                if isinstance(request, RemoveWorktree):
+                    await self._wait_for_closing()
                 settings = await to_thread.run_sync(self._settings)
                 result = await answer(request, settings, set(self._sessions))
         self._reply(request_id, result)
+
+    async def _wait_for_closing(self) -> None:
+        """Wait until the sessions that are being closed have ended, and no longer use their worktrees."""
+        with anyio.move_on_after(CLOSING_S):
+            for live in [*self._ending.values()]:
+                await live.ended.wait()
 
     def _settings(self) -> Settings:
         """Return the user's current settings. Mistakes in them are reported when a session opens."""

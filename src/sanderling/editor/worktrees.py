@@ -30,6 +30,9 @@ def answer(request: WorktreeRequest, settings: Settings) -> dict[str, Any]:
             return {"worktrees": msgspec.to_builtins(shown_worktrees(worktrees))}
         case DiffWorktree(_, name):
             return {"text": diff(worktrees.find(name))}
+        case RemoveWorktree(_, name, is_applied=True):
+            worktrees.remove_whole(name)
+            return {}
         case RemoveWorktree(_, name, loses):
             loss = shown_worktree(worktrees.find(name)).loss
             if loss != loses:

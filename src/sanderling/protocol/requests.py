@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from sanderling.protocol.events import CommandSource, RestoredFile, ToolServer
-from sanderling.protocol.messages import Selection, StopReason, Usage
+from sanderling.protocol.messages import Prompt, Selection, StopReason, Usage
 from sanderling.protocol.modes import Effort
 
 
@@ -114,7 +114,8 @@ class ShownWorktree(_Answer, frozen=True):
     A worktree; without a `directory` only the ref `kept_ref` is left of it.
 
     `loss` says in words what removing it would lose, "" if nothing. `ref` is the branch or commit that it was made from, `base` its commit.
-    `created_at` is in seconds since 1970. `notes` are sentences about what it lacks.
+    `created_at` is in seconds since 1970. `notes` are sentences about what it lacks. If its session repeats a turn, these are the
+    `repeated_session`, the `repeated_turn` and its `source`, the directory with the first result.
     """
 
     name: str
@@ -127,6 +128,9 @@ class ShownWorktree(_Answer, frozen=True):
     loss: str = ""
     kept_ref: str = ""
     notes: tuple[str, ...] = ()
+    repeated_session: str = ""
+    repeated_turn: str = ""
+    source: str = ""
 
 
 class DiffWorktree(_Request, tag="diff_worktree", frozen=True):
@@ -141,12 +145,13 @@ class RemoveWorktree(_Request, tag="remove_worktree", frozen=True):
     Remove the worktree `name` of `project`, or what was kept of it.
 
     `loses` must be the `loss` that the user was shown and accepted; if that has changed, nothing is removed. The answer's `kept_ref` is the
-    ref that keeps its files.
+    ref that keeps its files. If its work `is_applied`, nothing is lost: it is removed with its ref.
     """
 
     project: str
     name: str
     loses: str = ""
+    is_applied: bool = False
 
 
 class BlameFile(_Request, tag="blame_file", frozen=True):
@@ -537,6 +542,47 @@ class RewindPreview(_Answer, frozen=True):
     refusal: str = ""
 
 
+class RepeatPrompt(_OfSession, tag="repeat_prompt", frozen=True):
+    """
+    Prepare the session `new_id`, which will repeat the last prompt with `model`, by default with this session's.
+
+    It begins like this one before that prompt, and works in a private copy of the files as they were then.
+    """
+
+    new_id: str
+    model: str = ""
+
+
+class RepeatedPrompt(_Answer, frozen=True):
+    """The prompt to send in the new session. `cost` and `notes` are sentences: what it costs at least, and how the copy differs."""
+
+    prompt: Prompt
+    model: str
+    cost: str
+    notes: tuple[str, ...] = ()
+
+
+class ShowResult(_OfSession, tag="show_result", frozen=True):
+    """Return the `TurnResult` of `turn`; without one, that of all turns since the session was forked."""
+
+    turn: str = ""
+
+
+class TurnResult(_Answer, frozen=True):
+    """
+    What turns cost, what they changed, and the last answer, as Markdown.
+
+    Unless the cost `is_priced`, the prices of some models are unknown. Undone changes are left out.
+    """
+
+    model: str
+    usd: float
+    is_priced: bool
+    answer: str
+    files: tuple[ChangedFile, ...] = ()
+    is_running: bool = False
+
+
 SessionRequest = (
     ListModels
     | ListEfforts
@@ -554,6 +600,8 @@ SessionRequest = (
     | ListChanges
     | ShowDifference
     | PreviewRewind
+    | RepeatPrompt
+    | ShowResult
 )
 Answer = (
     Models
@@ -569,6 +617,8 @@ Answer = (
     | Changes
     | FilesBefore
     | RewindPreview
+    | RepeatedPrompt
+    | TurnResult
 )
 WorktreeRequest = ListWorktrees | DiffWorktree | RemoveWorktree
 Request = (

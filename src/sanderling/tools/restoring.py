@@ -27,11 +27,11 @@ from sanderling.changes.restoring import (
     SkippedPath,
     by_path,
     file_state,
+    in_parts,
     is_same,
     is_torn,
     plan,
     states_needed,
-    without_conflicts,
 )
 from sanderling.changes.states import (
     NO_ROOM,
@@ -287,15 +287,14 @@ class FileRestorer:
 
     def _in_parts(self, planned: RestorePlan, changes: Sequence[FileChange]) -> RestorePlan:
         """Return the plan, with files that are left because of conflicts changed where nothing conflicts."""
-        by_name = {change.path: change for change in changes}
+        by_name = by_path(changes)
         steps, left = list(planned.steps), list[SkippedPath]()
         for each in planned.left:
             if each.why != SAME_LINES:
                 left.append(each)
                 continue
             now = self._states[each.path].present
-            parts = without_conflicts(by_name[each.path], now, self._journal.stored)
-            then, why = parts or (now, each.why)
+            then, why = in_parts(by_name[each.path], now, self._journal.stored)
             if then.data != now.data:
                 steps.append(RestoreStep(each.path, now, then, is_merged=True))
             left.append(SkippedPath(each.path, why))

@@ -46,7 +46,7 @@ def tip_of(record: Record) -> str:
     """
     if record.stage == "ready" and os.path.exists(f"{record.directory}/.git"):
         return keep_snapshot(record) or record.base
-    kept = Git(record.project).maybe("rev-parse", "--verify", "--quiet", record.kept_ref)
+    kept = record.git.maybe("rev-parse", "--verify", "--quiet", record.kept_ref)
     if not kept:
         raise WorktreeError(f"nothing was kept of the worktree {record.name}")
     return kept
@@ -60,7 +60,7 @@ def changed_paths(record: Record) -> list[ChangedPath]:
         WorktreeError: git cannot read it, or a path is not of a project's file.
     """
     tip = tip_of(record)
-    git = Git(record.project)
+    git = record.git
     fields = git.paths(
         "diff-tree", "-r", "-z", "--raw", "--no-renames", "--abbrev=64", record.base, tip
     )
@@ -106,10 +106,8 @@ def diff(record: Record) -> str:
     """
     tip = tip_of(record)
     options = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all", "-M")
-    return (
-        Git(record.project)
-        .run("diff", *options, record.base, tip)[:MAX_DIFF_BYTES]
-        .decode("utf-8", "replace")
+    return record.git.run("diff", *options, record.base, tip)[:MAX_DIFF_BYTES].decode(
+        "utf-8", "replace"
     )
 
 
@@ -120,7 +118,7 @@ def summary(record: Record) -> list[tuple[str, str]]:
     Raises:
         WorktreeError: git cannot read them.
     """
-    fields = Git(record.project).paths(
+    fields = record.git.paths(
         "diff-tree", "-r", "-z", "--name-status", "--no-renames", record.base, tip_of(record)
     )
     return list(zip(fields[::2], fields[1::2], strict=True))

@@ -43,10 +43,15 @@ POLL_S = 0.05
 
 
 class Git:
-    """Runs git in `directory`, of a project or a worktree. Programs below the `distrusted` directories do not count as git."""
+    """
+    Runs git in `directory`, of a project or a worktree. Programs below the `distrusted` directories do not count as git.
 
-    def __init__(self, directory: str, *distrusted: str) -> None:
+    With a `repository`, a git directory elsewhere, `directory` is the top of its files.
+    """
+
+    def __init__(self, directory: str, *distrusted: str, repository: str = "") -> None:
         self.directory = directory
+        self._place = {"GIT_DIR": repository, "GIT_WORK_TREE": directory} if repository else {}
         self._trusted = TrustedGit(directory, *distrusted)
 
     def run(
@@ -85,6 +90,20 @@ class Git:
             WorktreeError: git failed.
         """
         return [path for path in os.fsdecode(self.run(*arguments, env=env)).split("\0") if path]
+
+    def listed(
+        self, *arguments: str, stdin: bytes, env: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """
+        Return the paths, selected from `stdin`, that git lists with -z; it fails with 1 if there are none.
+
+        Raises:
+            WorktreeError: git failed otherwise.
+        """
+        done = self._done(arguments, stdin, env)
+        if done.returncode not in (0, 1):
+            raise WorktreeError(f"git {arguments[0]} failed: {_reason(done.stderr)}")
+        return [path for path in os.fsdecode(done.stdout).split("\0") if path]
 
     def _done(
         self, arguments: tuple[str, ...], stdin: bytes, env: Mapping[str, str] | None
@@ -137,7 +156,7 @@ class Git:
                 input=stdin,
                 capture_output=True,
                 cwd=self.directory,
-                env={**own, **IDENTITY, **env},
+                env={**own, **IDENTITY, **self._place, **env},
                 timeout=TIMEOUT_S,
                 check=False,
             )

@@ -4,6 +4,7 @@ What is known of a worktree: a state file next to it, outside the reach of what 
     STATE/worktrees/PROJECT-DIGEST/NAME        the worktree
     STATE/worktrees/PROJECT-DIGEST/NAME.json   its record
     STATE/worktrees/PROJECT-DIGEST/NAME.use    locked shared by its sessions, exclusively by who makes or removes it
+    STATE/worktrees/PROJECT-DIGEST/NAME.git    its repository, if the project has none
 """
 
 import fcntl
@@ -13,13 +14,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from sanderling.errors import WorktreeError
 from sanderling.state_file import StateFile, UnreadableError, Versioned
 from sanderling.worktrees.extras import Extra
+from sanderling.worktrees.git import Git
 
 VERSION = 1
 MAX_BYTES = 4 << 20
 REFS = "refs/sanderling/worktrees/"
+
+
+class Repeated(msgspec.Struct, frozen=True):
+    """The turn `turn` of another session, by the id of its prompt, that the session with the log at `log` repeats. That session works in `source`."""
+
+    session_id: str
+    turn: str
+    source: str
+    log: str
 
 
 class Record(Versioned, kw_only=True):
@@ -28,7 +41,8 @@ class Record(Versioned, kw_only=True):
 
     `prefix` leads from the repository's top to the project. `git_dir` is the worktree's own git directory.
     `notes` are sentences about what the worktree lacks. The `stage` is stored before each step of making and removing, so that another
-    process can finish it; "kept": only the ref is left.
+    process can finish it; "kept": only the ref is left. A worktree for a turn that is `repeated` is made from the project's files as they
+    were before that turn; its `repository` is the git directory that was made for it, if the project is in none.
     """
 
     version: int = VERSION
@@ -44,6 +58,13 @@ class Record(Versioned, kw_only=True):
     git_dir: str = ""
     extras: tuple[Extra, ...] = ()
     notes: tuple[str, ...] = ()
+    repeated: Repeated | None = None
+    repository: str = ""
+
+    @property
+    def git(self) -> Git:
+        """Git in the project."""
+        return Git(self.project, repository=self.repository)
 
     @property
     def work_dir(self) -> str:

@@ -38,6 +38,9 @@ def shown_worktree(record: Record) -> ShownWorktree:
         loss=loss,
         kept_ref=record.kept_ref,
         notes=record.notes,
+        repeated_session=record.repeated.session_id if record.repeated else "",
+        repeated_turn=record.repeated.turn if record.repeated else "",
+        source=record.repeated.source if record.repeated else "",
     )
 
 

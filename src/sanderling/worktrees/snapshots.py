@@ -92,7 +92,7 @@ def losses(record: Record) -> Losses:
     if not os.path.exists(f"{record.directory}/.git"):
         return Losses(is_missing=True)
     git = Git(record.directory, record.project)
-    with _Index(git, record) as index:
+    with Index(git, record.directory) as index:
         modified = index.changed("--diff-filter=d")
         deleted = index.changed("--diff-filter=D")
         staged = git.paths("diff-index", "--cached", *COMPARING, "HEAD", env=index.env)
@@ -124,7 +124,7 @@ def keep_snapshot(record: Record) -> str:
     git = Git(record.directory, record.project)
     before = git.maybe("rev-parse", "--verify", "--quiet", record.kept_ref) or ""
     head = git.maybe("rev-parse", "--verify", "--quiet", "HEAD") or record.base
-    with _Index(git, record) as index:
+    with Index(git, record.directory) as index:
         tree = index.tree_of_everything()
     if not before and head == record.base and tree == git.line("rev-parse", f"{head}^{{tree}}"):
         return ""
@@ -137,13 +137,13 @@ def keep_snapshot(record: Record) -> str:
     return commit
 
 
-class _Index:
-    """A copy of the worktree's index for this context, in which no file is marked as unchanged."""
+class Index:
+    """A copy of the index of git's directory, for this context, in which no file is marked as unchanged; next to `worktree`."""
 
-    def __init__(self, git: Git, record: Record) -> None:
+    def __init__(self, git: Git, worktree: str) -> None:
         self._git = git
-        self._directory = record.directory
-        self._path = f"{record.directory}.index-{os.urandom(4).hex()}"
+        self._directory = git.directory
+        self._path = f"{worktree}.index-{os.urandom(4).hex()}"
         self.env = {"GIT_INDEX_FILE": self._path}
 
     def __enter__(self) -> Self:
@@ -161,7 +161,8 @@ class _Index:
             # Commands can replace it, as by a link to /dev/zero, of which a copy fills the disk.
             copy_file(os.path.join(self._directory, own), self._path)
         except FileNotFoundError:
-            self._git.run("read-tree", "HEAD", env=self.env)
+            head = self._git.maybe("rev-parse", "--verify", "--quiet", "HEAD")
+            self._git.run("read-tree", head or "--empty", env=self.env)
         except OSError as error:
             raise WorktreeError(f"the index cannot be copied: {error.strerror}") from error
         self._unmark()
@@ -212,6 +213,21 @@ class _Index:
 
     def tree_of_everything(self) -> str:
         """Return a tree with all files that are not ignored, without other repositories."""
+        self.add_everything()
+        return self.tree()
+
+    def tree(self) -> str:
+        return self._git.line("write-tree", env=self.env)
+
+    def put(self, path: str, mode: str, blob: str) -> None:
+        """Replace the entry of `path`; without a `mode`, remove it."""
+        if not mode:
+            self._update([path], "--force-remove")
+            return
+        entry = os.fsencode(f"{mode} {blob}\t{path}\0")
+        self._git.run("update-index", "-z", "--index-info", stdin=entry, env=self.env)
+
+    def add_everything(self) -> None:
         # First, because a link may have taken the place of a directory.
         self._update(self.changed("--diff-filter=D"), "--force-remove")
         changed = self.changed("--diff-filter=d")
@@ -221,4 +237,3 @@ class _Index:
         changed = [path for path in changed if path not in pipes]
         new = [path for path in self.untracked() if not path.endswith("/")]
         self._update([*changed, *new], "--add", "--replace")
-        return self._git.line("write-tree", env=self.env)

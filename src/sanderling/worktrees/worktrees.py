@@ -12,8 +12,9 @@ repeated after a crash: a record names the step that was begun, and `repair` fin
 
 import os
 import re
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,12 +24,15 @@ from sanderling.errors import WorktreeError
 from sanderling.paths import state_directory
 from sanderling.text import counted, printable
 from sanderling.worktrees import extras, records
+from sanderling.worktrees.changes import Side
 from sanderling.worktrees.git import Git
-from sanderling.worktrees.records import Record
+from sanderling.worktrees.present import commit_present
+from sanderling.worktrees.records import Record, Repeated
 from sanderling.worktrees.snapshots import keep_snapshot, losses
 
 LOCK_REASON = "made by Sanderling: `sanderling worktrees` lists and removes it"
 MAX_SHOWN_PATHS = 3
+PRESENT = "the project's files"
 NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 
 
@@ -68,42 +72,98 @@ class Worktrees:
                 f"'{printable(name)}' cannot name a worktree: use letters, digits, - and _"
             )
         name = name or _new_name(ref or git.maybe("symbolic-ref", "--short", "-q", "HEAD") or "")
-        path = self._path(name)
+        record = Record(
+            name=name,
+            project=self._project,
+            directory=str(self._root / name),
+            prefix=prefix,
+            base=base,
+            ref=printable(ref),
+            session_id=session_id,
+            created_at=time.time(),
+            notes=tuple(notes),
+        )
+        return self._made(record, lambda record: record, copies=copies, links=links)
+
+    def copy(
+        self,
+        session_id: str,
+        repeated: Repeated,
+        earlier: Mapping[str, Side],
+        *,
+        copies: tuple[str, ...] = (),
+        links: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+    ) -> Record:
+        """
+        Create a worktree of the present files of the `repeated` session, except that `earlier` replaces what is at these absolute paths.
+
+        A project that is in no repository gets one for this worktree alone.
+
+        Raises:
+            WorktreeError: there can be none; nothing was changed.
+        """
+        source = os.path.realpath(repeated.source)
+        git, name = Git(source, self._project), _new_name("again")
+        is_in_repository = _is_in_repository(git)
+        top = _top_of(git) if is_in_repository else source
+        record = Record(
+            name=name,
+            project=self._project,
+            directory=str(self._root / name),
+            prefix=os.path.relpath(source, top) if source != top else "",
+            base="",
+            ref=PRESENT,
+            session_id=session_id,
+            created_at=time.time(),
+            notes=notes,
+            repeated=repeated,
+            repository="" if is_in_repository else str(self._root / f"{name}.git"),
+        )
+
+        def with_base(record: Record) -> Record:
+            if record.repository:
+                init = ("init", "--quiet", "--bare", "--template=", "--initial-branch=copy")
+                Git(str(self._root), self._project).run(*init, record.repository)
+            whole = Git(top, self._project, repository=record.repository)
+            base = commit_present(whole, record.directory, earlier)
+            inside = f"{base}:{record.prefix}"
+            if record.prefix and whole.maybe("cat-file", "-t", inside) != "tree":
+                raise WorktreeError(f"git has no file of {printable(record.prefix)}")
+            notes = (*record.notes, *_about_submodules(whole, top, base))
+            return replace(record, base=base, notes=notes)
+
+        return self._made(record, with_base, copies=copies, links=links)
+
+    def _made(
+        self,
+        record: Record,
+        with_base: Callable[[Record], Record],
+        *,
+        copies: tuple[str, ...],
+        links: tuple[str, ...],
+    ) -> Record:
+        """Make a worktree. `with_base` runs once its record is stored, so that the next process removes what a killed one has made."""
+        path = self._path(record.name)
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with records.in_use(path, alone=True):
-            directory = str(self._root / name)
             # Whatever is there was not made here, so a failure below must not remove it.
-            if path.exists() or os.path.lexists(directory) or directory in _registered(git):
-                raise WorktreeError(f"there is a worktree {name} already")
-            record = Record(
-                name=name,
-                project=self._project,
-                directory=directory,
-                prefix=prefix,
-                base=base,
-                ref=printable(ref),
-                session_id=session_id,
-                created_at=time.time(),
-            )
+            is_taken = path.exists() or os.path.lexists(record.directory)
+            if is_taken or record.directory in _registered(record.git):
+                raise WorktreeError(f"there is a worktree {record.name} already")
             records.write(path, record)
             try:
-                return self._fill(path, record, git, notes, copies=copies, links=links)
+                return self._fill(path, with_base(record), copies=copies, links=links)
             except BaseException:
                 self._discard(path, record)
                 raise
 
     def _fill(
-        self,
-        path: Path,
-        record: Record,
-        git: Git,
-        notes: list[str],
-        *,
-        copies: tuple[str, ...],
-        links: tuple[str, ...],
+        self, path: Path, record: Record, *, copies: tuple[str, ...], links: tuple[str, ...]
     ) -> Record:
+        notes = list(record.notes)
         add = ("worktree", "add", "--quiet", "--detach", "--lock", "--reason", LOCK_REASON)
-        git.run(*add, "--", record.directory, record.base)
+        record.git.run(*add, "--", record.directory, record.base)
         own = Git(record.directory, record.project)
         record = replace(record, git_dir=own.line("rev-parse", "--absolute-git-dir"))
         if own.filters and (unfiltered := _filtered(own)):
@@ -169,12 +229,13 @@ class Worktrees:
 
     def _repaired(self, path: Path, record: Record) -> Record | None:
         """Finish what a killed process has begun; None if nothing is left of it."""
-        if record.stage in ("ready", "kept"):
+        if record.stage == "kept" or (record.stage == "ready" and not self._is_orphan(record)):
             return record
         try:
             with records.in_use(path, alone=True):
                 record = records.read(path) or record
-                if record.stage == "creating":  # no session has ever worked in it
+                is_unused = self._is_orphan(record) and not losses(record).any
+                if record.stage == "creating" or is_unused:  # no session has ever worked in it
                     self._discard(path, record)
                     return None
                 if record.stage == "removing":
@@ -183,9 +244,14 @@ class Worktrees:
             return record if record.stage != "creating" else None
         return record
 
+    def _is_orphan(self, record: Record) -> bool:
+        """Return whether the process was killed before it wrote the log of the session that repeats a turn there."""
+        repeated = record.repeated if record.stage == "ready" else None
+        return repeated is not None and not os.path.exists(repeated.log)
+
     def _discard(self, path: Path, record: Record) -> None:
         """Remove a worktree in which no session has worked."""
-        git = Git(record.project)
+        git = record.git
         if os.path.lexists(record.directory) or record.directory in _registered(git):
             with suppress(WorktreeError):
                 git.run("worktree", "unlock", record.directory)
@@ -194,6 +260,7 @@ class Worktrees:
             self._forget(path)
 
     def _forget(self, path: Path) -> None:
+        shutil.rmtree(path.with_suffix(".git"), ignore_errors=True)
         copies = self._root.glob(f"{path.stem}.index-*")  # of the index, in a killed process
         for each in (path, path.with_suffix(".lock"), path.with_suffix(".use"), *copies):
             each.unlink(missing_ok=True)
@@ -215,7 +282,7 @@ class Worktrees:
             if record.stage == "kept":
                 if not loses:
                     raise WorktreeError(f"its work would be lost: {record.kept_ref}")
-                Git(record.project).run("update-ref", "-d", record.kept_ref)
+                record.git.run("update-ref", "-d", record.kept_ref)
                 self._forget(path)
                 return
             found = losses(record)
@@ -226,11 +293,22 @@ class Worktrees:
             record = records.write(path, replace(record, stage="removing"))
             self._finish_removal(path, record, is_checked=True)
 
+    def remove_whole(self, name: str) -> None:
+        """
+        Remove a worktree whose work is elsewhere, with its ref.
+
+        Raises:
+            WorktreeError: a session uses it, or it does not exist; nothing was changed.
+        """
+        self.remove(name, loses=True)
+        if self._path(name).exists():
+            self.remove(name, loses=True)
+
     def _finish_removal(
         self, path: Path, record: Record, *, is_checked: bool = False
     ) -> Record | None:
         """Remove the worktree, unless somebody has put new files into it since the check."""
-        git = Git(record.project)
+        git = record.git
         if not is_checked and os.path.isdir(record.directory):
             found = losses(record)
             if found.untracked or found.repositories or found.extras or found.modified:
@@ -288,6 +366,13 @@ def _top_of(git: Git) -> str:
             f"the repository {printable(git.directory)} is bare: it has no files to which work could return"
         )
     return os.path.realpath(git.line("rev-parse", "--show-toplevel"))
+
+
+def _is_in_repository(git: Git) -> bool:
+    """Return whether git's directory is among the files of a repository, and not ignored there."""
+    if git.maybe("rev-parse", "--is-inside-work-tree") != "true":
+        return False
+    return git.maybe("check-ignore", "--quiet", ".") is None
 
 
 def _commit(git: Git, ref: str) -> str:

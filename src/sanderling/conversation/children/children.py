@@ -73,7 +73,7 @@ class Children:
             f"Each child: at most {tokens:,.0f} tokens{worst}",
             f"  and {limits}",
             f"All children: {then_asked}{settings.delegate_running} run at the same time",
-            *([self._fork_cost(model)] if task.fork else ()),
+            *([self._reading_cost(model)] if task.fork else ()),
             "Asked once: your answer holds for all children of this session, in any role.",
             "",
             "Task:",
@@ -85,18 +85,9 @@ class Children:
         cost = self._services.calls.prices.cost_usd(model, Usage(input_tokens=int(tokens)))
         return f" (about {dollars(cost)} as new input)" if cost is not None else ""
 
-    def _fork_cost(self, model: str) -> str:
-        """Return what it costs that the child reads this conversation again."""
+    def _reading_cost(self, model: str) -> str:
         tokens = estimated_tokens(self._services.session.history)
-        prices = self._services.calls.prices
-        new = prices.cost_usd(model, Usage(input_tokens=tokens))
-        cached = prices.cost_usd(model, Usage(cache_read_input_tokens=tokens))
-        if new is None or cached is None:
-            return f"It first reads this conversation again: about {tokens:,} tokens."
-        return (
-            f"It first reads this conversation again: about {tokens:,} tokens, {dollars(cached)} from the API's cache,"
-            f" {dollars(new)} without it."
-        )
+        return self._services.calls.reading_cost(model, tokens)
 
     # --- running -------------------------------------------------------------------------------------------------------
 

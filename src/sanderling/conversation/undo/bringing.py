@@ -4,11 +4,14 @@ Brings the work of a worktree into the project: one change of the current files,
 It is planned as an undo "from the base to the worktree": a file that is still as at the base becomes that of the worktree, and changes
 of the user's since then, saved or not, are merged with the worktree's line by line. Where both changed the same lines, the file stays as
 the user has it, and is reported; in an editor, only these lines stay, and they are named.
+
+If the session of the worktree repeats a turn of this session, the changes of that turn are taken back with the same change of each file,
+so that a hunk has the lines of the first result and those of the second.
 """
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from uuid import uuid4
 
@@ -16,11 +19,15 @@ from anyio import to_thread
 
 from sanderling.changes.restoring import RestorePlan, SkippedPath
 from sanderling.changes.states import ABSENT, ANY_MODE, BRINGING, FileChange, State
+from sanderling.changes.timeline import Timeline
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import WorktreeError
 from sanderling.paths import is_within
 from sanderling.tools.restoring import FileRestorer
 from sanderling.worktrees.changes import ChangedPath, Side, changed_paths, is_of_project
+from sanderling.worktrees.git import Git
+from sanderling.worktrees.present import not_ignored
+from sanderling.worktrees.records import Record
 from sanderling.worktrees.worktrees import Worktrees
 
 """Prefix of the tool use id of these changes, before the worktree's name."""
@@ -29,9 +36,9 @@ LINK_REMOVED = ("link", "absent")
 BEHIND_LINK = "a link leads elsewhere"
 
 
-async def bring(services: SessionServices, name: str) -> RestorePlan:
+async def bring(services: SessionServices, name: str, timeline: Timeline) -> RestorePlan:
     """
-    Make the changes of the worktree `name`; return the completed steps and the files left alone.
+    Make the changes of the worktree `name`; return the completed steps and the files left alone. `timeline` is of this session.
 
     Raises:
         WorktreeError: there is no such worktree, or git cannot read it.
@@ -47,11 +54,12 @@ async def bring(services: SessionServices, name: str) -> RestorePlan:
     changed = await to_thread.run_sync(changed_paths, record)
     use_id = f"{BRINGING}{name}:{uuid4().hex}"
     workspace.journal.begin_turn(use_id)
+    replaced = await to_thread.run_sync(_replaced, services, record, timeline)
     links = {each.path for each in changed if (each.base.kind, each.work.kind) == LINK_REMOVED}
     first, behind = list[ChangedPath](), list[ChangedPath]()
     for each in changed:
         (first if links.isdisjoint(_directories(each)) else behind).append(each)
-    done = await _bring(services, use_id, first)
+    done = await _bring(services, use_id, first, replaced)
     if not behind:
         return done
     # Only now: before, their directories were links, through which they would be read and written elsewhere.
@@ -60,9 +68,18 @@ async def bring(services: SessionServices, name: str) -> RestorePlan:
 
 
 async def _bring(
-    services: SessionServices, use_id: str, changed: list[ChangedPath], *, are_plain: bool = False
+    services: SessionServices,
+    use_id: str,
+    changed: list[ChangedPath],
+    replaced: Sequence[FileChange] = (),
+    *,
+    are_plain: bool = False,
 ) -> RestorePlan:
-    """Make the changes whose directories are in the project; with `are_plain`, only those behind no link at all."""
+    """
+    Make the changes whose directories are in the project; with `are_plain`, only those behind no link at all.
+
+    First the `replaced` changes are taken back.
+    """
     workspace = services.workspace
     top, real_path = workspace.project, workspace.disk.real_path
     real_top = real_path(top)
@@ -87,8 +104,26 @@ async def _bring(
         for each in reached
     ]
     by_hunk = workspace.editor is not None  # where the user sees the lines that are left
-    made = await FileRestorer(workspace).bring(use_id, changes, by_hunk=by_hunk)
+    # Undoing begins with the last one.
+    made = await FileRestorer(workspace).bring(use_id, [*changes, *replaced], by_hunk=by_hunk)
     return RestorePlan(made.steps, (*made.left, *left))
+
+
+def _replaced(
+    services: SessionServices, record: Record, timeline: Timeline
+) -> tuple[FileChange, ...]:
+    """Return the changes of the turn that the worktree's session repeats, to files that a copy of the project contains."""
+    repeated, top = record.repeated, services.workspace.project
+    if repeated is None or repeated.session_id != services.session.id:
+        return ()
+    made = [
+        each
+        for each in timeline.changes_of((repeated.turn,))
+        if is_within(each.path, top) and "directory" not in (each.before.kind, each.after.kind)
+    ]
+    git = Git(top, record.project, repository=record.repository)
+    kept = not_ignored(git, [os.path.relpath(each.path, top) for each in made])
+    return tuple(each for each in made if os.path.relpath(each.path, top) in kept)
 
 
 def _directories(changed: ChangedPath) -> Iterator[str]:

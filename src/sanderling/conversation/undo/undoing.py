@@ -9,7 +9,7 @@ from anyio import to_thread
 
 from sanderling.changes.editing.text import decode
 from sanderling.changes.restoring import RestorePlan, RestoreStep, SkippedPath
-from sanderling.changes.states import TOO_LARGE, FileChange, State
+from sanderling.changes.states import TOO_LARGE, FileChange, State, merged
 from sanderling.changes.timeline import Timeline, Undoing
 from sanderling.conversation.compaction import estimated_tokens
 from sanderling.conversation.services import SessionServices
@@ -219,7 +219,7 @@ class Undoer:
         from sanderling.conversation.undo.bringing import bring  # runs git
 
         self._require_writable()
-        done = await bring(self._services, name)
+        done = await bring(self._services, name, await self._timeline())
         if not (done.steps or done.left):
             self._emit(FilesRestored("worktree", ()))
             return
@@ -346,13 +346,31 @@ class Undoer:
         self._require_turn(prompt_id)
         timeline = await self._timeline()
         turns = self._turns_from(prompt_id, timeline)
-        planned = await planned_for(timeline.changes_of(turns), self._workspace)
-        planned = _with_doubtful(planned, timeline.doubtful_of(turns))
+        planned = await self.planned(turns, timeline)
         asked, prompt = self._session.prompt_history, self._session.prompt_history.find(prompt_id)
         text = prompt_title(prompt.text) if prompt else ""
         count = len(asked.prompts) - asked.prompts.index(prompt) if prompt else 0
         refusal = "" if asked.history_before(prompt_id) is not None else FORGOTTEN
         return RewindPreview(text, count, await to_thread.run_sync(self._shown, planned), refusal)
+
+    async def planned(
+        self, turns: Collection[str], timeline: Timeline | None = None
+    ) -> RestorePlan:
+        """
+        Return how to undo `turns`.
+
+        Raises:
+            ToolError: no sandbox is available, or the editor does not answer.
+        """
+        timeline = timeline or await self._timeline()
+        planned = await planned_for(timeline.changes_of(turns), self._workspace)
+        return _with_doubtful(planned, timeline.doubtful_of(turns))
+
+    async def changed_in(self, turns: Collection[str]) -> tuple[ChangedFile, ...]:
+        """Return what `turns` changed together and what is not undone, by path."""
+        made = merged("", (await self._timeline()).changes_of(turns))
+        files = await self._changed((*made.changes, *made.doubtful))
+        return tuple(sorted(files, key=lambda file: file.path))
 
     async def _changed(self, changes: Collection[FileChange]) -> tuple[ChangedFile, ...]:
         counter, stored = (

@@ -1,0 +1,84 @@
+"""The project's present files as a commit, from which the copy for a repeated turn is made."""
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+
+from sanderling.errors import WorktreeError
+from sanderling.paths import is_within
+from sanderling.text import counted
+from sanderling.worktrees.changes import LINK, RUNNABLE, Side, is_of_project
+from sanderling.worktrees.git import Git
+from sanderling.worktrees.snapshots import Index
+
+FILE = "100644"
+MAX_COPIED_FILES = 50_000
+MAX_COPIED_BYTES = 1 << 30
+TOO_MUCH = (
+    "{} of this project ({:,.0f} MB) are in no commit, and a private copy takes at most {:,} files and {:,.0f} MB:"
+    " commit them, or have git ignore them"
+)
+
+
+def commit_present(git: Git, worktree: str, earlier: Mapping[str, Side]) -> str:
+    """
+    Return a commit of all files in git's directory that are not ignored, for a copy at `worktree`.
+
+    `earlier` replaces what is at these absolute paths. Neither index nor branches change.
+
+    Raises:
+        WorktreeError: there is too much to copy, or git cannot read it.
+    """
+    top = os.path.realpath(git.directory)
+    inside = {
+        os.path.relpath(path, top): side for path, side in earlier.items() if is_within(path, top)
+    }
+    with Index(git, worktree) as index:
+        _check_size(top, (*index.changed("--diff-filter=d"), *index.untracked()))
+        index.add_everything()
+        for path in not_ignored(git, inside, index.env):
+            index.put(path, *_entry(git, path, inside[path]))
+        tree = index.tree()
+    head = git.maybe("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    parents = ("-p", head) if head else ()
+    return git.line("commit-tree", tree, *parents, "-m", "Sanderling: before the repeated prompt")
+
+
+def not_ignored(git: Git, paths: Iterable[str], env: Mapping[str, str] | None = None) -> list[str]:
+    """Return the `paths`, relative to git's directory, that can be in a commit: git tracks them or does not ignore them."""
+    found = [path for path in paths if is_of_project(path)]
+    if not found:
+        return []
+    asked = b"".join(os.fsencode(path) + b"\0" for path in found)
+    ignored = set(git.listed("check-ignore", "-z", "--stdin", stdin=asked, env=env))
+    return [path for path in found if path not in ignored]
+
+
+def _entry(git: Git, path: str, side: Side) -> tuple[str, str]:
+    match side.kind:
+        case "absent":
+            return "", ""
+        case "link":
+            write = ("hash-object", "-w", "--stdin", "--no-filters")
+            return LINK, os.fsdecode(git.run(*write, stdin=side.data)).strip()
+        case "file":
+            write = ("hash-object", "-w", "--stdin", f"--path={path}")
+            blob = os.fsdecode(git.run(*write, stdin=side.data)).strip()
+            return RUNNABLE if side.is_runnable else FILE, blob
+
+
+def _check_size(top: str, paths: Iterable[str]) -> None:
+    size = count = 0
+    for path in paths:
+        try:
+            found = os.lstat(f"{top}/{path}")
+        except OSError:
+            continue
+        count += 1
+        size += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    if count > MAX_COPIED_FILES or size > MAX_COPIED_BYTES:
+        raise WorktreeError(
+            TOO_MUCH.format(
+                counted(count, "file"), size / 1e6, MAX_COPIED_FILES, MAX_COPIED_BYTES / 1e6
+            )
+        )

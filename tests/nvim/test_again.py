@@ -1,0 +1,133 @@
+"""A prompt that is repeated in a private copy, and the comparison of both results; only the model is a script."""
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import wait_until
+from tests.nvim.replies import DONE, bash, reply, say
+from tests.worktrees.conftest import run_git
+
+TEXT = "".join(f"line {n}\n" for n in range(1, 21))
+FIRST = "sed -i -e 's/line 3$/three/' -e 's/line 18$/eighteen/' a.txt; echo 1 > first.txt"
+SECOND = "sed -i -e 's/line 3$/III/' a.txt; echo 2 > second.txt"
+WORK = reply(bash(f"case $PWD in */again-*) {SECOND};; *) {FIRST};; esac"))
+
+
+@pytest.fixture(params=["git", "plain"])
+def files(project: Path, request: pytest.FixtureRequest) -> Path:
+    (project / ".git").rmdir()
+    (project / "a.txt").write_text(TEXT)
+    if request.param == "git":
+        run_git(project, "init", "-q", "-b", "main")
+        run_git(project, "add", "-A")
+        run_git(project, "commit", "-qm", "first")
+    return project
+
+
+@pytest.fixture
+def repeated(run_agent, files):  # noqa: ARG001 - they are there before the host looks
+    """The first turn has ended, and its prompt was repeated."""
+    agent = run_agent(WORK, reply(say("All *done*.")), DONE)
+    agent.command("AgentAgain other-model")
+    agent.wait_for_transcript(":AgentAgain! compares both results.")
+    return agent
+
+
+def compare(agent) -> list[list[str]]:
+    agent.command("AgentAgain!")
+    agent.wait_for_screen("Second result, in its copy")
+    return agent.lua(
+        """
+        return vim.tbl_map(function(win)
+          return vim.api.nvim_buf_get_lines(vim.api.nvim_win_get_buf(win), 0, -1, true)
+        end, vim.api.nvim_tabpage_list_wins(0))
+        """
+    )
+
+
+def copies(agent) -> list[Path]:
+    return [*(agent.home / "state/nvim/sanderling/worktrees").glob("*/again-*")]
+
+
+def test_the_prompt_runs_again_with_the_other_model_in_a_copy(repeated, files):
+    text = repeated.transcript_text()
+    assert "Repeats the prompt with other-model in a private copy." in text
+    assert "It first reads this conversation again: about 0 tokens" in text
+    assert (files / "a.txt").read_text().count("three\n") == 1
+    assert not (files / "second.txt").exists()
+    assert repeated.lua("return require('sanderling.session.live').current().state.model") == (
+        "other-model"
+    )
+
+
+def test_both_results_are_shown_next_to_each_other(repeated):
+    first, second = compare(repeated)
+    assert first[0].startswith("scripted · $")
+    assert first[0].endswith(" · 2 files")
+    assert first[1:] == ["  a.txt  +2 -2", "  first.txt  created +1 -0", "", "All *done*."]
+    assert second[0].startswith("other-model · $")
+    assert second[1:] == ["  a.txt  +1 -1", "  second.txt  created +1 -0", "", "All *done*."]
+
+
+def test_a_file_of_both_results_is_compared_in_diff_mode_and_lines_are_taken(repeated, files):
+    compare(repeated)
+    repeated.command("2")
+    repeated.feed("<CR>")
+    repeated.wait_for_screen("Second result: a.txt")
+    assert repeated.lua("return vim.wo.diff")
+    assert repeated.lua("return vim.fn.expand('%:t')") == "a.txt"
+    repeated.command("3")
+    repeated.feed("do")
+    wait_until(lambda: repeated.lua("return vim.fn.getline(3)") == "III")
+    assert repeated.lua("return vim.fn.getline(18)") == "eighteen"
+    repeated.command("write")
+    wait_until(lambda: "III\n" in (files / "a.txt").read_text())
+
+
+def test_the_second_result_replaces_the_first_as_hunks_and_its_copy_is_removed(repeated, files):
+    assert copies(repeated)
+    repeated.command("tabnew a.txt")
+    compare(repeated)
+    repeated.feed("a")
+    repeated.wait_for_transcript("Applied: 3 files")
+    hunks = """
+        local hunks = require('sanderling.review.hunks')
+        return vim.tbl_map(function(hunk)
+          return { hunk.row, hunk.old }
+        end, hunks.list(vim.fn.bufnr('a.txt')))
+    """
+    wait_until(lambda: [17, ["eighteen"]] in repeated.lua(hunks))
+    wait_until(lambda: copies(repeated) == [])
+    both = TEXT.replace("line 3\n", "III\n")
+    wait_until(lambda: (files / "a.txt").read_text() == both)
+    assert not (files / "first.txt").exists()
+    assert (files / "second.txt").read_text() == "2\n"
+    repeated.command("AgentUndo")
+    wait_until((files / "first.txt").exists)
+    wait_until(lambda: "three\n" in (files / "a.txt").read_text())
+
+
+def test_the_second_result_is_removed_after_its_loss_was_named(repeated, files):
+    repeated.lua(
+        "vim.ui.select = function(items, opts, choose) _G.asked = opts.prompt; choose(items[1], 1) end"
+    )
+    compare(repeated)
+    repeated.feed("D")
+    repeated.wait_for_message("Removed the worktree again-")
+    assert repeated.lua("return _G.asked").endswith(
+        "and lose 1 changed file (a.txt), 1 new file (second.txt)?"
+    )
+    assert "three\n" in (files / "a.txt").read_text()
+
+
+def test_without_a_repeated_prompt_there_is_nothing_to_compare(run_agent, files):  # noqa: ARG001
+    agent = run_agent(DONE)
+    agent.command("AgentAgain!")
+    agent.wait_for_message("No prompt was repeated here.")
+
+
+def test_a_model_that_does_not_exist_gets_no_request_and_the_prompt_comes_back(run_agent, files):  # noqa: ARG001
+    agent = run_agent(DONE)
+    agent.command("AgentAgain nowhere:model")
+    agent.wait_for_transcript("Keeping ")
+    wait_until(lambda: agent.prompt_lines() == ["go"])
