@@ -16,7 +16,7 @@ from tests.unit.test_bash import Desk
 
 from sanderling.errors import ToolError
 from sanderling.permissions.decide import decide
-from sanderling.permissions.rules import parse_rule
+from sanderling.permissions.rules import Rule
 from sanderling.tools.commands import terminal as module
 from sanderling.tools.commands.drawing import Drawing
 from sanderling.tools.commands.screen import HIDDEN
@@ -136,9 +136,13 @@ async def test_a_rebase_is_done_in_an_editor(desk, editor):
     if not shutil.which(editor):
         pytest.skip(f"{editor} is not installed")
     git = "git -c user.name=a -c user.email=a@b.c"
-    made = f"rm -rf .git; git init -q; for i in 1 2 3; do {git} commit -q --allow-empty -m c$i; done"
+    made = (
+        f"rm -rf .git; git init -q; for i in 1 2 3; do {git} commit -q --allow-empty -m c$i; done"
+    )
     await desk.say(made)
-    await desk.begin(f"GIT_EDITOR='{editor} -u NONE -N' {git} rebase -i --root --keep-empty; exec cat", "pick")
+    await desk.begin(
+        f"GIT_EDITOR='{editor} -u NONE -N' {git} rebase -i --root --keep-empty; exec cat", "pick"
+    )
     await desk.keys("j d d : w q Enter")
     await desk.shows("Successfully rebased")
     assert "c2" not in await desk.say("git log --format=%s")
@@ -193,7 +197,10 @@ async def test_a_stopped_job_and_its_daemons_are_gone(desk):
     await desk.ask(action="stop", id="j1")
     assert not desk.jobs.find("j1").is_running
     if desk.is_confined():
-        assert "sleep 100" not in subprocess.run(["ps", "ax"], capture_output=True, text=True, check=True).stdout
+        assert (
+            "sleep 100"
+            not in subprocess.run(["ps", "ax"], capture_output=True, text=True, check=True).stdout
+        )
 
 
 async def test_the_log_has_what_left_the_screen_and_the_last_screen(desk):
@@ -242,7 +249,10 @@ async def test_what_the_user_does_not_have_takes_no_keys(desk):
 
 
 async def test_a_password_is_neither_seen_nor_logged_and_what_follows_is(desk):
-    await desk.begin("read -r -s -p 'password: ' p; echo; until [ -e go ]; do sleep 0.1; done; echo \"len ${#p}\"; read x", "password:")
+    await desk.begin(
+        "read -r -s -p 'password: ' p; echo; until [ -e go ]; do sleep 0.1; done; echo \"len ${#p}\"; read x",
+        "password:",
+    )
     await desk.user_types("correct horse\r")
     await desk.settles()
     (desk.project / "go").touch()
@@ -271,6 +281,17 @@ async def test_the_model_can_wait_until_the_user_hands_back(desk):
         desk.terminal.hand_back()
     assert "secret" not in told[0]
     assert HIDDEN in told[0]
+
+
+async def test_a_job_that_ends_while_the_user_has_its_terminal_is_reported(desk):
+    await desk.begin("read -s x; exit 3", "")
+    desk.terminal.take()
+    desk.terminal.type(b"secret\r")
+    told = await desk.ask(action="screen", id="j1", wait_s=60)
+    await desk.ends()
+    told += await desk.ask(action="screen", id="j1")
+    assert "[exit status 3 · " in told
+    assert "secret" not in told + desk.log()
 
 
 async def test_an_echo_that_comes_long_after_the_hand_back_is_hidden(desk):
@@ -320,8 +341,14 @@ async def test_after_a_thousand_handovers_nothing_the_user_typed_is_in_the_log_o
     views: list[str] = []
     for number in range(HANDOVERS):
         if number % 4 == 0:
-            views.append(await desk.ask(action="send", id="j1", text=f"echo model {number}\n") if number % 40 == 0 else await desk.screen_text())
-        word = "".join(source.choices(string.ascii_letters + string.digits + "äöü漢", k=source.randint(5, 30)))
+            views.append(
+                await desk.ask(action="send", id="j1", text=f"echo model {number}\n")
+                if number % 40 == 0
+                else await desk.screen_text()
+            )
+        word = "".join(
+            source.choices(string.ascii_letters + string.digits + "äöü漢", k=source.randint(5, 30))
+        )
         typed.append(word)
         line = source.choice((": {}", "echo {}", "{}", "printf {} >&2", "read -s x; {}"))
         end = source.choice(("\r", "\r", "\r", "\x15", "\x03"))
@@ -353,12 +380,15 @@ async def test_after_a_thousand_handovers_nothing_the_user_typed_is_in_the_log_o
 
 def decided(desk: TerminalDesk, mode: Any, *rules: str, **data: str) -> str:
     effect = jobs.effect(jobs.parse({"id": "j1", **data}), desk.workspace)
-    given = [parse_rule(rule) for rule in rules]
+    given = [
+        Rule(action=action, tool="bash", command=command)  # type: ignore[arg-type]
+        for action, _, command in (rule.partition(" bash ") for rule in rules)
+    ]
     return decide(effect, mode, given, project=str(desk.project), is_confined=True).action
 
 
 async def test_text_for_a_shell_is_judged_as_a_command(desk):
-    await desk.begin("bash --norc", "$")
+    await desk.begin("bash --norc", "bash-")
     send = {"action": "send", "text": "make test\n"}
     assert decided(desk, "ask", **send) == "ask"
     assert decided(desk, "auto", **send) == "allow"
@@ -370,7 +400,7 @@ async def test_text_for_a_shell_is_judged_as_a_command(desk):
 
 
 async def test_a_line_that_is_typed_in_parts_is_judged_as_a_whole(desk):
-    await desk.begin("bash --norc", "$")
+    await desk.begin("bash --norc", "bash-")
     await desk.send("git pu")
     assert decided(desk, "auto", "deny bash git push", action="send", text="sh\n") == "deny"
     await desk.send("sh")
@@ -378,7 +408,7 @@ async def test_a_line_that_is_typed_in_parts_is_judged_as_a_whole(desk):
 
 
 async def test_keys_that_may_complete_a_denied_line_are_asked_about(desk):
-    await desk.begin("bash --norc", "$")
+    await desk.begin("bash --norc", "bash-")
     deny = "deny bash git push"
     assert decided(desk, "auto", action="keys", keys="Up Enter") == "allow"
     assert decided(desk, "auto", deny, action="keys", keys="Up Enter") == "ask"
@@ -388,7 +418,7 @@ async def test_keys_that_may_complete_a_denied_line_are_asked_about(desk):
 
 @pytest.mark.parametrize("before", ["cd sub\n", "alias make=rm\n", "make() { rm; }\n", "PATH=.\n"])
 async def test_an_allow_rule_does_not_cover_a_shell_that_was_changed(desk, before):
-    await desk.begin("bash --norc", "$")
+    await desk.begin("bash --norc", "bash-")
     await desk.send(before)
     assert decided(desk, "ask", "allow bash make", action="send", text="make\n") == "ask"
 
@@ -399,9 +429,9 @@ async def test_an_allow_rule_covers_neither_other_programs_nor_what_follows_the_
 
 
 async def test_a_terminal_with_more_access_than_the_mode_gives_is_asked_about(desk):
-    await desk.begin("bash --norc", "$")
+    await desk.begin("bash --norc", "bash-")
     send = {"action": "send", "text": "touch x\n"}
-    desk.sandbox.effective_policy.set_mode("plan")
+    desk.sandbox.effective_policy.set_mode("ro")
     if desk.is_confined():
         assert decided(desk, "plan", **send) == "ask"
 
@@ -410,7 +440,7 @@ async def test_a_terminal_with_more_access_than_the_mode_gives_is_asked_about(de
 
 
 async def test_a_level_without_terminals_says_so(tmp_path):
-    desk = TerminalDesk(tmp_path, level="landlock", min_level="landlock")
+    desk = TerminalDesk(tmp_path, level="landlock")
     async for served in in_own_task(desk.served()):
         with pytest.raises(ToolError, match="level 'landlock' has no terminals"):
             await served.say("bash", pty=True)

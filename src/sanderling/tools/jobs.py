@@ -85,7 +85,7 @@ async def jobs(args: JobsInput, context: Context) -> Outcome:
             terminal.press(args.keys)
         await terminal.wait_for_output(args.wait_s)
         return _screen(job)
-    if args.action == "screen":
+    if args.action == "screen" and job.is_running:
         await known.find_terminal(args.id).wait_for_news(args.wait_s)
         return _screen(job)
     if args.action == "stop" and job.is_running:

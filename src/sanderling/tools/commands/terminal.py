@@ -92,6 +92,7 @@ class Terminal:
         for row in self.screen.end():
             self._log(row)
         self._keep_line()
+        self.is_users = self.screen.hides = False
         self._note_change()
 
     async def _read(self) -> None:
