@@ -332,13 +332,14 @@ local function share(buf, job, session_id)
     desc = 'Agent: take the terminal',
     callback = function()
       use('take')
-    end,
-  })
-  api.nvim_create_autocmd('TermLeave', {
-    buffer = buf,
-    desc = 'Agent: hand the terminal back',
-    callback = function()
-      use('hand_back')
+      -- Not for the buffer: who leaves the mode by leaving the window is in another one when this fires.
+      api.nvim_create_autocmd('TermLeave', {
+        once = true,
+        desc = 'Agent: hand the terminal back',
+        callback = function()
+          use('hand_back')
+        end,
+      })
     end,
   })
   api.nvim_create_autocmd('WinResized', {
