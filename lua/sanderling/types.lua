@@ -351,6 +351,7 @@
 ---@field id string
 ---@field command string
 ---@field outcome string
+---@field has_terminal? boolean
 
 ---@class (exact) sanderling.JobsChanged
 ---@field type 'jobs_changed'
@@ -569,6 +570,22 @@
 ---@field type 'watch_job'
 ---@field id string
 ---@field is_on boolean
+
+---@class (exact) sanderling.UseTerminal
+---@field type 'use_terminal'
+---@field id string
+---@field what 'hand_back'|'show'|'take'
+
+---@class (exact) sanderling.TypeInTerminal
+---@field type 'type_in_terminal'
+---@field id string
+---@field data string
+
+---@class (exact) sanderling.ResizeTerminal
+---@field type 'resize_terminal'
+---@field id string
+---@field rows integer
+---@field columns integer
 
 ---@class (exact) sanderling.StopJob
 ---@field type 'stop_job'
@@ -1097,6 +1114,9 @@
 ---| sanderling.NoteSaved
 ---| sanderling.NoteUsage
 ---| sanderling.WatchJob
+---| sanderling.UseTerminal
+---| sanderling.TypeInTerminal
+---| sanderling.ResizeTerminal
 ---| sanderling.StopJob
 ---| sanderling.StopChild
 ---| sanderling.ControlToolServer

@@ -1,5 +1,6 @@
 """What the model does, on the screen: blocks of tool uses, the way to the files that they name, mode, to-do list and jobs."""
 
+import base64
 import re
 import time
 
@@ -848,6 +849,82 @@ def test_a_job_is_stopped_by_a_key_or_a_command_and_hidden_by_q(screen):
     screen.command("Agent terminal")
     wait_until(lambda: terminal(screen) == ["while hidden"])
     assert len(screen.actions("watch_job")) == 1
+
+
+def shared(screen, outcome=""):
+    """Show a job with a terminal."""
+    job = {"id": "j0", "command": "bash -i", "outcome": outcome, "has_terminal": True}
+    screen.send({"type": "jobs_changed", "jobs": [job]})
+
+
+def typed(screen):
+    return b"".join(base64.b64decode(each["data"]) for each in screen.actions("type_in_terminal"))
+
+
+def uses(screen):
+    return [each["what"] for each in screen.actions("use_terminal")]
+
+
+def test_the_user_takes_a_terminal_with_i_and_hands_it_back_by_leaving_terminal_mode(screen):
+    shared(screen)
+    screen.command("Agent terminal")
+    assert "The model has this terminal" in screen.lua("return vim.wo.winbar")
+    screen.feed("x")
+    screen.feed("i")
+    wait_until(lambda: screen.mode() == "t")
+    wait_until(lambda: "You have this terminal" in screen.lua("return vim.wo.winbar"))
+    screen.feed("pw<C-c><C-w><Up>ü<CR>")
+    wait_until(lambda: typed(screen) == "pw\x03\x17\x1b[Aü\r".encode())
+    screen.feed("<C-\\><C-n>")
+    wait_until(lambda: uses(screen) == ["take", "hand_back"])
+    assert "The model has this terminal" in screen.lua("return vim.wo.winbar")
+    assert screen.actions("stop_job") == []
+
+
+def test_every_way_out_of_the_window_hands_the_terminal_back(screen):
+    shared(screen)
+    for number, leave in enumerate(("wincmd p", "hide", "stopinsert", "tabnew", "bwipeout!"), 1):
+        screen.command("Agent terminal")
+        screen.feed("i")
+        wait_until(lambda: screen.mode() == "t")
+        screen.lua(f"vim.cmd('{leave}')")
+        wait_until(lambda number=number: uses(screen).count("hand_back") >= number, leave)
+        assert uses(screen) == ["take", "hand_back"] * number
+
+
+def test_the_program_gets_the_size_of_the_window(screen):
+    shared(screen)
+    screen.command("Agent terminal")
+    kinds = [each["type"] for each in screen.actions()]
+    assert kinds.index("resize_terminal") < kinds.index("watch_job")
+    screen.command("resize 9")
+    wait_until(lambda: screen.actions("resize_terminal")[-1]["rows"] == 8)
+    width = screen.lua("return vim.api.nvim_win_get_width(0)")
+    assert screen.actions("resize_terminal")[-1] == {
+        "type": "resize_terminal",
+        "id": "j0",
+        "rows": 8,
+        "columns": width,
+    }
+
+
+def test_cursor_keys_are_sent_as_the_program_asked(screen):
+    shared(screen)
+    screen.command("Agent terminal")
+    screen.send(job_output("\x1b[?1h"))
+    screen.feed("i")
+    wait_until(lambda: screen.mode() == "t")
+    screen.feed("<Up>")
+    wait_until(lambda: typed(screen) == b"\x1bOA")
+
+
+def test_agent_reveal_shows_the_model_the_screen(screen):
+    shared(screen)
+    screen.command("Agent reveal")
+    assert screen.actions() == [{"type": "use_terminal", "id": "j0", "what": "show"}]
+    screen.send(jobs(""))
+    screen.command("Agent reveal")
+    assert "j0 has no terminal" in screen.messages()
 
 
 def test_a_job_is_watched_no_longer_when_its_buffer_is_gone_and_again_when_it_is_asked_for(screen):

@@ -283,6 +283,77 @@ local function set_keys(buf, job, session_id)
   })
 end
 
+-- the user's terminal -------------------------------------------------------------------------------------------------
+
+--- Set what the line above the terminal says: who has it, and which key changes that.
+---@param buf integer
+---@param text string
+local function set_bar(buf, text)
+  for _, win in ipairs(vim.fn.win_findbuf(buf)) do
+    vim.wo[win][0].winbar = text
+  end
+end
+
+local MODELS = ' The model has this terminal. i takes it: the model then sees and sends nothing.'
+local USERS = ' You have this terminal. <C-\\><C-n> hands it back. The model sees nothing of it.'
+
+--- Give the job's terminal the size of the window.
+---@param buf integer
+---@param job sanderling.ShownJob
+---@param session_id string
+local function report_size(buf, job, session_id)
+  local win = vim.fn.bufwinid(buf)
+  if win ~= -1 then
+    live.act(session_id, {
+      type = 'resize_terminal',
+      id = job.id,
+      rows = api.nvim_win_get_height(win) - (vim.wo[win].winbar ~= '' and 1 or 0),
+      columns = api.nvim_win_get_width(win) - vim.fn.getwininfo(win)[1].textoff,
+    })
+  end
+end
+
+--- Let the user type in the job's terminal: terminal mode takes it, leaving the mode hands it back.
+---@param buf integer
+---@param job sanderling.ShownJob
+---@param session_id string
+local function share(buf, job, session_id)
+  ---@param what 'take'|'hand_back'
+  local function use(what)
+    live.act(session_id, { type = 'use_terminal', id = job.id, what = what })
+    set_bar(buf, what == 'take' and USERS or MODELS)
+  end
+  set_bar(buf, MODELS)
+  for _, map in ipairs(api.nvim_buf_get_keymap(buf, 't')) do
+    api.nvim_buf_del_keymap(buf, 't', map.lhs) -- all keys are the program's
+  end
+  api.nvim_create_autocmd('TermEnter', {
+    buffer = buf,
+    desc = 'Agent: take the terminal',
+    callback = function()
+      use('take')
+      -- Not for the buffer: who leaves the mode by leaving the window is in another one when this fires.
+      api.nvim_create_autocmd('TermLeave', {
+        once = true,
+        desc = 'Agent: hand the terminal back',
+        callback = function()
+          use('hand_back')
+        end,
+      })
+    end,
+  })
+  api.nvim_create_autocmd('WinResized', {
+    desc = 'Agent: resize the terminal',
+    callback = function()
+      if not api.nvim_buf_is_valid(buf) then
+        return true
+      end
+      report_size(buf, job, session_id)
+    end,
+  })
+  report_size(buf, job, session_id)
+end
+
 ---@param job sanderling.ShownJob
 ---@param session_id string
 local function open(job, session_id)
@@ -292,7 +363,17 @@ local function open(job, session_id)
   open_split(buf)
   local screen = {
     buf = buf,
-    channel = api.nvim_open_term(buf, {}), -- in its window, which determines its size
+    channel = api.nvim_open_term(buf, { -- in its window, which determines its size
+      on_input = function(_, _, _, data)
+        if job.has_terminal then
+          live.act(session_id, {
+            type = 'type_in_terminal',
+            id = job.id,
+            data = vim.base64.encode(data),
+          })
+        end
+      end,
+    }),
     session_id = session_id,
     state = 'text',
     parameters = '',
@@ -300,6 +381,9 @@ local function open(job, session_id)
   }
   screens[key(session_id, job.id)] = screen
   set_keys(buf, job, session_id)
+  if job.has_terminal then
+    share(buf, job, session_id)
+  end
   api.nvim_create_autocmd('BufUnload', {
     buffer = buf,
     once = true,
@@ -336,6 +420,18 @@ function M.show(id)
     open_split(screen.buf)
   else
     open(job, session_id)
+  end
+end
+
+--- Let the model see what is on the screen of a job's terminal now, although the user typed it.
+---@param id string
+function M.reveal(id)
+  local job = find(id)
+  if job and job.has_terminal then
+    live.act(assert(live.current_id()), { type = 'use_terminal', id = job.id, what = 'show' })
+    message.tell(('The model sees the whole screen of %s.'):format(job.id))
+  elseif job then
+    message.tell(('%s has no terminal.'):format(job.id), vim.log.levels.WARN)
   end
 end
 

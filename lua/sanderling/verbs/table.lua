@@ -483,6 +483,16 @@ return {
     end,
   },
   {
+    name = 'reveal',
+    desc = "show the model the whole screen of a job's terminal",
+    forms = 'ex',
+    args = '? id',
+    complete = jobs.complete,
+    run = function(call)
+      jobs.reveal(call.args)
+    end,
+  },
+  {
     name = 'question',
     desc = 'go to the pending question',
     forms = 'ex',

@@ -464,7 +464,10 @@ class SessionServices:
         jobs = self.workspace.jobs.all()
         self.emit(
             events.JobsChanged(
-                tuple(events.ShownJob(job.id, job.command, job.outcome) for job in jobs)
+                tuple(
+                    events.ShownJob(job.id, job.command, job.outcome, job.terminal is not None)
+                    for job in jobs
+                )
             )
         )
 

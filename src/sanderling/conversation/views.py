@@ -3,6 +3,7 @@
 import codecs
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
@@ -20,6 +21,10 @@ from sanderling.protocol.events import Event, JobOutput, SessionOpened, TodoChan
 from sanderling.protocol.messages import Usage, text_of
 from sanderling.session.history_pager import HistoryPager
 from sanderling.text import counted
+from sanderling.tools.commands.jobs import Job
+
+if TYPE_CHECKING:
+    from sanderling.tools.commands.terminal import Terminal
 
 MAX_CHUNK_BYTES = 16 * 1024  # Neovim shows 64 kB of line breaks in 90 ms
 MAX_REPLAYED_BYTES = 1 << 20  # of a job's output before it was watched
@@ -63,6 +68,8 @@ class SessionViews:
                 self._stop_watching(job_id)
                 if is_on:
                     start(self._watch_job, job_id)
+                else:
+                    self._services.workspace.jobs.hand_back(job_id)
             case ShowEarlier(before):
                 start(self._show_earlier, before)
             case _:
@@ -222,6 +229,18 @@ class SessionViews:
         data = msgspec.json.format(msgspec.json.encode(use.input)).decode()
         return requests.WholeToolUse(use.name, data, shown)
 
+    async def _draw_terminal(self, job: Job, terminal: "Terminal") -> None:
+        from sanderling.tools.commands.drawing import FRAME_S, Drawing  # rarely needed
+
+        drawing = Drawing(terminal)
+        while True:
+            if text := drawing.update():
+                self._emit(JobOutput(job.id, text))
+            if not job.is_running:
+                return
+            await terminal.next_change()
+            await anyio.sleep(FRAME_S)
+
     def _stop_watching(self, job_id: str) -> None:
         if scope := self._watched.pop(job_id, None):
             scope.cancel()
@@ -232,6 +251,9 @@ class SessionViews:
         with suppress(ToolError), anyio.CancelScope() as scope:
             job = self._services.workspace.jobs.find_shown(job_id)
             self._watched[job_id] = scope
+            if job.terminal:
+                await self._draw_terminal(job, job.terminal)
+                return
             offset = max(0, job.log.total_bytes - MAX_REPLAYED_BYTES)
             while True:
                 await job.wait_for_bytes(offset)

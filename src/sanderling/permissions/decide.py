@@ -144,6 +144,9 @@ def _is_own_loopback(host: str) -> bool:
 UNDECLARED = "It does not declare what it does, and the sandbox does not confine it."
 
 
+IN_TERMINAL = "What this does depends on the program in the terminal."
+
+
 def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision:
     """Decide by the allow rules. Leaving the sandbox always asks, whatever they allow."""
     effect = use.effect
@@ -152,11 +155,14 @@ def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision
             UNDECLARED if effect.kind == "call" else "It needs more access than the sandbox gives."
         )
         return Decision("ask", reason, is_for_user=True)
-    if effect.exported:
-        return Decision("ask", exports_note(effect.exported))
+    if effect.exported or effect.terminal == "program":
+        return Decision("ask", exports_note(effect.exported) or IN_TERMINAL)
     allowing = [rule for rule in rules if rule.action == "allow"]
     if effect.is_line:
-        problem, rule = uncovered(use, allowing, is_confined=is_confined)
+        only_rules = (
+            effect.terminal != ""
+        )  # what reads in a shell, such as `cat ZZ`, may write in vim
+        problem, rule = uncovered(use, allowing, is_confined=is_confined, only_rules=only_rules)
         if problem:
             return Decision("ask", problem, is_for_user=not is_confined)
         return Decision("allow", "It is allowed.", rule)
@@ -216,6 +222,8 @@ def only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confi
 
 def only_reads(effect: Effect, *, project: str, is_confined: bool, disk: Disk = LOCAL_DISK) -> bool:
     """Return True if a command line visibly changes nothing, not even the shell: it may run beside others of its kind."""
+    if effect.terminal:
+        return False
     use = Use(effect, project, disk)
     commands = use.parsed.commands
     changes_shell = any(

@@ -19,7 +19,7 @@ Verdict = Literal["no", "maybe", "yes"]
 def forbids(rule: Rule, use: Use) -> Verdict:
     """Return whether a deny or ask rule holds for any visible part of `use`."""
     if use.effect.kind == "run" and rule.path:
-        return _forbids_words(rule, use)
+        return "maybe" if use.effect.is_unknown else _forbids_words(rule, use)
     if not concerns(rule, use.effect):
         return "no"
     if rule.command:
@@ -45,6 +45,8 @@ def _guards(glob: str, use: Use, path: str) -> Verdict:
 
 
 def _forbids_command(rule: Rule, use: Use) -> Verdict:
+    if use.effect.is_unknown:
+        return "maybe"
     verdict = _worst(_begins(rule.command, command) for command in use.seen.commands)
     name = (*pattern_of(rule.command)[0], "")[0]
     is_unclear = use.seen.problem or any(_occurs_in(name, text) for text in use.seen.inputs)

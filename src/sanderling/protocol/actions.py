@@ -243,6 +243,35 @@ class WatchJob(_Action, tag="watch_job", frozen=True):
     is_on: bool = True
 
 
+class UseTerminal(_Action, tag="use_terminal", frozen=True):
+    """
+    Take the terminal of a job, hand it back to the model, or show the model what is hidden on its screen. Only a user may do this.
+
+    While the user has it, the model neither sees nor sends anything.
+    """
+
+    id: str
+    what: Literal["take", "hand_back", "show"]
+
+
+class TypeInTerminal(_Action, tag="type_in_terminal", frozen=True):
+    """Send the user's keys to a job's terminal that the user has taken. `data` is encoded as base64."""
+
+    id: str
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"TypeInTerminal({self.id!r})"  # nothing may log what the user types
+
+
+class ResizeTerminal(_Action, tag="resize_terminal", frozen=True):
+    """Give a job's terminal the size of the user's window."""
+
+    id: str
+    rows: int
+    columns: int
+
+
 class StopJob(_Action, tag="stop_job", frozen=True):
     id: str
 
@@ -316,6 +345,9 @@ Action = (
     | NoteSaved
     | NoteUsage
     | WatchJob
+    | UseTerminal
+    | TypeInTerminal
+    | ResizeTerminal
     | StopJob
     | StopChild
     | ControlToolServer

@@ -423,11 +423,12 @@ ChildState = Literal[
 
 
 class ShownJob(_Event, frozen=True):
-    """A background job of the model. `outcome` says how it ended; it is empty while the job runs."""
+    """A background job of the model. `outcome` says how it ended; it is empty while the job runs. With a terminal, the user can type in it."""
 
     id: str
     command: str
     outcome: str
+    has_terminal: bool = False
 
 
 class JobsChanged(_Event, tag="jobs_changed", frozen=True):

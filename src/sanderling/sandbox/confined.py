@@ -55,11 +55,14 @@ class Confined:
         cwd: str = "",
         env: Mapping[str, str] | None = None,
         grant: Grant = NO_GRANT,
+        has_terminal: bool = False,
     ) -> Process:
         async def start(sandbox: Sandbox) -> Process:
             self._effective_policy.revoke_changed()
             policy = policy_of_now(sandbox, grant)
-            return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
+            return await sandbox.spawn(
+                argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy, has_terminal=has_terminal
+            )
 
         return await self._manager.using(start, is_ahead=self._is_ahead)
 

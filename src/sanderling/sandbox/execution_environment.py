@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import anyio
 
@@ -19,6 +19,9 @@ from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import PipeReader, PipeWriter
+
+if TYPE_CHECKING:
+    from sanderling.sandbox.terminals import CommandTerminal
 
 KILL_S = 2.0  # to wait for killed processes
 
@@ -63,6 +66,8 @@ class RunningCommand(Protocol):
     has_left_processes: bool
     mark: str
 
+    @property
+    def terminal(self) -> "CommandTerminal | None": ...
     @property
     def stdout(self) -> PipeReader | None: ...
     @property
@@ -126,15 +131,16 @@ class ExecutionEnvironment(Protocol):
         cwd: str = "",
         env: Mapping[str, str] | None = None,
         grant: Grant = NO_GRANT,
+        has_terminal: bool = False,
     ) -> RunningCommand:
         """
-        Start a command, with stderr in stdout and empty stdin.
+        Start a command, with stderr in stdout and empty stdin; or with a `terminal` for all of them.
 
         `cwd` defaults to the project's root. `env` is added to the variables that are allowed. The paths of `grant` are for this command
         only.
 
         Raises:
-            SandboxError: it cannot be confined and was not started, or the project is gone.
+            SandboxError: it cannot be confined and was not started, the project is gone, or there are no terminals.
             OSError: it is not confined and cannot be started.
         """
         ...

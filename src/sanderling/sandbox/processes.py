@@ -6,12 +6,16 @@ import subprocess
 from asyncio import get_running_loop
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox.wire import STATUS
+
+if TYPE_CHECKING:
+    from sanderling.sandbox.terminals import CommandTerminal
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
 CHUNK_BYTES = 64 * 1024
@@ -66,7 +70,7 @@ class Process:
     """
     A command in the sandbox. `send_signal` reaches its process group, `kill` all processes that it started.
 
-    `has_left_processes`: processes that it started still ran when it ended, and were killed. `mark` is `Denial.by` of what the network
+    `has_left_processes`: processes that it started still ran when it ended, and were killed. `terminal`: its streams, if it has one. `mark` is `Denial.by` of what the network
     refuses it.
     """
 
@@ -80,6 +84,7 @@ class Process:
     ) -> None:
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self.mark = ""
+        self.terminal: CommandTerminal | None = None
         self.returncode: int | None = None
         self.has_left_processes = False
         self._problem: SandboxError | None = None
@@ -138,7 +143,7 @@ class Process:
         if self.is_running:
             self.kill()
             self.returncode = -signal.SIGKILL
-        for stream in (self.stdin, self.stdout, self.stderr, self._status):
+        for stream in (self.stdin, self.stdout, self.stderr, self.terminal, self._status):
             if stream:
                 stream.close()
 

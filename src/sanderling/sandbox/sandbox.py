@@ -53,6 +53,7 @@ from sanderling.sandbox.report import (
     GuardEvent,
     LayerReport,
 )
+from sanderling.sandbox.terminals import NO_TERMINALS
 from sanderling.sandbox.versions import write_versions
 from sanderling.sandbox.views import SandboxView, SandboxViews
 
@@ -188,16 +189,20 @@ class Sandbox:
         stderr: int = PIPE,
         policy: SandboxPolicy | None = None,
         is_server: bool = False,
+        has_terminal: bool = False,
     ) -> Process:
         """
         Start a command.
 
         `cwd` defaults to the project's root. `env` is added to the variables that the policy allows. A stream is `PIPE`, `DEVNULL`, a
-        file descriptor, or for stderr `STDOUT`. `policy` applies to this command only: `self.policy` with grants.
+        file descriptor, or for stderr `STDOUT`; with `has_terminal` all are the process's `terminal`. `policy` applies to this command only:
+        `self.policy` with grants.
 
         Raises:
             SandboxError: it cannot be started. A missing program is not an error: it ends with status 127.
         """
+        if has_terminal and self.level in UNMOUNTED:
+            raise SandboxError(NO_TERMINALS.format(level=self.level))
         policy = resolve_policy(policy) if policy else self.policy
         variables = environment(os.environ, policy, self.level)
         # What the network refuses a server is reported by its own network.
@@ -214,6 +219,11 @@ class Sandbox:
                     variables["GH_CONFIG_DIR"] = self._gh_config
         variables |= env or {}
         with refusing_on_os_errors(), ExitStack() as theirs, ExitStack() as unless_started:
+            terminal = None
+            if has_terminal:
+                terminal = await (await self._views.get(policy)).terminal()
+                unless_started.callback(terminal.close)
+                argv, stdout = terminal.started_on(argv), DEVNULL
             stdin_end, our_stdin = stream_in(stdin, theirs, unless_started)
             stdout_end, our_stdout = stream_out(stdout, theirs, unless_started)
             stderr_end, our_stderr = (
@@ -232,7 +242,7 @@ class Sandbox:
             unless_started.pop_all()
         signal_it = partial(view.signal, key)
         process = Process(signal_it, our_status, our_stdin, our_stdout, our_stderr)
-        process.mark = mark
+        process.mark, process.terminal = mark, terminal
         if argv:
             self._keep_watch(view, process, is_server=is_server)
         else:

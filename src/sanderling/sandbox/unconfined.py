@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
@@ -29,6 +30,9 @@ from sanderling.sandbox.processes import (
     stream_in,
     stream_out,
 )
+
+if TYPE_CHECKING:
+    from sanderling.sandbox.terminals import CommandTerminal
 
 REAP_S = 1.0
 RESET = (
@@ -53,12 +57,13 @@ class UnconfinedProcess:
     def __init__(
         self,
         process: "subprocess.Popen[bytes]",
-        stdout: PipeReader,
+        stdout: PipeReader | None,
         stdin: PipeWriter | None = None,
         stderr: PipeReader | None = None,
     ) -> None:
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self.mark = ""
+        self.terminal: CommandTerminal | None = None
         self.has_left_processes = False
         self._process = process
         self._waiting = anyio.Lock()
@@ -106,7 +111,7 @@ class UnconfinedProcess:
                 self._process.wait(REAP_S)
             except subprocess.TimeoutExpired:  # blocked in the kernel, it ends later
                 self._process.returncode = -signal.SIGKILL
-        for stream in (self.stdin, self.stdout, self.stderr):
+        for stream in (self.stdin, self.stdout, self.stderr, self.terminal):
             if stream:
                 stream.close()
 
@@ -129,20 +134,27 @@ async def spawn_unconfined(
     stdin: int = DEVNULL,
     stderr: int = STDOUT,
     inherits: bool = True,
+    has_terminal: bool = False,
 ) -> UnconfinedProcess:
     """
-    Start a command. Its stderr goes to stdout unless `stderr` is `PIPE`; `env` is added to Sanderling's environment if it `inherits`.
+    Start a command. Its stderr goes to stdout unless `stderr` is `PIPE`, and all to a terminal if it `has_terminal`; `env` is added to Sanderling's environment if it `inherits`.
 
     Raises:
         OSError: it cannot be started.
     """
     with ExitStack() as theirs, ExitStack() as unless_started:
+        terminal = None
+        if has_terminal:
+            from sanderling.sandbox.terminals import open_terminal  # rarely needed
+
+            terminal = open_terminal()
+            unless_started.callback(terminal.close)
+            argv = terminal.started_on(argv)
         stdin_end, our_stdin = stream_in(stdin, theirs, unless_started)
-        stdout_end, our_stdout = stream_out(PIPE, theirs, unless_started)
+        stdout_end, our_stdout = stream_out(DEVNULL if terminal else PIPE, theirs, unless_started)
         stderr_end, our_stderr = (
             (STDOUT, None) if stderr == STDOUT else stream_out(stderr, theirs, unless_started)
         )
-        assert our_stdout
         with _nothing_ignored():
             process = subprocess.Popen(  # noqa: ASYNC220, S603
                 argv,
@@ -154,7 +166,9 @@ async def spawn_unconfined(
                 start_new_session=True,
             )
         unless_started.pop_all()
-    return UnconfinedProcess(process, our_stdout, our_stdin, our_stderr)
+    started = UnconfinedProcess(process, our_stdout, our_stdin, our_stderr)
+    started.terminal = terminal
+    return started
 
 
 @contextmanager
@@ -201,11 +215,14 @@ class Unconfined:
         cwd: str = "",
         env: Mapping[str, str] | None = None,
         grant: Grant = NO_GRANT,  # noqa: ARG002 - it may do all of that anyway
+        has_terminal: bool = False,
     ) -> UnconfinedProcess:
         self._look_at_project()
         variables = {**self._variables, **(env or {})}
         cwd = cwd or self._policy.project
-        return await spawn_unconfined(argv, cwd=cwd, env=variables, inherits=False)
+        return await spawn_unconfined(
+            argv, cwd=cwd, env=variables, inherits=False, has_terminal=has_terminal
+        )
 
     async def spawn_server(
         self,

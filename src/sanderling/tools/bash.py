@@ -10,7 +10,15 @@ import msgspec
 from sanderling.errors import ToolError
 from sanderling.protocol.remedies import remedies
 from sanderling.tools.base import Context, tool
-from sanderling.tools.commands.jobs import MAX_RUNNING, Job, facts, result_text, status_line, took
+from sanderling.tools.commands.jobs import (
+    MAX_RUNNING,
+    Job,
+    facts,
+    result_text,
+    screen_of,
+    status_line,
+    took,
+)
 from sanderling.tools.commands.shell import ShellChange, first_line, in_one_line
 from sanderling.tools.commands.variables import is_decisive
 from sanderling.tools.effects import Effect
@@ -35,6 +43,9 @@ class BashInput(msgspec.Struct, forbid_unknown_fields=True):
     ] = 120
     background: Annotated[
         bool, msgspec.Meta(description="Start as a job, e.g. a server; see the tool jobs")
+    ] = False
+    pty: Annotated[
+        bool, msgspec.Meta(description="Start as a job with a terminal: REPL, debugger, rebase -i")
     ] = False
 
 
@@ -62,22 +73,28 @@ async def bash(args: BashInput, context: Context) -> Outcome:
     Run a command line in bash, in the sandbox.
 
     The working directory and exported variables persist between commands; functions and processes do not. Start servers with
-    background=true. There is no terminal and no stdin: pass answers as options (-y, git commit -m). stdout and stderr are combined. Long
+    background=true. Without pty there is no terminal and no stdin: pass answers as options (-y, git commit -m). stdout and stderr are combined. Long
     output is cut in the middle; the result names a file with all of it. Read, search and change files with the other tools.
     """
     jobs = context.workspace.jobs
-    if args.background and jobs.is_full:
+    is_job = args.background or args.pty
+    if is_job and jobs.is_full:
         raise ToolError(f"{MAX_RUNNING} jobs are running: stop one first.")
     unsaved = await unsaved_note(context.workspace)
     grant, use_id = context.workspace.grant, context.tool_use_id
-    job = await jobs.launch(args.command, context.show, grant, context.shell, use_id)
-    if args.background:
+    job = await jobs.launch(
+        args.command, context.show, grant, context.shell, use_id, has_terminal=args.pty
+    )
+    if is_job:
         jobs.to_background(job)
     is_crowded = False
     try:
-        with anyio.move_on_after(FIRST_LOOK_S if args.background else args.timeout_s):
-            await job.ended.wait()
-        is_crowded = job.is_running and not args.background and jobs.is_full
+        if job.terminal:
+            await job.terminal.wait_for_output(FIRST_LOOK_S)
+        else:
+            with anyio.move_on_after(FIRST_LOOK_S if is_job else args.timeout_s):
+                await job.ended.wait()
+        is_crowded = job.is_running and not is_job and jobs.is_full
         if is_crowded:
             await job.stop()
     except anyio.get_cancelled_exc_class():
@@ -88,7 +105,7 @@ async def bash(args: BashInput, context: Context) -> Outcome:
         if not job.id:  # otherwise it was forgotten, and its descriptor may be reused
             context.workspace.shell.forget(job.started)
         raise
-    if args.background:
+    if is_job:
         return _started(job, context, unsaved)
     if job.is_running:
         return _timed_out(job, args, context, unsaved)
@@ -97,6 +114,9 @@ async def bash(args: BashInput, context: Context) -> Outcome:
 
 
 def _started(job: Job, context: Context, unsaved: str) -> Outcome:
+    if job.is_running and job.terminal:
+        text, note = screen_of(job)
+        return _outcome(text, _lines(note, unsaved), unsaved, summary=f"→ {job.id}", job=job.id)
     output, more = job.log.take(), facts(job, unsaved)
     context.show(output)
     if job.is_running:

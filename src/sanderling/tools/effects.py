@@ -32,7 +32,8 @@ class Effect(msgspec.Struct, frozen=True):
     `leaves_sandbox`: it needs more than the session's sandbox grants. `paths` are all files of a change to several; `path` is then a directory that contains them. `server` identifies the
     declaration of the called server, so that a permission does not hold for another server of the same name. `does` is what a tool
     outside the sandbox declares to do; nothing confines it. `exported` lists variables
-    set by earlier commands that can change what runs (`NAME='value'`, `NAME (unset)`), in readable form.
+    set by earlier commands that can change what runs (`NAME='value'`, `NAME (unset)`), in readable form. `terminal`: it is input for what runs
+    there, a shell that no input has changed, or another program; without a `command` it is unknown what the input does.
     """
 
     tool: str
@@ -46,6 +47,12 @@ class Effect(msgspec.Struct, frozen=True):
     cwd: str = ""
     leaves_sandbox: bool = False
     exported: tuple[str, ...] = ()
+    terminal: Literal["", "shell", "program"] = ""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Return whether it is input that completes an unknown line, such as keys."""
+        return self.terminal != "" and not self.command
 
     @property
     def is_line(self) -> bool:

@@ -40,6 +40,7 @@ class ClientProcess:
         reading, writing = os.pipe()
         self.has_left_processes = False
         self.mark = ""
+        self.terminal = None
         self.stdout: PipeReader | None = PipeReader(reading)
         self.returncode: int | None = None
         self._writer = PipeWriter(writing)

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -18,8 +18,12 @@ from sanderling.text import counted, printable, signal_name
 from sanderling.tools.commands import shell_report
 from sanderling.tools.commands.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText
 from sanderling.tools.commands.pipes import failed_parts, last_pipe
-from sanderling.tools.commands.running import run_to_end
+from sanderling.tools.commands.running import read_to_end, run_to_end
 from sanderling.tools.commands.shell import Shell, ShellState, Started, in_one_line
+
+if TYPE_CHECKING:
+    from sanderling.sandbox.terminals import CommandTerminal
+    from sanderling.tools.commands.terminal import Terminal
 
 MAX_RUNNING = 32
 MAX_ENDED = 32
@@ -39,7 +43,7 @@ class Job:
     """
     A command of the model.
 
-    `id` is empty while it runs in the foreground, for the call `tool_use_id`. `outcome` says how it ended, and is empty while it runs; `log` is all of its output.
+    `id` is empty while it runs in the foreground, for the call `tool_use_id`. `outcome` says how it ended, and is empty while it runs; `log` is all of its output, with a `terminal` only what has left the screen.
     """
 
     def __init__(
@@ -68,6 +72,8 @@ class Job:
         self._show: Callable[[str], None] | None = show
         self._screen = ScreenText()
         self._news = anyio.Event()
+        device = started.process.terminal
+        self.terminal = _terminal(device, command, self._add_text) if device else None
 
     @property
     def is_running(self) -> bool:
@@ -90,13 +96,20 @@ class Job:
         outcome = "ended with the session"
         try:
             process = self.started.process
-            self.status = await run_to_end(
-                process, self._screen, self._add, self._draw, linger_s=DRAIN_S
-            )
+            if terminal := self.terminal:
+                self.status = await read_to_end(
+                    process, terminal.follow, linger_s=DRAIN_S, on_end=terminal.end_input
+                )
+            else:
+                self.status = await run_to_end(
+                    process, self._screen, self._add, self._draw, linger_s=DRAIN_S
+                )
             outcome = _in_words(self.status)
         except SandboxError as error:
             outcome = f"not run: {printable(str(error))}".rstrip(".")
         finally:
+            if self.terminal:
+                self.terminal.finish()
             self.outcome = outcome
             self._took_s = time.monotonic() - self._began
 
@@ -151,6 +164,9 @@ class Job:
     def _add(self, chunk: bytes) -> None:
         self.log.add(chunk)
         self._news.set()
+
+    def _add_text(self, text: str) -> None:
+        self._add(text.encode(errors="replace"))
 
     def _draw(self, text: str) -> None:
         if not self._show:
@@ -218,6 +234,25 @@ class Jobs:
         known = ", ".join(self._jobs) or "none"
         raise ToolError(f"There is no job '{printable(job_id)}'. Jobs: {known}.")
 
+    def find_terminal(self, job_id: str) -> "Terminal":
+        """
+        Return the terminal of the job with this id, which runs.
+
+        Raises:
+            ToolError: it does not exist, has ended, or has no terminal.
+        """
+        job = self.find(job_id)
+        if not job.is_running:
+            raise ToolError(f"{job.id} has ended: {job.outcome}.")
+        if not job.terminal:
+            raise ToolError(f"{job.id} has no terminal. Start it with bash, pty=true.")
+        return job.terminal
+
+    def hand_back(self, job_id: str) -> None:
+        """Give the job's terminal back to the model, if the user has it and sees it no longer."""
+        with suppress(ToolError):
+            self.find_terminal(job_id).hand_back()
+
     def find_shown(self, shown_id: str) -> Job:
         """
         Return the job with this id, or the running command of the call with this id.
@@ -235,14 +270,16 @@ class Jobs:
         grant: Grant = NO_GRANT,
         state: ShellState | None = None,
         tool_use_id: str = "",
+        *,
+        has_terminal: bool = False,
     ) -> Job:
         """
-        Start a command in the foreground; `show` gets its output for the screen.
+        Start a command in the foreground; `show` gets its output for the screen. One that `has_terminal` goes to the background at once.
 
         Raises:
             ToolError: it could not be started.
         """
-        started = await self._shell.start(command, grant, state)
+        started = await self._shell.start(command, grant, state, has_terminal=has_terminal)
         path, shown_as = self._shell.new_log(started)
         log = OutputLog(path, shown_as=shown_as, is_new=True, max_file_bytes=MAX_LOG_BYTES)
         job = Job(command, started, log, show, tool_use_id)
@@ -352,6 +389,12 @@ class Jobs:
                 log.path.unlink()
 
 
+def _terminal(device: "CommandTerminal", command: str, take: Callable[[str], None]) -> "Terminal":
+    from sanderling.tools.commands.terminal import Terminal  # rarely needed
+
+    return Terminal(device, command, take)
+
+
 def ending_line(job: Job) -> str:
     """Return the note on a job that has ended since the last result."""
     size = job.log.news_bytes
@@ -365,9 +408,20 @@ def result_text(output: str, facts: str) -> str:
     return f"{shown or '(no output)'}\n{facts}"
 
 
-def facts(job: Job, *lines: str) -> str:
+def facts(job: Job, *lines: str, names_file: bool = True) -> str:
     """Return `lines`, new refusals, and the file with all output."""
-    return "\n".join(filter(None, (*lines, *_refusals(job), job.log.note())))
+    file = job.log.note() if names_file else ""
+    return "\n".join(filter(None, (*lines, *_refusals(job), file)))
+
+
+def screen_of(job: Job) -> tuple[str, str]:
+    """Return the screen of a running job's terminal for the model, and a line about it."""
+    from sanderling.tools.commands.terminal import HIDDEN, LEGEND  # rarely needed
+
+    assert job.terminal
+    text, where = job.terminal.shown()
+    line = f"[{job.id} has a terminal · {where}]"
+    return text, f"{line}\n{LEGEND}" if HIDDEN in text else line
 
 
 def status_line(job: Job, *more: str) -> str:

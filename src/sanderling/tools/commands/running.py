@@ -1,6 +1,7 @@
 """Runs one command of the model or the user to its end."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 
@@ -17,10 +18,24 @@ async def run_to_end(
     *,
     linger_s: float,
 ) -> int:
-    """
-    Read the output until the process ends; return its status. If cancelled, kill all its processes.
+    """Read the output until the process ends, as for `read_to_end`; `take` gets the bytes, `draw` the text for the screen."""
+    assert process.stdout
+    return await read_to_end(
+        process, partial(follow, process.stdout, screen, take, draw), linger_s=linger_s
+    )
 
-    `take` gets the bytes, `draw` the text for the screen. Processes left behind may write for `linger_s`.
+
+async def read_to_end(
+    process: RunningCommand,
+    follow_output: Callable[[], Awaitable[None]],
+    *,
+    linger_s: float,
+    on_end: Callable[[], None] = lambda: None,
+) -> int:
+    """
+    Follow the output until the process ends; return its status. If cancelled, kill all its processes.
+
+    `on_end` is called when it has ended. Processes left behind may write for `linger_s`.
 
     Raises:
         SandboxError: it did not run.
@@ -29,8 +44,7 @@ async def run_to_end(
     has_read = anyio.Event()
 
     async def read() -> None:
-        assert process.stdout
-        await follow(process.stdout, screen, take, draw)
+        await follow_output()
         has_read.set()
 
     try:
@@ -38,6 +52,7 @@ async def run_to_end(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(read)
                 status = await process.wait()
+                on_end()
                 with anyio.move_on_after(linger_s):
                     await has_read.wait()
                 tasks.cancel_scope.cancel()

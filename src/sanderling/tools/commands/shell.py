@@ -40,6 +40,7 @@ from sanderling.tools.commands.shell_report import (
     valid_cwd,
 )
 
+NO_TERMINAL_ELSEWHERE = "Outside the sandbox, commands run in the editor's own terminals, which take no input. Run the command without `pty`."
 MAX_COMMAND_BYTES = 100_000  # the kernel's limit for one string is 128 KiB
 MAX_STATE_BYTES = 96 * 1024
 MAX_TITLE_CHARS = 80
@@ -74,6 +75,12 @@ WITHOUT_PROMPTS = {
     "PIP_NO_INPUT": "1",
     "GH_PROMPT_DISABLED": "1",
     "DEBIAN_FRONTEND": "noninteractive",
+}
+
+ON_TERMINAL = {
+    "TERM": "xterm-256color",
+    "HISTFILE": "",  # a shell's history would keep what the user types
+    "LESSHISTFILE": "-",
 }
 
 _NO_POLICY = SandboxPolicy(project="", home="", state_dir="")
@@ -229,7 +236,7 @@ class ShellChange(msgspec.Struct, frozen=True):
 
 
 class Started(msgspec.Struct, frozen=True):
-    """A running command, its initial state, and its report file."""
+    """A running command, its initial state, its report file, and `terms`, the access that it has (`SessionSandbox.terms`)."""
 
     process: RunningCommand
     begun_with: ShellState
@@ -238,6 +245,7 @@ class Started(msgspec.Struct, frozen=True):
     directory: "ScratchDirectory"
     report_path: str
     report_fd: int
+    terms: tuple[object, ...] = ()
 
 
 class ScratchDirectory(msgspec.Struct, frozen=True):
@@ -313,7 +321,12 @@ class Shell:
         self._state = ShellState(cwd, kept, valid_cwd(state.previous_cwd))
 
     async def start(
-        self, command: str, grant: Grant = NO_GRANT, state: ShellState | None = None
+        self,
+        command: str,
+        grant: Grant = NO_GRANT,
+        state: ShellState | None = None,
+        *,
+        has_terminal: bool = False,
     ) -> Started:
         """
         Start a command in the current directory, with `grant` for it alone.
@@ -323,14 +336,18 @@ class Shell:
         """
         _check(command)
         try:
-            return await self._start(command, grant, state or self._state)
+            return await self._start(command, grant, state or self._state, has_terminal)
         except (SandboxError, OSError) as error:
             raise ToolError(f"Could not start the command: {error}") from error
 
-    async def _start(self, command: str, grant: Grant, state: ShellState) -> Started:
+    async def _start(
+        self, command: str, grant: Grant, state: ShellState, has_terminal: bool
+    ) -> Started:
         # A line starts and runs in one environment, even if the user switches the sandbox meanwhile.
         environment = self._sandbox.environment
         is_confined = environment.is_confined
+        if has_terminal and self._elsewhere and not is_confined:
+            raise ToolError(NO_TERMINAL_ELSEWHERE)
         functions = [
             function
             for name, function in _THAT_READ.items()
@@ -338,7 +355,7 @@ class Shell:
                 name, command, cwd=state.cwd, project=self._project, is_confined=is_confined
             )
         ]
-        editors = dict.fromkeys(re.findall(_EDITOR, command))
+        editors = dict.fromkeys(() if has_terminal else re.findall(_EDITOR, command))
         functions += [_WITHOUT_TERMINAL[name] for name in editors]
         tools = self._sandbox.first_on_path(environment)
         directory = ScratchDirectory(*await environment.scratch())
@@ -357,17 +374,20 @@ class Shell:
             "SANDERLING_COMMAND": command + (_WITH_PIPE if self._reports_pipe(command) else ""),
         }
         try:
-            env = WITHOUT_PROMPTS | variables
+            env = (ON_TERMINAL if has_terminal else WITHOUT_PROMPTS) | variables
             if self._elsewhere and not is_confined:
                 process = await self._elsewhere(
                     self._argv, cwd=self._project, env=env, line=command
                 )
             else:
-                process = await environment.spawn(self._argv, cwd="", env=env, grant=grant)
+                process = await environment.spawn(
+                    self._argv, cwd="", env=env, grant=grant, has_terminal=has_terminal
+                )
         except BaseException:
             _remove(path, descriptor)
             raise
-        return Started(process, state, is_confined, tools, directory, path, descriptor)
+        terms = self._sandbox.terms
+        return Started(process, state, is_confined, tools, directory, path, descriptor, terms)
 
     def _reports_pipe(self, command: str) -> bool:
         return self._is_bash and bool(last_pipe(command))

@@ -1,0 +1,310 @@
+"""
+A job's terminal, which the model and the user share.
+
+Either of them has it, never both. While the user has it, the model neither sees nor sends anything, and all that the program writes is drawn
+hidden: the model sees `[hidden]` in its place, for as long as it is on the screen, and so does the log. That does not end with the
+hand-back, because the echo of the last keys may still be on its way. It ends when the program has read all input, the host has read all
+output, and the terminal was quiet for a moment.
+
+A program can be busy for longer than that moment, and a shell can bring back a line from its history. Therefore lines that the user typed
+stay hidden wherever they appear (`typed.py`). A pause alone would not do, whatever its length: a shell echoes what was typed ahead when
+its command has ended. To hide everything until the model's next input would do, but hides the whole output of `sudo apt install`, for which
+the user typed a password. What a program does with the input otherwise, such as write it to a file, cannot be known here.
+
+The log has the text that left the screen, and the last screen, not the bytes: it is what the model would have seen.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable
+from itertools import chain
+
+import anyio
+
+from sanderling.errors import ToolError
+from sanderling.sandbox.terminals import CommandTerminal
+from sanderling.tools.commands.keys import encoded, is_enter, is_interrupt
+from sanderling.tools.commands.output import MAX_TOLD_BYTES
+from sanderling.tools.commands.screen import APPLICATION_CURSOR, HIDDEN, Row, Screen
+from sanderling.tools.commands.typed import TypedText
+
+ROWS, COLUMNS = 24, 80
+SETTLE_S = 0.5
+QUIET_S, LONG_QUIET_S, FIRST_OUTPUT_S, OUTPUT_S = 0.15, 1.0, 1.0, 3.0
+FEED_PAUSE_BYTES, FEED_PAUSE_S = 1 << 18, 0.004
+MAX_UNSENT_BYTES = 1 << 20
+MAX_LINE_ROWS = 100
+MAX_SCROLLBACK = 1_000
+RETRY_S = 0.05
+LEGEND = f"[{HIDDEN} is what appeared while the user had the terminal, or what the user typed.]"
+IS_THE_USERS = "The user has the terminal: nothing was sent. Wait with action screen and wait_s until the user hands it back."
+
+_SHELL = (
+    r"\s*(?:exec\s+)?(?:\S*/)?(?:ba|da|z|k)?sh(?:\s+(?:-i|-l|--norc|--noprofile|--login|-f))*\s*"
+)
+_TURNING = r"\b(?:cd|pushd|popd|export|declare|typeset|unset|source|alias|set|shopt|eval|exec|trap|hash|enable|function)\b|^\s*\.\s|[=(){}]"
+"""What may change the meaning of later lines."""
+
+
+class Terminal:
+    """
+    A terminal with its screen. `take` gets text for the log.
+
+    `line` is what the model has typed since the last Enter, None if it cannot be known. `is_shell`: lines mean what they mean in a new shell.
+    """
+
+    def __init__(self, device: CommandTerminal, command: str, take: Callable[[str], None]) -> None:
+        self.is_users = False
+        self.line: str | None = ""
+        self.is_shell = re.fullmatch(_SHELL, command) is not None
+        self.scrollback = deque[Row](maxlen=MAX_SCROLLBACK)
+        self.left_count = 0  # rows that have left the screen
+        self.changes = 0
+        self.screen = Screen(ROWS, COLUMNS, self._put, self._leave)
+        self._device = device
+        self._take = take
+        self._typed = TypedText()
+        self._seen = 0
+        self._unsent = b""
+        self._changed = anyio.Event()
+        self._handed_back = anyio.Event()
+        self._is_unsent = anyio.Event()
+        self._line_rows: list[Row] = []
+        self._was_hidden = False
+        device.resize(ROWS, COLUMNS)
+
+    # --- the program ---
+
+    async def follow(self) -> None:
+        """Read what the program writes, until nothing has the terminal open."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._send)
+            tasks.start_soon(self._settle)
+            await self._read()
+            tasks.cancel_scope.cancel()
+
+    def end_input(self) -> None:
+        """Note that the command has ended."""
+        self._device.end()
+
+    def finish(self) -> None:
+        """Write the last screen to the log."""
+        for row in self.screen.end():
+            self._log(row)
+        self._keep_line()
+        self.is_users = self.screen.hides = False
+        self._note_change()
+
+    async def _read(self) -> None:
+        unpaused = 0
+        while True:
+            try:
+                chunk = await self._device.receive()
+            except anyio.EndOfStream:
+                return
+            self.screen.feed(chunk)
+            self._note_change()
+            unpaused += len(chunk)
+            if unpaused >= FEED_PAUSE_BYTES:
+                unpaused = 0
+                await anyio.sleep(FEED_PAUSE_S)
+
+    async def _send(self) -> None:
+        while True:
+            if not self._unsent:
+                self._is_unsent = anyio.Event()
+                await self._is_unsent.wait()
+            sent = self._device.send(self._unsent)
+            self._unsent = self._unsent[sent:]
+            if not sent:  # its buffer is full, which no poll reports
+                await anyio.sleep(RETRY_S)
+
+    async def _settle(self) -> None:
+        """Show new output to the model again, some time after the user has handed back the terminal."""
+        while True:
+            await self._handed_back.wait()
+            seen = self.changes
+            await anyio.sleep(SETTLE_S)
+            is_busy = self._unsent or self._device.has_unread or self.screen.is_in_sequence
+            if self._handed_back.is_set() and seen == self.changes and not is_busy:
+                self._handed_back = anyio.Event()
+                self.screen.hides = False
+                self._note_change()
+
+    def _put(self, data: bytes) -> None:
+        self._unsent += data[: MAX_UNSENT_BYTES - len(self._unsent)]
+        self._is_unsent.set()
+
+    def _leave(self, row: Row) -> None:
+        self.scrollback.append(row)
+        self.left_count += 1
+        self._log(row)
+
+    def _log(self, row: Row) -> None:
+        self._line_rows.append(row)
+        if not row.is_continued or len(self._line_rows) >= MAX_LINE_ROWS:
+            self._keep_line()
+
+    def _keep_line(self) -> None:
+        """Write a line that has left the screen to the log."""
+        rows, self._line_rows = self._line_rows, []
+        if not rows:
+            return
+        self._typed.hide_in(rows)
+        whole = Row()
+        whole.cells = list(chain.from_iterable(row.cells for row in rows))
+        whole.pens = list(chain.from_iterable(row.pens for row in rows))
+        text = whole.visible()
+        if not (text == HIDDEN and self._was_hidden):
+            self._take(f"{text}\n")
+        self._was_hidden = text == HIDDEN
+
+    def _note_change(self) -> None:
+        self.changes += 1
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def next_change(self) -> None:
+        await self._changed.wait()
+
+    # --- the model ---
+
+    def type_text(self, text: str) -> None:
+        """
+        Send text as the model; each line end is Enter.
+
+        Raises:
+            ToolError: the user has the terminal, or the text has control characters.
+        """
+        if re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", text.replace("\r\n", "\n")):
+            raise ToolError(
+                "`text` contains control characters. Send them with action keys: C-c, Esc, Tab."
+            )
+        if not text:
+            raise ToolError("`text` is empty. Enter alone is action keys: Enter.")
+        self._check_is_models()
+        lines = text.replace("\r\n", "\n").split("\n")
+        before = self.line or ""
+        if any(re.search(_TURNING, line) for line in (before + lines[0], *lines[1:])):
+            self.is_shell = False
+        if len(lines) > 1:
+            self.line = lines[-1]
+        elif self.line is not None:
+            self.line += text
+        self._put("\r".join(lines).encode(errors="replace"))
+
+    def press(self, keys: str) -> None:
+        """
+        Send named keys as the model.
+
+        Raises:
+            ToolError: the user has the terminal, or a key is unknown.
+        """
+        data = encoded(keys, is_application=self.screen.has(APPLICATION_CURSOR))
+        self._check_is_models()
+        if is_enter(keys) or is_interrupt(keys):
+            self.line = ""
+        else:
+            self.line = None
+            self.is_shell = False
+        self._put(data)
+
+    def _check_is_models(self) -> None:
+        if self.is_users:
+            raise ToolError(IS_THE_USERS)
+
+    def line_with(self, text: str, keys: str) -> str:
+        """Return the line that the program would get with `text` or `keys`; "" if it cannot be known."""
+        if self.line is None:
+            return ""
+        if text:
+            return self.line + text
+        return self.line if is_enter(keys) else ""
+
+    async def wait_for_output(self, wait_s: float) -> None:
+        """
+        Wait for the answer to the model's input: for some output, then for a pause in it, in which the program has read all input.
+
+        With `wait_s` the pause is longer, as a program may need that long to start.
+        """
+        before = self.changes
+        with anyio.move_on_after(max(wait_s, FIRST_OUTPUT_S)):
+            while self.changes == before:
+                await self.next_change()
+        with anyio.move_on_after(max(wait_s, OUTPUT_S)):
+            is_quiet = False
+            while not is_quiet:
+                with anyio.move_on_after(min(max(wait_s, QUIET_S), LONG_QUIET_S)) as pause:
+                    await self.next_change()
+                is_quiet = pause.cancelled_caught and not self._device.has_unread
+
+    async def wait_for_news(self, wait_s: float) -> None:
+        """Wait until the screen has changed since the model last saw it, and the user does not have the terminal."""
+        with anyio.move_on_after(wait_s):
+            while self.is_users or self.screen.hides or self.changes == self._seen:
+                await self.next_change()
+
+    def shown(self) -> tuple[str, str]:
+        """Return the screen for the model, and where its cursor is."""
+        self._seen = self.changes
+        if self.is_users:
+            return "", "the user has the terminal: wait for it with wait_s"
+        self._hide_typed()
+        rows = self.screen.visible()
+        cut = len(rows)
+        size = 0
+        while cut and (size := size + len(rows[cut - 1].encode()) + 1) <= MAX_TOLD_BYTES:
+            cut -= 1
+        at = self.screen.cursor
+        where = f"row {at.row + 1}"
+        if not self.screen.rows[
+            at.row
+        ].is_hidden:  # its column would be the length of what is hidden
+            where += f", column {at.column + 1}"
+        size_of_screen = f"{self.screen.row_count}x{self.screen.columns}"
+        return "\n".join(rows[cut:]), f"cursor at {where} of {size_of_screen}"
+
+    def _hide_typed(self) -> None:
+        line: list[Row] = []
+        for row in self.screen.rows:
+            line.append(row)
+            if not row.is_continued:
+                self._typed.hide_in(line)
+                line = []
+        self._typed.hide_in(line)
+
+    # --- the user ---
+
+    def take(self) -> None:
+        """Give the terminal to the user."""
+        self.is_users = self.screen.hides = True
+        if self._handed_back.is_set():
+            self._handed_back = anyio.Event()
+        self.line = None
+        self.is_shell = False
+        self._note_change()
+
+    def type(self, data: bytes) -> None:
+        """Send the user's keys. They are dropped unless the user has the terminal."""
+        if self.is_users:
+            self._typed.note(data)
+            self._put(data)
+
+    def hand_back(self) -> None:
+        if self.is_users:
+            self._typed.keep()
+            self.is_users = False
+            self._handed_back.set()
+            self._note_change()
+
+    def reveal(self) -> None:
+        """Show the model what is on the screen now, and what the user has typed."""
+        self._typed.forget()
+        self.screen.reveal()
+        self._note_change()
+
+    def resize(self, rows: int, columns: int) -> None:
+        if (rows, columns) != (self.screen.row_count, self.screen.columns):
+            self.screen.resize(rows, columns)
+            self._device.resize(self.screen.row_count, self.screen.columns)
+            self._note_change()

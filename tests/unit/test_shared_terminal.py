@@ -1,0 +1,451 @@
+"""A terminal that the model and the user share: real programs in the real sandbox, and who sees what."""
+
+import os
+import random
+import re
+import shutil
+import string
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+from tests.conftest import DEADLINE_S, happens, prove_rest
+from tests.sandboxes import in_own_task
+from tests.unit.test_bash import Desk
+
+from sanderling.errors import ToolError
+from sanderling.permissions.decide import decide
+from sanderling.permissions.rules import Rule
+from sanderling.tools.commands import terminal as module
+from sanderling.tools.commands.drawing import Drawing
+from sanderling.tools.commands.screen import HIDDEN
+from sanderling.tools.commands.terminal import Terminal
+from sanderling.tools.jobs import jobs
+
+SHELL = "PS1='$ ' exec bash --norc --noprofile -i"
+WAIT_S = 20.0
+
+
+class TerminalDesk(Desk):
+    """A desk whose job j1 has a terminal."""
+
+    @property
+    def terminal(self) -> Terminal:
+        terminal = self.jobs.find("j1").terminal
+        assert terminal
+        return terminal
+
+    async def begin(self, command: str = SHELL, until: str = "$") -> None:
+        await self.say(command, pty=True)
+        await self.shows(until)
+
+    async def screen_text(self) -> str:
+        return await self.ask(action="screen", id="j1")
+
+    async def shows(self, text: str) -> str:
+        """What the model sees as soon as it sees `text`."""
+        with anyio.fail_after(DEADLINE_S):
+            while text not in (shown := await self.screen_text()):
+                await anyio.sleep(0.02)
+        return shown
+
+    async def send(self, text: str, until: str = "") -> str:
+        told = await self.ask(action="send", id="j1", text=text)
+        return await self.shows(until) if until else told
+
+    async def keys(self, keys: str) -> str:
+        return await self.ask(action="keys", id="j1", keys=keys)
+
+    async def user_types(self, data: str, until: str = "") -> None:
+        """The user takes the terminal, types, waits until `until` is on the whole screen, and hands it back."""
+        self.terminal.take()
+        self.terminal.type(data.encode())
+        await happens(lambda: until in self.whole_screen())
+        self.terminal.hand_back()
+
+    def whole_screen(self) -> str:
+        return "\n".join("".join(row.cells).rstrip() for row in self.terminal.screen.rows)
+
+    async def settles(self) -> None:
+        await happens(lambda: not self.terminal.screen.hides)
+
+    async def ends(self) -> None:
+        await happens(lambda: not self.jobs.find("j1").is_running)
+
+    def log(self) -> str:
+        return self.jobs.find("j1").log.path.read_text()
+
+
+@pytest.fixture(params=prove_rest(["sandbox", "off"], keep=(0,)))
+async def desk(tmp_path, request) -> AsyncIterator[TerminalDesk]:
+    desk = TerminalDesk(tmp_path, is_confined=request.param == "sandbox")
+    async for served in in_own_task(desk.served()):
+        yield served
+
+
+# --- what the model does -----------------------------------------------------------------------------------------------
+
+
+async def test_a_command_has_a_terminal_of_its_own(desk):
+    await desk.begin()
+    shown = await desk.send("tty; stty size; [ -t 0 ] && [ -t 2 ] && echo yes\n", "yes\n")
+    assert re.search(r"/dev/pts/\d+\n24 80\nyes\n", shown)
+    assert "[j1 has a terminal · cursor at row 5, column 3 of 24x80]" in shown
+    await desk.send("exit 3\n")
+    await desk.ends()
+    assert "[exit status 3 · " in await desk.ask(action="read", id="j1")
+
+
+async def test_the_interrupt_key_reaches_the_program_that_runs(desk):
+    await desk.begin()
+    await desk.send("sleep 1000; echo status $?\n")
+    await desk.keys("C-c")
+    await desk.send("echo status $?\n", "status 130")
+
+
+async def test_python_is_used_as_by_a_user(desk):
+    await desk.begin("python3 -q", ">>>")
+    assert "42\n>>>" in await desk.send("print(6 * 7)\n", "42")
+    await desk.send("input('name? ')\n", "name? ")
+    assert "'bob'" in await desk.send("bob\n", "'bob'")
+    await desk.keys("C-d")
+    await desk.ends()
+
+
+async def test_node_is_used_as_by_a_user(desk):
+    if not shutil.which("node"):
+        pytest.skip("node is not installed")
+    await desk.begin("NODE_REPL_HISTORY= node", ">")
+    assert "42" in await desk.send("6 * 7\n", "\n42")
+    await desk.send(".exit\n")
+    await desk.ends()
+
+
+async def test_gdb_is_used_as_by_a_user(desk):
+    if not shutil.which("gdb"):
+        pytest.skip("gdb is not installed")
+    await desk.begin("gdb -q -nx", "(gdb)")
+    await desk.send("print 6 * 7\n", "$1 = 42")
+    await desk.send("quit\n")
+    await desk.ends()
+
+
+@pytest.mark.parametrize("editor", ["vim", "vi", "nvim"])
+async def test_a_rebase_is_done_in_an_editor(desk, editor):
+    if not shutil.which(editor):
+        pytest.skip(f"{editor} is not installed")
+    git = "git -c user.name=a -c user.email=a@b.c"
+    made = (
+        f"rm -rf .git; git init -q; for i in 1 2 3; do {git} commit -q --allow-empty -m c$i; done"
+    )
+    await desk.say(made)
+    await desk.begin(
+        f"GIT_EDITOR='{editor} -u NONE -N' {git} rebase -i --root --keep-empty; exec cat", "pick"
+    )
+    await desk.keys("j d d : w q Enter")
+    await desk.shows("Successfully rebased")
+    assert "c2" not in await desk.say("git log --format=%s")
+
+
+async def test_a_pager_leaves_the_screen_as_it_was(desk):
+    if not shutil.which("less"):
+        pytest.skip("less is not installed")
+    await desk.begin()
+    shown = await desk.send("seq 100 | less\n", ":")
+    assert "\n1\n" not in shown.replace("[", "\n") or "23" in shown
+    await desk.keys("G")
+    await desk.shows("100")
+    await desk.keys("q")
+    await happens(lambda: not desk.terminal.screen.is_alternate)
+    assert "99" not in await desk.screen_text()
+
+
+async def test_wide_and_combined_characters_are_shown_as_written(desk):
+    await desk.begin()
+    await desk.send("printf '漢字 e\\u0301 ü 👍|\\n'\n", "\n漢字 e\u0301 ü 👍|")
+
+
+async def test_the_program_learns_the_size_of_the_users_window(desk):
+    await desk.begin()
+    desk.terminal.resize(10, 33)
+    assert "10 33" in await desk.send("stty size\n", "10 33")
+    desk.terminal.resize(0, 10**9)
+    assert "of 1x1000]" in await desk.screen_text()
+
+
+async def test_text_with_control_keys_is_refused(desk):
+    await desk.begin()
+    for text in ("\x03", "a\x1b[A", ""):
+        with pytest.raises(ToolError, match="action keys"):
+            await desk.send(text)
+
+
+async def test_only_running_jobs_with_a_terminal_take_input(desk):
+    await desk.say("sleep 1000", background=True)
+    for action in ("send", "keys", "screen"):
+        with pytest.raises(ToolError, match="j1 has no terminal"):
+            await desk.ask(action=action, id="j1", text="x", keys="Enter")
+        with pytest.raises(ToolError, match="There is no job 'j9'"):
+            await desk.ask(action=action, id="j9", text="x", keys="Enter")
+    await desk.ask(action="stop", id="j1")
+
+
+async def test_a_stopped_job_and_its_daemons_are_gone(desk):
+    if not desk.is_confined():
+        pytest.skip("without the sandbox, processes that left the group stay")
+    os.mkfifo(desk.project / "fifo")
+    reading = os.open(desk.project / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        await desk.begin()
+        await desk.send(
+            "(setsid sleep 1000 > fifo &); sleep 1; echo sta''rted; sleep 1000\n", "started"
+        )
+        with pytest.raises(BlockingIOError):
+            os.read(reading, 1)
+        await desk.ask(action="stop", id="j1")
+        await happens(lambda: os.read(reading, 1) == b"")
+    finally:
+        os.close(reading)
+
+
+async def test_the_log_has_what_left_the_screen_and_the_last_screen(desk):
+    await desk.begin("seq 2000; read -p 'more? ' x; echo end", "more?")
+    assert (await desk.ask(action="read", id="j1")).startswith("1\n2\n")
+    await desk.send("y\n")
+    await desk.ends()
+    lines = desk.log().splitlines()
+    assert lines == [*map(str, range(1, 2001)), "more? y", "end"]
+
+
+async def test_a_flood_costs_a_frontend_little_and_ends_with_the_interrupt_key(desk):
+    await desk.begin()
+    drawing = Drawing(desk.terminal)
+    await desk.send("yes 0123456789012345678901234567890123456789\n")
+    before = desk.terminal.left_count
+    await happens(lambda: desk.terminal.left_count > before + 20_000)
+    assert len(drawing.update()) < 20_000
+    await desk.keys("C-c")
+    await desk.send("echo do''ne\n", "done")
+
+
+# --- what the user does ------------------------------------------------------------------------------------------------
+
+
+async def test_while_the_user_has_the_terminal_the_model_neither_sees_nor_sends(desk):
+    await desk.begin()
+    desk.terminal.take()
+    assert await desk.screen_text() == (
+        "(no output)\n[j1 has a terminal · the user has the terminal: wait for it with wait_s]"
+    )
+    for given in ({"action": "send", "text": "x"}, {"action": "keys", "keys": "Enter"}):
+        with pytest.raises(ToolError, match="nothing was sent"):
+            await desk.ask(id="j1", **given)
+    desk.terminal.hand_back()
+    await desk.settles()
+    await desk.send("echo he''re\n", "here")
+    assert "x" not in desk.whole_screen()
+
+
+async def test_what_the_user_does_not_have_takes_no_keys(desk):
+    await desk.begin()
+    desk.terminal.type(b"echo unexpected\r")
+    await desk.send("echo he''re\n", "here")
+    assert "unexpected" not in desk.whole_screen()
+
+
+async def test_a_password_is_neither_seen_nor_logged_and_what_follows_is(desk):
+    await desk.begin(
+        "read -r -s -p 'password: ' p; echo; until [ -e go ]; do sleep 0.1; done; echo \"len ${#p}\"; read x",
+        "password:",
+    )
+    await desk.user_types("correct horse\r")
+    await desk.settles()
+    (desk.project / "go").touch()
+    shown = await desk.shows("len 13")
+    assert "horse" not in shown
+    await desk.send("\n")
+    await desk.ends()
+    assert "horse" not in desk.log()
+    assert "len 13" in desk.log()
+
+
+async def test_the_model_can_wait_until_the_user_hands_back(desk):
+    await desk.begin()
+    desk.terminal.take()
+    told: list[str] = []
+
+    async def wait() -> None:
+        told.append(await desk.ask(action="screen", id="j1", wait_s=60))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        desk.terminal.type(b"echo secret\r")
+        await happens(lambda: "\nsecret" in desk.whole_screen())
+        assert told == []
+        desk.terminal.hand_back()
+    assert "secret" not in told[0]
+    assert HIDDEN in told[0]
+
+
+async def test_a_job_that_ends_while_the_user_has_its_terminal_is_reported(desk):
+    await desk.begin("read -s x; exit 3", "")
+    desk.terminal.take()
+    desk.terminal.type(b"secret\r")
+    told = await desk.ask(action="screen", id="j1", wait_s=60)
+    await desk.ends()
+    told += await desk.ask(action="screen", id="j1")
+    assert "[exit status 3 · " in told
+    assert "secret" not in told + desk.log()
+
+
+async def test_an_echo_that_comes_long_after_the_hand_back_is_hidden(desk):
+    await desk.begin()
+    await desk.send("until [ -e go ]; do sleep 0.1; done\n")
+    await desk.user_types("echo typed-ahead-of-time\r")
+    await anyio.sleep(2 * module.SETTLE_S)
+    assert desk.terminal.screen.hides  # the shell has not read it
+    (desk.project / "go").touch()
+    await desk.settles()
+    shown = await desk.send("echo af''ter\n", "after")
+    assert "ahead" not in shown
+
+
+async def test_what_the_shell_brings_back_from_its_history_is_hidden(desk):
+    await desk.begin()
+    await desk.user_types("echo my-old-secret\r", "\nmy-old-secret")
+    await desk.settles()
+    await desk.send("clear\n")
+    await desk.keys("Up Up")
+    await happens(lambda: "my-old-secret" in desk.whole_screen())
+    shown = await desk.screen_text()
+    assert "old" not in shown
+    assert HIDDEN in shown
+
+
+async def test_the_user_can_show_what_is_hidden(desk):
+    await desk.begin()
+    await desk.user_types("echo not secret\r", "\nnot secret")
+    await desk.settles()
+    assert "not secret" not in await desk.screen_text()
+    desk.terminal.reveal()
+    assert "\nnot secret" in await desk.screen_text()
+
+
+SEED = 4_343
+HANDOVERS = 1_000
+
+
+async def test_after_a_thousand_handovers_nothing_the_user_typed_is_in_the_log_or_the_models_view(
+    desk, monkeypatch
+):
+    monkeypatch.setattr(module, "SETTLE_S", 0.01)  # sooner than any user, and than the programs
+    source = random.Random(SEED)
+    await desk.begin()
+    typed: list[str] = []
+    views: list[str] = []
+    for number in range(HANDOVERS):
+        if number % 25 == 0:
+            await desk.settles()
+            await desk.keys("C-c")
+            views.append(await desk.send(f"echo mod''el {number}\n", f"model {number}"))
+        word = "".join(
+            source.choices(string.ascii_letters + string.digits + "äöü漢", k=source.randint(5, 30))
+        )
+        typed.append(word)
+        line = source.choice((": {}", "echo {}", "{}", "printf {} >&2", "read -s x; {}"))
+        end = source.choice(("\r", "\r", "\r", "\x15", "\x03"))
+        desk.terminal.take()
+        data = line.format(word).encode() + end.encode()
+        at = source.randint(0, len(data))
+        desk.terminal.type(data[:at])
+        if source.random() < 0.5:
+            await anyio.sleep(source.random() * 0.01)
+        desk.terminal.type(data[at:])
+        if source.random() < 0.5:
+            await anyio.sleep(source.random() * 0.02)
+        desk.terminal.hand_back()
+        views.append(await desk.screen_text())
+    await desk.settles()
+    await desk.keys("C-c")
+    await desk.send("echo la''st\n", "last")
+    views.append(await desk.screen_text())
+    await desk.keys("C-d")
+    await desk.ask(action="stop", id="j1")
+    views += [await desk.ask(action="read", id="j1"), desk.log(), *desk.shown]
+    everything = "\n".join(views)
+    assert "model 40" in everything
+    assert [word for word in typed if word in everything] == []
+
+
+# --- permissions -------------------------------------------------------------------------------------------------------
+
+
+def decided(desk: TerminalDesk, mode: Any, *rules: str, **data: str) -> str:
+    effect = jobs.effect(jobs.parse({"id": "j1", **data}), desk.workspace)
+    given = [
+        Rule(action=action, tool="bash", command=command)  # type: ignore[arg-type]
+        for action, _, command in (rule.partition(" bash ") for rule in rules)
+    ]
+    return decide(effect, mode, given, project=str(desk.project), is_confined=True).action
+
+
+async def test_text_for_a_shell_is_judged_as_a_command(desk):
+    await desk.begin("bash --norc", "bash-")
+    send = {"action": "send", "text": "make test\n"}
+    assert decided(desk, "ask", **send) == "ask"
+    assert decided(desk, "auto", **send) == "allow"
+    assert decided(desk, "ask", "allow bash make test", **send) == "allow"
+    assert decided(desk, "auto", "deny bash make", **send) == "deny"
+    assert decided(desk, "ask", action="send", text="cat README\n") == "ask"
+    assert decided(desk, "ask", action="screen") == "allow"
+    assert decided(desk, "ask", action="list") == "allow"
+
+
+async def test_a_line_that_is_typed_in_parts_is_judged_as_a_whole(desk):
+    await desk.begin("bash --norc", "bash-")
+    await desk.send("git pu")
+    assert decided(desk, "auto", "deny bash git push", action="send", text="sh\n") == "deny"
+    await desk.send("sh")
+    assert decided(desk, "auto", "deny bash git push", action="keys", keys="Enter") == "deny"
+
+
+async def test_keys_that_may_complete_a_denied_line_are_asked_about(desk):
+    await desk.begin("bash --norc", "bash-")
+    deny = "deny bash git push"
+    assert decided(desk, "auto", action="keys", keys="Up Enter") == "allow"
+    assert decided(desk, "auto", deny, action="keys", keys="Up Enter") == "ask"
+    await desk.keys("Tab")
+    assert decided(desk, "auto", deny, action="send", text="x\n") == "ask"
+
+
+@pytest.mark.parametrize("before", ["cd sub\n", "alias make=rm\n", "make() { rm; }\n", "PATH=.\n"])
+async def test_an_allow_rule_does_not_cover_a_shell_that_was_changed(desk, before):
+    await desk.begin("bash --norc", "bash-")
+    await desk.send(before)
+    assert decided(desk, "ask", "allow bash make", action="send", text="make\n") == "ask"
+
+
+async def test_an_allow_rule_covers_neither_other_programs_nor_what_follows_the_users_input(desk):
+    await desk.begin("python3 -q", ">>>")
+    assert decided(desk, "ask", "allow bash make", action="send", text="make\n") == "ask"
+
+
+async def test_a_terminal_with_more_access_than_the_mode_gives_is_asked_about(desk):
+    await desk.begin("bash --norc", "bash-")
+    send = {"action": "send", "text": "touch x\n"}
+    desk.sandbox.effective_policy.set_mode("ro")
+    if desk.is_confined():
+        assert decided(desk, "plan", **send) == "ask"
+
+
+# --- where there are none ----------------------------------------------------------------------------------------------
+
+
+async def test_a_level_without_terminals_says_so(tmp_path):
+    desk = TerminalDesk(tmp_path, level="landlock")
+    async for served in in_own_task(desk.served()):
+        with pytest.raises(ToolError, match="level 'landlock' has no terminals"):
+            await served.say("bash", pty=True)
+        assert served.reports() == []
