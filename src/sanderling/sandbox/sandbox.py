@@ -255,7 +255,12 @@ class Sandbox:
             writable = (policy.project, *policy.write_paths, policy.state_dir)
             return read_secret(name, credential, writable)
 
-        return SecretProxy(self.policy.credentials, read, self._on_event)
+        return SecretProxy(self.policy.credentials, read, self._on_event, self._why_no_secrets)
+
+    def _why_no_secrets(self) -> str:
+        if self.policy.mode == "ro":  # also for a command that was started before
+            return "not for plan mode"
+        return "" if self.policy.network == "proxy" else "only for the network 'proxy'"
 
     def _keep_watch(self, view: SandboxView, process: Process, *, is_server: bool) -> None:
         """Monitor the running commands, now including `process`."""

@@ -231,7 +231,7 @@ class _Exchange:
         if not self.secrets or request.method == b"CONNECT":
             return None
         found = self.secrets.placeholder_in(host, port, request.method, path, request.headers)
-        if found and (reason := found.why_not()):
+        if found and (reason := self.secrets.why_off() or found.why_not()):
             raise _RequestError(403, f"The credential '{found.use.name}' is {reason}.")
         return found
 
