@@ -207,7 +207,8 @@ class Sandbox:
         if policy.network == "proxy":
             view = await self._views.get(policy)
             variables |= proxy_environment(view.proxy_port, mark)
-            if self._secrets and mark and policy.mode == "rw":  # plan mode changes no server either
+            # Plan mode changes nothing elsewhere either, and servers that share the commands' namespaces are not commands.
+            if self._secrets and mark and policy.mode == "rw" and not is_server:
                 self._secrets.admit(mark)
                 variables |= placeholder_environment(policy.credentials, mark, variables)
                 if self._gh_config:
