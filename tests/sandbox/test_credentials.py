@@ -35,7 +35,7 @@ from sanderling.session.session import Session
 from tests.conftest import ROOT, examples, prove
 from tests.sandbox.test_network import HttpServer, listening, say, server_for
 from tests.sandbox.test_sandbox import PYTHON, run
-from tests.secret_server import SecretServer, make_certificate, secret_server
+from tests.secret_server import MALFORMED, SecretServer, make_certificate, secret_server
 from tests.talk import BaseTalk, scripted
 
 if TYPE_CHECKING:
@@ -253,6 +253,14 @@ async def test_server_that_repeats_the_request_does_not_reveal_the_secret(server
         assert "set-cookie" not in response.lower()
         if path == "/echo":
             assert "*" * len(SECRET) in response
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+async def test_malformed_response_does_not_reveal_the_secret(server, kind):
+    async with scene(server) as it:
+        response = await it.ask(f"/echo/malformed/{kind}")
+        assert SECRET in server.authorizations[0][2]
+        assert SECRET not in response
 
 
 async def test_redirect_leads_back_to_the_proxy_only_for_the_credentials_host(server):

@@ -253,7 +253,7 @@ class _Exchange:
                 tls = await TLSStream.wrap(
                     stream, hostname=host, ssl_context=context, standard_compatible=False
                 )
-        except (ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
+        except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
             reason = getattr(error, "verify_message", "") or "the TLS handshake failed"
             raise _RequestError(502, f"{host} gets no secret: {reason}.") from error
         return _TlsPeer(upstream, tls)
