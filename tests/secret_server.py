@@ -18,6 +18,19 @@ from threading import Thread
 from typing import Any
 
 CHUNK_BYTES = 1 << 16
+MALFORMED = {
+    "hint": "HTTP/1.1 103 Early Hints\r\nLink: {sent}\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    "coding": "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\n{sent}\r\n0\r\n\r\n",
+    "folded": "HTTP/1.1 200 OK\r\nX: a\r\n {sent}\r\nContent-Length: 0\r\n\r\n",
+    "header": "HTTP/1.1 200 OK\r\n{sent}\r\n\r\n",
+    "name": "HTTP/1.1 200 OK\r\n{sent}: x\r\n\r\n",
+    "none": "{sent}\r\n\r\n",
+    "upgrade": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n{sent}",
+    "size": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nz;{sent}\r\n",
+    "extension": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;{sent}\r\na\r\n0\r\n\r\n",
+    "more": "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na{sent}",
+}
+"""Odd responses that have the secret where a proxy may not look."""
 
 
 class SecretServer(ThreadingHTTPServer):
@@ -84,6 +97,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b"1\r\n%c\r\n" % byte)
                 self.wfile.flush()
             self.wfile.write(b"0\r\nX-Trailer: " + sent.encode() + b"\r\n\r\n")
+        elif path.startswith("/echo/malformed/"):
+            self.wfile.write(MALFORMED[path.rpartition("/")[2]].format(sent=sent).encode())
+            self.close_connection = True
         elif path == "/echo/reason":
             self.wfile.write(f"HTTP/1.1 200 {sent}\r\nContent-Length: 0\r\n\r\n".encode())
         else:

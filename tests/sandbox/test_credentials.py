@@ -4,11 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-from base64 import b64decode, b64encode
+from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -34,7 +35,7 @@ from sanderling.session.session import Session
 from tests.conftest import ROOT, examples, prove
 from tests.sandbox.test_network import HttpServer, listening, say, server_for
 from tests.sandbox.test_sandbox import PYTHON, run
-from tests.secret_server import SecretServer, make_certificate, secret_server
+from tests.secret_server import MALFORMED, SecretServer, make_certificate, secret_server
 from tests.talk import BaseTalk, scripted
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ pytestmark = [
 
 SECRET = "ghp_A+b/9secret0123456789"
 BASIC = b64encode(f"me:{SECRET}".encode()).decode()
-MARK = "sanderling-0123456789abcdef"
+MARK, OTHER_MARK = "sanderling-0123456789abcdef", "sanderling-fedcba9876543210"
 VARIABLE = "TEST_GIT_TOKEN"
 DIRECT = {"no_proxy": "", "NO_PROXY": ""}  # otherwise clients reach localhost without the proxy
 
@@ -77,10 +78,12 @@ class Scene:
         self.secret = secret
         self.uses: list[CredentialUse] = []
         self.denials: list[Denial] = []
-        credential = Credential(hosts=(server.host,), **changes)
-        self.secrets = SecretProxy([("github", credential)], self._read, self.uses.append)
+        credential = Credential(**{"hosts": (server.host,), "paths": ("/*",)} | changes)
+        self.why_off = ""
+        self.secrets = SecretProxy(
+            [("github", credential)], self._read, self.uses.append, lambda: self.why_off
+        )
         self.secrets.admit(MARK)
-        self.secrets.is_on = True
         self.port = 0
 
     def _read(self, name: str, credential: Credential) -> str:
@@ -137,7 +140,7 @@ async def test_placeholder_is_replaced_by_the_secret_in_the_scheme_of_the_client
 
 
 @pytest.mark.parametrize(
-    "sent", ["", "token mine", f"token {new_mark()}", f"token x{MARK}", f"Digest {MARK}", "Basic %"]
+    "sent", ["", "token mine", f"token {OTHER_MARK}", f"token x{MARK}", f"Digest {MARK}", "Basic %"]
 )
 async def test_request_without_the_commands_placeholder_passes_unchanged(server, sent):
     async with scene(server) as it:
@@ -191,6 +194,22 @@ async def test_methods_and_paths_limit_the_secret(server):
     assert [path for _, path, _ in server.authorizations] == ["/me/it/x"]
 
 
+async def test_only_the_asterisk_of_a_path_is_special(server):
+    async with scene(server, paths=("/a[bc]*",)) as it:
+        assert (await it.ask("/a[bc]d")).startswith("HTTP/1.1 200 ")
+        assert (await it.ask("/ab")).startswith("HTTP/1.1 403 ")
+
+
+async def test_placeholder_of_before_plan_mode_is_refused_in_it(server):
+    async with scene(server) as it:
+        it.why_off = "not for plan mode"
+        refused = await it.ask()
+        assert refused.startswith("HTTP/1.1 403 ")
+        assert "The credential 'github' is not for plan mode." in refused
+        assert not it.uses
+    assert not server.authorizations
+
+
 async def test_method_cannot_be_changed_by_a_header(server):
     async with scene(server) as it:
         more = "X-HTTP-Method-Override: DELETE\r\nCookie: a=b\r\nRange: bytes=1-2\r\nConnection: accept-encoding\r\n"
@@ -236,6 +255,14 @@ async def test_server_that_repeats_the_request_does_not_reveal_the_secret(server
             assert "*" * len(SECRET) in response
 
 
+@pytest.mark.parametrize("kind", MALFORMED)
+async def test_malformed_response_does_not_reveal_the_secret(server, kind):
+    async with scene(server) as it:
+        response = await it.ask(f"/echo/malformed/{kind}")
+        assert SECRET in server.authorizations[0][2]
+        assert SECRET not in response
+
+
 async def test_redirect_leads_back_to_the_proxy_only_for_the_credentials_host(server):
     async with scene(server) as it:
         server.elsewhere = f"https://{server.host}/new"
@@ -251,7 +278,7 @@ async def test_redirect_leads_back_to_the_proxy_only_for_the_credentials_host(se
 )
 def test_mask_hides_the_secret_however_the_stream_is_divided(data, words):
     text = "".join(words).encode()
-    mask = Mask((SECRET.encode(), BASIC.encode()))
+    mask = Mask(SECRET.encode(), BASIC.encode())
     shown = b""
     rest = text
     while rest:
@@ -264,6 +291,42 @@ def test_mask_hides_the_secret_however_the_stream_is_divided(data, words):
     assert BASIC.encode() not in shown
 
 
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.integers(1, 200), max_size=6), st.data())
+def test_sizes_of_the_pieces_do_not_depend_on_what_they_contain(sizes, data):
+    """Otherwise a file of guesses on the server, and the sizes in which it comes, tell how much of a guess is right."""
+    texts = st.text(f"{SECRET}x", min_size=sum(sizes), max_size=sum(sizes))
+    guesses = [data.draw(texts).encode(), b"x" * sum(sizes), (SECRET * 99)[: sum(sizes)].encode()]
+    shown = list[list[int]]()
+    for guess in guesses:
+        mask, rest = Mask(SECRET.encode(), BASIC.encode()), guess
+        shown.append([])
+        for size in sizes:
+            shown[-1].append(len(mask.feed(rest[:size])))
+            rest = rest[size:]
+    assert shown[0] == shown[1] == shown[2]
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc", "abcd"])
+@pytest.mark.parametrize(
+    "encode",
+    [
+        b64encode,
+        urlsafe_b64encode,
+        lambda text: text.hex().encode(),
+        lambda text: text.hex().upper().encode(),
+        lambda text: quote(text, safe="").replace("%2B", "%2b").replace("%2F", "%2f").encode(),
+    ],
+)
+def test_usual_encodings_are_masked_wherever_the_secret_begins(encode, before):
+    encoded = encode(f"{before}{SECRET}{before}".encode())
+    masked = Mask(SECRET.encode(), BASIC.encode()).masked(encoded)
+    assert len(masked) == len(encoded)
+    assert masked.count(b"*") >= len(SECRET)
+    with suppress(ValueError):
+        assert SECRET[1:-1].encode() not in b64decode(masked.replace(b"*", b"A"))
+
+
 # --- where it is read from -----------------------------------------------------------------------------------------------
 
 
@@ -273,13 +336,14 @@ def test_secret_is_read_from_the_environment_a_command_or_the_keychain(tmp_path,
     command = (sys.executable, "-c", f"print({SECRET!r})")
     assert read_secret("x", Credential(source="command", command=command), ()) == SECRET
     kept = tmp_path / "keychain.json"
-    kept.write_text(f'{{"sanderling/x": "{SECRET}"}}')
+    kept.write_text(f'{{"sanderling-credentials/x": "{SECRET}"}}')
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "tests.keychain.FileKeychain")
     monkeypatch.setenv("KEYCHAIN_FILE", str(kept))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     assert read_secret("x", Credential(), ()) == SECRET
     with pytest.raises(
-        SandboxError, match=r"no secret for the credential 'y'.*keyring set sanderling y"
+        SandboxError,
+        match=r"no secret for the credential 'y'.*keyring set sanderling-credentials y",
     ):
         read_secret("y", Credential(), ())
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "tests.keychain.LockedKeychain")
@@ -305,7 +369,32 @@ def test_program_that_commands_can_write_is_not_asked_for_the_secret(tmp_path, m
         )
 
 
-@pytest.mark.parametrize("printed", ["", "two words", "ü"])
+@pytest.mark.parametrize("source", ["command", "keychain"])
+def test_search_paths_that_lead_into_the_project_are_not_used_to_read_it(
+    tmp_path, monkeypatch, source
+):
+    project = tmp_path / "project"
+    (project / "keyring").mkdir(parents=True)
+    evil = f"import os; open({str(tmp_path / 'ran')!r}, 'w'); print('{SECRET}x')"
+    (project / "keyring" / "__init__.py").write_text("")
+    (project / "keyring" / "__main__.py").write_text(evil)
+    interpreter = project / "helper-of-test"
+    interpreter.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}; echo {SECRET}x\n")
+    program = tmp_path / "program"
+    program.write_text("#!/usr/bin/env helper-of-test\n")
+    for each in (interpreter, program):
+        each.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{project}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    credential = Credential(source=source, command=(str(program),))
+    assert read_secret("x", credential, ()) == f"{SECRET}x"
+    (tmp_path / "ran").unlink()
+    with pytest.raises(SandboxError, match="no secret"):
+        read_secret("x", credential, (str(project),))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("printed", ["", "two words", "ü", "short"])
 def test_secret_that_cannot_be_one_is_refused_without_being_quoted(printed):
     command = (
         sys.executable,
@@ -331,7 +420,17 @@ def test_secret_that_cannot_be_one_is_refused_without_being_quoted(printed):
             (),
             "same host x.org",
         ),
+        (
+            {"a": Credential(hosts=("x.org",)), "b": Credential(hosts=("X.org:443",))},
+            (),
+            "same host X.org:443",
+        ),
         ({"a": Credential(hosts=("x.org",), source="env")}, (), "set `variable`"),
+        (
+            {"a": Credential(hosts=("x.org",), source="env", variable="NODE_OPTIONS")},
+            (),
+            "commands see NODE_OPTIONS",
+        ),
         (
             {"a": Credential(hosts=("x.org",), source="env", variable="T")},
             ("T",),
@@ -385,7 +484,11 @@ print(found)
 async def sandbox_with(place, server: SecretServer, monkeypatch, **changes) -> AsyncIterator:
     monkeypatch.setenv(VARIABLE, SECRET)
     credential = Credential(
-        hosts=(server.host,), source="env", variable=VARIABLE, placeholders=("GH_TOKEN",)
+        hosts=(server.host,),
+        source="env",
+        variable=VARIABLE,
+        placeholders=("GH_TOKEN",),
+        paths=("/*",),
     )
     hosts = (server.host, f"127.0.0.1:{server.server_port}")
     changes = {
@@ -508,7 +611,11 @@ async def test_each_use_is_a_line_of_the_transcript_and_the_secret_is_in_no_file
 ):
     monkeypatch.setenv(VARIABLE, SECRET)
     credential = Credential(
-        hosts=(server.host,), source="env", variable=VARIABLE, placeholders=("GH_TOKEN",)
+        hosts=(server.host,),
+        source="env",
+        variable=VARIABLE,
+        placeholders=("GH_TOKEN",),
+        paths=("/*",),
     )
     url = f"http://{server.host}/echo?x=1"
     curl = f'curl -s -m 20 --noproxy "" -H "Authorization: token $GH_TOKEN" {url}; env'
@@ -537,6 +644,7 @@ async def test_gh_uses_the_secret_over_its_unix_socket(place, server, monkeypatc
         source="env",
         variable=VARIABLE,
         placeholders=("GH_ENTERPRISE_TOKEN",),
+        paths=("/*",),
     )
     credentials = (("github", credential),)
     shutil.copy(shutil.which("gh"), place.project / "gh")
@@ -547,6 +655,4 @@ async def test_gh_uses_the_secret_over_its_unix_socket(place, server, monkeypatc
         assert [(use.method, use.host, use.path) for use in uses] == [
             ("GET", "localhost", "/api/v3/user")
         ]
-        await sandbox.set_network("off")
-        assert not sandbox._secrets.is_on
     assert {sent for _, _, sent in server.authorizations} == {f"token {SECRET}"}

@@ -53,8 +53,15 @@ CredentialHostText = Annotated[
         title="the name of one host, like github.com or git.example.com:8443",
     ),
 ]
+REMOTES = "remotes"
+"""Stands for the paths of the project's own remotes, among those of a credential."""
+
 CredentialPathText = Annotated[
-    str, Meta(pattern=r"^/[^\s?#%]*$", title="a path that begins with /, like /owner/repo*")
+    str,
+    Meta(
+        pattern=rf"^({REMOTES}|/[^\s?#%]*)$",
+        title=f"{REMOTES}, or a path that begins with /, like /owner/repo/*",
+    ),
 ]
 CredentialUserText = Annotated[
     str, Meta(pattern=r"^[!-9;-~]+$", title="a user's name in ASCII without a colon")
@@ -87,8 +94,11 @@ class Credential(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ("GET", "HEAD", "POST")
     paths: Annotated[
         tuple[CredentialPathText, ...],
-        Meta(description="the paths of requests that get the secret; * matches any text"),
-    ] = ("/*",)
+        Meta(
+            description="the paths of requests that get the secret; * matches any text, and"
+            " remotes stands for those of the project's own remotes"
+        ),
+    ] = (REMOTES,)
     placeholders: Annotated[
         tuple[VariableText, ...],
         Meta(description="variables that hold a placeholder for the secret, like GH_TOKEN"),

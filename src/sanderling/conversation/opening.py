@@ -108,6 +108,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where commands run, if not in the sandbox."""
     variables: Mapping[str, str] = MappingProxyType({})
     """Variables that commands begin with, in addition to the sandbox's. This process does not get them."""
+    has_credentials: bool = True
+    """Commands can use the secrets of `sandbox.credentials`."""
     model_proxy: "ModelProxy | None" = None
     """The proxy to models, if the keys are on another machine."""
     can_ask: bool = False
@@ -301,7 +303,7 @@ class _AgentBuilder(NamedTuple):
         options = self.options
         check_disabled(settings.tools_disabled)
         load_roles(settings.roles)
-        policy = self._policy(settings)
+        policy = self._policy_here(settings)
         skills = (path for path in project.places.skills_outside() if path not in TOO_WIDE)
         policy = policy._replace(read_paths=(*policy.read_paths, *skills))
         provider, policy = self._provider(settings, policy, read_providers)
@@ -417,7 +419,9 @@ class _AgentBuilder(NamedTuple):
         project = Project(self.own, self.session.work_dir, self.session.project)
         theirs = parent.sandbox.effective_policy
         policy = self._policy(settings) if self.worktree else theirs.declared
-        policy = policy._replace(network=theirs.policy.network)
+        policy = policy._replace(
+            network=theirs.policy.network, credentials=theirs.declared.credentials
+        )
         if self.session.is_read_only:
             policy = policy._replace(mode="ro")
         provider, policy = self._provider(settings, policy, read_providers)
@@ -490,7 +494,8 @@ class _AgentBuilder(NamedTuple):
         if agent.servers:
             agent = with_servers(agent, settings)
         provider = ExternalProvider(agent.name)
-        services = self._services(provider, self._policy(settings), settings, project)
+        policy = self._policy_here(settings)
+        services = self._services(provider, policy, settings, project)
         is_eager, mode = self.options.is_eager, self.options.mode
         return ExternalConversation(
             services, agent, provider, self.resources, is_eager=is_eager, mode=mode
@@ -515,6 +520,8 @@ class _AgentBuilder(NamedTuple):
     def _policy(self, settings: Settings) -> SandboxPolicy:
         network = self.options.network or settings.network
         policy = policy_for(settings, self.session.work_dir)._replace(network=network)
+        if not self.options.has_credentials:
+            policy = policy._replace(credentials=())
         if self.session.is_read_only:  # a container would not keep it from writing
             policy = policy._replace(mode="ro", is_outer=False)
         if self.worktree:
@@ -533,6 +540,15 @@ class _AgentBuilder(NamedTuple):
 
         secrets = {each.variable for each in settings.sandbox_credentials.values() if each.variable}
         return policy._replace(keys=keys_of_providers(settings.providers) | secrets)
+
+    def _policy_here(self, settings: Settings) -> SandboxPolicy:
+        """Return the policy of a session whose project is on this machine, with the project's remotes."""
+        policy = self._policy(settings)
+        if not policy.credentials:
+            return policy
+        from sanderling.sandbox.remotes import with_remotes  # runs git
+
+        return with_remotes(policy)
 
     def _first_role(self, settings: Settings, project: Project) -> str:
         """

@@ -11,6 +11,8 @@ requests that need no secret. With plain HTTP, a client takes part only if it se
 """
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from base64 import b64encode
@@ -20,11 +22,15 @@ from typing import NamedTuple
 from sanderling.config import Credential
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.hosts import split_authority
-from sanderling.paths import is_in_any, real_path
+from sanderling.paths import leads_through
+from sanderling.sandbox.environment import ENVIRONMENT
 
 READ_S = 30.0  # a locked keychain asks the user first
 MAX_SECRET_BYTES = 4096
-KEYCHAIN_SERVICE = "sanderling"
+MIN_SECRET_CHARS = 8  # a shorter one is too easy to guess, and masking it would spoil responses
+KEYCHAIN_SERVICE = (
+    "sanderling-credentials"  # not that of the API keys, which have the names of providers
+)
 
 NamedCredentials = Sequence[tuple[str, Credential]]
 """Credentials with their names."""
@@ -47,30 +53,46 @@ def check_credentials(credentials: Mapping[str, Credential], passed: Sequence[st
     Raises:
         ConfigError: names the key and what to do.
     """
-    users = dict[str, str]()
+    users = dict[tuple[str, int], str]()
     for name, credential in credentials.items():
         path = ("sandbox", "credentials", name)
         if not credential.hosts:
             raise ConfigError(f"the credential '{name}' has no hosts: list them in `hosts`", path)
         for host in credential.hosts:
             try:
-                split_authority(host)
+                places = places_of(host)
             except ValueError:
                 message = f"'{host}' of the credential '{name}' is not a host"
                 raise ConfigError(message, (*path, "hosts")) from None
-            if other := users.get(host):
-                message = f"the credentials '{other}' and '{name}' have the same host {host}"
-                raise ConfigError(message, (*path, "hosts"))
-            users[host] = name
-        if credential.source == "env" and not credential.variable:
+            for place in places:
+                if users.setdefault(place, name) != name:
+                    message = (
+                        f"the credentials '{users[place]}' and '{name}' have the same host {host}"
+                    )
+                    raise ConfigError(message, (*path, "hosts"))
+        variable = credential.variable or ""
+        if credential.source == "env" and not variable:
             message = f"the credential '{name}' is from the environment: set `variable`"
             raise ConfigError(message, path)
-        if credential.variable in passed:
+        if re.fullmatch(ENVIRONMENT, variable):
+            message = f"commands see {variable}, so it cannot hold the secret of '{name}'"
+            raise ConfigError(message, (*path, "variable"))
+        if variable in passed:
             message = (
-                f"commands would see the secret of '{name}': remove {credential.variable} from"
-                " sandbox.env"
+                f"commands would see the secret of '{name}': remove {variable} from sandbox.env"
             )
             raise ConfigError(message, ("sandbox", "env"))
+
+
+def places_of(host: str) -> list[tuple[str, int]]:
+    """
+    Return the hosts and ports by which a client can name the `host` of a credential.
+
+    Raises:
+        ValueError: it is not a host.
+    """
+    name, port = split_authority(host)
+    return [(name, each) for each in ((port,) if port else (80, 443))]
 
 
 def placeholder_environment(
@@ -110,11 +132,13 @@ def read_secret(name: str, credential: Credential, writable: Sequence[str]) -> s
         case "keychain":
             # A process, because nothing can end a call that waits for a keychain which waits for the user.
             argv = (sys.executable, "-m", "keyring", "get", KEYCHAIN_SERVICE, name)
-            secret = _output(name, argv)
+            secret = _output(name, argv, trusted_environment(writable))
             remedy = f"Unlock the keychain, or store it: `{sys.executable} -m keyring set {KEYCHAIN_SERVICE} {name}`."
         case "command":
             program, *arguments = credential.command
-            secret = _output(name, (_trusted(name, program, writable), *arguments))
+            environment = trusted_environment(writable)
+            program = _trusted(name, program, environment["PATH"], writable)
+            secret = _output(name, (program, *arguments), environment)
             remedy = f"Run `{' '.join(credential.command)}` in a shell: it must print the secret."
     if not secret:
         raise SandboxError(f"There is no secret for the credential '{name}'. {remedy}")
@@ -122,26 +146,39 @@ def read_secret(name: str, credential: Credential, writable: Sequence[str]) -> s
         raise SandboxError(
             f"The secret of '{name}' contains a space or an invalid character. {remedy}"
         )
+    if len(secret) < MIN_SECRET_CHARS:
+        raise SandboxError(
+            f"The secret of '{name}' has fewer than {MIN_SECRET_CHARS} characters: use a token."
+        )
     return secret
 
 
-def _trusted(name: str, program: str, writable: Sequence[str]) -> str:
-    """Return the path of `program` on PATH, outside the places that commands can write."""
-    forbidden = [real_path(each) for each in writable]
-    program = os.path.expanduser(program)
-    directories = [""] if program.startswith("/") else [f"{each}/" for each in os.get_exec_path()]
-    for directory in directories:
-        path = f"{directory}{program}"
-        places = (os.path.normpath(path), real_path(path))
-        is_safe = path.startswith("/") and not any(is_in_any(each, forbidden) for each in places)
-        if is_safe and os.access(path, os.X_OK):
-            return path
-    raise SandboxError(
-        f"The credential '{name}' needs the program '{program}', which is not on PATH outside the project."
-    )
+def trusted_environment(writable: Sequence[str]) -> dict[str, str]:
+    """Return the environment of Sanderling with search paths that do not lead to the `writable` places."""
+    return {**os.environ, **{name: _outside(name, writable) for name in ("PATH", "PYTHONPATH")}}
 
 
-def _output(name: str, argv: Sequence[str]) -> str:
+def _outside(variable: str, writable: Sequence[str]) -> str:
+    entries = os.environ.get(variable, "").split(os.pathsep)
+    return os.pathsep.join(each for each in entries if _is_outside(each, writable))
+
+
+def _is_outside(path: str, writable: Sequence[str]) -> bool:
+    places = map(os.path.expanduser, writable)
+    return path.startswith("/") and not any(leads_through(path, each) for each in places)
+
+
+def _trusted(name: str, program: str, path: str, writable: Sequence[str]) -> str:
+    """Return where `program` is on this PATH, outside the places that commands can write."""
+    found = shutil.which(os.path.expanduser(program), path=path) or ""
+    if not _is_outside(found, writable):
+        raise SandboxError(
+            f"The credential '{name}' needs the program '{program}', which is not on PATH outside the project."
+        )
+    return found
+
+
+def _output(name: str, argv: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return what a program prints; "" if it fails. Its messages are dropped, because they may quote the secret."""
     try:
         done = subprocess.run(  # noqa: S603
@@ -150,6 +187,7 @@ def _output(name: str, argv: Sequence[str]) -> str:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",
+            env=environment,
             timeout=READ_S,
             check=False,
         )

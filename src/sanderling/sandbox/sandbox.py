@@ -212,7 +212,8 @@ class Sandbox:
         if policy.network == "proxy":
             view = await self._views.get(policy)
             variables |= proxy_environment(view.proxy_port, mark)
-            if self._secrets and mark and policy.mode == "rw":  # plan mode changes no server either
+            # Plan mode changes nothing elsewhere either, and servers that share the commands' namespaces are not commands.
+            if self._secrets and mark and policy.mode == "rw" and not is_server:
                 self._secrets.admit(mark)
                 variables |= placeholder_environment(policy.credentials, mark, variables)
                 if self._gh_config:
@@ -265,7 +266,12 @@ class Sandbox:
             writable = (policy.project, *policy.write_paths, policy.state_dir)
             return read_secret(name, credential, writable)
 
-        return SecretProxy(self.policy.credentials, read, self._on_event)
+        return SecretProxy(self.policy.credentials, read, self._on_event, self._why_no_secrets)
+
+    def _why_no_secrets(self) -> str:
+        if self.policy.mode == "ro":  # also for a command that was started before
+            return "not for plan mode"
+        return "" if self.policy.network == "proxy" else "only for the network 'proxy'"
 
     def _keep_watch(self, view: SandboxView, process: Process, *, is_server: bool) -> None:
         """Monitor the running commands, now including `process`."""

@@ -19,11 +19,16 @@ ACTIONS = ("allow", "ask", "deny")
 
 
 class GivenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file of `--settings`: settings that override the user's, tool servers in addition to the user's, and variables for commands."""
+    """
+    The file of `--settings`: settings that override the user's, tool servers in addition to the user's, and variables for commands.
+
+    Unless it `has_credentials`, commands cannot use the user's secrets.
+    """
 
     settings: Table = {}
     servers: dict[str, Table] = {}
     variables: dict[str, str] = {}
+    has_credentials: bool = True
 
 
 NOTHING_GIVEN = GivenSettings()

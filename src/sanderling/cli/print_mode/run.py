@@ -145,6 +145,7 @@ class _PrintRun:
             is_eager=False,  # many runs send one request and end
             wrap=self._wrap,
             variables=given.variables,
+            has_credentials=given.has_credentials,
             log_dir=self._log_dir,
             face="print",
             has_user=False,

@@ -6,14 +6,16 @@ credential. Every other request passes unchanged, with or without the placeholde
 redirect, so another host never gets the secret: a client that follows one sends the placeholder again.
 
 A response may repeat the request, as that of an echo service does. So the secret is masked in its head and body, as it was sent and in the
-usual spellings. For that the body must not be compressed, nor come in ranges that divide the secret. This does not help against a host that
-wants to reveal it, for instance by encoding it in a new way: list only hosts that may know the secret.
+usual spellings. For that the body must not be compressed, nor come in ranges that divide the secret. The sizes and the times of the pieces
+must not depend on what they contain either: whoever can write what the server returns could otherwise guess the secret character by
+character. This does not help against a host that wants to reveal it, for instance by encoding it in a new way: list only hosts that may know
+the secret.
 """
 
 import re
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
@@ -25,16 +27,18 @@ from anyio import to_thread
 from sanderling.config import Credential
 from sanderling.errors import SandboxError
 from sanderling.hosts import split_authority
-from sanderling.sandbox.credentials import CredentialUse, NamedCredentials
+from sanderling.sandbox.credentials import CredentialUse, NamedCredentials, places_of
 from sanderling.sandbox.environment import MARK
 
 KEPT_S = 300.0  # a keychain may ask the user each time
+SHOWN_PATHS = 8
 
 Headers = list[tuple[bytes, bytes]]
 ReadSecret = Callable[[str, Credential], str]
 
 _ENCODING, _RANGES = b"accept-encoding", {b"range", b"if-range"}
 _OTHER_METHODS = {b"x-http-method", b"x-http-method-override", b"x-method-override"}
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _DROPPED = {b"authorization", b"cookie", _ENCODING} | _RANGES | _OTHER_METHODS
 
 
@@ -52,33 +56,40 @@ class Placeholder(NamedTuple):
         use, credential = self.use, self.credential
         if use.method not in credential.methods:
             return f"not for {use.method}, only for {', '.join(credential.methods)}"
-        if credential.paths != ("/*",) and not _is_plain(use.path):
+        if "/*" not in credential.paths and not _is_plain(use.path):
             return f"not for {use.path}, because servers read such a path in different ways"
-        if not any(fnmatchcase(use.path, pattern) for pattern in credential.paths):
-            return f"not for {use.path}, only for {', '.join(credential.paths)}"
+        if not credential.paths:
+            return f"not for {use.path}, because the project has no remote on its hosts"
+        if not any(_matches(use.path, pattern) for pattern in credential.paths):
+            return f"not for {use.path}, only for {_shown(credential.paths)}"
         return ""
 
 
 class SecretProxy:
-    """Decides which requests get a secret. `admit` makes a command's mark a placeholder; `on_use` is called for each use."""
+    """
+    Decides which requests get a secret. `admit` makes a command's mark a placeholder.
+
+    `on_use` is called for each use. `why_off` returns why no request gets a secret at the moment; "" if some do.
+    """
 
     def __init__(
         self,
         credentials: NamedCredentials,
         read: ReadSecret,
         on_use: Callable[[CredentialUse], None],
+        why_off: Callable[[], str],
     ) -> None:
         self._read = read
         self.on_use = on_use
-        self.is_on = False  # only while the network is that of the proxy
+        self.why_off = why_off
         self._marks = set[str]()
         self._secrets: dict[str, tuple[float, str]] = {}  # by name: when read, and the secret
         self._of_host: dict[tuple[str, int], tuple[str, Credential, int]] = {}
         for name, credential in credentials:
             for text in credential.hosts:
-                host, port = split_authority(text)
-                for each in (port,) if port else (80, 443):
-                    self._of_host[host, each] = name, credential, port or 443
+                _, port = split_authority(text)
+                for place in places_of(text):
+                    self._of_host[place] = name, credential, port or 443
 
     def admit(self, mark: str) -> None:
         """Let the command with this `mark` use the secrets. On macOS, other programs can reach the proxy, and have none."""
@@ -98,7 +109,7 @@ class SecretProxy:
         if not found or len(sent) != 1:
             return None
         scheme, user, mark = _parts(sent[0])
-        if mark not in self._marks or not self.is_on:
+        if mark not in self._marks:
             return None
         name, credential, tls_port = found
         path = target.decode("ascii", "replace").partition("?")[0]
@@ -117,7 +128,7 @@ class SecretProxy:
             value = b64encode(placeholder.user.encode() + b":" + secret)
         else:
             value = secret
-        return placeholder.scheme.encode() + b" " + value, Mask((secret, value))
+        return placeholder.scheme.encode() + b" " + value, Mask(secret, value)
 
     async def _secret(self, placeholder: Placeholder) -> str:
         name = placeholder.use.name
@@ -136,11 +147,11 @@ def with_secret(headers: Headers, authorization: bytes) -> Headers:
 
 
 class Mask:
-    """Replaces the secrets in a stream by asterisks, as many, also where one is divided between two pieces."""
+    """Replaces a secret, and the `value` sent for it, by as many asterisks in a stream, also where it is divided between two pieces."""
 
-    def __init__(self, secrets: Iterable[bytes]) -> None:
-        spelled = {form for secret in secrets for form in _spellings(secret)}
-        self._forms = sorted(spelled, key=len, reverse=True)
+    def __init__(self, secret: bytes, value: bytes) -> None:
+        forms = {*_spellings(secret), *_encodings(secret), *_spellings(value)}
+        self._forms = sorted(forms, key=len, reverse=True)
         self._held = b""
 
     def masked(self, data: bytes) -> bytes:
@@ -150,20 +161,15 @@ class Mask:
         return data
 
     def feed(self, data: bytes) -> bytes:
-        """Return the next piece of the stream, except an end with which a secret may begin."""
+        """Return the next piece of the stream, without its last bytes, with which a secret could begin: as many, whatever they are."""
         data = self.masked(self._held + data)
-        longest = min(len(data), len(self._forms[0]) - 1)
-        starts = (n for n in range(longest, 0, -1) if self._may_begin(data[-n:]))
-        held = next(starts, 0)
-        self._held = data[len(data) - held :]
-        return data[: len(data) - held]
+        end = max(0, len(data) - len(self._forms[0]) + 1)
+        self._held = data[end:]
+        return data[:end]
 
     def end(self) -> bytes:
         rest, self._held = self._held, b""
         return rest
-
-    def _may_begin(self, end: bytes) -> bool:
-        return any(form.startswith(end) for form in self._forms)
 
 
 def masked_response(headers: Headers, mask: Mask, hosts: Iterable[str]) -> Headers:
@@ -210,12 +216,36 @@ def _is_plain(path: str) -> bool:
     return not re.search(r"[%\\;]", path) and not {".", ".."} & {*parts} and "" not in parts[:-1]
 
 
-def _spellings(secret: bytes) -> Iterable[bytes]:
-    """Return a secret as it is, and as JSON, URLs, HTML and base64 spell it."""
-    yield secret
-    yield secret.replace(b"/", rb"\/")
-    yield quote_from_bytes(secret, safe="").encode()
-    yield quote_from_bytes(secret, safe="/").encode()
-    yield secret.replace(b"&", b"&amp;").replace(b"+", b"&#43;")
-    yield b64encode(secret).rstrip(b"=")
+def _matches(path: str, pattern: str) -> bool:
+    return fnmatchcase(path, pattern.replace("[", "[[]"))  # only `*` is special
+
+
+def _shown(paths: Sequence[str]) -> str:
+    more = ["…"] if len(paths) > SHOWN_PATHS else []
+    return ", ".join([*paths[:SHOWN_PATHS], *more])
+
+
+def _spellings(text: bytes) -> Iterable[bytes]:
+    """Return a text as it is, and as JSON, URLs and HTML spell it."""
+    yield text
+    yield text.replace(b"/", rb"\/")
+    yield text.replace(b"&", b"&amp;").replace(b"+", b"&#43;")
+    for safe in ("", "/"):
+        quoted = quote_from_bytes(text, safe=safe)
+        yield quoted.encode()
+        yield re.sub("%..", lambda found: found[0].lower(), quoted).encode()
+
+
+def _encodings(secret: bytes) -> Iterable[bytes]:
+    """Return the secret in hexadecimal, and in base64, after any other text."""
     yield secret.hex().encode()
+    yield secret.hex().upper().encode()
+    for before, first in (
+        (0, 0),
+        (1, 2),
+        (2, 3),
+    ):  # the characters from `first` depend on the secret alone
+        whole = (before + len(secret)) * 8 // 6
+        encoded = b64encode(bytes(before) + secret)[first:whole]
+        yield encoded
+        yield encoded.translate(_URL_SAFE)

@@ -231,7 +231,7 @@ class _Exchange:
         if not self.secrets or request.method == b"CONNECT":
             return None
         found = self.secrets.placeholder_in(host, port, request.method, path, request.headers)
-        if found and (reason := found.why_not()):
+        if found and (reason := self.secrets.why_off() or found.why_not()):
             raise _RequestError(403, f"The credential '{found.use.name}' is {reason}.")
         return found
 
@@ -253,7 +253,7 @@ class _Exchange:
                 tls = await TLSStream.wrap(
                     stream, hostname=host, ssl_context=context, standard_compatible=False
                 )
-        except (ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
+        except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
             reason = getattr(error, "verify_message", "") or "the TLS handshake failed"
             raise _RequestError(502, f"{host} gets no secret: {reason}.") from error
         return _TlsPeer(upstream, tls)

@@ -46,7 +46,6 @@ class HostNetwork:
         self._tasks = tasks
         self._on_event = on_event
         self._secrets = secrets
-        self._renew_secrets()
         self._proxies: list[socket.socket] = []
         self._proxy_scopes: list[anyio.CancelScope] = []
         self._forwards: dict[tuple[int, Place], _Forward] = {}  # by view and place
@@ -70,7 +69,6 @@ class HostNetwork:
         before = self._mode, self._hosts
         self._mode, self._hosts = mode, hosts
         self._rules.change(hosts)
-        self._renew_secrets()
         self._stop_forwards()
         if mode == before[0]:
             return
@@ -82,15 +80,10 @@ class HostNetwork:
             self._stop_proxies()
             self._mode, self._hosts = before
             self._rules.change(self._hosts)
-            self._renew_secrets()
             for listener in self._proxies:
                 with suppress(OSError):
                     self._start_proxy(listener)
             raise
-
-    def _renew_secrets(self) -> None:
-        if self._secrets:
-            self._secrets.is_on = self._mode == "proxy"
 
     def places_to_forward(self) -> dict[Place, tuple[Place, ...]]:
         """
