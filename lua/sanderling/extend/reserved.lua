@@ -26,6 +26,7 @@ return {
     'option',
     'plugins',
     'redo',
+    'remember',
     'rename',
     'resume',
     'review',

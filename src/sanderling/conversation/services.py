@@ -126,6 +126,7 @@ class SessionServices:
         self.project = project or Project(settings, session.work_dir, session.project)
         self.agent_commands: tuple[events.SlashCommand, ...] = ()  # of an external agent
         self._told_commands: tuple[events.SlashCommand, ...] | None = None
+        self.origin = ""  # of a change of instructions that no prompt asked for
         self.answer_note = ""  # to the model, with each prompt
         self.titler: Titler | None = None  # if a small model titles sessions
         self.worktree: SessionWorktree | None = None  # in which the session works, if it has one
@@ -338,10 +339,12 @@ class SessionServices:
 
     def _instructions_note(self, effect: Effect) -> str:
         """Return where a change of instructions comes from, and what it would mean, for the question about it."""
+        return f"{self.origin or self._prompt_as_origin()} {self.project.note_on_change(effect.path)}".lstrip()
+
+    def _prompt_as_origin(self) -> str:
         prompts = self.session.prompts
         words = shortened(" ".join(prompts[-1].text.split()), MAX_PROMPT_CHARS) if prompts else ""
-        origin = f"Proposed in answer to \u201c{visible_line(words)}\u201d. " if words else ""
-        return origin + self.project.note_on_change(effect.path)
+        return f"Proposed in answer to \u201c{visible_line(words)}\u201d." if words else ""
 
     def _keep_trust(self, path: str, before: bytes | None, after: bytes) -> None:
         try:
