@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from tests.unit.test_proposed_instructions import instructions, trust, trusted
 from tests.unit.test_tool_uses import DONE, Talk, bash
 
+from sanderling.blame.origins import origins_in
+from sanderling.config import Settings
 from sanderling.conversation.corrections import repeated
 from sanderling.project.instructions import MAX_SENT_BYTES
 from sanderling.protocol.actions import (
@@ -75,8 +76,8 @@ async def denied(
     base: Path, answer: str = PROPOSED, *turns: Any, **settings: Any
 ) -> AsyncIterator[Remembering]:
     """A session in which the user denied a command with a reason."""
-    talk = Remembering(base, answer, bash("npm test"), DONE, *turns)
-    talk.services.settings = replace(talk.services.settings, **settings)
+    made = Settings(str(base / "state"), **settings)
+    talk = Remembering(base, answer, bash("npm test"), DONE, *turns, settings=made)
     async with talk.served():
         talk.conversation.submit(Prompt("p1", "Run the tests."))
         choice, _, reason = DENIED.partition(": ")
@@ -185,6 +186,43 @@ async def test_the_size_that_the_model_is_sent_is_not_exceeded(tmp_path):
         await talk.remember()
         assert "shorten it first" in talk.notices[-1]
         assert path.stat().st_size == MAX_SENT_BYTES - 9
+
+
+async def test_a_line_of_an_untrusted_file_is_not_proposed_again(tmp_path):
+    async with denied(tmp_path) as talk:
+        path = instructions(talk, "Use pnpm, never npm!\n")
+        await talk.remember()
+        assert talk.notices[-1] == "AGENTS.md was not changed: AGENTS.md has these lines already."
+        assert path.read_text() == "Use pnpm, never npm!\n"
+
+
+async def test_a_line_that_another_session_adds_before_the_answer_is_there_once(tmp_path):
+    async with denied(tmp_path) as talk:
+        path = instructions(talk)
+        talk.conversation.act(Remember())
+        question = await talk.until(ApprovalRequested, 2)
+        path.write_text("Be kind.\n\n* Use pnpm, never npm.\n")
+        talk.answer(question, "once")
+        await talk.until(TurnEnded, 2)
+        assert path.read_text() == "Be kind.\n\n* Use pnpm, never npm.\n"
+        assert talk.notices[-1] == "AGENTS.md stays as it is."
+
+
+async def test_blame_names_the_command_and_the_prompt_before_it(tmp_path):
+    async with denied(tmp_path) as talk:
+        path = instructions(talk)
+        await talk.remember("once")
+        await talk.services.memory.sync()
+        blame = origins_in(talk.services.settings, str(talk.project)).blame(str(path))
+        (lines,) = blame.lines
+        hunk = blame.hunks[lines.hunk]
+        assert (lines.first, lines.count) == (2, 2)
+        assert (hunk.title, hunk.turn, hunk.number, hunk.prompt) == (
+            ":AgentRemember",
+            "p1",
+            1,
+            "Run the tests.",
+        )
 
 
 async def test_undo_takes_back_the_lines_and_not_the_turn_before(tmp_path):

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from anyio import to_thread
 
+from sanderling.changes.states import REMEMBERING
 from sanderling.config import config_dir
 from sanderling.conversation.compaction import problem_of
 from sanderling.conversation.corrections import corrections
@@ -27,6 +28,7 @@ from sanderling.tools.base import Context, UseRequest
 
 MAX_LINES, MAX_LINE_CHARS = 10, 300
 NOTHING = "Nothing to remember: {why}. Nothing was changed."
+SAME = "{name} stays as it is."
 NO_CORRECTIONS = "no denial or rejection with a reason, no undone turn and no repeated instruction in this session"
 _SYSTEM = (
     "You maintain the instruction files of a coding agent. You get what the user corrected in one session. Write the lines that would have"
@@ -91,7 +93,7 @@ class Learner:
         services, workspace = self._services, self._services.workspace
         name = printable(workspace.shown(path))
         args = AppendInput(path, lines, MAX_SENT_BYTES)
-        use_id = f"remember:{uuid4().hex}"
+        use_id = f"{REMEMBERING}{services.session.prompts[-1].id}:{uuid4().hex}"
         request = UseRequest(
             use_id,
             append,
@@ -115,11 +117,13 @@ class Learner:
             async with workspace.environment.lending(permit.grant):
                 outcome = await append.run(args, context)
         except DeniedError:
-            self._say(f"{name} stays as it is.")
+            self._say(SAME.format(name=name))
         except (ToolError, SandboxError) as error:
             services.warn(f"{name} was not changed: {error}")
         else:
-            self._say(f"Changed {name}: {outcome.summary}.")
+            self._say(
+                f"Changed {name}: {outcome.summary}." if outcome.changed else SAME.format(name=name)
+            )
         finally:
             services.origin = ""
 

@@ -80,7 +80,10 @@ def _change(args: AppendInput, context: Context) -> Change:
 
 
 async def _preview(args: AppendInput, context: Context) -> Preview:
-    return await _change(args, context).preview()
+    preview = await _change(args, context).preview()
+    if not preview.subject:
+        raise ToolError(f"{path_shown(args, context.workspace)} has these lines already.")
+    return preview
 
 
 async def _run(args: AppendInput, context: Context) -> Outcome:
