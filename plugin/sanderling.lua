@@ -94,6 +94,7 @@ command('Sessions', {
   bang = true,
   complete = true,
 })
+command('Remember', { desc = 'propose lines for AGENTS.md from what you corrected' })
 command('Undo', {
   desc = "undo the agent's changes in its last turn",
   nargs = '*',

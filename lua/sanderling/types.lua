@@ -455,6 +455,9 @@
 ---@field type 'compact'
 ---@field focus string
 
+---@class (exact) sanderling.Remember
+---@field type 'remember'
+
 ---@class (exact) sanderling.UndoCompaction
 ---@field type 'undo_compaction'
 
@@ -1095,6 +1098,7 @@
 ---| sanderling.SetModel
 ---| sanderling.SetEffort
 ---| sanderling.Compact
+---| sanderling.Remember
 ---| sanderling.UndoCompaction
 ---| sanderling.UndoTurn
 ---| sanderling.RedoTurn

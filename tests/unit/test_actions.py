@@ -41,6 +41,7 @@ PASSED_ON = {
     RemoteConversation: {
         *("SetModel", "SetEffort", "SetGuestOption", "Compact", "UndoCompaction", "NoteUsage"),
         *("WatchJob", "StopJob", "StopChild", "ControlToolServer", "NoteReviewed", "Rest"),
+        "Remember",
     },
     # The model is asked here. Jobs, tool servers and changes of here there are none.
     ClientConversation: {

@@ -497,8 +497,8 @@ def test_granted_paths_are_written_in_auto_mode(project, tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        *(".git/hooks/pre-commit", ".envrc", ".vscode/tasks.json", "sub/.git/config", "AGENTS.md"),
-        *(".nvim.lua", ".GIT/hooks/x", "agents.MD", ".Vscode/x", "sub/.vim/x", ".hg/hgrc"),
+        *(".git/hooks/pre-commit", ".envrc", ".vscode/tasks.json", "sub/.git/config", "GEMINI.md"),
+        *(".nvim.lua", ".GIT/hooks/x", "gemini.MD", ".Vscode/x", "sub/.vim/x", ".hg/hgrc"),
         *(".husky/_/pre-commit", ".cargo/config.toml", "sub/.Cargo/Config.toml"),
         *("app.code-workspace", "opencode.json", "sub/.dir-locals-2.el"),
     ],

@@ -226,6 +226,12 @@ M.rows = {
     host = true,
   },
   {
+    name = 'auto_remember',
+    default = false,
+    doc = 'propose lines for AGENTS.md after :Agent compact',
+    host = true,
+  },
+  {
     name = 'script',
     default = '',
     doc = "the file of the provider 'scripted'",

@@ -27,6 +27,7 @@ return {
     'option',
     'plugins',
     'redo',
+    'remember',
     'rename',
     'resume',
     'review',

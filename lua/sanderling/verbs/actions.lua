@@ -279,6 +279,11 @@ function M.compact(call)
   call.session:act(call.bang and { type = 'undo_compaction' } or compact)
 end
 
+---@param call sanderling.verbs.Call
+function M.remember(call)
+  call.session:act({ type = 'remember' })
+end
+
 --- Show all slash commands with a line of help each.
 ---@param session_id? string
 function M.show_help(session_id)

@@ -154,6 +154,15 @@ return {
     only_looks = true,
     run = actions.compact,
   },
+  {
+    name = 'remember',
+    desc = 'propose lines for AGENTS.md from what you corrected',
+    forms = 'ex slash',
+    has_command = true,
+    on_session = true,
+    only_looks = true,
+    run = actions.remember,
+  },
   calls.on_turn('undo', "undo the agent's changes in its last turn", rewind, true),
   calls.on_turn('redo', 'redo the last undo', rewind, true),
   {

@@ -48,7 +48,7 @@ from sanderling.changes.records import (
     decoded,
     read_journal,
 )
-from sanderling.changes.states import BRINGING, FileChange, State
+from sanderling.changes.states import BRINGING, REMEMBERING, FileChange, State
 from sanderling.changes.store import MAX_FILE_BYTES, Store
 from sanderling.changes.timeline import Timeline, unreviewed
 from sanderling.config import Settings
@@ -144,6 +144,13 @@ def _kind(turn: str, *, is_edit: bool) -> StepKind:
     if turn.startswith(BRINGING):
         return "bring"
     return "edit" if is_edit else "command"
+
+
+def _prompt_of(turn: str) -> str:
+    """Return the id of the turn's prompt; of what :AgentRemember has added, that of the prompt before."""
+    if turn.startswith(REMEMBERING):
+        return turn.removeprefix(REMEMBERING).rpartition(":")[0]
+    return turn
 
 
 def _is_of_file(change: FileChange) -> bool:
@@ -381,7 +388,7 @@ class Origins:
         if made.kind == "bring" and turns.brought:
             number = self._journals[made.session_id].brought.index(made.turn)
             return turns.brought[min(number, len(turns.brought) - 1)]
-        use, turn = turns.uses.get(made.change.tool_use_id), turns.turns.get(made.turn)
+        use, turn = turns.uses.get(made.change.tool_use_id), turns.turns.get(_prompt_of(made.turn))
         return use.at if use else turn.at if turn else _NEVER
 
     # --- answers -----------------------------------------------------------------------------------------------------------
@@ -432,11 +439,11 @@ class Origins:
     ) -> BlamedHunk:
         hunk, made = origin
         journal, turns = self._journals[made.session_id], self._turns_of(made.session_id)
-        turn = turns.turns.get(made.turn) if turns else None
+        turn = turns.turns.get(_prompt_of(made.turn)) if turns else None
         use = turns.uses.get(made.change.tool_use_id) if turns else None
         shown = BlamedHunk(
             made.session_id,
-            made.turn,
+            _prompt_of(made.turn),
             made.change.path,
             journal.project,
             self._outcome(origin, living, journal, is_taken_back=is_taken_back),
@@ -454,7 +461,9 @@ class Origins:
             shown = replace(
                 shown,
                 number=turn.number,
-                title=prompt_title(turn.prompt.text),
+                title=":AgentRemember"
+                if made.turn.startswith(REMEMBERING)
+                else prompt_title(turn.prompt.text),
                 prompt=turn.prompt.text,
                 at=(use.at if use else turn.at).timestamp(),
                 model=shown.model or (models[0] if len(models) == 1 else ""),

@@ -12,6 +12,8 @@ TOO_LARGE, NO_ROOM, UNREADABLE = "too large", "no room", "unreadable"
 
 BRINGING = "worktree:"
 """How the turn, and the tool use, of changes begins that apply the work of a worktree."""
+REMEMBERING = "remember:"
+"""How the turn, and the tool use, of a change begins that the user's corrections led to; the id of the last prompt and a unique one follow."""
 
 
 def stamp_of(inode: int, ctime_ns: int) -> str:

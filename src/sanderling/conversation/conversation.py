@@ -84,6 +84,7 @@ class Conversation:
         # A scope while only a summary is written.
         self._turn: OneTurn | anyio.CancelScope | None = None
         self._next_role: str | None = None
+        self._is_to_remember = False
         self._arrived = anyio.Event()
         self._is_closed = False
         services.restore(mode, role)
@@ -131,6 +132,9 @@ class Conversation:
                 services.workspace.changes.saved(path)
             case actions.Compact(focus):
                 services.compactor.ask(focus)
+                self._is_to_remember = self._is_to_remember or services.settings.auto_remember
+            case actions.Remember():
+                self._is_to_remember = True
             case actions.UndoCompaction():
                 self._unless_in_turn(services.compactor.undo)
             case (
@@ -222,6 +226,8 @@ class Conversation:
         while not self._is_closed:
             if services.compactor.is_asked:
                 await self._summarize()
+            elif self._is_to_remember:
+                await self._learn()
             elif self._undoer.is_asked:
                 await self._undo()
             elif prompt := self.next_prompt():
@@ -343,6 +349,19 @@ class Conversation:
                 return
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 
+    async def _learn(self) -> None:
+        """Propose lines for the instructions between turns, as the user requested."""
+        from sanderling.conversation.learning import Learner  # only on request
+
+        self._is_to_remember = False
+        with anyio.CancelScope() as scope, self._active(scope):
+            try:
+                await Learner(self.services).propose()
+            except BudgetSpentError:
+                await self._show_end("budget")
+                return
+        await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
+
     async def _undo(self) -> None:
         """Undo, redo or rewind between turns, as the user requested."""
         before = await self._reviews.waiting()
@@ -426,14 +445,15 @@ class Conversation:
     def cancel(self) -> None:
         """Stop the turn and return the pending prompts; if there are neither, stop the newest command."""
         returned = self.services.waiting.take_all()
-        is_summary_dropped = self.services.compactor.drop_asked()
+        is_dropped = self.services.compactor.drop_asked() or self._is_to_remember
+        self._is_to_remember = False
         if returned:
             self.services.emit(events.PromptsReturned(returned))
         if self._turn:
             self._turn.cancel()
         elif returned:
             self.services.emit(events.TurnEnded("cancelled"))
-        elif not is_summary_dropped:
+        elif not is_dropped:
             self.services.commands.stop_newest()
 
     def _unless_in_turn(self, change: Callable[[], None]) -> None:

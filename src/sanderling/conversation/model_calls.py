@@ -185,11 +185,30 @@ class ModelCalls:
         Raises:
             ProviderError: retrying is no use, or did not help.
         """
+        return await self._text_of(partial(self._request, start, request), self._book)
 
+    async def ask_alone(self, system: str, request: Message) -> tuple[str, StopReason]:
+        """
+        Return the model's answer to `request` without the history, instructions and tools.
+
+        Raises:
+            ProviderError: retrying is no use, or did not help.
+        """
+
+        async def alone() -> ModelRequest:
+            return ModelRequest(system, (request,))
+
+        return await self._text_of(alone, self.note_aside)
+
+    async def _text_of(
+        self,
+        make_request: Callable[[], Awaitable[ModelRequest]],
+        book: Callable[[str, Usage], None],
+    ) -> tuple[str, StopReason]:
         async def stream() -> tuple[str, StopReason]:
             pieces: list[str] = []
             model = self._provider.model
-            model_request = await self._request(start, request)
+            model_request = await make_request()
             async with self.budget.call(model_request) as answer:
                 try:
                     async with aclosing(self._provider.stream(model_request)) as items:
@@ -203,7 +222,7 @@ class ModelCalls:
                                 case _:
                                     pass
                 finally:
-                    self._book(model, answer.usage)
+                    book(model, answer.usage)
             raise cut_off()
 
         return await self._insist(stream)

@@ -155,6 +155,11 @@ class Notes:
     def add_rejected(self, changes: RejectChanges) -> None:
         self._rejected.append(_rejection(self._workspace.shown(changes.path), changes))
 
+    @property
+    def rejected(self) -> Sequence[str]:
+        """The notes on rejected changes that are not sent yet."""
+        return self._rejected
+
     def with_prompt(self, prompt: Prompt) -> list[str]:
         paths = [self._workspace.path(each.path) for each in prompt.selections if not each.is_piped]
         taken_back = map(_taken_back, self._session.taken_back)

@@ -49,7 +49,7 @@ from sanderling.sandbox.report import GuardEvent, ProjectReplaced
 from sanderling.session.log import changes_dir
 from sanderling.session.records import StateKey, is_session_id
 from sanderling.session.session import Session
-from sanderling.text import printable
+from sanderling.text import printable, shortened, visible_line
 from sanderling.tools.ask_user import ask_user
 from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
 from sanderling.tools.client_tools import ClientTools
@@ -76,7 +76,7 @@ PROJECT_REPLACED = (
     " the new one is used from now on."
 )
 DISK_FULL = "Commands were stopped: the disk of {path} is nearly full ({left} left)."
-MAX_COMMAND_CHARS, MAX_PATH_CHARS = 100, 200
+MAX_COMMAND_CHARS, MAX_PROMPT_CHARS, MAX_PATH_CHARS = 100, 100, 200
 
 
 class SessionServices:
@@ -126,6 +126,7 @@ class SessionServices:
         self.project = project or Project(settings, session.work_dir, session.project)
         self.agent_commands: tuple[events.SlashCommand, ...] = ()  # of an external agent
         self._told_commands: tuple[events.SlashCommand, ...] | None = None
+        self.origin = ""  # of a change of instructions that no prompt asked for
         self.answer_note = ""  # to the model, with each prompt
         self.titler: Titler | None = None  # if a small model titles sessions
         self.worktree: SessionWorktree | None = None  # in which the session works, if it has one
@@ -182,6 +183,8 @@ class SessionServices:
             emit=emit,
         )
         self.gate.forbids = self.role.forbids
+        self.gate.instructions_note = self._instructions_note
+        self.workspace.on_accepted = self._keep_trust
         self.notes = Notes(
             session, self.workspace, self.gate, self.project, role=self.role, client=client
         )
@@ -333,6 +336,21 @@ class SessionServices:
         limits = self.provider.limits
         window = limits.context_window_tokens if limits else 0
         return min(MAX_PDF_PAGES, window // 2 // PAGE_TOKENS) if window else MAX_PDF_PAGES
+
+    def _instructions_note(self, effect: Effect) -> str:
+        """Return where a change of instructions comes from, and what it would mean, for the question about it."""
+        return f"{self.origin or self._prompt_as_origin()} {self.project.note_on_change(effect.path)}".lstrip()
+
+    def _prompt_as_origin(self) -> str:
+        prompts = self.session.prompts
+        words = shortened(" ".join(prompts[-1].text.split()), MAX_PROMPT_CHARS) if prompts else ""
+        return f"Proposed in answer to \u201c{visible_line(words)}\u201d." if words else ""
+
+    def _keep_trust(self, path: str, before: bytes | None, after: bytes) -> None:
+        try:
+            self.project.trust.follow(path, before, after)
+        except ConfigError as error:
+            self.warn(f"{printable(self.workspace.shown(path))} must be trusted again: {error}")
 
     def _may_search(self) -> bool:
         """

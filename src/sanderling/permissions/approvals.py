@@ -135,6 +135,7 @@ class Question(NamedTuple):
 
     `unseen`: what earlier commands have set, as far as the user has not seen it. `problem` is a sentence about the stored rules, or "".
     `may_be_answered_by_hook`: neither a rule nor plan mode asks, and the use needs no more access than the sandbox gives.
+    `is_each_time`: the answer holds for this use only, and no earlier one for it.
     """
 
     request: UseRequest
@@ -144,6 +145,7 @@ class Question(NamedTuple):
     reason: str
     problem: str
     may_be_answered_by_hook: bool = False
+    is_each_time: bool = False
 
 
 def about_use(question: Question, preview: Preview, workspace: Workspace) -> ApprovalRequested:

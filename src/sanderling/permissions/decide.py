@@ -30,12 +30,14 @@ class Decision(msgspec.Struct, frozen=True):
         reason: a sentence for the user, and for the model if denied.
         rule: the rule that decided, if any.
         is_for_user: of "ask", that no hook may answer: a rule or plan mode asks, the sandbox would not confine it, or the file is protected.
+        is_each_time: of "ask", that no rule and no earlier answer may answer either.
     """
 
     action: Action
     reason: str
     rule: Rule | None = None
     is_for_user: bool = False
+    is_each_time: bool = False
 
 
 def decide(
@@ -58,7 +60,11 @@ def decide(
         _decide(use, mode, rules, is_confined=is_confined, write_paths=write_paths)
         for use in _uses(effect, project, disk)
     ]
-    return min(decisions, key=lambda each: (_STRICTNESS.index(each.action), not each.is_for_user))
+    return min(decisions, key=_leniency)
+
+
+def _leniency(decision: Decision) -> tuple[int, bool, bool]:
+    return _STRICTNESS.index(decision.action), not decision.is_each_time, not decision.is_for_user
 
 
 def _uses(effect: Effect, project: str, disk: Disk) -> list[Use]:
@@ -97,14 +103,19 @@ def _decide(
 PLAN = "The session is in plan mode: nothing is written. Describe the change in your answer; the user can change the mode."
 
 
+INSTRUCTIONS = "Sanderling sends it to the model in later sessions, so every change asks."
+
+
 def _against(use: Use, mode: Mode, rules: Sequence[Rule]) -> Decision | None:
-    """Return the decision against a use, which overrides allow rules: by a deny or ask rule, or by plan mode."""
+    """Return the decision against a use, which overrides allow rules: by a deny or ask rule, by plan mode, or because it writes instructions."""
     verdicts = [(rule, forbids(rule, use)) for rule in rules if rule.action != "allow"]
     for rule, verdict in verdicts:
         if rule.action == "deny" and verdict == "yes":
             return Decision("deny", f"A rule forbids this: {rule}.", rule)
     if mode == "plan" and "write" in (use.effect.kind, use.effect.does):
         return Decision("deny", PLAN)
+    if use.instructs:
+        return Decision("ask", INSTRUCTIONS, is_for_user=True, is_each_time=True)
     for rule, verdict in verdicts:
         if verdict == "yes":
             return Decision("ask", f"A rule asks about this: {rule}.", rule, is_for_user=True)

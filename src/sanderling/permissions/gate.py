@@ -57,6 +57,7 @@ DENIED_WITH_REASON = "The user denied this: {reason}"
 UNATTENDED = "Denied: {reason}"
 DENIED_BY_HOOK = "A hook denied this: {reason}"
 ASKED_BY_HOOK = "A hook asks about this: {reason}"
+OF_CHILD = "A child session cannot change instructions: put the lines into your answer."
 READ_ONLY = "This session only reads, whatever the user or a rule allows: describe the change in your answer."
 
 
@@ -128,6 +129,8 @@ class Gate:
         self.hooks_before_question: Callable[[UseRequest], Awaitable[Verdict]] | None = None
         self.forbids: Callable[[str], str] = lambda _tool: ""
         """Returns why the session's role does not allow a tool, if so."""
+        self.instructions_note: Callable[[Effect], str] = lambda _effect: ""
+        """Returns where a change of instructions comes from, and what it would mean, for the user."""
         self._in_order = anyio.Lock()
         self._changing_network = anyio.Lock()
         self._delegating = anyio.Lock()
@@ -255,13 +258,16 @@ class Gate:
         workspace.sandbox.confined.check_grant(grant)
         permit = Permit(grant, unguarded(rules, workspace.project, workspace.disk))
         is_asked_by_hook = request.hooked == "ask"
+        is_each_time = is_asked_by_hook or decision.is_each_time
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
         if is_allowed and not is_asked_by_hook:
             return permit._replace(rule=decision.rule)
         is_allowed_before = self.has_allowed(AllowedUse(conditions, effect, grant))
-        if is_allowed_before and not is_asked_by_hook:
+        if is_allowed_before and not is_each_time:
             return permit
         reason = decision.reason
+        if decision.is_each_time:
+            reason = self.instructions_note(effect) or reason
         if is_asked_by_hook:
             reason = ASKED_BY_HOOK.format(reason=request.hook_reason)
         is_plain = grant == NO_GRANT and not effect.leaves_sandbox and not unseen
@@ -273,6 +279,7 @@ class Gate:
             reason,
             stored.problem,
             may_be_answered_by_hook=is_plain and not decision.is_for_user,
+            is_each_time=is_each_time,
         )
         is_allowed_by_hook = request.hooked == "allow" and question.may_be_answered_by_hook
         return permit if is_allowed_by_hook else question
@@ -357,7 +364,7 @@ class Gate:
         write_paths = workspace.sandbox.effective_policy.write_paths
         if effect.kind == "write" and workspace.environment.is_scratch(effect.path):
             write_paths = (*write_paths, effect.path)
-        return decide(
+        decision = decide(
             effect,
             conditions.mode,
             rules,
@@ -366,6 +373,7 @@ class Gate:
             write_paths=write_paths,
             disk=workspace.disk,
         )
+        return Decision("deny", OF_CHILD) if decision.is_each_time and self._above else decision
 
     def may_allow(self, beginning: str, server: str) -> bool:
         """Return True if some rule can allow this server's tools without a question."""
@@ -416,9 +424,10 @@ class Gate:
         """
         Do not offer an answer after which the next such use would ask again: a client that always gives it would not end.
 
-        "Always" does not overrule an ask rule. A hook that asks is not overruled by anything: it runs again before the next use.
+        "Always" does not overrule an ask rule. Nothing overrules a hook that asks, which runs again before the next use, nor the question
+        about a file of instructions.
         """
-        if question.request.hooked == "ask":
+        if question.is_each_time:
             return msgspec.structs.replace(shown, choices=("once",), rule="", wider="")
         try:
             if shown.rule:

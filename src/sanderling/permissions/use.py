@@ -7,16 +7,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
+from sanderling.config import config_dir
+from sanderling.errors import ConfigError
 from sanderling.paths import is_in_any, is_within, normal_path
 from sanderling.permissions.shell.grammar import Opaque, Parsed, Words, literals, parse
 from sanderling.permissions.shell.programs import all_commands, core_words
+from sanderling.project.trust.trust import INSTRUCTION_NAMES
 from sanderling.sandbox.execution_environment import LOCAL_DISK, Disk
-from sanderling.sandbox.names import asked_about
+from sanderling.sandbox.names import asked_about, folded
 from sanderling.text import name_set
 from sanderling.tools.effects import Effect
 
 MAX_DIRECTORIES, MAX_REAL_PATHS = 32, 1_000
 
+_INSTRUCTION_NAMES = frozenset(map(folded, INSTRUCTION_NAMES))
 TURNING = r"\b(HOME|CDPATH|cdable_vars)\b"
 """The variables and options on which `cd` and `~` depend."""
 SETTING = name_set(
@@ -62,6 +66,19 @@ class Use:
         called = self.paths[0].removeprefix(root)
         is_called = asked_about(called.split("/"))
         return is_called | asked_about(self.paths[1].removeprefix(self.roots[-1]).split("/"))
+
+    @cached_property
+    def instructs(self) -> bool:
+        """Whether it writes what later sessions are sent: a file of instructions, under any name, or the user's own configuration."""
+        if self.effect.kind != "write":
+            return False
+        if any(folded(path.rpartition("/")[2]) in _INSTRUCTION_NAMES for path in self.paths):
+            return True
+        own = _own_directory()
+        links = (f"{place}/{name}" for place in (*self.roots, *own) for name in INSTRUCTION_NAMES)
+        return is_in_any(self.paths[1], map(self.disk.real_path, own)) or (
+            self.paths[1] in map(self.disk.real_path, links)
+        )
 
     def is_inside(self, others: Sequence[str] = ()) -> bool:
         directories = (*self.roots, *map(self.disk.real_path, others))
@@ -135,6 +152,12 @@ class Use:
                 return None
         self._targets[word] = tuple(found)
         return self._targets[word]
+
+
+def _own_directory() -> tuple[str, ...]:
+    with suppress(ConfigError):  # there is no HOME
+        return (config_dir(),)
+    return ()
 
 
 def _places(directory: str, name: str) -> tuple[str, ...]:

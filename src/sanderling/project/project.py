@@ -133,6 +133,14 @@ class Project:
         except ConfigError:
             return prompt
 
+    def note_on_change(self, path: str) -> str:
+        """Return what a change of the instructions at the absolute `path` would mean, for the user who decides about it."""
+        if self.trust.relative(path) is None:
+            return "The model gets this in all your projects."
+        if self.trust.keeps_trust(path):
+            return "The model gets this in later sessions of the project: accepting the change also trusts it."
+        return "This file is not trusted, so the model does not get it until you trust it."
+
     def commands(self) -> tuple[SlashCommand, ...]:
         return self._slash_commands.all()
 

@@ -81,6 +81,10 @@ class Compact(_Action, tag="compact", frozen=True):
     focus: str = ""
 
 
+class Remember(_Action, tag="remember", frozen=True):
+    """Propose lines for the instructions from the user's corrections in this session. They are a question, like each change of these."""
+
+
 class UndoCompaction(_Action, tag="undo_compaction", frozen=True):
     """Undo the last compaction: send the model the earlier conversation again."""
 
@@ -326,6 +330,7 @@ Action = (
     | SetModel
     | SetEffort
     | Compact
+    | Remember
     | UndoCompaction
     | UndoTurn
     | RedoTurn

@@ -294,6 +294,7 @@ class Change:
                 stamp = await self._write(proposal.data, loaded)
             except FileChangedError as error:
                 raise _MovedError from error
+            self._note_accepted(loaded, proposal.data)
             is_own = self._is_scratch and not self._workspace.disk.exists(self.path)
             is_hidden = not is_own and covers(self._workspace.disk, self.path, stamp)
             if is_hidden and not self._workspace.is_inside(self.path):
@@ -331,6 +332,10 @@ class Change:
             else:
                 await self._note_directories(made)
                 return edit.stamp
+
+    def _note_accepted(self, loaded: Loaded | None, data: bytes) -> None:
+        if self.context.is_seen:
+            self._workspace.on_accepted(self.path, loaded.data if loaded else None, data)
 
     def _missing_directories(self) -> list[str]:
         """Return the missing directories above the file, outermost first."""
@@ -473,6 +478,8 @@ class Change:
             if isinstance(error, FileChangedError):
                 raise _MovedError from error
             raise
+        if current == changed:
+            self._note_accepted(loaded, data)
         part = (await difference(changed, current)).shown()
         notes = (f"Then the editor's own hooks (format on save) changed it:\n{part.text}",)
         notes = notes if current != changed else ()

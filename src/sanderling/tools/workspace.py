@@ -76,6 +76,8 @@ class Workspace(Struct):
     """Files that the model edited in buffers with unsaved text, until the user is asked whether to save them."""
     left_unsaved: set[str] = field(default_factory=set[str])
     """Files that the user did not want to save then; they are not asked again."""
+    on_accepted: Callable[[str, bytes | None, bytes], None] = lambda _path, _before, _after: None
+    """Called after a file was written as the user has seen and allowed it, with its content before and after."""
     grant: Grant = NO_GRANT
     _environment: ExecutionEnvironment | None = None
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)

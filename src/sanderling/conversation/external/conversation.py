@@ -16,6 +16,7 @@ from sanderling.protocol.actions import (
     Action,
     Compact,
     NoteUsage,
+    Remember,
     Rewind,
     SetEffort,
     SetGuestOption,
@@ -67,6 +68,8 @@ class ExternalConversation(Conversation):
                 self.services.tasks.start(self._set_option, name, value)
             case Compact(focus):
                 self._compact(focus)
+            case Remember():
+                self.services.warn(f"Ask {self.external.name} itself what to remember.")
             case NoteUsage():
                 pass  # the agent reports its own usage
             case UndoCompaction():

@@ -48,6 +48,7 @@ class ClientConversation(Conversation):
                 | actions.RedoTurn()
                 | actions.Rewind()
                 | actions.ApplyWorktree()
+                | actions.Remember()
             ):
                 self.services.warn(THERE)
             case _:

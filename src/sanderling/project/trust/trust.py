@@ -14,6 +14,7 @@ import pwd
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -45,6 +46,7 @@ HOOK_FILES = (".claude/settings.json", ".codex/hooks.json")
 MAX_SHOWN_FILES = 500
 MAX_SHOWN_CHARS = 4 << 20
 MAX_IMPORT_DEPTH = 5
+MAX_FOLLOWED_BYTES = 100_000  # a question shows lines of that length whole
 
 _FENCE = r" {0,3}(`{3,}|~{3,})"
 # Not slower on a long line of backticks than on others.
@@ -213,6 +215,37 @@ class Trust:
         if self.refusal:
             raise ConfigError(self.refusal)
         self._store.replace({path: digest for path, digest in hashes.items() if digest})
+
+    def keeps_trust(self, path: str) -> bool:
+        """Return whether the instructions at the absolute `path` stay trusted when the user accepts a change of them."""
+        content = self._reader.read(path)
+        return bool(self._followed(path, content and content.sha256))
+
+    def follow(self, path: str, before: bytes | None, after: bytes) -> None:
+        """
+        Trust the instructions at the absolute `path` after a change that the user has seen and accepted, if they were trusted `before`.
+
+        Raises:
+            ConfigError: the hash cannot be stored.
+        """
+        digest = None if before is None else sha256(before).hexdigest()
+        for name in self._followed(path, digest) if len(after) <= MAX_FOLLOWED_BYTES else ():
+            self._store.add(name, sha256(after).hexdigest())
+
+    def _followed(self, path: str, digest: str | None) -> list[str]:
+        """Return the names under which a file is trusted instructions, perhaps through links; `digest` is None for a new file."""
+        # The hash that is stored for a name is that of the project's file, and not of a worktree's.
+        if self.refusal or self.whose != self.root or (name := self.relative(path)) is None:
+            return []
+        if digest is None:
+            return [name] if _is_instructions(name) and self.is_given else []
+        return [
+            each
+            for each, known in self._store.hashes().items()
+            if known == digest
+            and _is_instructions(each)
+            and self.relative(f"{self._root}/{each}") == name
+        ]
 
     def _state(self, path: str, content: Content) -> Literal["new", "changed", "trusted"]:
         known = "" if self.refusal else self._store.hashes().get(path, "")

@@ -1,0 +1,122 @@
+"""Lines for AGENTS.md as hunks in its buffer: proposed by the model in a turn, and by `:AgentRemember`."""
+
+import pytest
+from tests.conftest import wait_until
+from tests.nvim.test_asked import DONE, decide, hunk_count
+
+ADDED = "Be kind.\n\n* Use pnpm, never npm.\n"
+
+
+def bash(command):
+    return {"step": [{"tool_use": {"id": "t1", "name": "bash", "input": {"command": command}}}]}
+
+
+def says(text):
+    return {"step": [{"text": text}]}
+
+
+def edit(old, new):
+    edits = [{"old": old, "new": new}]
+    return {
+        "step": [
+            {
+                "tool_use": {
+                    "id": "t1",
+                    "name": "edit",
+                    "input": {"path": "AGENTS.md", "edits": edits},
+                }
+            }
+        ]
+    }
+
+
+@pytest.fixture
+def corrected(start_agent, project):
+    """A session in a file, after a command was denied with a reason."""
+
+    def start(*replies, **options):
+        (project / "AGENTS.md").write_text("Be kind.\n")
+        (project / "other.txt").write_text("other\n")
+        agent = start_agent(bash("npm test"), DONE, *replies, **options)
+        agent.command("edit other.txt")
+        agent.ask()
+        agent.wait_for_question()
+        agent.lua("require('sanderling.approval.answers').deny('use pnpm, never npm')")
+        agent.wait_for_turns()
+        return agent, project / "AGENTS.md"
+
+    return start
+
+
+def remember(agent, path):
+    agent.command("AgentRemember")
+    wait_until(lambda: hunk_count(agent, path), agent.screen_text)
+
+
+def test_the_lines_are_a_hunk_in_the_file_which_names_where_they_come_from(corrected):
+    agent, path = corrected(says("project: Use pnpm, never npm."))
+    remember(agent, path)
+    assert agent.lines(path) == ADDED.splitlines()
+    assert path.read_text() == "Be kind.\n"
+    question = " ".join(agent.question_text().split())
+    assert "Proposed from 1 correction of yours in this session." in question
+    assert "This file is not trusted" in question
+    assert "for the session" not in question
+    decide(agent, path, (1, True))
+    wait_until(lambda: path.read_text() == ADDED, agent.screen_text)
+    wait_until(lambda: "Changed AGENTS.md: +2" in agent.transcript_text(), agent.transcript_text)
+
+
+def test_a_rejected_hunk_leaves_the_file(corrected):
+    agent, path = corrected(says("project: Use pnpm, never npm."))
+    remember(agent, path)
+    decide(agent, path, (1, False), reason="not here")
+    wait_until(
+        lambda: "AGENTS.md stays as it is." in agent.transcript_text(), agent.transcript_text
+    )
+    assert path.read_text() == "Be kind.\n"
+    assert agent.lines(path) == ["Be kind."]
+
+
+def test_unsaved_text_of_the_users_stays_and_is_not_written(corrected):
+    agent, path = corrected(says("project: Use pnpm, never npm."))
+    agent.command("edit AGENTS.md")
+    agent.feed("ggOMine.<Esc>")
+    remember(agent, path)
+    decide(agent, path, (1, True))
+    wait_until(lambda: "Changed AGENTS.md" in agent.transcript_text(), agent.transcript_text)
+    assert path.read_text() == "Be kind.\n"
+    assert agent.lines(path) == ["Mine.", *ADDED.splitlines()]
+    assert agent.is_modified(path)
+
+
+def test_a_line_that_is_only_in_the_unsaved_buffer_is_not_proposed_again(corrected):
+    agent, _ = corrected(says("project: Use pnpm, never npm."))
+    agent.command("edit AGENTS.md")
+    agent.feed("Go- Use pnpm, never npm<Esc>")
+    agent.command("AgentRemember")
+    wait_until(lambda: "has these lines" in agent.transcript_text(), agent.transcript_text)
+    assert agent.float() is None
+
+
+def test_the_slash_command_without_a_correction_says_so(start_agent):
+    agent = start_agent(DONE)
+    agent.chat("go")
+    agent.feed("i/remember<C-s>")
+    wait_until(
+        lambda: "Nothing to remember: no denial" in agent.transcript_text(), agent.transcript_text
+    )
+
+
+def test_what_the_model_proposes_in_a_turn_is_a_hunk_in_auto_mode_too(start_agent, project):
+    path = project / "AGENTS.md"
+    path.write_text("Be kind.\n")
+    agent = start_agent(edit("Be kind.\n", "Be kind.\nUse tabs.\n"), DONE, setup={"mode": "auto"})
+    agent.command("edit AGENTS.md")
+    agent.ask("Remember that I use tabs.")
+    wait_until(lambda: hunk_count(agent, path), agent.screen_text)
+    question = " ".join(agent.question_text().split())
+    assert "in answer to \u201cRemember that I use tabs.\u201d" in question
+    decide(agent, path, (1, True))
+    agent.wait_for_turns()
+    assert path.read_text() == "Be kind.\nUse tabs.\n"
