@@ -768,6 +768,12 @@
 ---@field what 'session'|'turn'|'unreviewed'
 ---@field path string
 
+---@class (exact) sanderling.ShowEdits
+---@field type 'show_edits'
+---@field session_id string
+---@field turn string
+---@field paths string[]
+
 ---@class (exact) sanderling.PreviewRewind
 ---@field type 'preview_rewind'
 ---@field session_id string
@@ -938,6 +944,15 @@
 ---@field files sanderling.FileBefore[]
 ---@field left? sanderling.RestoredFile[]
 
+---@class (exact) sanderling.Edit
+---@field path string
+---@field what 'changed'|'created'|'removed'
+---@field before? string
+---@field after? string
+
+---@class (exact) sanderling.Edits
+---@field edits sanderling.Edit[]
+
 ---@class (exact) sanderling.RewindPreview
 ---@field prompt string
 ---@field turns integer
@@ -1104,6 +1119,7 @@
 ---| sanderling.InspectToolUse
 ---| sanderling.ListChanges
 ---| sanderling.ShowDifference
+---| sanderling.ShowEdits
 ---| sanderling.PreviewRewind
 
 ---@class sanderling.On
