@@ -483,6 +483,14 @@ def test_a_comment_on_a_hunk_that_waits_is_about_its_lines(asking_agent):
     agent.feed("5G:AgentComment Once.<CR>")
     assert places(agent) == [[5, 6, "Once."]]
     assert stored(agent)[0]["lines"] == ["    time.sleep(1)", "    time.sleep(2)"]
+    shown = [line.split("│")[0].rstrip() for line in agent.wait_for_screen("Once.").splitlines()]
+    row = next(i for i, line in enumerate(shown) if "Once." in line)
+    assert [line.replace("»", "~") for line in shown[row - 3 : row + 1]] == [
+        "−     time.sleep(9)",
+        "~     time.sleep(1)",
+        "~     time.sleep(2)",
+        "  ▎ Once.",
+    ]
 
 
 @pytest.mark.parametrize("number, mode", [(2, "auto"), (3, "plan")])
@@ -498,7 +506,7 @@ def test_a_plan_is_accepted_or_not_with_comments_on_its_parts(start_agent, numbe
     agent.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
     agent.feed("/delete the tests<CR>:AgentComment Keep them.<CR>")
     agent.feed("j:AgentComment Why?<CR>")
-    wait_until(lambda: len(stored(agent)) == 2)
+    agent.wait_for_screen("▎ Keep them.", "▎ Why?")
     agent.lua(
         "local number = ... vim.ui.select = function(items, _, choose) choose(items[number]) end",
         number,
@@ -525,7 +533,7 @@ def test_both_sides_of_a_difference_can_have_comments(start_agent, code):
     wait_until(lambda: agent.lua("return #vim.api.nvim_tabpage_list_wins(0)") >= 2)
     agent.feed("<C-w>t5G:AgentComment Why nine?<CR>")
     agent.feed("<C-w>b5G:AgentComment Why one?<CR>")
-    wait_until(lambda: len(stored(agent)) == 2)
+    agent.wait_for_screen("▎ Why nine?", "▎ Why one?")
     found = {each["text"]: (each["name"], each["lines"]) for each in stored(agent)}
     assert found == {
         "Why nine?": (f"{code} (before the change)", ["    time.sleep(9)"]),

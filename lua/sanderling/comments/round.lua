@@ -7,6 +7,7 @@ local anchor = require('sanderling.comments.anchor')
 local ask = require('sanderling.host.ask')
 local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
+local disk = require('sanderling.editing.disk')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local place = require('sanderling.comments.place')
@@ -230,8 +231,9 @@ function M.was_changed(sent, edits)
     elseif not text or last < first then -- the user has removed them
       return false
     end
-    local before, after, is_changed = lines_of(edit.before or ''), lines_of(edit.after or ''), nil
+    local before, after = lines_of(edit.before or ''), lines_of(edit.after or '')
     first, last = anchor.follow(first, last, text, before)
+    local is_changed ---@type boolean
     first, last, is_changed = anchor.follow(first, last, before, after)
     if is_changed then
       return true
@@ -241,21 +243,38 @@ function M.was_changed(sent, edits)
   return false
 end
 
+--- Return what has changed since a comment was sent, by whomever, where the journal is not here.
+---@param sent sanderling.comments.round.Sent
+---@return sanderling.Edit[]
+local function difference(sent)
+  local buf = place.buffer_of(sent.comment)
+  if buf then
+    disk.refresh(buf)
+  end
+  local now = place.text_now(sent.comment)
+  if not sent.text then
+    return {}
+  end
+  return {
+    {
+      path = sent.comment.path,
+      what = now and 'changed' or 'removed',
+      before = table.concat(sent.text, '\n'),
+      after = table.concat(now or {}, '\n'),
+    },
+  }
+end
+
 ---@param session_id string
 ---@param round sanderling.comments.round.Round
 ---@param claims table<integer, string>
 ---@param is_whole boolean the turn ended by itself
 local function settle(session_id, round, claims, is_whole)
-  ---@param result? sanderling.Edits
-  local function finish(result)
-    local edits = {} ---@type table<string, sanderling.Edit[]>
-    for _, edit in ipairs(result and result.edits or {}) do
-      edits[edit.path] = edits[edit.path] or {}
-      table.insert(edits[edit.path], edit)
-    end
+  ---@param edits_of fun(sent: sanderling.comments.round.Sent): sanderling.Edit[] of its file
+  local function finish(edits_of)
     local changed = 0
     for number, sent in ipairs(round.sent) do
-      local is_changed, claim = M.was_changed(sent, edits[sent.comment.path] or {}), claims[number]
+      local is_changed, claim = M.was_changed(sent, edits_of(sent)), claims[number]
       changed = changed + (is_changed and 1 or 0)
       local is_answered = is_whole or is_changed or claim ~= nil
       if sent.comment.state == 'sent' then -- otherwise the user has edited it meanwhile
@@ -276,8 +295,14 @@ local function settle(session_id, round, claims, is_whole)
   end
   local request =
     { type = 'show_edits', session_id = session_id, turn = round.turn, paths = vim.tbl_keys(paths) }
-  ask(request, finish, function()
-    finish(nil)
+  ask(request, function(result)
+    finish(function(sent)
+      return vim.tbl_filter(function(edit)
+        return edit.path == sent.comment.path
+      end, result.edits)
+    end)
+  end, function()
+    finish(difference)
   end)
 end
 
