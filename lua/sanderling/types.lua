@@ -794,6 +794,12 @@
 ---@field what 'session'|'turn'|'unreviewed'
 ---@field path string
 
+---@class (exact) sanderling.ShowEdits
+---@field type 'show_edits'
+---@field session_id string
+---@field turn string
+---@field paths string[]
+
 ---@class (exact) sanderling.PreviewRewind
 ---@field type 'preview_rewind'
 ---@field session_id string
@@ -977,6 +983,15 @@
 ---@class (exact) sanderling.FilesBefore
 ---@field files sanderling.FileBefore[]
 ---@field left? sanderling.RestoredFile[]
+
+---@class (exact) sanderling.Edit
+---@field path string
+---@field what 'changed'|'created'|'removed'
+---@field before? string
+---@field after? string
+
+---@class (exact) sanderling.Edits
+---@field edits sanderling.Edit[]
 
 ---@class (exact) sanderling.RewindPreview
 ---@field prompt string
@@ -1163,6 +1178,7 @@
 ---| sanderling.InspectToolUse
 ---| sanderling.ListChanges
 ---| sanderling.ShowDifference
+---| sanderling.ShowEdits
 ---| sanderling.PreviewRewind
 ---| sanderling.RepeatPrompt
 ---| sanderling.ShowResult

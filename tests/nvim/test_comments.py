@@ -2,11 +2,21 @@
 
 import json
 import random
+import threading
 
 import pytest
 from tests.conftest import prove_unless_quick, quick, wait_until
 from tests.fuzz import part
-from tests.loopback import STALL, LoopbackServer, Reply, done, message_start, text
+from tests.loopback import (
+    STALL,
+    LoopbackServer,
+    Reply,
+    Until,
+    done,
+    message_start,
+    text,
+    tool_use,
+)
 from tests.nvim.conftest import texts_told
 from tests.nvim.replies import DONE, reply, use
 
@@ -72,15 +82,27 @@ def test_without_a_range_a_comment_is_about_the_line(child):
     assert places(child) == [[4, 4, "Why?"]]
 
 
-def test_without_a_text_it_is_asked_for(child):
-    child.feed("4G:AgentComment<CR>Typed later<CR>")
-    assert places(child) == [[4, 4, "Typed later"]]
+def test_without_a_text_it_is_written_in_a_float_and_can_have_several_lines(child):
+    child.feed("4G:AgentComment<CR>")
+    child.wait_for_screen("Your comment: <C-s> keeps it for :AgentReview send")
+    child.feed("First<CR><CR>last<C-s>")
+    wait_until(lambda: places(child) == [[4, 4, "First\n\nlast"]])
+    child.wait_for_screen("▎ First", "▎ last")
+    assert [each["text"] for each in stored(child)] == ["First\n\nlast"]
+
+
+def test_a_comment_that_is_closed_unwritten_stays_as_it_was(child):
+    child.feed("4G:AgentComment<CR>new<Esc>q")
+    assert places(child) == []
+    child.command("4AgentComment old")
+    child.feed("4G:AgentComment<CR>er<Esc>q")
+    assert places(child) == [[4, 4, "old"]]
 
 
 def test_the_command_edits_the_comment_at_the_cursor(child):
     child.feed("4G:AgentComment Why?<CR>")
-    child.feed(":AgentComment<CR> not<CR>")
-    assert places(child) == [[4, 4, "Why? not"]]
+    child.feed(":AgentComment<CR> not<CR>at all<Esc><CR>")
+    wait_until(lambda: places(child) == [[4, 4, "Why? not\nat all"]])
     child.feed(":AgentComment Other<CR>")
     assert places(child) == [[4, 4, "Other"]]
     assert [each["text"] for each in stored(child)] == ["Other"]
@@ -363,26 +385,73 @@ def test_the_answers_are_found_by_their_numbers(child, answer, claims):
     assert found == [*claims, None, None][:2]
 
 
+ABCD = ["a", "b", "c", "d"]
+
+
+def edit_of(before, after):
+    texts = {"before": "\n".join(before) + "\n", "after": "\n".join(after) + "\n"}
+    return {"path": "x", "what": "changed", **texts}
+
+
 @pytest.mark.parametrize(
-    "now, changed",
+    "edits, changed",
     [
-        (["a", "B", "c", "d"], True),
-        (["a", "c", "d"], True),
-        (["a", "b", "new", "c", "d"], True),
-        (["A", "b", "c", "d"], False),
-        (["a", "b", "c", "new", "d"], False),
-        (["new", "a", "b", "c", "d"], False),
-        (["a", "b", "c", "d"], False),
+        ([(ABCD, ["a", "B", "c", "d"])], True),
+        ([(ABCD, ["a", "c", "d"])], True),
+        ([(ABCD, ["a", "b", "new", "c", "d"])], True),
+        ([(ABCD, ["A", "b", "c", "d"])], False),
+        ([(ABCD, ["a", "b", "c", "new", "d"])], False),
+        ([(ABCD, ["new", *ABCD])], False),
+        ([(["a", "user", "user", "d"], ["A", "user", "user", "d"])], False),
+        ([(["a", "user", "user", "d"], ["a", "user", "agent", "d"])], True),
+        ([(["b", "c", "0", *ABCD], ["B", "C", "0", *ABCD])], False),
+        ([(["a", "d"], ["a", "agent", "d"])], False),
+        ([(ABCD, ["new", *ABCD]), (["new", *ABCD], ["new", "a", "b", "C", "d"])], True),
+        ([(ABCD, ["new", *ABCD]), (["new", "1", *ABCD], ["new", "2", *ABCD])], False),
+        ([], False),
     ],
 )
-def test_a_comment_is_addressed_if_its_own_lines_have_changed(child, now, changed):
-    assert (
-        child.lua(
-            "return require('sanderling.comments.round').has_changed({ first = 2, lines = { 'b', 'c' } }, { 'a', 'b', 'c', 'd' }, ...)",
-            now,
-        )
-        is changed
+def test_a_comment_is_addressed_if_the_agent_has_changed_its_own_lines(child, edits, changed):
+    sent = {"first": 2, "last": 3, "text": ABCD}
+    found = child.lua(
+        "return require('sanderling.comments.round').was_changed(...)",
+        sent,
+        [edit_of(*each) for each in edits],
     )
+    assert found is changed
+
+
+@pytest.mark.parametrize(
+    "line, keys, outcome",
+    [
+        (5, "5Gcctime.sleep(7)<Esc>:w<CR>", "✓ changed"),  # the lines that the agent changed
+        (5, "5Gu:w<CR>", "✓ changed"),
+        (1, "1Gccimport clock<Esc>:w<CR>", "✗ not changed"),  # only the user has changed them
+        (5, "ggOabove<Esc>5Gdd:w<CR>", "✓ changed"),
+        (5, ":%d<CR>:w<CR>", "✓ changed"),
+    ],
+)
+def test_what_the_user_changes_before_the_turn_ends_decides_nothing(
+    start_claude, server, line, keys, outcome
+):
+    edit = {"path": "code.py", "edits": [{"old": "time.sleep(9)", "new": "time.sleep(1)"}]}
+    calls = [tool_use("1", "read", '{"path": "code.py"}'), tool_use("2", "edit", json.dumps(edit))]
+    is_done = threading.Event()
+    server.answer(
+        *(Reply(message_start(), call, done("tool_use")) for call in calls),
+        Reply(message_start(), text("1. Changed."), Until(is_done), done()),
+    )
+    child = start_claude()
+    child.command("AgentMode auto")
+    child.command("edit code.py")
+    child.command(f"{line}AgentComment Change it.")
+    child.command("AgentReview send")
+    wait_until(lambda: len(server.prompts) == 3)
+    child.command("buffer code.py")
+    child.feed(keys)
+    is_done.set()
+    child.wait_for_turns()
+    child.wait_for_screen(f"{outcome} · model: Changed.")
 
 
 @pytest.fixture
@@ -414,6 +483,14 @@ def test_a_comment_on_a_hunk_that_waits_is_about_its_lines(asking_agent):
     agent.feed("5G:AgentComment Once.<CR>")
     assert places(agent) == [[5, 6, "Once."]]
     assert stored(agent)[0]["lines"] == ["    time.sleep(1)", "    time.sleep(2)"]
+    shown = [line.split("│")[0].rstrip() for line in agent.wait_for_screen("Once.").splitlines()]
+    row = next(i for i, line in enumerate(shown) if "Once." in line)
+    assert [line.replace("»", "~") for line in shown[row - 3 : row + 1]] == [
+        "−     time.sleep(9)",
+        "~     time.sleep(1)",
+        "~     time.sleep(2)",
+        "  ▎ Once.",
+    ]
 
 
 @pytest.mark.parametrize("number, mode", [(2, "auto"), (3, "plan")])
@@ -429,7 +506,7 @@ def test_a_plan_is_accepted_or_not_with_comments_on_its_parts(start_agent, numbe
     agent.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
     agent.feed("/delete the tests<CR>:AgentComment Keep them.<CR>")
     agent.feed("j:AgentComment Why?<CR>")
-    wait_until(lambda: len(stored(agent)) == 2)
+    agent.wait_for_screen("▎ Keep them.", "▎ Why?")
     agent.lua(
         "local number = ... vim.ui.select = function(items, _, choose) choose(items[number]) end",
         number,
@@ -456,7 +533,7 @@ def test_both_sides_of_a_difference_can_have_comments(start_agent, code):
     wait_until(lambda: agent.lua("return #vim.api.nvim_tabpage_list_wins(0)") >= 2)
     agent.feed("<C-w>t5G:AgentComment Why nine?<CR>")
     agent.feed("<C-w>b5G:AgentComment Why one?<CR>")
-    wait_until(lambda: len(stored(agent)) == 2)
+    agent.wait_for_screen("▎ Why nine?", "▎ Why one?")
     found = {each["text"]: (each["name"], each["lines"]) for each in stored(agent)}
     assert found == {
         "Why nine?": (f"{code} (before the change)", ["    time.sleep(9)"]),

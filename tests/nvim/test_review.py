@@ -402,3 +402,10 @@ def test_the_difference_of_a_removed_line_shows_in_a_narrow_window(opened):
     wait_until(lambda: "− …reet(name) for name in names[1:]]" in rows(child, 2)[1])
     child.command("only")
     wait_until(lambda: rows(child, 2)[1] == "− " + line.format("[1:]"))
+
+
+def test_a_buffer_that_is_emptied_shows_what_went_and_no_error(opened):
+    child, _ = opened(["one", "two", "three"], (2, 3, "3"))
+    child.feed(":silent %d<CR>")
+    wait_until(lambda: "− three" in rows(child, 4))
+    assert "Error" not in child.messages()

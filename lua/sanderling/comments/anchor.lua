@@ -1,5 +1,8 @@
---- Finding the lines that a comment is about in a text that has changed: by content, nearest to where they were.
+--- Finding the lines that a comment is about in a text that has changed: by content, nearest to where they were, or by
+--- following them from the text before.
 local M = {}
+
+local edits = require('sanderling.editing.hunks')
 
 ---@param line string
 ---@return string
@@ -63,6 +66,30 @@ function M.find(lines, wanted, near)
     first = nearest(lines, wanted, near, squeezed) or by_longest_line(lines, wanted, near)
   end
   return first, first and math.min(first + #wanted - 1, #lines) or 0
+end
+
+--- Follow lines from one text to the next.
+---@param first integer
+---@param last integer less than `first`: none
+---@param old string[]
+---@param new string[]
+---@return integer first
+---@return integer last less than `first`: they are gone
+---@return boolean is_changed one of them differs, is gone, or there are new lines between them
+function M.follow(first, last, old, new)
+  local new_first, new_last, is_changed = first, last, false
+  for _, part in ipairs(edits.differences(old, new)) do
+    local from, count, to, new_count = unpack(part)
+    local shift = to + new_count - (from + count) -- of the lines behind this part
+    if from + count <= first then
+      new_first, new_last = first + shift, last + shift
+    elseif from <= last then
+      is_changed = true
+      new_first = math.min(new_first, to)
+      new_last = from + count > last and to + new_count - 1 or last + shift
+    end
+  end
+  return new_first, new_last, is_changed
 end
 
 return M

@@ -12,6 +12,7 @@ local message = require('sanderling.ui.message')
 local place = require('sanderling.comments.place')
 local rounds = lazy('sanderling.comments.round')
 local scratch = require('sanderling.ui.scratch')
+local small = lazy('sanderling.prompt.small')
 local store = require('sanderling.comments.store')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
@@ -131,7 +132,7 @@ function M.comment(text, range)
     existing = nil
   end
   local function set(typed)
-    typed = typed and words.trimmed(typed) or ''
+    typed = words.trimmed(typed)
     if typed == '' then
       return
     elseif not existing then
@@ -143,7 +144,16 @@ function M.comment(text, range)
   if text ~= '' then
     set(text)
   else
-    message.ask({ prompt = 'Comment: ', default = existing and existing.text or '' }, set)
+    small.open({
+      plain = 'comment',
+      title = 'Comment',
+      lines = existing and words.lines_of(existing.text),
+      row = lines[2] - 1,
+      on_send = function(typed)
+        set(table.concat(typed, '\n'))
+      end,
+      on_leave = function() end,
+    })
   end
 end
 

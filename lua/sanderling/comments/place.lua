@@ -418,7 +418,12 @@ function M.text_now(comment)
   local stat = comment.path ~= '' and vim.uv.fs_stat(comment.path)
   local is_file = stat and stat.type == 'file' and stat.size <= 16 * 1024 * 1024
   local ok, lines = pcall(vim.fn.readfile, is_file and comment.path or '')
-  return is_file and ok and lines or nil
+  return is_file
+      and ok
+      and vim.tbl_map(function(line)
+        return (line:gsub('\r$', ''))
+      end, lines)
+    or nil
 end
 
 --- Find the lines of a comment whose file is not open.

@@ -7,7 +7,7 @@ local anchor = require('sanderling.comments.anchor')
 local ask = require('sanderling.host.ask')
 local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
-local edits = require('sanderling.editing.hunks')
+local disk = require('sanderling.editing.disk')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local place = require('sanderling.comments.place')
@@ -24,12 +24,13 @@ local TAIL = 'Deal with each comment. Then answer each in a line of its own that
 ---@class (exact) sanderling.comments.round.Sent
 ---@field comment sanderling.comments.Comment
 ---@field first integer when it was sent
----@field lines string[]
+---@field last integer
+---@field text? string[] of its file then
 
 ---@class (exact) sanderling.comments.round.Round
 ---@field prompt string
 ---@field sent sanderling.comments.round.Sent[] by number
----@field is_running boolean
+---@field turn? string that answers it, once it has begun
 ---@field skipped integer lines of the turn's text from before it
 
 ---@type table<string, sanderling.comments.round.Round[]> by session
@@ -91,7 +92,7 @@ local function is_under_way(session_id, round)
     return false
   end
   local waiting = states.prompts_waiting(session.state)
-  return round.is_running
+  return round.turn ~= nil
     or #session.leaving > 0
     or vim.iter(waiting):any(function(prompt)
       return prompt.text == round.prompt
@@ -124,14 +125,18 @@ end
 ---@param session sanderling.chat.session.Session
 ---@param comments sanderling.comments.Comment[]
 ---@param prompt string
----@param is_running boolean
-local function begin(session, comments, prompt, is_running)
-  local skipped = is_running and #session.transcript:answer_lines() or 0
-  local round = { prompt = prompt, sent = {}, is_running = is_running, skipped = skipped }
+---@param turn? string that has begun
+local function begin(session, comments, prompt, turn)
+  local skipped = turn and #session.transcript:answer_lines() or 0
+  local round = { prompt = prompt, sent = {}, turn = turn, skipped = skipped }
   rounds[session.id] = rounds[session.id] or {}
   table.insert(rounds[session.id], round)
+  local texts = {} ---@type table<string, string[]> by path
   for number, comment in ipairs(comments) do
-    round.sent[number] = { comment = comment, first = comment.first, lines = comment.lines }
+    local path = comment.path
+    texts[path] = path ~= '' and (texts[path] or place.text_now(comment)) or nil
+    round.sent[number] =
+      { comment = comment, first = comment.first, last = comment.last, text = texts[path] }
     place.change(
       comment,
       { state = 'sent', number = number, claim = vim.NIL, is_changed = vim.NIL }
@@ -154,7 +159,7 @@ local function answer_plan(session, question, comments, prompt)
     end,
   }, function(choice)
     if choice and vim.list_contains(queue.list(), question) then
-      begin(session, comments, prompt, true)
+      begin(session, comments, prompt, session.state.turn)
       local values = { [field.name] = choice.value, [field.name .. '_text'] = prompt }
       answers.send(question, { answer = 'once', values = values })
     end
@@ -178,7 +183,7 @@ function M.send(project)
     return answer_plan(session, plan, comments, prompt)
   end
   chat.show({ focus = false })
-  begin(session, comments, prompt, false) -- before its turn can start
+  begin(session, comments, prompt) -- before its turn can start
   if not session:send(lines, { is_verbatim = true }) then
     reopen_withdrawn()
   end
@@ -204,25 +209,6 @@ function M.claims(lines, count)
   return claims
 end
 
---- Have the lines of a comment changed between two texts?
----@param sent { first: integer, lines: string[] }
----@param before string[]
----@param now string[]
----@return boolean
-function M.has_changed(sent, before, now)
-  local first, last = anchor.find(before, sent.lines, sent.first)
-  if not first then
-    return false
-  end
-  return vim.iter(edits.differences(before, now)):any(function(difference)
-    local from, count = unpack(difference)
-    if count == 0 then
-      return from > first and from <= last
-    end
-    return from <= last and from + count - 1 >= first
-  end)
-end
-
 ---@param text string
 ---@return string[]
 local function lines_of(text)
@@ -230,24 +216,53 @@ local function lines_of(text)
   if lines[#lines] == '' then
     lines[#lines] = nil
   end
-  return vim.tbl_map(function(line)
-    return (line:gsub('\r$', ''))
-  end, lines)
+  return lines
 end
 
---- Did the turn change the lines of a comment?
+--- Did one of the edits change the lines of a comment? What the user changed before or between them moves the lines.
 ---@param sent sanderling.comments.round.Sent
----@param files table<string, sanderling.FileBefore> by path
+---@param edits sanderling.Edit[] of its file
 ---@return boolean
-local function was_changed(sent, files)
-  local file = files[sent.comment.path]
-  if not file then
-    return false
-  elseif file.what ~= 'changed' then
-    return true
+function M.was_changed(sent, edits)
+  local first, last, text = sent.first, sent.last, sent.text
+  for _, edit in ipairs(edits) do
+    if edit.what ~= 'changed' then
+      return true
+    elseif not text or last < first then -- the user has removed them
+      return false
+    end
+    local before, after = lines_of(edit.before or ''), lines_of(edit.after or '')
+    first, last = anchor.follow(first, last, text, before)
+    local is_changed ---@type boolean
+    first, last, is_changed = anchor.follow(first, last, before, after)
+    if is_changed then
+      return true
+    end
+    text = after
+  end
+  return false
+end
+
+--- Return what has changed since a comment was sent, by whomever, where the journal is not here.
+---@param sent sanderling.comments.round.Sent
+---@return sanderling.Edit[]
+local function difference(sent)
+  local buf = place.buffer_of(sent.comment)
+  if buf then
+    disk.refresh(buf)
   end
   local now = place.text_now(sent.comment)
-  return now == nil or M.has_changed(sent, lines_of(file.text or ''), now)
+  if not sent.text then
+    return {}
+  end
+  return {
+    {
+      path = sent.comment.path,
+      what = now and 'changed' or 'removed',
+      before = table.concat(sent.text, '\n'),
+      after = table.concat(now or {}, '\n'),
+    },
+  }
 end
 
 ---@param session_id string
@@ -255,15 +270,11 @@ end
 ---@param claims table<integer, string>
 ---@param is_whole boolean the turn ended by itself
 local function settle(session_id, round, claims, is_whole)
-  ---@param result? sanderling.FilesBefore
-  local function finish(result)
-    local files = {} ---@type table<string, sanderling.FileBefore>
-    for _, file in ipairs(result and result.files or {}) do
-      files[vim.uv.fs_realpath(file.path) or file.path] = file
-    end
+  ---@param edits_of fun(sent: sanderling.comments.round.Sent): sanderling.Edit[] of its file
+  local function finish(edits_of)
     local changed = 0
     for number, sent in ipairs(round.sent) do
-      local is_changed, claim = was_changed(sent, files), claims[number]
+      local is_changed, claim = M.was_changed(sent, edits_of(sent)), claims[number]
       changed = changed + (is_changed and 1 or 0)
       local is_answered = is_whole or is_changed or claim ~= nil
       if sent.comment.state == 'sent' then -- otherwise the user has edited it meanwhile
@@ -278,27 +289,40 @@ local function settle(session_id, round, claims, is_whole)
     local text = 'Comments: %d of %d have changed lines. :AgentReview list shows them.'
     message.tell(text:format(changed, #round.sent))
   end
-  local request = { type = 'show_difference', session_id = session_id, what = 'turn' }
-  ask(request, finish, function()
-    finish(nil)
+  local paths = {} ---@type table<string, true>
+  for _, sent in ipairs(round.sent) do
+    paths[sent.comment.path] = true
+  end
+  local request =
+    { type = 'show_edits', session_id = session_id, turn = round.turn, paths = vim.tbl_keys(paths) }
+  ask(request, function(result)
+    finish(function(sent)
+      return vim.tbl_filter(function(edit)
+        return edit.path == sent.comment.path
+      end, result.edits)
+    end)
+  end, function()
+    finish(difference)
   end)
 end
 
 bus.subscribe('turn_started', function(session_id, event)
   for _, round in ipairs(rounds[session_id] or {}) do
-    round.is_running = round.is_running or event.prompt.text == round.prompt
+    if event.prompt.text == round.prompt then
+      round.turn = event.prompt.id
+    end
   end
 end)
 
 bus.subscribe('turn_ended', function(session_id, event)
   local session = live.find(session_id)
   rounds[session_id] = vim.tbl_filter(function(round)
-    if round.is_running and session then
+    if round.turn and session then
       local answer = vim.list_slice(session.transcript:answer_lines(), round.skipped + 1)
       local claims = M.claims(answer, #round.sent)
       settle(session_id, round, claims, event.stop_reason == 'end_turn')
     end
-    return not round.is_running
+    return not round.turn
   end, rounds[session_id] or {})
 end)
 

@@ -435,6 +435,7 @@ function M.ask(region, what, on_send, on_leave)
   end
   preview.reveal(region.buf, first, last, small.rows())
   small.open({
+    plain = 'edit',
     title = regions.title(what, region),
     row = last,
     on_send = function(lines)

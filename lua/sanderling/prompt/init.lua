@@ -15,22 +15,24 @@ local ON_ITS_OWN = 'sent on its own'
 local ns = api.nvim_create_namespace('sanderling_prompt')
 local seams_ns = api.nvim_create_namespace('sanderling_seams')
 
+---@alias sanderling.prompt.Plain 'edit'|'comment' what is written: text without commands and mentions
+
 ---@class (exact) sanderling.prompt.Prompt
 ---@field buf integer
 ---@field private history_index? integer index of the recalled history entry
 ---@field private draft? string[] text before the recall
 ---@field private has_notes boolean there are notes next to mentions
----@field private is_instruction boolean for an edit, without commands and mentions
+---@field private plain? sanderling.prompt.Plain
 ---@field private state? fun(): sanderling.session.state.State of its session
 local Prompt = {}
 Prompt.__index = Prompt
 
 ---@param buf integer
 ---@param state? fun(): sanderling.session.state.State of its session; nil: none yet
----@param is_instruction? boolean for an edit, without commands and mentions
+---@param plain? sanderling.prompt.Plain
 ---@return sanderling.prompt.Prompt
-function M.new(buf, state, is_instruction)
-  if not is_instruction then
+function M.new(buf, state, plain)
+  if not plain then
     completion.attach(buf)
     api.nvim_buf_attach(buf, false, {
       on_lines = function(_, _, _, first, last, new_last)
@@ -40,10 +42,7 @@ function M.new(buf, state, is_instruction)
       end,
     })
   end
-  local self = setmetatable(
-    { buf = buf, has_notes = false, is_instruction = is_instruction or false, state = state },
-    Prompt
-  )
+  local self = setmetatable({ buf = buf, has_notes = false, plain = plain, state = state }, Prompt)
   api.nvim_create_autocmd('ModeChanged', {
     buffer = buf,
     desc = 'Agent: update the keys in an empty prompt',
@@ -242,7 +241,7 @@ end
 
 --- Show hints in an empty prompt, and notes next to mentions in any other.
 function Prompt:draw_placeholder()
-  if not self.is_instruction then
+  if not self.plain then
     self:note_mentions()
   end
   api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
@@ -251,7 +250,7 @@ function Prompt:draw_placeholder()
   end
   local is_insert = api.nvim_get_current_buf() == self.buf
     and api.nvim_get_mode().mode:find('^i') ~= nil
-  local kind = self.is_instruction and 'edit' or placeholder.kind_of(self.state and self.state())
+  local kind = self.plain or placeholder.kind_of(self.state and self.state())
   local text = placeholder.text(kind, words.width_of(self.buf), is_insert)
   api.nvim_buf_set_extmark(self.buf, ns, 0, 0, {
     virt_text = { { text, 'AgentPlaceholder' } },

@@ -43,6 +43,10 @@ local texts = {
     'How to change these lines: {send} sends',
     '{send} sends',
   },
+  comment = {
+    'Your comment: {send} keeps it for :AgentReview send',
+    '{send} keeps it',
+  },
   held = {
     '{send} sends the held prompts, {waiting} shows them',
     '{send} sends held prompts',

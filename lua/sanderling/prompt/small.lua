@@ -15,7 +15,9 @@ local BORDERS = 2
 
 ---@class (exact) sanderling.prompt.small.Opts
 ---@field title string
----@field session_id? string session of the question, whose commands are completed; nil: an instruction for an edit
+---@field plain? sanderling.prompt.Plain
+---@field session_id? string session of the question, whose commands are completed
+---@field lines? string[] to edit
 ---@field row integer row of the current buffer, the float is below it
 ---@field on_send fun(lines: string[])
 ---@field on_leave fun() closed without sending
@@ -45,36 +47,38 @@ local function place(win, row, height)
 end
 
 --- Return a footer with the keys of the current mode.
+---@param opts sanderling.prompt.small.Opts
 ---@param is_insert boolean
 ---@return vim.api.keyset.win_config
-local function footer(is_insert)
-  local named = { { 'send_normal', 'sends' }, { 'close', 'closes' }, { 'show_keys', 'keys' } }
+local function footer(opts, is_insert)
+  local does = opts.plain == 'comment' and 'keeps it' or 'sends'
+  local named = { { 'send_normal', does }, { 'close', 'closes' }, { 'show_keys', 'keys' } }
   return {
-    footer = float.naming(is_insert and { { 'send_insert', 'sends' } } or named),
+    footer = float.naming(is_insert and { { 'send_insert', does } } or named),
     footer_pos = 'right',
   }
 end
 
----@param title string
+---@param opts sanderling.prompt.small.Opts
 ---@return vim.api.keyset.win_config
-local function looks(title)
-  return vim.tbl_extend('error', footer(true), {
+local function looks(opts)
+  return vim.tbl_extend('error', footer(opts, true), {
     style = 'minimal',
     border = 'rounded',
-    title = (' %s '):format(words.plain(title)),
+    title = (' %s '):format(words.plain(opts.title)),
     zindex = float.ZINDEX.above,
   })
 end
 
----@param session_id? string
+---@param opts sanderling.prompt.small.Opts
 ---@return sanderling.prompt.Prompt
-local function new_prompt(session_id)
+local function new_prompt(opts)
   local buf = scratch.new('question')
   scratch.set_buf_options(buf, { bufhidden = 'wipe' })
   scratch.set_filetype(buf, 'sanderling_prompt')
-  vim.b[buf].sanderling_session = session_id
+  vim.b[buf].sanderling_session = opts.session_id
   files.guard(buf)
-  return prompts.new(buf, nil, session_id == nil)
+  return prompts.new(buf, nil, opts.plain)
 end
 
 --- Call `fn` in normal mode, leaving insert mode first.
@@ -145,8 +149,8 @@ end
 ---@return integer buf
 function M.open(opts)
   local from = api.nvim_get_current_win()
-  local prompt = new_prompt(opts.session_id)
-  local wanted = vim.tbl_extend('error', place(from, opts.row, MIN_ROWS), looks(opts.title))
+  local prompt = new_prompt(opts)
+  local wanted = vim.tbl_extend('error', place(from, opts.row, MIN_ROWS), looks(opts))
   local win = float.open(prompt.buf, true, wanted)
   scratch.set_win_options(win, { wrap = true, linebreak = true, winfixbuf = true })
   set_keys(prompt, win, from, opts)
@@ -164,12 +168,12 @@ function M.open(opts)
     desc = 'Agent: update the keys of the small prompt',
     callback = function(args)
       if api.nvim_win_is_valid(win) then
-        api.nvim_win_set_config(win, footer(args.event == 'InsertEnter'))
+        api.nvim_win_set_config(win, footer(opts, args.event == 'InsertEnter'))
       end
     end,
   })
-  prompt:draw_placeholder()
-  vim.cmd.startinsert()
+  prompt:set(opts.lines or { '' })
+  vim.cmd.startinsert({ bang = true })
   return prompt.buf
 end
 

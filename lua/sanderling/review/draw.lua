@@ -148,6 +148,7 @@ local function set_virtual_lines(buf, one, gone)
     virt_lines_leftcol = true,
     undo_restore = false,
     invalidate = false,
+    strict = false, -- the screen can be drawn before the hunks have followed a change of the text
   })
 end
 

@@ -113,6 +113,8 @@ class SessionViews:
                 return await self._undoer.changes(turn)
             case requests.ShowDifference():
                 return await self._difference(request)
+            case requests.ShowEdits(_, turn, paths):
+                return await self._undoer.edits(turn, paths)
             case requests.PreviewRewind(_, prompt_id):
                 return await self._undoer.preview(prompt_id)
             case requests.RepeatPrompt():

@@ -527,6 +527,28 @@ class FilesBefore(_Answer, frozen=True):
     left: tuple[RestoredFile, ...] = ()
 
 
+class ShowEdits(_OfSession, tag="show_edits", frozen=True):
+    """Return, as `Edits`, what the agent changed in the files `paths` in a turn, as the journal has it: later changes do not matter."""
+
+    turn: str
+    paths: tuple[str, ...]
+
+
+class Edit(_Answer, frozen=True):
+    """The texts of a file before and after changes of the agent's that no other change came between."""
+
+    path: str
+    what: Literal["created", "changed", "removed"]
+    before: str = ""
+    after: str = ""
+
+
+class Edits(_Answer, frozen=True):
+    """The edits of each file are in their order."""
+
+    edits: tuple[Edit, ...]
+
+
 class PreviewRewind(_OfSession, tag="preview_rewind", frozen=True):
     """Return what rewinding to before a prompt would do to the current files, as a `RewindPreview`."""
 
@@ -599,6 +621,7 @@ SessionRequest = (
     | InspectToolUse
     | ListChanges
     | ShowDifference
+    | ShowEdits
     | PreviewRewind
     | RepeatPrompt
     | ShowResult
@@ -616,6 +639,7 @@ Answer = (
     | WholeToolUse
     | Changes
     | FilesBefore
+    | Edits
     | RewindPreview
     | RepeatedPrompt
     | TurnResult

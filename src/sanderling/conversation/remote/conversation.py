@@ -13,10 +13,11 @@ from sanderling.conversation.external.conversation import ExternalConversation
 from sanderling.conversation.remote.agent import RemoteAgent
 from sanderling.conversation.remote.turn import RemoteTurn
 from sanderling.conversation.services import SessionServices
+from sanderling.errors import SessionError
 from sanderling.protocol import actions
 from sanderling.protocol.events import CommandEnded, CommandStarted
 from sanderling.protocol.messages import Prompt
-from sanderling.protocol.requests import Answer, ListRules, SessionRequest
+from sanderling.protocol.requests import Answer, ListRules, SessionRequest, ShowEdits
 
 NOT_HERE = "Did not start: this session runs on {name}, but your command would run here. Ask the agent to run it, or use a terminal."
 NOT_FROM_HERE = "{what} is not possible from here: this session runs on {name}."
@@ -93,6 +94,8 @@ class RemoteConversation(ExternalConversation):
     async def answer(self, request: SessionRequest) -> Answer:
         if isinstance(request, ListRules) and not self.external.tools.are_wanted:
             return await self.external.rules()
+        if isinstance(request, ShowEdits) and not self.external.tools.are_wanted:
+            raise SessionError("The record of these changes is where the session runs.")
         return await super().answer(request)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Undo, redo and rewind: restores files that the agent changed, and takes the conversation back to before a prompt."""
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 from uuid import uuid4
 
@@ -27,6 +27,8 @@ from sanderling.protocol.events import (
 from sanderling.protocol.requests import (
     ChangedFile,
     Changes,
+    Edit,
+    Edits,
     FileBefore,
     FilesBefore,
     RewindPreview,
@@ -335,6 +337,21 @@ class Undoer:
         planned = await planned_for(changes, self._workspace)
         return await to_thread.run_sync(files_before, planned)
 
+    async def edits(self, turn: str, paths: Collection[str]) -> Edits:
+        """Return what a turn changed in the files `paths`, without those whose content is not kept or no text."""
+        found = (await self._timeline()).turns.get(turn)
+        changes = [each for each in found.changes if each.path in paths] if found else []
+        states = [state for each in changes for state in (each.before, each.after)]
+        kept = await self._workspace.journal.contents(states)
+
+        def shown() -> Iterator[Edit]:
+            for each in changes:
+                before, after = _text_of(each.before, kept), _text_of(each.after, kept)
+                if before is not None and after is not None:
+                    yield Edit(each.path, _what(each.before, each.after), before, after)
+
+        return Edits(await to_thread.run_sync(lambda: tuple(shown())))
+
     async def preview(self, prompt_id: str) -> RewindPreview:
         """
         Return what rewinding to before this prompt would do.
@@ -441,9 +458,23 @@ def _restored_file(path: str, step: RestoreStep, counter: LineCounter) -> Restor
 
 def _changed_file(path: str, change: FileChange, counts: tuple[int, int]) -> ChangedFile:
     before, after = change.before, change.after
-    what = "created" if before.kind == "absent" else "changed"
-    what = "removed" if after.kind == "absent" else what
-    return ChangedFile(path, what, *counts, change.doubt or _lost(before) or _lost(after))
+    why = change.doubt or _lost(before) or _lost(after)
+    return ChangedFile(path, _what(before, after), *counts, why)
+
+
+def _what(before: State, after: State) -> Literal["created", "changed", "removed"]:
+    if after.kind == "absent":
+        return "removed"
+    return "created" if before.kind == "absent" else "changed"
+
+
+def _text_of(state: State, kept: Mapping[str, bytes]) -> str | None:
+    """Return the text of a file, "" if it is absent; None if the state is no text, or its content is not kept."""
+    if state.kind == "absent":
+        return ""
+    data = kept.get(state.content) if state.kind == "file" else None
+    text = None if data is None else decode(data)
+    return None if text is None or text.is_binary else text.text
 
 
 def _lost(state: State) -> str:
