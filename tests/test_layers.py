@@ -286,6 +286,7 @@ FOLDERS = [
         "transcript",
         "editing",
         "code",
+        "debugger",
         "approval",
     ),
     *("review", "proposals", "prompt", "status", "chat", "screens", "comments", "inline"),
