@@ -287,6 +287,7 @@ FOLDERS = [
         "transcript",
         "editing",
         "code",
+        "debugger",
         "approval",
     ),
     *("review", "proposals", "prompt", "status", "chat", "screens", "comments", "inline"),

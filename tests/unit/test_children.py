@@ -611,7 +611,7 @@ async def test_a_read_only_child_may_call_only_those_outside_tools_that_declare_
         tmp_path,
         [delegate("A.", "explore")],
         children=children,
-        options={"more_tools": source},
+        options={"more_tools": (source,)},
         permissions=rules,
     ) as it:
         await it.run()

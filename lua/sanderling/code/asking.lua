@@ -1,11 +1,12 @@
---- Requests to language servers. A request from Python runs here as a coroutine that waits for answers without blocking keys and screen.
+--- Requests to language servers and debuggers. A request from Python runs here as a coroutine that waits for answers without blocking keys
+--- and screen.
 ---
 --- Every wait ends: a dead server is noticed, and a silent one has the time limit of the request.
 local M = {}
 
 local time = require('sanderling.ui.time')
 
-local LIMIT_MS = 7000 -- for all server requests of one call; Python waits for 10 s
+M.LIMIT_MS = 7000 -- for all server requests of one call; Python waits for 10 s
 local LOOK_MS = 50 -- between two checks, e.g. whether the server still runs
 
 ---@class (exact) sanderling.code.Problem
@@ -18,6 +19,15 @@ local ends = {}
 ---@param words string
 function M.fail(words)
   error({ words = words }, 0)
+end
+
+--- Return a test for the time limit of the current request.
+---@return fun(): boolean is_over
+function M.deadline()
+  local ends_at = ends[coroutine.running()]
+  return function()
+    return time.now_ms() > ends_at
+  end
 end
 
 --- Run `fn` as a coroutine; `reply` gets its result, or its problem.
@@ -33,7 +43,7 @@ function M.run(reply, fn)
       reply({ error = type(value) == 'table' and value.words or tostring(value) })
     end
   end)
-  ends[co] = time.now_ms() + LIMIT_MS
+  ends[co] = time.now_ms() + M.LIMIT_MS
   assert(coroutine.resume(co))
 end
 
@@ -41,7 +51,7 @@ end
 ---@param begin fun(settle: fun(...: any))
 ---@param give_up? fun(): string?
 ---@return any ...
-local function await(begin, give_up)
+function M.await(begin, give_up)
   local co = coroutine.running()
   local answer, is_waiting, why ---@type any[]?, boolean, string?
   local function go_on()
@@ -85,7 +95,7 @@ end
 function M.wait_until(limit_ms, is_done)
   local limit = time.now_ms() + limit_ms
   while not is_done() and time.now_ms() < limit do
-    await(function(settle)
+    M.await(function(settle)
       vim.defer_fn(settle, LOOK_MS)
     end)
   end
@@ -100,8 +110,8 @@ end
 ---@return string? problem the server's message, if it refuses
 function M.ask(client, method, params, buf)
   local id
-  local ends_at = ends[coroutine.running()]
-  local err, result = await(function(settle)
+  local is_late = M.deadline()
+  local err, result = M.await(function(settle)
     local is_sent
     is_sent, id = client:request(method, params, settle, buf)
     if not is_sent then
@@ -110,10 +120,10 @@ function M.ask(client, method, params, buf)
   end, function()
     if client:is_stopped() or not vim.lsp.get_client_by_id(client.id) then
       return ('The language server %s exited during the request. Use grep.'):format(client.name)
-    elseif time.now_ms() > ends_at then
+    elseif is_late() then
       pcall(client.cancel_request, client, id)
       local words = 'The language server %s did not answer within %d s. Use grep.'
-      return words:format(client.name, LIMIT_MS / 1000)
+      return words:format(client.name, M.LIMIT_MS / 1000)
     end
   end)
   if err then

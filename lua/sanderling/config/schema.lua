@@ -535,7 +535,7 @@ end
 M.checks = {
   ['permissions[].action'] = checks.one_of({ 'allow', 'ask', 'deny' }),
   ['permissions[].tool'] = function(value)
-    local tools = 'bash read edit write code_refactor web_fetch web_search delegate *'
+    local tools = 'bash read edit write code_refactor web_fetch web_search delegate debug *'
     local is_known, words = checks.one_of(vim.split(tools, ' '))(value)
     local is_outside = type(value) == 'string' and value:find('__', 1, true) ~= nil
     return is_known or is_outside, words .. ", or like 'mcp__server__*'"

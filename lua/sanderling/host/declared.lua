@@ -1,4 +1,4 @@
---- The tools and callbacks in Lua that the host has to know of. It needs no other module, because the user's
+--- The tools and callbacks in Lua, and whether a debug session runs, which the host has to know. It needs no other module, because the user's
 --- configuration declares them while Neovim starts.
 local M = {}
 
@@ -18,6 +18,8 @@ local M = {}
 local tools = {}
 ---@type sanderling.host.declared.Callback[]
 local callbacks = {}
+---@type boolean
+local is_debugging = false
 ---@type fun()?
 local on_change
 
@@ -28,12 +30,26 @@ end
 
 ---@return boolean
 function M.has_any()
-  return #tools + #callbacks > 0
+  return #tools + #callbacks > 0 or is_debugging
 end
 
----@return { tools: sanderling.host.declared.Tool[], callbacks: sanderling.host.declared.Callback[] }
+---@return { tools: sanderling.host.declared.Tool[], callbacks: sanderling.host.declared.Callback[], is_debugging: boolean }
 function M.all()
-  return { tools = tools, callbacks = callbacks }
+  return { tools = tools, callbacks = callbacks, is_debugging = is_debugging }
+end
+
+local function changed()
+  if on_change then
+    on_change()
+  end
+end
+
+---@param value boolean a debug session runs
+function M.set_debugging(value)
+  if value ~= is_debugging then
+    is_debugging = value
+    changed()
+  end
 end
 
 ---@param list table[]
@@ -41,11 +57,6 @@ end
 ---@return fun() remove
 local function add(list, declaration)
   list[#list + 1] = declaration
-  local function changed()
-    if on_change then
-      on_change()
-    end
-  end
   changed()
   return function()
     for index, each in ipairs(list) do

@@ -3,6 +3,7 @@
 --- Python.
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
+local debugging = require('sanderling.host.debugging')
 local declared = require('sanderling.host.declared')
 local lazy = require('sanderling.ui.lazy')
 local log = require('sanderling.host.log')
@@ -283,6 +284,7 @@ local function start()
   end
   pcall(vim.fn.mkdir, vim.fn.stdpath('log'), 'p') -- if this fails, the log goes to stderr
   has_answered, ending = false, nil
+  debugging.watch()
   local plugin = vim.fs.joinpath(M.root(), 'rplugin', 'python3', 'sanderling_host.py')
   local ok, id
   local argv = vim.list_extend(M.argv(python, 'sanderling.editor'), { plugin })

@@ -120,7 +120,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Callbacks of the user's editor, which run before prompts, tool calls and summaries."""
     worktree: str | None = None
     """The branch or commit from which a new session gets a worktree of its own, "" for HEAD; None: it works in the project."""
-    more_tools: "ToolSource | None" = None
+    more_tools: "tuple[ToolSource, ...]" = ()
     """Tools that the frontend provides, in addition to Sanderling's. They act on this machine."""
 
 
@@ -578,7 +578,7 @@ class _AgentBuilder(NamedTuple):
         *,
         code: "LanguageServers | None" = None,
         servers: "Mapping[str, McpServer] | None" = None,
-        more_tools: "ToolSource | None" = None,
+        more_tools: "tuple[ToolSource, ...]" = (),
         parent: SessionServices | None = None,
         budget: Budget | None = None,
     ) -> SessionServices:

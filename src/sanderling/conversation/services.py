@@ -112,7 +112,7 @@ class SessionServices:
         elsewhere: Elsewhere | None = None,
         client: ClientTools | None = None,
         callbacks: Callbacks | None = None,
-        more_tools: ToolSource | None = None,
+        more_tools: tuple[ToolSource, ...] = (),
         can_ask: bool = False,
         has_user: bool = True,
         parent: "SessionServices | None" = None,
@@ -152,7 +152,7 @@ class SessionServices:
         added = PackagedTools(emit)
         own = (client,) if client else (*own, *search_sources(settings), added)
         disabled = settings.tools_disabled if can_ask else (*settings.tools_disabled, ask_user.name)
-        own = (*own, more_tools) if more_tools else own
+        own = (*own, *more_tools)
         catalog = parent.calls.catalog.copy() if parent else Catalog(*own, disabled=disabled)
         if catalog.offers(ask_user.name):
             self.workspace.user = self.gate

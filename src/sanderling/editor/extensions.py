@@ -1,13 +1,13 @@
 """
 The tools and callbacks that the user's configuration and other plugins declare in Lua; lua/sanderling/extend/ has their functions.
 
-Neovim declares all of them when it starts the host, and again whenever one is added or removed. So nothing has to ask Neovim what there is.
+Neovim declares all of them when it starts the host, and again whenever one is added or removed, or a debug session begins or ends. So
+nothing has to ask Neovim what there is.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, cast
 
-import anyio
 import msgspec
 
 from sanderling.editor.bridge import Bridge
@@ -21,7 +21,6 @@ MAX_NESTED = 20
 How deeply lists and objects may be nested. Neovim reads messages of at most 28 levels, some of which belong to the request. At more it
 closes the channel, which ends the host with all of its sessions. The model may choose a tool's input.
 """
-CANCEL = "require('sanderling.extend.calls').cancel(...)"
 
 
 class DeclaredTool(msgspec.Struct, frozen=True):
@@ -43,22 +42,24 @@ class DeclaredCallback(msgspec.Struct, frozen=True):
 class _Declared(msgspec.Struct, frozen=True):
     tools: tuple[DeclaredTool, ...] = ()
     callbacks: tuple[DeclaredCallback, ...] = ()
+    is_debugging: bool = False
 
 
 class Extensions:
     """The extensions of the Neovim at the other end of `bridge`, for all sessions."""
 
     def __init__(self, bridge: Bridge) -> None:
-        self._bridge = bridge
         self._questions = EditorQuestions(bridge, "sanderling.extend.calls")
         self.tools: Mapping[str, DeclaredTool] = {}
         self.callbacks: tuple[DeclaredCallback, ...] = ()
+        self.is_debugging = False  # a debug session runs in Neovim
 
     def declare(self, declared: Mapping[str, Any]) -> None:
         """Take what there is from now on."""
         now = msgspec.convert(declared, _Declared)
         self.tools = {each.name: each for each in now.tools}
         self.callbacks = now.callbacks
+        self.is_debugging = now.is_debugging
 
     async def call(
         self,
@@ -76,14 +77,7 @@ class Extensions:
         """
         if problem := _problem_of(args):
             raise ToolError(f"Neovim cannot take {problem}.")
-        with self._bridge.later(show) as (number, answer):
-            try:
-                await self._questions.ask(question, number, *args)
-                with anyio.fail_after(timeout_s):
-                    return await answer
-            except BaseException:
-                self._bridge.notify(CANCEL, number)
-                raise
+        return await self._questions.call(question, timeout_s, *args, show=show)
 
 
 def _problem_of(value: object, levels: int = MAX_NESTED + 1) -> str:

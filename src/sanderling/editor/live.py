@@ -13,6 +13,7 @@ from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
 from sanderling.editor.code import NeovimCode
+from sanderling.editor.debug_tools import DebugTools
 from sanderling.editor.extensions import Extensions
 from sanderling.editor.frames import FrameQueue
 from sanderling.editor.lua_callbacks import LuaCallbacks
@@ -164,7 +165,10 @@ class EditorSession:
             agent=self.opening.agent,
             worktree=self.opening.worktree or None,
             callbacks=LuaCallbacks(self._extensions, self.id, self.opening.project, self.emit),
-            more_tools=LuaTools(self._extensions, self.id, self.emit),
+            more_tools=(
+                LuaTools(self._extensions, self.id, self.emit),
+                DebugTools(self._bridge, self._extensions),
+            ),
         )
         try:
             layers = await to_thread.run_sync(self._layers.read_again)

@@ -6,6 +6,7 @@ monotonic clock, which both processes share. The answer may come after the reque
 """
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -66,6 +67,31 @@ class EditorQuestions:
         if waits_for:
             raise _waits_for_key(waits_for)
         raise ToolError(f"Neovim was busy for {PATIENCE_S:g} s, so nothing was done. Try again.")
+
+    async def call(
+        self,
+        question: str,
+        timeout_s: float,
+        *args: Any,
+        show: Callable[[str], None] = lambda _: None,
+    ) -> Any:
+        """
+        Ask what may take long: Neovim begins at once, and answers under the number that it gets as the first argument.
+
+        If this is cancelled, the function `cancel` of the module is called with the number.
+
+        Raises:
+            ToolError: Neovim cannot begin.
+            TimeoutError: there is no answer in time.
+        """
+        with self._bridge.later(show) as (number, answer):
+            try:
+                await self.ask(question, number, *args)
+                with anyio.fail_after(timeout_s):
+                    return await answer
+            except BaseException:
+                self._bridge.notify(f"require('{self._module}').cancel(...)", number)
+                raise
 
     async def _request(
         self, deadline_s: float, question: str, args: tuple[Any, ...]

@@ -9,7 +9,7 @@ import msgspec
 from sanderling.errors import ConfigError
 from sanderling.packages import extension, extensions
 from sanderling.permissions.patterns import pattern_of
-from sanderling.tools.effects import OUTSIDE, Effect
+from sanderling.tools.effects import DEBUG, OUTSIDE, Effect
 
 _NUMBER = r"-\d+$"  # added to a tool's name that is taken (`mcp/names.py`)
 _TOOL = r"(?a)[\w*?\[\]!-]+"
@@ -52,7 +52,7 @@ class Rule(
 
     Attributes:
         tool: a tool of `KINDS`, which represents all tools of its kind; or the name of an MCP tool, a glob for such names, or
-            the name of a Python package's tool.
+            `debug`, or the name of a Python package's tool.
         command: the first words of a command. Any arguments may follow (a last word `*` says so), or none if the last word is `$`. A
             command that runs another (`timeout`, `bash -c`) is allowed only by a rule with all its words and that `$`.
         path: a glob as in .gitignore: relative to the project if it contains a slash, absolute, or below `~/`. Without a slash, a name
@@ -76,7 +76,7 @@ class Rule(
     def __post_init__(self) -> None:
         if not _is_tool(self.tool):
             added = (each.name for each in extensions("sanderling.tools"))
-            known = ", ".join((*KIND_OF_TOOL, *added, "*"))
+            known = ", ".join((*KIND_OF_TOOL, DEBUG, *added, "*"))
             raise ValueError(
                 f"there is no tool '{self.tool}'; tools: {known}, or mcp{OUTSIDE}server{OUTSIDE}*"
             )
@@ -107,7 +107,7 @@ class Rule(
 
 def _is_tool(name: str) -> bool:
     """Return True if a rule may name this tool. Packages are only looked at for a name that is nothing else."""
-    is_known = name in KIND_OF_TOOL or name == "*" or OUTSIDE in name
+    is_known = name in KIND_OF_TOOL or name in (DEBUG, "*") or OUTSIDE in name
     return is_known or extension("sanderling.tools", name) is not None
 
 

@@ -19,7 +19,7 @@ CLAUDES: Mapping[str, str] = {
 }
 """Claude's names by our own."""
 
-NAMES = (*CLAUDES, "code_nav", "code_refactor", "diagnostics", "mcp_search")
+NAMES = (*CLAUDES, "code_nav", "code_refactor", "diagnostics", "debug", "mcp_search")
 """Our names of all built-in tools, including tools that need a setting."""
 
 _OTHERS = {

@@ -17,7 +17,7 @@ from sanderling.tools.bash import bash
 from sanderling.tools.code.tools import code_nav, code_refactor, diagnostics
 from sanderling.tools.delegate import delegate
 from sanderling.tools.edit import edit
-from sanderling.tools.effects import OUTSIDE, is_outside_name
+from sanderling.tools.effects import DEBUG, OUTSIDE, is_outside_name
 from sanderling.tools.glob import glob
 from sanderling.tools.grep import grep
 from sanderling.tools.jobs import jobs
@@ -63,8 +63,8 @@ SMALL: Mapping[str, tuple[frozenset[str], str]] = {
     ),
 }
 
-NAMES = (*TOOLS, SEARCH_TOOL)
-"""The names of all tools, including tools that need a setting."""
+NAMES = (*TOOLS, DEBUG, SEARCH_TOOL)
+"""The names of all tools, including tools that need a setting or a debug session."""
 
 
 class ToolSource(Protocol):

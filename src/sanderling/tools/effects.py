@@ -10,6 +10,8 @@ OUTSIDE = "__"
 """Separates source and tool in the name of a third-party tool: `mcp__server__tool`, `lua__tool`."""
 LUA = f"lua{OUTSIDE}"
 """The beginning of the names of tools that the user's Neovim provides."""
+DEBUG = "debug"
+"""The tool for the user's debug session, offered only while one runs."""
 _PART = "[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*"
 _OUTSIDE_NAME = f"({LUA}|{_PART}{OUTSIDE}{_PART}{OUTSIDE}){_PART}"
 MAX_NAME_CHARS = 64  # the smallest limit of all APIs

@@ -1,0 +1,511 @@
+"""`debug`: real nvim-dap with real adapters, debugpy and LLVM's. The model is a loopback server with the API's cache."""
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+
+from tests.cached_api import CachedApi, text
+from tests.cached_api import use as api_use
+from tests.conftest import wait_until
+
+APP = """\
+def divide(a, b):
+    result = a / b
+    return result
+
+
+def main():
+    items = {"one": 1, "two": [1, 2, 3]}
+    total = 0
+    for n in range(1, 4):
+        total += divide(12, n)
+    print(total, items)
+
+
+def spin(*_):
+    count = 0
+    while count >= 0:
+        count += 1
+
+
+main()
+"""
+ADAPTER = """
+local dap = require('dap')
+dap.adapters.debugpy = { type = 'executable', command = PYTHON, args = { '-m', 'debugpy.adapter' } }
+function DEBUG(file, name)
+  dap.run({
+    type = 'debugpy', request = 'launch', name = name, program = file, python = PYTHON,
+    console = 'internalConsole', cwd = vim.fn.getcwd(),
+  }, { new = true })
+end
+"""
+OPTIONS = """
+vim.g.sanderling = vim.tbl_deep_extend('force', vim.g.sanderling, vim.json.decode([==[%s]==]))
+"""
+ALLOWED = [{"action": "allow", "tool": "debug"}]
+STOPPED = "return require('dap').session() ~= nil and require('dap').session().current_frame ~= nil"
+ENDED = "return next(require('dap').sessions()) == nil"
+
+
+class Model:
+    """Makes the calls in `uses` one after the other, each from the last result if it is a function, then answers."""
+
+    def __init__(self):
+        self.uses = []
+        self.api = CachedApi(self.answer)
+
+    def answer(self, body):
+        if not self.uses:
+            return [text("Done.")]
+        use = self.uses.pop(0)
+        arguments = use(result_in(body["messages"][-1])) if callable(use) else use
+        return [api_use(f"t{len(body['messages'])}", "debug", **arguments)]
+
+    def tools(self, number=-1):
+        """The names of the tools that a request has, wherever in it."""
+        return set(re.findall(r'"name": "(\w+)"', json.dumps(self.api.asked[number].request)))
+
+
+def result_in(message):
+    [content] = [block["content"] for block in message["content"] if block["type"] == "tool_result"]
+    return content if isinstance(content, str) else content[0]["text"]
+
+
+def debug(op, **arguments):
+    return {"op": op, **arguments}
+
+
+@pytest.fixture
+def model():
+    model = Model()
+    with model.api:
+        yield model
+
+
+@pytest.fixture
+def app(project):
+    (project / "app.py").write_text(APP)
+    return project / "app.py"
+
+
+@pytest.fixture
+def start_child(start, model, monkeypatch):
+    """Start a Neovim with nvim-dap, and `config` in its init.lua."""
+    monkeypatch.setenv("OWN_KEY", "sk-test")
+    monkeypatch.setenv("NO_PROXY", "*")
+
+    def begin(config, mode="auto", permissions=ALLOWED):
+        own = {"preset": "anthropic", "base_url": model.api.url, "api_key": "$OWN_KEY"}
+        options = {"provider": "own", "model": "claude-opus-5-5", "providers": {"own": own}}
+        options |= {"mode": mode, "permissions": permissions}
+        return start(["nvim-dap"], f"{OPTIONS % json.dumps(options)}\n{config}")
+
+    return begin
+
+
+@pytest.fixture
+def debugpy(start_child, app):
+    """Start a Neovim whose user debugs `app` and has stopped in line 2."""
+    if not importlib.util.find_spec("debugpy"):
+        pytest.skip("debugpy is not installed: pip install debugpy")
+
+    def begin(is_launched=True, **options):
+        child = start_child(f"PYTHON = {json.dumps(sys.executable)}\n{ADAPTER}", **options)
+        child.command(f"edit {app.name}")
+        if is_launched:
+            launch(child, app)
+        return child
+
+    return begin
+
+
+def launch(child, app, name="app"):
+    child.lua("require('dap.breakpoints').set({}, vim.fn.bufnr('app.py'), 2)")
+    child.lua("DEBUG(...)", str(app), name)
+    child.when_free(lambda: child.lua(STOPPED), "the program has stopped")
+
+
+def end(child):
+    child.lua("require('dap').terminate({ all = true })")
+    child.when_free(lambda: child.lua(ENDED), "the session has ended")
+
+
+def line_of(child):
+    return child.lua("return require('dap').session().current_frame.line")
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["ask", "auto", "plan"])
+def test_the_model_reads_stack_and_variables_without_a_question(debugpy, model, mode):
+    child = debugpy(mode=mode, permissions=[])
+    model.uses = [debug("stack"), debug("variables"), debug("variables", frame=1)]
+    model.uses += [debug("breakpoints")]
+    child.ask_and_wait()
+    stack, inner, outer, breakpoints = child.results()
+    assert "Debug session 1 'app' (debugpy): stopped" in stack
+    assert "#0 divide app.py:2: result = a / b  (selected in the editor)" in stack
+    assert "#1 main app.py:10: total += divide(12, n)" in stack
+    assert "  a: int = 12\n  b: int = 1" in inner
+    assert "  items: dict = {'one': 1, 'two': [1, 2, 3]}  #" in outer
+    assert breakpoints == "app.py:2: result = a / b"
+    assert child.events("AgentApprovalRequested") == []
+
+
+def test_parts_of_a_value_have_a_reference_until_the_program_continues(debugpy, model):
+    def parts(result):
+        reference = int(result.rpartition("#")[2])
+        model.uses = [
+            lambda inner: debug(
+                "variables", reference=int(re.search(r"'two': .*#(\d+)", inner)[1])
+            ),
+            debug("continue"),
+            debug("variables", reference=reference),
+        ]
+        return debug("variables", reference=reference)
+
+    child = debugpy()
+    model.uses = [debug("evaluate", frame=1, expression="items"), parts]
+    child.ask_and_wait()
+    whole, outer, inner, _, later = child.results()
+    assert whole.startswith("dict = {'one': 1, 'two': [1, 2, 3]}  #")
+    assert "'one': int = 1\n'two': list = [1, 2, 3]  #" in outer
+    assert "0: int = 1\n1: int = 2\n2: int = 3" in inner
+    assert "refused" in later
+
+
+def test_a_long_value_is_bounded_and_complete_in_a_file(debugpy, model):
+    child = debugpy()
+    model.uses = [debug("evaluate", expression="'x' * 100_000 + 'end'")]
+    child.ask_and_wait()
+    [result] = child.results()
+    assert len(result) < 40_000
+    assert "of the result" in result
+
+
+def test_many_variables_are_counted(debugpy, model):
+    child = debugpy()
+    define = "globals().update({f'name_{n}': n for n in range(500)})"
+    model.uses = [debug("evaluate", expression=define), debug("variables")]
+    child.ask_and_wait()
+    assert re.search(r"… and 4\d\d more: evaluate an expression for them", child.results()[-1])
+
+
+# --- continuing ------------------------------------------------------------------------------------------------------------
+
+
+def test_steps_show_where_the_program_stops_and_its_end(debugpy, model):
+    child = debugpy()
+    steps = [debug("step_over"), debug("step_out"), debug("continue"), debug("step_in")]
+    clear = [debug("clear_breakpoint", path="app.py"), debug("continue"), debug("stack")]
+    model.uses = [*steps, *clear]
+    child.ask_and_wait()
+    over, out, again, into, _, ended, after = child.results()
+    assert "stopped (step) in thread 1 (MainThread)." in over
+    assert "#0 divide app.py:3: return result" in over
+    assert "#0 main app.py:" in out
+    assert "stopped (breakpoint)" in again
+    assert "#0 divide app.py:2" in again
+    assert "#0 divide app.py:3" in into
+    assert ended == "The program has ended, and with it debug session 1. Its exit code is 0."
+    assert "No debug session runs in the editor" in after
+
+
+def test_a_step_is_one_step_whatever_count_the_user_gave_to_the_last_command(debugpy, model):
+    child = debugpy()
+    child.type_keys("5l")
+    model.uses = [debug("step_over")]
+    child.ask_and_wait()
+    assert "#0 divide app.py:3" in child.results()[0]
+    assert line_of(child) == 3
+
+
+def test_a_program_that_runs_on_is_paused(debugpy, model):
+    child = debugpy()
+    model.uses = [
+        debug("clear_breakpoint", path="app.py", line=2),
+        debug("evaluate", expression="globals().update(divide=spin)"),
+        debug("continue", timeout_s=0.5),
+        debug("stack"),
+        debug("evaluate", expression="1"),
+        debug("pause"),
+        debug("pause"),
+    ]
+    child.ask_and_wait()
+    _, _, runs, stack, evaluated, paused, again = child.results()
+    assert runs.startswith("The program is still running after 0.5 s.")
+    assert stack == "Debug session 1 'app' (debugpy): running.\nThreads: 1 (MainThread)"
+    assert "The program is running" in evaluated
+    assert "stopped (pause)" in paused
+    assert "#1 main app.py:10" in paused
+    assert "has stopped already" in again
+
+
+def test_an_exception_is_named(debugpy, model):
+    child = debugpy()
+    child.lua("require('dap').set_exception_breakpoints({ 'raised' })")
+    model.uses = [debug("evaluate", expression="b = 0"), debug("continue")]
+    child.ask_and_wait()
+    assert "stopped (exception, " in child.results()[-1]
+    assert "ZeroDivisionError" in child.results()[-1]
+
+
+def test_a_stop_that_the_model_causes_does_not_move_the_user(debugpy, model):
+    child = debugpy()
+    child.command("AgentChat")
+    child.feed("iwords")
+    model.uses = [debug("step_over"), debug("step_over")]
+    child.feed("<C-s>")
+    child.wait_for_turns()
+    assert child.lua("return vim.bo.filetype") == "sanderling_prompt"
+    assert "#0 main app.py:" in child.results()[-1]
+    sign = """
+      local signs = vim.fn.sign_getplaced('app.py', { group = '*' })[1].signs
+      return vim.iter(signs):filter(function(each) return each.name == 'DapStopped' end)
+        :map(function(each) return each.lnum end):totable()
+    """
+    assert child.lua(sign) == [line_of(child)]
+    cursor = "return vim.api.nvim_win_get_cursor(vim.fn.bufwinid('app.py'))[1]"
+    assert child.lua(cursor) == line_of(child)
+
+
+def test_a_stop_that_the_user_causes_goes_there_as_ever(debugpy, model):
+    child = debugpy()
+    model.uses = [debug("step_over")]
+    child.ask_and_wait()
+    child.command("1")
+    child.lua("require('dap').step_over()")
+    child.when_free(lambda: child.lua("return vim.fn.line('.')") in (9, 10), "the cursor has moved")
+
+
+# --- breakpoints -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_breakpoint_has_a_condition(debugpy, model):
+    child = debugpy()
+    model.uses = [
+        debug("clear_breakpoint", path="app.py", line=2),
+        debug("set_breakpoint", path="app.py", line=3, condition="b == 3"),
+        debug("continue"),
+        debug("variables"),
+        debug("breakpoints"),
+    ]
+    child.ask_and_wait()
+    removed, made, _, variables, listed = child.results()
+    assert removed == "1 breakpoint removed."
+    assert made == "Set: app.py:3: return result  [if b == 3]"
+    assert "  b: int = 3" in variables
+    assert listed == "app.py:3: return result  [if b == 3]"
+    signs = "return vim.fn.sign_getplaced('app.py', { group = 'dap_breakpoints' })[1].signs[1].name"
+    assert child.lua(signs) == "DapBreakpointCondition"
+
+
+def test_a_file_that_is_not_open_is_loaded_without_the_users_autocommands(debugpy, model, project):
+    (project / "other.py").write_text("x = 1\n")
+    child = debugpy()
+    child.command("autocmd BufRead,BufNew,BufEnter,FileType *other.py let g:fired = 1")
+    model.uses = [debug("set_breakpoint", path="other.py", line=1)]
+    child.ask_and_wait()
+    assert "Set: other.py:1: x = 1" in child.results()[0]
+    assert child.lua("return vim.g.fired == nil")
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        ({"op": "set_breakpoint", "line": 1}, "needs the `path` of a file"),
+        ({"op": "set_breakpoint", "path": "app.py"}, "needs a `line`"),
+        ({"op": "set_breakpoint", "path": "app.py", "line": 99}, "app.py has 20 lines."),
+        ({"op": "set_breakpoint", "path": "ap.py", "line": 1}, "Did you mean app.py?"),
+        ({"op": "set_breakpoint", "path": "/etc/passwd", "line": 1}, "is not in the project"),
+        ({"op": "clear_breakpoint", "path": "app.py", "line": 1}, "There is no breakpoint there."),
+        ({"op": "evaluate"}, "evaluate needs an `expression`."),
+        ({"op": "evaluate", "expression": "nothing"}, "NameError"),
+        ({"op": "variables", "frame": 50}, "has no frame 50."),
+        ({"op": "stack", "session": 9}, "There is no debug session 9. These run: 1 (app)."),
+        ({"op": "stack", "thread": 9}, "Debug session 1 has no thread 9: see `stack`."),
+    ],
+)
+def test_a_mistake_is_named(debugpy, model, arguments, expected):
+    child = debugpy()
+    model.uses = [arguments]
+    child.ask_and_wait()
+    assert expected in child.results()[0]
+
+
+# --- permissions -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments, note",
+    [
+        ({"op": "evaluate", "expression": "a + b"}, "This runs code in the debugged program"),
+        ({"op": "step_over"}, "This continues or stops the debugged program"),
+        ({"op": "set_breakpoint", "path": "app.py", "line": 3}, "continues or stops"),
+        (
+            {"op": "set_breakpoint", "path": "app.py", "line": 3, "condition": "a"},
+            "This runs code in the debugged program",
+        ),
+    ],
+)
+def test_what_affects_the_program_asks(debugpy, model, arguments, note):
+    child = debugpy(permissions=[])
+    model.uses = [arguments]
+    child.ask()
+    child.wait_for_question()
+    asked = " ".join(child.question_text().split())
+    assert note in asked
+    assert "the sandbox does not confine" in asked
+    child.answer_question("d")
+    assert "denied" in child.results()[0]
+    assert line_of(child) == 2
+
+
+def test_always_for_a_step_does_not_allow_to_run_code(debugpy, model):
+    child = debugpy(permissions=[])
+    step = debug("step_over")
+    model.uses = [step, debug("set_breakpoint", path="app.py", line=3)]
+    model.uses += [debug("evaluate", expression="a")]
+    child.ask()
+    child.enter_question()
+    child.feed("s")
+    child.wait_for_question(2)
+    assert "runs code" in " ".join(child.question_text().split())
+    child.answer_question("d")
+    assert len(child.events("AgentApprovalRequested")) == 2
+
+
+def test_a_rule_denies_the_tool(debugpy, model):
+    child = debugpy(permissions=[{"action": "deny", "tool": "debug"}])
+    model.uses = [debug("stack")]
+    child.ask_and_wait()
+    assert "A rule forbids this: deny debug." in child.results()[0]
+
+
+# --- while a session runs --------------------------------------------------------------------------------------------------
+
+
+def test_the_tool_comes_with_a_session_and_no_request_loses_the_cache(debugpy, model, app):
+    child = debugpy(is_launched=False)
+    child.ask_and_wait("first")
+    assert "debug" not in model.tools()
+    launch(child, app)
+    model.uses = [debug("stack")]
+    child.ask_and_wait("second")
+    assert "debug" in model.tools()
+    end(child)
+    model.uses = [debug("stack")]
+    child.ask_and_wait("third")
+    assert "#0 divide app.py:2" in child.results()[0]
+    assert "No debug session runs in the editor." in child.results()[1]
+    assert model.api.refused == []
+    for before, after in pairwise(model.api.asked):
+        assert after.usage["cache_read_input_tokens"] == before.input_tokens
+    child.command("AgentNew")
+    child.ask_and_wait("fourth")
+    assert "debug" not in model.tools()
+
+
+def test_the_session_may_end_while_the_model_waits(debugpy, model):
+    child = debugpy()
+    model.uses = [
+        debug("clear_breakpoint", path="app.py"),
+        debug("evaluate", expression="globals().update(divide=spin)"),
+        debug("continue", timeout_s=600),
+    ]
+    child.ask()
+    running = "return require('dap').session().stopped_thread_id == nil"
+    wait_until(lambda: len(model.api.asked) == 3 and child.lua(running), "the program runs")
+    end(child)
+    child.wait_for_turns()
+    assert child.results()[-1].startswith("The program has ended")
+
+
+def test_stopping_the_turn_leaves_the_program_running(debugpy, model):
+    child = debugpy()
+    model.uses = [
+        debug("clear_breakpoint", path="app.py"),
+        debug("evaluate", expression="globals().update(divide=spin)"),
+        debug("continue", timeout_s=600),
+    ]
+    child.ask()
+    running = "return require('dap').session().stopped_thread_id == nil"
+    wait_until(lambda: len(model.api.asked) == 3 and child.lua(running), "the program runs")
+    child.command("AgentStop")
+    child.wait_for_turns()
+    model.uses = [debug("stack")]
+    child.ask_and_wait("and now?")
+    assert child.results()[-1].startswith("Debug session 1 'app' (debugpy): running.")
+
+
+def test_of_several_sessions_each_has_its_number(debugpy, model, app):
+    child = debugpy()
+    launch(child, app, "second")
+    both = "local n = 0 for _, s in pairs(require('dap').sessions()) do n = n + (s.current_frame and 1 or 0) end return n == 2"
+    child.when_free(lambda: child.lua(both), "both have stopped")
+    model.uses = [debug("stack", session=1), debug("step_over", session=2)]
+    model.uses += [debug("stack", session=1), debug("stack", session=2)]
+    child.ask_and_wait()
+    first, stepped, still, second = child.results()
+    assert first.startswith("Debug session 1 'app' (debugpy): stopped")
+    assert "\nDebug session 2 'second' (debugpy): stopped" in first
+    assert stepped.startswith("Debug session 2 'second' (debugpy): stopped (step)")
+    assert "#0 divide app.py:2" in still
+    assert "#0 divide app.py:3" in second
+
+
+# --- another adapter -------------------------------------------------------------------------------------------------------
+
+C = """\
+#include <stdio.h>
+
+int twice(int n) {
+  int result = n * 2;
+  return result;
+}
+
+int main(void) {
+  printf("%d\\n", twice(21));
+  return 3;
+}
+"""
+LLDB = """
+local dap = require('dap')
+dap.adapters.lldb = { type = 'executable', command = ADAPTER }
+function DEBUG(file)
+  dap.run({ type = 'lldb', request = 'launch', name = 'c', program = file, cwd = vim.fn.getcwd() })
+end
+"""
+
+
+def test_a_program_in_c_is_debugged_by_llvm(start_child, model, project):
+    names = ("lldb-dap", "lldb-vscode", "lldb-vscode-14", "lldb-dap-19")
+    adapter = next(filter(None, map(shutil.which, names)), None)
+    compiler = shutil.which("cc")
+    if not adapter or not compiler:
+        pytest.skip("no C compiler, or no lldb-dap: apt install lldb")
+    (project / "app.c").write_text(C)
+    subprocess.run([compiler, "-g", "-O0", "-o", "app", "app.c"], cwd=project, check=True)
+    child = start_child(f"ADAPTER = {json.dumps(adapter)}\n{LLDB}")
+    child.command("edit app.c")
+    child.lua("require('dap.breakpoints').set({}, vim.fn.bufnr('app.c'), 4)")
+    child.lua("DEBUG(...)", str(project / "app"))
+    child.when_free(lambda: child.lua(STOPPED), "the program has stopped")
+    model.uses = [debug("stack"), debug("step_over"), debug("variables")]
+    model.uses += [debug("evaluate", expression="result + 1"), debug("continue")]
+    child.ask_and_wait()
+    stack, stepped, variables, value, ended = child.results()
+    assert "Debug session 1 'c' (lldb): stopped" in stack
+    assert "app.c:4: int result = n * 2;" in stack
+    assert "app.c:5: return result;" in stepped
+    assert "n: int = 21" in variables
+    assert "43" in value
+    assert ended == "The program has ended, and with it debug session 1. Its exit code is 3."
