@@ -16,7 +16,7 @@ from anyio import to_thread
 from sanderling.config import Settings
 from sanderling.config.layers import Layers
 from sanderling.editor.rewriting.answer import replacement
-from sanderling.editor.rewriting.prompt import messages, system
+from sanderling.editor.rewriting.prompt import SYSTEM, messages
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.permissions.guarding import check_mentions, unguarded
 from sanderling.permissions.store import RuleStore, load_rules
@@ -102,7 +102,7 @@ class Rewriter:
         text = _Text(request, show)
         model, usage = provider.model, Usage()
         stop_reason: StopReason | None = None
-        asked = ModelRequest(system(request), messages(request))
+        asked = ModelRequest(SYSTEM, messages(request))
         try:
             with text.shown():
                 async with aclosing(provider.stream(asked)) as items:
