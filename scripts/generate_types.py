@@ -128,6 +128,7 @@ def generate() -> str:
             *get_args(requests.Answer),
             requests.RewritePiece,
             requests.Rewritten,
+            requests.RewritesPriced,
         ]
     )
     parts = [

@@ -38,7 +38,13 @@ from sanderling.protocol.actions import (
     SubmitPrompt,
 )
 from sanderling.protocol.messages import Usage
-from sanderling.protocol.requests import RenameSession, Request, Rewrite, SessionRequest
+from sanderling.protocol.requests import (
+    PriceRewrites,
+    RenameSession,
+    Request,
+    Rewrite,
+    SessionRequest,
+)
 from sanderling.text import with_printable
 
 MAX_LOG_BYTES = 1_000_000
@@ -207,7 +213,7 @@ class EditorHost:
 
     async def _answer(self, request_id: Any, request: Any) -> None:
         match request:
-            case Rewrite():
+            case Rewrite() | PriceRewrites():
                 assert self._layers is not None
                 await self._background.serve(request_id, request, self._layers)
                 return
