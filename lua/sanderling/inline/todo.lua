@@ -26,6 +26,16 @@ local CLOSING = '^%s*[%*%-%]#%%}|/>%)=]*%s*$' -- the end of a block comment: */ 
 
 -- with a grammar ------------------------------------------------------------------------------------------------------
 
+---@param node TSNode
+---@param buf integer
+---@return boolean Markdown has none but HTML's
+local function is_comment(node, buf)
+  local kind = node:type()
+  return kind:find('comment') ~= nil
+    or (kind == 'html_block' or kind == 'html_tag')
+      and vim.startswith(vim.treesitter.get_node_text(node, buf), '<!--')
+end
+
 --- Return the range of the comment at a position, in the file's language or one that is embedded there.
 ---@param parser vim.treesitter.LanguageTree
 ---@param row integer
@@ -40,7 +50,7 @@ local function comment_at(parser, row, col)
     end
     local node = tree:root():named_descendant_for_range(unpack(here))
     while node do
-      found = node:type():find('comment') and node or found
+      found = is_comment(node, parser:source() --[[@as integer]]) and node or found
       node = node:parent()
     end
   end)
@@ -79,14 +89,17 @@ local function by_grammar(parser, buf, row, col, behind)
     return nil
   end
   local from_row, from_col, to_row, to_col = unpack(range)
+  if to_col == 0 and to_row > row then -- it ends in a newline
+    to_row = to_row - 1
+    to_col = #api.nvim_buf_get_lines(buf, to_row, to_row + 1, true)[1]
+  end
   local rest = table.concat(api.nvim_buf_get_text(buf, row, behind, to_row, to_col, {}), '\n')
   if not rest:find(CLOSING) then
     return nil
   end
-  local last = to_col == 0 and to_row > row and to_row - 1 or to_row
   local before = api.nvim_buf_get_text(buf, from_row, 0, from_row, from_col, {})[1]
-  local is_alone = from_row == last and not before:find('%S')
-  return is_alone and first_row(parser, buf, from_row, from_col) or from_row, last
+  local is_alone = from_row == to_row and not before:find('%S')
+  return is_alone and first_row(parser, buf, from_row, from_col) or from_row, to_row
 end
 
 -- without one ---------------------------------------------------------------------------------------------------------
@@ -107,12 +120,52 @@ local function is_quoted(line, behind)
   return open ~= nil
 end
 
+--- What a comment begins and ends with; `right` is empty if that is the end of the line.
+---@class (exact) sanderling.inline.todo.Signs
+---@field left string
+---@field right string
+
+--- Return how comments of the file type are written. 'commentstring' is one way, 'comments' has all if it is set for the
+--- file type; its default fits none.
 ---@param buf integer
----@return string left
----@return string right
+---@return sanderling.inline.todo.Signs[]
 local function comment_signs(buf)
   local left, right = vim.bo[buf].commentstring:match('^(.-)%%s(.*)$')
-  return words.trimmed(left or ''), words.trimmed(right or '')
+  if words.trimmed(left or '') == '' then
+    return {}
+  end
+  local all = { { left = words.trimmed(left), right = words.trimmed(right) } }
+  local parts = vim.bo[buf].comments ~= vim.go.comments and vim.bo[buf].comments or ''
+  local begun ---@type string?
+  for flags, sign in parts:gsub('\\,', '\1'):gmatch('([^:,]*):([^,]*)') do
+    sign = words.trimmed((sign:gsub('\\', ''):gsub('\1', ',')))
+    if flags:find('[sme]') then -- the three parts of a block
+      if flags:find('e') and begun then
+        all[#all + 1] = { left = begun, right = sign }
+      end
+      begun = flags:find('s') and not flags:find('O') and sign or flags:find('m') and begun or nil
+    elseif not flags:find('[fn]') then -- no list, no quotation
+      all[#all + 1] = { left = sign, right = '' }
+    end
+  end
+  return all
+end
+
+--- Does the syntax file, if it is in use, say that this is no comment? It knows strings over several lines.
+---@param buf integer
+---@param lnum integer
+---@param col integer from 1
+---@return boolean
+local function is_denied_by_syntax(buf, lnum, col)
+  if not vim.g.syntax_on or vim.bo[buf].syntax == '' or not vim.b[buf].current_syntax then
+    return false
+  end
+  return api.nvim_buf_call(buf, function()
+    return not vim.iter(vim.fn.synstack(lnum, col)):any(function(id)
+      local name = vim.fn.synIDattr(id, 'name') .. vim.fn.synIDattr(vim.fn.synIDtrans(id), 'name')
+      return name:find('[Cc]omment') ~= nil
+    end)
+  end)
 end
 
 ---@param line string
@@ -132,17 +185,32 @@ local function beginning(line, left, most)
   end
 end
 
+--- Return the line where a comment that goes on behind its marker ends.
+---@param lines string[]
+---@param lnum integer of the marker
+---@param behind integer
+---@param right string
+---@return integer? last
+local function ending(lines, lnum, behind, right)
+  local rest = words.trimmed(lines[lnum]:sub(behind))
+  if rest == right or right ~= '' and vim.startswith(rest, right) then
+    return lnum
+  elseif rest == '' and right ~= '' and words.trimmed(lines[lnum + 1] or '') == right then
+    return lnum + 1
+  end
+end
+
 ---@param lines string[]
 ---@param lnum integer
 ---@param at integer where the marker begins
 ---@param behind integer
----@param left string
----@param right string
+---@param signs sanderling.inline.todo.Signs
 ---@return integer? first row
 ---@return integer? last
-local function by_signs(lines, lnum, at, behind, left, right)
-  local rest = words.trimmed(lines[lnum]:sub(behind))
-  if left == '' or rest ~= right then
+local function by_signs(lines, lnum, at, behind, signs)
+  local left, right = signs.left, signs.right
+  local last = ending(lines, lnum, behind, right)
+  if not last then
     return nil
   elseif beginning(lines[lnum], left, at) then
     local first = lnum
@@ -154,13 +222,13 @@ local function by_signs(lines, lnum, at, behind, left, right)
       end
       first = first - 1
     end
-    return first - 1, lnum - 1
+    return first - 1, last - 1
   end
   for above = lnum - 1, right ~= '' and math.max(1, lnum - 100) or lnum, -1 do
     if lines[above]:find(right, 1, true) then
       return nil
     elseif beginning(lines[above], left, #lines[above]) then
-      return above - 1, lnum - 1
+      return above - 1, last - 1
     end
   end
 end
@@ -173,7 +241,7 @@ end
 function M.of(buf)
   local lines = api.nvim_buf_get_lines(buf, 0, -1, false)
   local parser, is_parsed ---@type vim.treesitter.LanguageTree?, boolean?
-  local left, right = comment_signs(buf)
+  local signs = comment_signs(buf)
   local found = {} ---@type sanderling.inline.todo.Comment[]
   for lnum, line in ipairs(lines) do
     for at, _, sign, behind in line:gmatch(MARKER) do
@@ -181,14 +249,18 @@ function M.of(buf)
         parser = names.parser_of(buf)
         is_parsed = parser ~= nil and pcall(parser.parse, parser, true)
       end
-      local first, last
+      local first, last ---@type integer?, integer?
       if is_parsed then
         first, last = by_grammar(assert(parser), buf, lnum - 1, at - 1, behind - 1)
-      else
-        first, last = by_signs(lines, lnum, at, behind, left, right)
+      elseif not is_denied_by_syntax(buf, lnum, at) then
+        for _, each in ipairs(signs) do
+          if not first then
+            first, last = by_signs(lines, lnum, at, behind, each)
+          end
+        end
       end
       if first then
-        found[#found + 1] = { buf = buf, first = first + 1, last = last + 1, sign = sign }
+        found[#found + 1] = { buf = buf, first = first + 1, last = assert(last) + 1, sign = sign }
       end
     end
   end
