@@ -3,12 +3,15 @@
 local M = {}
 
 local api = vim.api
+local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
 local context = require('sanderling.prompt.context')
+local edits = require('sanderling.inline.edits')
 local live = require('sanderling.session.live')
 local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
 local names = require('sanderling.code.names')
+local regions = require('sanderling.inline.region')
 local stored = require('sanderling.session.stored')
 local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
@@ -22,6 +25,8 @@ local CLOSING = '^%s*[%*%-%]#%%}|/>%)=]*%s*$' -- the end of a block comment: */ 
 ---@field buf integer
 ---@field first integer line
 ---@field last integer
+---@field from_col integer bytes before it on its first line
+---@field to_col integer bytes up to its end on its last line
 ---@field sign '!'|'?'
 
 -- with a grammar ------------------------------------------------------------------------------------------------------
@@ -83,6 +88,8 @@ end
 ---@param behind integer
 ---@return integer? first row
 ---@return integer? last
+---@return integer? from_col
+---@return integer? to_col
 local function by_grammar(parser, buf, row, col, behind)
   local range = comment_at(parser, row, col)
   if not range then
@@ -99,7 +106,8 @@ local function by_grammar(parser, buf, row, col, behind)
   end
   local before = api.nvim_buf_get_text(buf, from_row, 0, from_row, from_col, {})[1]
   local is_alone = from_row == to_row and not before:find('%S')
-  return is_alone and first_row(parser, buf, from_row, from_col) or from_row, to_row
+  local first = is_alone and first_row(parser, buf, from_row, from_col) or from_row
+  return first, to_row, from_col, to_col
 end
 
 -- without one ---------------------------------------------------------------------------------------------------------
@@ -191,12 +199,14 @@ end
 ---@param behind integer
 ---@param right string
 ---@return integer? last
+---@return integer? to_col
 local function ending(lines, lnum, behind, right)
   local rest = words.trimmed(lines[lnum]:sub(behind))
   if rest == right or right ~= '' and vim.startswith(rest, right) then
-    return lnum
+    local _, to_col = lines[lnum]:find(right, behind, true)
+    return lnum, right == '' and #lines[lnum] or to_col
   elseif rest == '' and right ~= '' and words.trimmed(lines[lnum + 1] or '') == right then
-    return lnum + 1
+    return lnum + 1, #lines[lnum + 1]
   end
 end
 
@@ -207,12 +217,16 @@ end
 ---@param signs sanderling.inline.todo.Signs
 ---@return integer? first row
 ---@return integer? last
+---@return integer? from_col
+---@return integer? to_col
 local function by_signs(lines, lnum, at, behind, signs)
   local left, right = signs.left, signs.right
-  local last = ending(lines, lnum, behind, right)
+  local last, to_col = ending(lines, lnum, behind, right)
   if not last then
     return nil
-  elseif beginning(lines[lnum], left, at) then
+  end
+  local start = beginning(lines[lnum], left, at)
+  if start then
     local first = lnum
     local is_alone = vim.startswith(words.trimmed(lines[lnum]), left)
     while is_alone and right == '' and first > 1 do
@@ -222,13 +236,15 @@ local function by_signs(lines, lnum, at, behind, signs)
       end
       first = first - 1
     end
-    return first - 1, last - 1
+    return first - 1, last - 1, start - 1, to_col
   end
   for above = lnum - 1, right ~= '' and math.max(1, lnum - 100) or lnum, -1 do
     if lines[above]:find(right, 1, true) then
       return nil
-    elseif beginning(lines[above], left, #lines[above]) then
-      return above - 1, last - 1
+    end
+    start = beginning(lines[above], left, #lines[above])
+    if start then
+      return above - 1, last - 1, start - 1, to_col
     end
   end
 end
@@ -249,18 +265,26 @@ function M.of(buf)
         parser = names.parser_of(buf)
         is_parsed = parser ~= nil and pcall(parser.parse, parser, true)
       end
-      local first, last ---@type integer?, integer?
+      local first, last, from_col, to_col ---@type integer?, integer?, integer?, integer?
       if is_parsed then
-        first, last = by_grammar(assert(parser), buf, lnum - 1, at - 1, behind - 1)
+        first, last, from_col, to_col =
+          by_grammar(assert(parser), buf, lnum - 1, at - 1, behind - 1)
       elseif not is_denied_by_syntax(buf, lnum, at) then
         for _, each in ipairs(signs) do
           if not first then
-            first, last = by_signs(lines, lnum, at, behind, each)
+            first, last, from_col, to_col = by_signs(lines, lnum, at, behind, each)
           end
         end
       end
       if first then
-        found[#found + 1] = { buf = buf, first = first + 1, last = assert(last) + 1, sign = sign }
+        found[#found + 1] = {
+          buf = buf,
+          first = first + 1,
+          last = assert(last) + 1,
+          from_col = assert(from_col),
+          to_col = assert(to_col),
+          sign = sign,
+        }
       end
     end
   end
@@ -289,12 +313,12 @@ local function text_of(comment)
   return table.concat(lines, '\n')
 end
 
----@param project string
+---@param bufs integer[]
 ---@return sanderling.inline.todo.Comment[]
 ---@return integer hidden how many were left out because the user cannot see all of their text
-local function collect(project)
+local function collect(bufs)
   local found, hidden = {}, 0
-  for _, buf in ipairs(buffers_of(project)) do
+  for _, buf in ipairs(bufs) do
     for _, comment in ipairs(M.of(buf)) do
       if unseen.count(text_of(comment)) > 0 then
         hidden = hidden + 1
@@ -345,31 +369,141 @@ local function prompt_of(comments, project)
   return lines, selections
 end
 
---- Send the comments in the project's buffers to the model, in the chat.
-function M.send()
+---@type table<string, sanderling.inline.todo.Sent[]> by prompt
+local sent = {}
+
+--- Send comments to the model, in the chat.
+---@param comments sanderling.inline.todo.Comment[]
+---@param project string
+---@return boolean is_sent false: the user is shown why not
+local function send(comments, project)
+  if #comments > MAX then
+    local text = '%d comments are too many for one prompt (at most %d); nothing was sent.'
+    message.tell(text:format(#comments, MAX), vim.log.levels.WARN)
+    return false
+  end
+  local lines, selections = prompt_of(comments, project)
+  if not lines then
+    message.tell(selections --[[@as string]], vim.log.levels.ERROR)
+    return false
+  end
+  local session = chat.current_session()
+  chat.show({ focus = false })
+  sent[table.concat(lines, '\n')] = vim.tbl_map(function(comment)
+    return {
+      buf = comment.buf,
+      text = text_of(comment),
+      sign = comment.sign,
+      tick = api.nvim_buf_get_changedtick(comment.buf),
+    }
+  end, comments)
+  return session:send(lines, {
+    selections = selections --[[@as sanderling.Selection[] ]],
+  })
+end
+
+---@return string
+local function project_here()
   local current = live.current()
-  local project = current and current.project or stored.root_here()
-  local comments, hidden = collect(project)
+  return current and current.project or stored.root_here()
+end
+
+--- Send the comments in the project's buffers.
+function M.send()
+  local project = project_here()
+  local comments, hidden = collect(buffers_of(project))
   local left_out = hidden > 0
       and ('%s with invisible characters left out. '):format(words.counted(hidden, 'comment'))
     or ''
   if #comments == 0 then
     local text = left_out .. 'No comment in the open files of this project ends in AI! or AI?.'
-    return message.tell(text, vim.log.levels.WARN)
-  elseif #comments > MAX then
-    local text = '%d comments are too many for one prompt (at most %d); nothing was sent.'
-    return message.tell(text:format(#comments, MAX), vim.log.levels.WARN)
+    message.tell(text, vim.log.levels.WARN)
+  elseif send(comments, project) then
+    message.tell(left_out .. words.counted(#comments, 'comment') .. ' sent.')
   end
-  local lines, selections = prompt_of(comments, project)
-  if not lines then
-    return message.tell(selections --[[@as string]], vim.log.levels.ERROR)
-  end
-  local session = chat.current_session()
-  chat.show({ focus = false })
-  session:send(lines, {
-    selections = selections --[[@as sanderling.Selection[] ]],
-  })
-  message.tell(left_out .. words.counted(#comments, 'comment') .. ' sent.')
 end
+
+--- Send the comments of one buffer that `is_meant`, if it is one of the project's.
+---@param buf integer
+---@param is_meant fun(comment: sanderling.inline.todo.Comment): boolean
+function M.send_some(buf, is_meant)
+  local project = project_here()
+  if not vim.list_contains(buffers_of(project), buf) then
+    return
+  end
+  local comments = vim.tbl_filter(is_meant, (collect({ buf })))
+  if #comments > 0 and send(comments, project) then
+    message.tell(words.counted(#comments, 'comment') .. ' sent.')
+  end
+end
+
+-- after the turn ------------------------------------------------------------------------------------------------------
+
+--- A comment that was sent.
+---@class (exact) sanderling.inline.todo.Sent
+---@field buf integer
+---@field text string its lines
+---@field sign '!'|'?'
+---@field tick integer of the buffer then
+
+--- Return the lines of a comment without it, empty if they are nothing else.
+---@param comment sanderling.inline.todo.Comment
+---@return string
+local function without(comment)
+  local lines = vim.split(text_of(comment), '\n', { plain = true })
+  local before = lines[1]:sub(1, comment.from_col)
+  local behind = words.trimmed(lines[#lines]:sub(comment.to_col + 1))
+  if behind ~= '' then
+    return before .. behind
+  end
+  return before:find('%S') and (before:gsub('%s+$', '')) or ''
+end
+
+--- Return the comments that are still in the code, although the model has changed their file.
+---@param before sanderling.inline.todo.Sent[]
+---@return sanderling.inline.todo.Comment[]
+local function left(before)
+  local texts, bufs = {}, {} ---@type table<string, true>, table<integer, true>
+  for _, each in ipairs(before) do
+    local is_changed = each.sign == '!'
+      and api.nvim_buf_is_loaded(each.buf)
+      and api.nvim_buf_get_changedtick(each.buf) ~= each.tick
+    if is_changed then
+      texts[each.buf .. ' ' .. each.text], bufs[each.buf] = true, true
+    end
+  end
+  return vim.tbl_filter(function(comment)
+    return texts[comment.buf .. ' ' .. text_of(comment)] ~= nil
+  end, (collect(vim.tbl_keys(bufs))))
+end
+
+---@type table<string, sanderling.inline.todo.Sent[]> comments of the running prompt, by session
+local running = {}
+
+bus.subscribe('turn_started', function(session_id, event)
+  local text = words.trimmed(event.prompt.text)
+  running[session_id], sent[text] = sent[text], nil
+end)
+
+-- The model was asked to delete each comment that it has done. If it forgets one, the next `:AgentTodo!` would send it again.
+bus.subscribe('turn_ended', function(session_id, event)
+  local before = running[session_id]
+  running[session_id] = nil
+  if not before or event.stop_reason ~= 'end_turn' then
+    return
+  end
+  local comments = left(before)
+  for _, comment in ipairs(comments) do
+    edits.offer(
+      regions.lines(comment.buf, comment.first, comment.last),
+      without(comment),
+      'Remove the comment'
+    )
+  end
+  if #comments > 0 then
+    local text = '%s left in changed files: accept the edit below each to remove it.'
+    message.tell(text:format(words.counted(#comments, 'AI! comment')), vim.log.levels.WARN)
+  end
+end)
 
 return M
