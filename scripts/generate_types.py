@@ -129,6 +129,7 @@ def generate() -> str:
             *get_args(requests.Answer),
             requests.RewritePiece,
             requests.Rewritten,
+            requests.RewritesPriced,
         ]
     )
     parts = [

@@ -726,6 +726,13 @@
 ---@field model string
 ---@field session_id string
 
+---@class (exact) sanderling.PriceRewrites
+---@field type 'price_rewrites'
+---@field project string
+---@field model string
+---@field sent_tokens integer
+---@field received_tokens integer
+
 ---@class (exact) sanderling.ListModels
 ---@field type 'list_models'
 ---@field session_id string
@@ -1027,6 +1034,11 @@
 ---@field is_priced boolean
 ---@field total_usd number
 
+---@class (exact) sanderling.RewritesPriced
+---@field model string
+---@field usd? number|nil
+---@field left_usd? number|nil
+
 ---@alias sanderling.ChildState 'queued'|'running'|'waiting'|'done'|'partial'|'budget'|'timeout'|'denied'|'error'
 
 ---@alias sanderling.Event
@@ -1163,6 +1175,7 @@
 ---| sanderling.DiffWorktree
 ---| sanderling.RemoveWorktree
 ---| sanderling.Rewrite
+---| sanderling.PriceRewrites
 ---| sanderling.ListModels
 ---| sanderling.ListEfforts
 ---| sanderling.ListRoles

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.conftest import prove_unless_quick, quick, wait_until
-from tests.nvim.replies import DONE
+from tests.nvim.replies import DONE, edit, reply, say
 
 pytestmark = prove_unless_quick
 
@@ -48,6 +48,25 @@ def comments(child, filetype, *lines):
         ("html", ["<!-- do", "it AI! -->"], [[1, 2, "!"]]),
         ("html", ["<p>AI!</p>"], []),
         ("text", ["do it AI!"], []),
+        ("text", ["# do it AI!"], []),
+        ("javascript", ["f() // do it AI!"], [[1, 1, "!"]]),
+        ("javascript", ["/* do it AI! */", "f()"], [[1, 1, "!"]]),
+        ("javascript", ["/**", " * why", " * so AI?", " */", "f()"], [[1, 4, "?"]]),
+        ("javascript", ["x = `", "// no AI!", "`"], []),
+        ("javascript", ["x = 'a' // it's AI!"], [[1, 1, "!"]]),
+        ("go", ["/*", "do it AI!", "*/"], [[1, 3, "!"]]),
+        ("rust", ["/// do it AI!", "fn f() {}"], [[1, 1, "!"]]),
+        ("python", ['"""', "# no AI!", '"""', "x = 1"], []),
+        ("python", ["def f():", '    """', "    Do it AI!", '    """'], []),
+        ("css", ["a { /* do it AI! */ }"], [[1, 1, "!"]]),
+        ("vim", ["lua << EOF", "-- do it AI!", "EOF"], [[2, 2, "!"]]),
+        ("vim", ['" do it AI!'], [[1, 1, "!"]]),
+        ("markdown", ["<!-- do it AI! -->"], [[1, 1, "!"]]),
+        ("markdown", ["text <!-- do it AI! --> more"], [[1, 1, "!"]]),
+        ("markdown", ["<!--", "do it AI!", "-->"], [[1, 3, "!"]]),
+        ("markdown", ["> do it AI!"], []),
+        ("sh", ["cat << EOF", "# no AI!", "EOF"], []),
+        ("sh", ["x=1 # do it AI!"], [[1, 1, "!"]]),
     ],
 )
 def test_comments_with_a_marker_at_the_end_are_found(child, filetype, lines, found):
@@ -96,3 +115,59 @@ def test_a_comment_with_invisible_characters_is_left_out(start_agent, project):
     messages = wait_until(lambda: agent.lua("return vim.fn.execute('messages')"))
     assert "1 comment with invisible characters left out. No comment" in messages
     assert agent.lua("return #require('sanderling').list()") == 0
+
+
+@quick
+def test_a_comment_that_the_model_forgets_is_offered_for_removal(run_agent, project):
+    (project / "a.lua").write_text(
+        "x = 1 -- make it 2 AI!\n-- and this\n-- too AI!\ny = 1\n-- why AI?\n"
+    )
+    (project / "b.lua").write_text("-- later AI!\n")
+    agent = run_agent(
+        reply(say("Hello.")),
+        reply(edit("a.lua", "y = 1", "y = 2")),
+        DONE,
+    )
+    agent.command("edit b.lua | edit a.lua")
+    agent.command("AgentTodo!")
+    messages = "return vim.fn.execute('messages')"
+    wait_until(lambda: "2 AI! comments left in changed files" in agent.lua(messages))
+    assert agent.lines()[0] == "x = 1 -- make it 2 AI!"
+    agent.command("AgentAccept!")
+    assert agent.lines() == ["x = 1", "y = 2", "-- why AI?"]
+    assert "b.lua" not in agent.lua(messages)
+
+
+@pytest.mark.parametrize(
+    "filetype, lines, kept",
+    [
+        ("lua", ["x = 1 -- do it AI!", "y = 1"], ["x = 1", "y = 1"]),
+        ("lua", ["-- so", "-- do it AI!", "y = 1"], ["y = 1"]),
+        ("lua", ["f(--[[ do it AI! ]] x)", "y = 1"], ["f(x)", "y = 1"]),
+        ("javascript", ["a = 1 /* do it AI! */ + 2", "y = 1"], ["a = 1 + 2", "y = 1"]),
+        ("javascript", ["  /*", "   * do it AI!", "   */", "y = 1"], ["y = 1"]),
+        ("python", ["if x:", "    y = 1  # do it AI!", "y = 1"], ["if x:", "    y = 1", "y = 1"]),
+    ],
+)
+def test_removing_a_comment_leaves_the_code(run_agent, project, filetype, lines, kept):
+    suffix = {"lua": "lua", "javascript": "js", "python": "py"}[filetype]
+    name = f"a.{suffix}"
+    (project / name).write_text("".join(f"{line}\n" for line in [*lines, "z = 1"]))
+    agent = run_agent(reply(say("Hello.")), reply(edit(name, "z = 1", "z = 2")), DONE)
+    agent.command(f"edit {name}")
+    agent.command("AgentTodo!")
+    wait_until(lambda: "1 AI! comment left" in agent.lua("return vim.fn.execute('messages')"))
+    agent.command("AgentAccept!")
+    assert agent.lines() == [*kept, "z = 2"]
+
+
+def test_a_comment_that_the_model_removes_is_not_mentioned(run_agent, project):
+    (project / "a.lua").write_text("x = 1 -- make it 2 AI!\n-- why AI?\n")
+    agent = run_agent(
+        reply(say("Hello.")), reply(edit("a.lua", "x = 1 -- make it 2 AI!", "x = 2")), DONE
+    )
+    agent.command("edit a.lua")
+    agent.command("AgentTodo!")
+    agent.wait_for_turns(2)
+    assert agent.lines() == ["x = 2", "-- why AI?"]
+    assert "left in changed files" not in agent.lua("return vim.fn.execute('messages')")

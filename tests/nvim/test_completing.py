@@ -25,7 +25,7 @@ VERBS = """
 """
 PROSE = {
     "steer",
-    "review",
+    "comment",
     "deny",
     "ask",
     "explain",

@@ -15,6 +15,8 @@ def files(project):
     (project / "src" / "app.py").write_text(APP)
     (project / "my notes.md").write_text(APP)
     (project / "src" / "[id].ts").write_text(APP)
+    (project / "src" / "a dir").mkdir(exist_ok=True)
+    (project / "src" / "a dir" / "my app.go").write_text(APP)
     return project
 
 
@@ -70,6 +72,45 @@ def named(child, project, *lines):
         ("at 12:30 or http://localhost:8080", []),
         ("src/app.py:12:99", [["app.py", 12, 0, 0]]),
         ("src/app.py:28-99", [["app.py", 28, 30, 0]]),
+        # Windows
+        ("src\\app.py:12", [["app.py", 12, 0, 0]]),
+        ("src\\app.py(12,3): error C1", [["app.py", 12, 0, 3]]),
+        ("src\\a dir\\my app.go:4:2: no", [["my app.go", 4, 0, 2]]),
+        ('"src\\\\app.py", line 3', [["app.py", 3, 0, 0]]),
+        # links
+        ("[x](/src/app.py#L4)", [["app.py", 4, 0, 0]]),
+        ("[x](src/app.py#10)", [["app.py", 10, 0, 0]]),
+        ("src/app.py#L10C3-L20C5", [["app.py", 10, 20, 3]]),
+        ("https://example.com/src/app.py#L10", []),
+        # stack traces
+        ("    at f (src/app.py:12:5)", [["app.py", 12, 0, 5]]),
+        ("  --> src/app.py:4:5", [["app.py", 4, 0, 5]]),
+        ("thread 'main' panicked at src/app.py:4:5:", [["app.py", 4, 0, 5]]),
+        ("\t./src/a dir/my app.go:10 +0x1d", [["my app.go", 10, 0, 0]]),
+        ("   at A.B() in src/app.py:line 7", [["app.py", 7, 0, 0]]),
+        # colors and links of terminals
+        ("\x1b[1msrc/app.py\x1b[0m:\x1b[32m12\x1b[0m: no", [["app.py", 12, 0, 0]]),
+        ("\x1b[35msrc/app.py\x1b[m\x1b[36m:\x1b[m\x1b[K\x1b[32m3\x1b[m:x", [["app.py", 3, 0, 0]]),
+        ("\x1b]8;;http://x/a.py:1\x1b\\src/app.py:5\x1b]8;;\x1b\\ x", [["app.py", 5, 0, 0]]),
+        ("\x1b]8;;http://x\x07src/app.py:5\x1b]8;;\x07", [["app.py", 5, 0, 0]]),
+        # blanks
+        ("my notes.md:3: no", [["my notes.md", 3, 0, 0]]),
+        ("see **my notes.md:3**", [["my notes.md", 3, 0, 0]]),
+        ("src/a dir/my app.go:3:1: no", [["my app.go", 3, 0, 1]]),
+        ("`my notes.md`:3", [["my notes.md", 3, 0, 0]]),
+        (
+            "\"my notes.md\":3 and 'my notes.md:4'",
+            [["my notes.md", 3, 0, 0], ["my notes.md", 4, 0, 0]],
+        ),
+        ("src/app.py:3 my notes.md:4", [["app.py", 3, 0, 0], ["my notes.md", 4, 0, 0]]),
+        # diffs, mentions, words
+        ("b/src/app.py:3", [["app.py", 3, 0, 0]]),
+        ("w/src/app.py:3", [["app.py", 3, 0, 0]]),
+        ("@src/app.py:3", [["app.py", 3, 0, 0]]),
+        ("src/app.py:L3-L5", [["app.py", 3, 5, 0]]),
+        ("src/app.py at line 3", [["app.py", 3, 0, 0]]),
+        ("line 3 of src/app.py.", [["app.py", 3, 0, 0]]),
+        ("lines 12\N{EN DASH}15 in `my notes.md`", [["my notes.md", 12, 15, 0]]),
     ],
 )
 def test_a_line_names_the_places_that_exist(child, files, line, places):
@@ -90,6 +131,69 @@ def test_a_place_that_is_named_twice_is_listed_once(child, files):
 def test_lines_below_a_path_are_places_in_it(child, files):
     lines = ["src/app.py", "3:line 3", "5-line 5", "7:line 7", "", "8:nothing"]
     assert [each[1] for each in named(child, files, *lines)] == [3, 7]
+
+
+def test_hunks_of_a_diff_are_places_where_they_change_the_file(child, files):
+    lines = [
+        *("diff --git a/src/app.py b/src/app.py", "--- a/src/app.py", "+++ b/src/app.py"),
+        *(
+            "@@ -3,5 +3,6 @@ def f",
+            " line 3",
+            " line 4",
+            "-line 5",
+            "+new",
+            "+newer",
+            " line 6",
+            "",
+        ),
+        *("@@ -20 +21 @@", "-line 20", "+other"),
+        *(
+            "--- a/my notes.md\t2026-01-01",
+            "+++ b/my notes.md\t2026-01-01",
+            "@@ -1,0 +2 @@",
+            "+more",
+        ),
+        *("--- a/src/[id].ts", "+++ /dev/null", "@@ -1,30 +0,0 @@", "-line 1"),
+    ]
+    assert [each[:3] for each in named(child, files, *lines)] == [
+        ["app.py", 5, 8],
+        ["app.py", 21, 0],
+        ["my notes.md", 2, 0],
+    ]
+
+
+def test_errors_below_a_path_have_a_column(child, files):
+    lines = [str(files / "src" / "app.py"), "  3:7  error  no semicolon", "  4:1  warning  so", ""]
+    assert named(child, files, *lines) == [["app.py", 3, 0, 7], ["app.py", 4, 0, 1]]
+    assert named(child, files, "src/app.py", "3:2:line 3") == [["app.py", 3, 0, 2]]
+
+
+def test_names_begin_at_the_directory_that_make_enters(child, files):
+    lines = [
+        "make[1]: Entering directory '" + str(files / "src") + "'",
+        "app.py:3: no",
+        "make[1]: Leaving directory '" + str(files / "src") + "'",
+        "app.py:4: no",
+        "ninja: Entering directory `src'",
+        "app.py:5: no",
+    ]
+    assert [each[1] for each in named(child, files, *lines)] == [3, 5]
+
+
+@pytest.mark.usefixtures("files")
+def test_names_in_a_terminal_begin_at_its_directory(child):
+    child.command("edit term://src//echo app.py:3")
+    child.command("autocmd! TermClose *")
+    wait_until(lambda: child.lines()[0] == "app.py:3")
+    child.command("1AgentPlaces")
+    assert [each[:2] for each in entries(child)] == [["app.py", 3]]
+
+
+def test_thousands_of_lines_are_searched_up_to_a_limit(child, files):
+    lines = [f"see the file no{n} in x{n}/y.py:{n} at {n}:30" for n in range(4000)]
+    assert named(child, files, *lines) == []
+    lines = [f"src/app.py:{n % 30 + 1}:{n // 30 + 1}: here" for n in range(5000)]
+    assert len({tuple(each[:2]) for each in named(child, files, *lines)}) == 30
 
 
 def test_unsaved_lines_and_a_file_that_was_never_written_are_places(child, files):
@@ -137,6 +241,21 @@ def test_a_key_lists_the_places_of_the_answer_and_of_a_result(start_agent):
     agent.command(r"call search('^bash', 'bw')")
     agent.feed("\\l")
     wait_until(lambda: entries(agent) == [["app.py", 5, 0, 0, "found"]])
+
+
+@quick
+@pytest.mark.usefixtures("files")
+def test_names_in_a_result_begin_at_the_shells_directory(run_agent):
+    agent = run_agent(
+        reply(bash("cd src")),
+        reply(bash("echo app.py:5: found; echo src/app.py:6: found")),
+        {"step": [{"text": "Done."}]},
+    )
+    agent.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
+    agent.feed("G")
+    agent.command(r"call search('^bash', 'bw')")
+    agent.feed("\\l")
+    wait_until(lambda: [each[1] for each in entries(agent)] == [5, 6])
 
 
 # --- :AgentFind --------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ local MAX_TRIES = 40 -- words of it that are looked up on the disk
 ---@param project string
 ---@return string? path real, of a regular file only: opening a FIFO would block forever
 function M.find(name, project)
-  for _, path in ipairs({ name, name:match('^[ab]/(.+)$') }) do
+  for _, path in ipairs({ name, name:match('^[abciow]/(.+)$') }) do
     if path:sub(1, 1) == '~' then
       path = vim.fs.normalize(path, { expand_env = false })
     elseif path:sub(1, 1) ~= '/' then

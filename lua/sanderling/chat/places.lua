@@ -10,13 +10,15 @@ local stored = require('sanderling.session.stored')
 local tools = require('sanderling.transcript.blocks.tool')
 local words = require('sanderling.ui.words')
 
+local MAX_FACTS = 10 -- lines behind the output of a command
 local NONE = 'No existing place is named here.'
 
 ---@param title string
 ---@param lines string[]
 ---@param project string
-local function show(title, lines, project)
-  local items = entries.of(lines, project)
+---@param directory? string that the names may begin at, too
+local function show(title, lines, project, directory)
+  local items = entries.of(lines, project, { directory = directory })
   if #items == 0 then
     return message.tell(NONE)
   end
@@ -60,13 +62,31 @@ local function rows_in(session, first, last)
   return lines
 end
 
+--- Return the directory of the shell behind a command, as its result states it.
+---@param lines string[]
+---@param project string
+---@return string?
+local function shell_directory(lines, project)
+  for i = #lines, math.max(1, #lines - MAX_FACTS), -1 do
+    local name = lines[i]:match('^%[.* · cwd: (.-)%]$')
+    if name then
+      name = name:gsub(' · .*', ''):gsub(' %(changed%)$', '')
+      return name ~= 'the project root'
+          and (name:find('^/') and name or vim.fs.joinpath(project, name))
+        or nil
+    end
+  end
+end
+
 --- List the places in the full result of a tool use.
 ---@param session sanderling.chat.session.Session
 ---@param block sanderling.transcript.blocks.tool.Block
 local function list_result(session, block)
   session:ask({ type = 'inspect_tool_use', id = block.id }, function(use, is_here)
     if is_here then
-      show(words.first_line(block.title), words.lines_of(use.result), session.project)
+      local lines = words.lines_of(use.result)
+      local directory = shell_directory(lines, session.project)
+      show(words.first_line(block.title), lines, session.project, directory)
     end
   end)
 end
@@ -96,7 +116,14 @@ function M.command(range)
   local session = here or live.current()
   if range then
     local lines = api.nvim_buf_get_lines(0, range[1] - 1, range[2], false)
-    return show('places in the lines', lines, here and here.project or stored.root_here())
+    local project, directory = here and here.project or stored.root_here(), nil
+    if vim.bo.buftype == 'terminal' then
+      directory =
+        vim.fs.normalize(api.nvim_buf_get_name(0):match('^term://(.-)//%d+:') or vim.fn.getcwd())
+    elseif not here then
+      directory = vim.fn.getcwd()
+    end
+    return show('places in the lines', lines, project, directory)
   elseif not session then
     return message.tell('No answer yet. With a range, it takes the lines of this buffer.')
   end

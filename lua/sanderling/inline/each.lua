@@ -18,6 +18,7 @@ local NEAR_LINES = 200 -- between parts that share the text around them: 100 aft
 local MAX = 200 -- rewrites at once
 local BYTES_PER_TOKEN = 4
 local FIXED_BYTES = 1200 -- of the instructions that each request begins with
+local GROWTH = 2 -- how much longer than its lines a rewrite is counted
 
 --- Lines to rewrite.
 ---@class (exact) sanderling.inline.each.Part
@@ -310,8 +311,8 @@ end
 ---@param parts sanderling.inline.each.Part[] with regions
 ---@param instruction string
 ---@param project string
----@return integer sent
----@return integer received
+---@return integer sent without a cache
+---@return integer received at most, unless rewrites grow more than expected
 local function estimate(parts, instruction, project)
   local sent, received = 0, 0
   for _, part in ipairs(parts) do
@@ -323,7 +324,7 @@ local function estimate(parts, instruction, project)
     end
     sent = sent + #(shared or '')
     sent = sent + FIXED_BYTES + #words_for(instruction, part)
-    received = received + #(request and request.text or '')
+    received = received + GROWTH * #(request and request.text or '')
   end
   return math.ceil(sent / BYTES_PER_TOKEN), math.ceil(received / BYTES_PER_TOKEN)
 end
@@ -348,7 +349,31 @@ local function forget(parts)
   end
 end
 
---- Say what the rewrites will send, and ask.
+---@param sent integer
+---@param received integer
+---@param priced sanderling.RewritesPriced
+---@return string
+local function cost_of(sent, received, priced)
+  local usd = priced.usd and words.dollars(priced.usd) or '$?'
+  local left = priced.left_usd
+      and (' of %s that budget_usd leaves'):format(words.dollars(priced.left_usd))
+    or ''
+  local text = 'about %s tokens to the model and up to %s back, up to %s%s'
+  return text:format(words.short(sent), words.short(received), usd, left)
+end
+
+---@param instruction string
+---@param parts sanderling.inline.each.Part[]
+local function begin(instruction, parts)
+  if running then
+    forget(parts)
+    return message.tell('Another :AgentEach is running.', vim.log.levels.WARN)
+  end
+  running = { instruction = instruction, parts = parts, pending = {}, is_stopped = false }
+  go_on(running)
+end
+
+--- Say what the rewrites will send and cost, and ask.
 ---@param instruction string
 ---@param parts sanderling.inline.each.Part[]
 ---@param left_out string[] problems
@@ -359,20 +384,25 @@ local function confirm(instruction, parts, left_out)
     files[part.buf] = true
   end
   group_near(parts)
-  local sent, received = estimate(parts, instruction, stored.root_here())
-  local question = ('%s in %s, about %s tokens to the model and %s back%s:'):format(
-    words.counted(#parts, 'rewrite'),
-    words.counted(vim.tbl_count(files), 'file'),
-    words.short(sent),
-    words.short(received),
-    #left_out > 0 and (', without %s (%s)'):format(words.counted(#left_out, 'place'), left_out[1])
-      or ''
-  )
-  message.confirm(question, { 'Rewrite', 'Leave it' }, function()
-    running = { instruction = instruction, parts = parts, pending = {}, is_stopped = false }
-    go_on(running)
-  end, function()
-    forget(parts)
+  local what = words.counted(#parts, 'rewrite')
+    .. ' in '
+    .. words.counted(vim.tbl_count(files), 'file')
+  if #left_out > 0 then
+    what = ('%s, without %s (%s)'):format(what, words.counted(#left_out, 'place'), left_out[1])
+  end
+  local project = stored.root_here()
+  local sent, received = estimate(parts, instruction, project)
+  edits.price(project, sent, received, function(priced)
+    if priced.error then
+      forget(parts)
+      return message.tell(priced.error, vim.log.levels.ERROR)
+    end
+    local question = ('%s: %s:'):format(what, cost_of(sent, received, priced))
+    message.confirm(question, { 'Rewrite', 'Leave it' }, function()
+      begin(instruction, parts)
+    end, function()
+      forget(parts)
+    end)
   end)
 end
 

@@ -164,6 +164,32 @@ local function take_answer(edit, result)
   bus.announce('AgentEditReady', { buf = edit.region.buf, usd = edit.usd })
 end
 
+---@param project string
+---@return string model of the current session; empty if the settings choose
+---@return string? session_id in which the cost counts
+local function model_for(project)
+  local session = live.current()
+  if not session or session.project ~= project then
+    return ''
+  end
+  return session.state.agent == '' and session.state.model or '', session.id
+end
+
+--- Ask the host what edits with these tokens in all would cost.
+---@param project string
+---@param sent integer
+---@param received integer
+---@param on_answer fun(priced: sanderling.RewritesPriced|{ error: string })
+function M.price(project, sent, received, on_answer)
+  host.request({
+    type = 'price_rewrites',
+    project = project,
+    model = (model_for(project)),
+    sent_tokens = sent,
+    received_tokens = received,
+  }, on_answer)
+end
+
 --- Send a request for `edit.instruction`.
 ---@param edit sanderling.inline.draw.Edit
 ---@return string? error
@@ -177,11 +203,7 @@ local function ask(edit)
   if edit.shared then
     request.shared, request.before, request.after, request.outline = edit.shared, '', '', ''
   end
-  local session = live.current()
-  if session and session.project == edit.project then
-    request.model = session.state.agent == '' and session.state.model or ''
-    request.session_id = session.id
-  end
+  request.model, request.session_id = model_for(edit.project)
   edit.text, edit.is_empty, edit.notice = '', true, ''
   local function while_it_lives(fn)
     return function(result)

@@ -3,12 +3,15 @@
 local M = {}
 
 local api = vim.api
+local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
 local context = require('sanderling.prompt.context')
+local edits = require('sanderling.inline.edits')
 local live = require('sanderling.session.live')
 local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
 local names = require('sanderling.code.names')
+local regions = require('sanderling.inline.region')
 local stored = require('sanderling.session.stored')
 local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
@@ -22,9 +25,21 @@ local CLOSING = '^%s*[%*%-%]#%%}|/>%)=]*%s*$' -- the end of a block comment: */ 
 ---@field buf integer
 ---@field first integer line
 ---@field last integer
+---@field from_col integer bytes before it on its first line
+---@field to_col integer bytes up to its end on its last line
 ---@field sign '!'|'?'
 
 -- with a grammar ------------------------------------------------------------------------------------------------------
+
+---@param node TSNode
+---@param buf integer
+---@return boolean Markdown has none but HTML's
+local function is_comment(node, buf)
+  local kind = node:type()
+  return kind:find('comment') ~= nil
+    or (kind == 'html_block' or kind == 'html_tag')
+      and vim.startswith(vim.treesitter.get_node_text(node, buf), '<!--')
+end
 
 --- Return the range of the comment at a position, in the file's language or one that is embedded there.
 ---@param parser vim.treesitter.LanguageTree
@@ -40,7 +55,7 @@ local function comment_at(parser, row, col)
     end
     local node = tree:root():named_descendant_for_range(unpack(here))
     while node do
-      found = node:type():find('comment') and node or found
+      found = is_comment(node, parser:source() --[[@as integer]]) and node or found
       node = node:parent()
     end
   end)
@@ -73,20 +88,26 @@ end
 ---@param behind integer
 ---@return integer? first row
 ---@return integer? last
+---@return integer? from_col
+---@return integer? to_col
 local function by_grammar(parser, buf, row, col, behind)
   local range = comment_at(parser, row, col)
   if not range then
     return nil
   end
   local from_row, from_col, to_row, to_col = unpack(range)
+  if to_col == 0 and to_row > row then -- it ends in a newline
+    to_row = to_row - 1
+    to_col = #api.nvim_buf_get_lines(buf, to_row, to_row + 1, true)[1]
+  end
   local rest = table.concat(api.nvim_buf_get_text(buf, row, behind, to_row, to_col, {}), '\n')
   if not rest:find(CLOSING) then
     return nil
   end
-  local last = to_col == 0 and to_row > row and to_row - 1 or to_row
   local before = api.nvim_buf_get_text(buf, from_row, 0, from_row, from_col, {})[1]
-  local is_alone = from_row == last and not before:find('%S')
-  return is_alone and first_row(parser, buf, from_row, from_col) or from_row, last
+  local is_alone = from_row == to_row and not before:find('%S')
+  local first = is_alone and first_row(parser, buf, from_row, from_col) or from_row
+  return first, to_row, from_col, to_col
 end
 
 -- without one ---------------------------------------------------------------------------------------------------------
@@ -107,12 +128,52 @@ local function is_quoted(line, behind)
   return open ~= nil
 end
 
+--- What a comment begins and ends with; `right` is empty if that is the end of the line.
+---@class (exact) sanderling.inline.todo.Signs
+---@field left string
+---@field right string
+
+--- Return how comments of the file type are written. 'commentstring' is one way, 'comments' has all if it is set for the
+--- file type; its default fits none.
 ---@param buf integer
----@return string left
----@return string right
+---@return sanderling.inline.todo.Signs[]
 local function comment_signs(buf)
   local left, right = vim.bo[buf].commentstring:match('^(.-)%%s(.*)$')
-  return words.trimmed(left or ''), words.trimmed(right or '')
+  if words.trimmed(left or '') == '' then
+    return {}
+  end
+  local all = { { left = words.trimmed(left), right = words.trimmed(right) } }
+  local parts = vim.bo[buf].comments ~= vim.go.comments and vim.bo[buf].comments or ''
+  local begun ---@type string?
+  for flags, sign in parts:gsub('\\,', '\1'):gmatch('([^:,]*):([^,]*)') do
+    sign = words.trimmed((sign:gsub('\\', ''):gsub('\1', ',')))
+    if flags:find('[sme]') then -- the three parts of a block
+      if flags:find('e') and begun then
+        all[#all + 1] = { left = begun, right = sign }
+      end
+      begun = flags:find('s') and not flags:find('O') and sign or flags:find('m') and begun or nil
+    elseif not flags:find('[fn]') then -- no list, no quotation
+      all[#all + 1] = { left = sign, right = '' }
+    end
+  end
+  return all
+end
+
+--- Does the syntax file, if it is in use, say that this is no comment? It knows strings over several lines.
+---@param buf integer
+---@param lnum integer
+---@param col integer from 1
+---@return boolean
+local function is_denied_by_syntax(buf, lnum, col)
+  if not vim.g.syntax_on or vim.bo[buf].syntax == '' or not vim.b[buf].current_syntax then
+    return false
+  end
+  return api.nvim_buf_call(buf, function()
+    return not vim.iter(vim.fn.synstack(lnum, col)):any(function(id)
+      local name = vim.fn.synIDattr(id, 'name') .. vim.fn.synIDattr(vim.fn.synIDtrans(id), 'name')
+      return name:find('[Cc]omment') ~= nil
+    end)
+  end)
 end
 
 ---@param line string
@@ -132,19 +193,40 @@ local function beginning(line, left, most)
   end
 end
 
+--- Return the line where a comment that goes on behind its marker ends.
+---@param lines string[]
+---@param lnum integer of the marker
+---@param behind integer
+---@param right string
+---@return integer? last
+---@return integer? to_col
+local function ending(lines, lnum, behind, right)
+  local rest = words.trimmed(lines[lnum]:sub(behind))
+  if rest == right or right ~= '' and vim.startswith(rest, right) then
+    local _, to_col = lines[lnum]:find(right, behind, true)
+    return lnum, right == '' and #lines[lnum] or to_col
+  elseif rest == '' and right ~= '' and words.trimmed(lines[lnum + 1] or '') == right then
+    return lnum + 1, #lines[lnum + 1]
+  end
+end
+
 ---@param lines string[]
 ---@param lnum integer
 ---@param at integer where the marker begins
 ---@param behind integer
----@param left string
----@param right string
+---@param signs sanderling.inline.todo.Signs
 ---@return integer? first row
 ---@return integer? last
-local function by_signs(lines, lnum, at, behind, left, right)
-  local rest = words.trimmed(lines[lnum]:sub(behind))
-  if left == '' or rest ~= right then
+---@return integer? from_col
+---@return integer? to_col
+local function by_signs(lines, lnum, at, behind, signs)
+  local left, right = signs.left, signs.right
+  local last, to_col = ending(lines, lnum, behind, right)
+  if not last then
     return nil
-  elseif beginning(lines[lnum], left, at) then
+  end
+  local start = beginning(lines[lnum], left, at)
+  if start then
     local first = lnum
     local is_alone = vim.startswith(words.trimmed(lines[lnum]), left)
     while is_alone and right == '' and first > 1 do
@@ -154,13 +236,15 @@ local function by_signs(lines, lnum, at, behind, left, right)
       end
       first = first - 1
     end
-    return first - 1, lnum - 1
+    return first - 1, last - 1, start - 1, to_col
   end
   for above = lnum - 1, right ~= '' and math.max(1, lnum - 100) or lnum, -1 do
     if lines[above]:find(right, 1, true) then
       return nil
-    elseif beginning(lines[above], left, #lines[above]) then
-      return above - 1, lnum - 1
+    end
+    start = beginning(lines[above], left, #lines[above])
+    if start then
+      return above - 1, last - 1, start - 1, to_col
     end
   end
 end
@@ -173,7 +257,7 @@ end
 function M.of(buf)
   local lines = api.nvim_buf_get_lines(buf, 0, -1, false)
   local parser, is_parsed ---@type vim.treesitter.LanguageTree?, boolean?
-  local left, right = comment_signs(buf)
+  local signs = comment_signs(buf)
   local found = {} ---@type sanderling.inline.todo.Comment[]
   for lnum, line in ipairs(lines) do
     for at, _, sign, behind in line:gmatch(MARKER) do
@@ -181,14 +265,26 @@ function M.of(buf)
         parser = names.parser_of(buf)
         is_parsed = parser ~= nil and pcall(parser.parse, parser, true)
       end
-      local first, last
+      local first, last, from_col, to_col ---@type integer?, integer?, integer?, integer?
       if is_parsed then
-        first, last = by_grammar(assert(parser), buf, lnum - 1, at - 1, behind - 1)
-      else
-        first, last = by_signs(lines, lnum, at, behind, left, right)
+        first, last, from_col, to_col =
+          by_grammar(assert(parser), buf, lnum - 1, at - 1, behind - 1)
+      elseif not is_denied_by_syntax(buf, lnum, at) then
+        for _, each in ipairs(signs) do
+          if not first then
+            first, last, from_col, to_col = by_signs(lines, lnum, at, behind, each)
+          end
+        end
       end
       if first then
-        found[#found + 1] = { buf = buf, first = first + 1, last = last + 1, sign = sign }
+        found[#found + 1] = {
+          buf = buf,
+          first = first + 1,
+          last = assert(last) + 1,
+          from_col = assert(from_col),
+          to_col = assert(to_col),
+          sign = sign,
+        }
       end
     end
   end
@@ -217,12 +313,12 @@ local function text_of(comment)
   return table.concat(lines, '\n')
 end
 
----@param project string
+---@param bufs integer[]
 ---@return sanderling.inline.todo.Comment[]
 ---@return integer hidden how many were left out because the user cannot see all of their text
-local function collect(project)
+local function collect(bufs)
   local found, hidden = {}, 0
-  for _, buf in ipairs(buffers_of(project)) do
+  for _, buf in ipairs(bufs) do
     for _, comment in ipairs(M.of(buf)) do
       if unseen.count(text_of(comment)) > 0 then
         hidden = hidden + 1
@@ -273,31 +369,141 @@ local function prompt_of(comments, project)
   return lines, selections
 end
 
---- Send the comments in the project's buffers to the model, in the chat.
-function M.send()
+---@type table<string, sanderling.inline.todo.Sent[]> by prompt
+local sent = {}
+
+--- Send comments to the model, in the chat.
+---@param comments sanderling.inline.todo.Comment[]
+---@param project string
+---@return boolean is_sent false: the user is shown why not
+local function send(comments, project)
+  if #comments > MAX then
+    local text = '%d comments are too many for one prompt (at most %d); nothing was sent.'
+    message.tell(text:format(#comments, MAX), vim.log.levels.WARN)
+    return false
+  end
+  local lines, selections = prompt_of(comments, project)
+  if not lines then
+    message.tell(selections --[[@as string]], vim.log.levels.ERROR)
+    return false
+  end
+  local session = chat.current_session()
+  chat.show({ focus = false })
+  sent[table.concat(lines, '\n')] = vim.tbl_map(function(comment)
+    return {
+      buf = comment.buf,
+      text = text_of(comment),
+      sign = comment.sign,
+      tick = api.nvim_buf_get_changedtick(comment.buf),
+    }
+  end, comments)
+  return session:send(lines, {
+    selections = selections --[[@as sanderling.Selection[] ]],
+  })
+end
+
+---@return string
+local function project_here()
   local current = live.current()
-  local project = current and current.project or stored.root_here()
-  local comments, hidden = collect(project)
+  return current and current.project or stored.root_here()
+end
+
+--- Send the comments in the project's buffers.
+function M.send()
+  local project = project_here()
+  local comments, hidden = collect(buffers_of(project))
   local left_out = hidden > 0
       and ('%s with invisible characters left out. '):format(words.counted(hidden, 'comment'))
     or ''
   if #comments == 0 then
     local text = left_out .. 'No comment in the open files of this project ends in AI! or AI?.'
-    return message.tell(text, vim.log.levels.WARN)
-  elseif #comments > MAX then
-    local text = '%d comments are too many for one prompt (at most %d); nothing was sent.'
-    return message.tell(text:format(#comments, MAX), vim.log.levels.WARN)
+    message.tell(text, vim.log.levels.WARN)
+  elseif send(comments, project) then
+    message.tell(left_out .. words.counted(#comments, 'comment') .. ' sent.')
   end
-  local lines, selections = prompt_of(comments, project)
-  if not lines then
-    return message.tell(selections --[[@as string]], vim.log.levels.ERROR)
-  end
-  local session = chat.current_session()
-  chat.show({ focus = false })
-  session:send(lines, {
-    selections = selections --[[@as sanderling.Selection[] ]],
-  })
-  message.tell(left_out .. words.counted(#comments, 'comment') .. ' sent.')
 end
+
+--- Send the comments of one buffer that `is_meant`, if it is one of the project's.
+---@param buf integer
+---@param is_meant fun(comment: sanderling.inline.todo.Comment): boolean
+function M.send_some(buf, is_meant)
+  local project = project_here()
+  if not vim.list_contains(buffers_of(project), buf) then
+    return
+  end
+  local comments = vim.tbl_filter(is_meant, (collect({ buf })))
+  if #comments > 0 and send(comments, project) then
+    message.tell(words.counted(#comments, 'comment') .. ' sent.')
+  end
+end
+
+-- after the turn ------------------------------------------------------------------------------------------------------
+
+--- A comment that was sent.
+---@class (exact) sanderling.inline.todo.Sent
+---@field buf integer
+---@field text string its lines
+---@field sign '!'|'?'
+---@field tick integer of the buffer then
+
+--- Return the lines of a comment without it, empty if they are nothing else.
+---@param comment sanderling.inline.todo.Comment
+---@return string
+local function without(comment)
+  local lines = vim.split(text_of(comment), '\n', { plain = true })
+  local before = lines[1]:sub(1, comment.from_col)
+  local behind = words.trimmed(lines[#lines]:sub(comment.to_col + 1))
+  if behind ~= '' then
+    return before .. behind
+  end
+  return before:find('%S') and (before:gsub('%s+$', '')) or ''
+end
+
+--- Return the comments that are still in the code, although the model has changed their file.
+---@param before sanderling.inline.todo.Sent[]
+---@return sanderling.inline.todo.Comment[]
+local function left(before)
+  local texts, bufs = {}, {} ---@type table<string, true>, table<integer, true>
+  for _, each in ipairs(before) do
+    local is_changed = each.sign == '!'
+      and api.nvim_buf_is_loaded(each.buf)
+      and api.nvim_buf_get_changedtick(each.buf) ~= each.tick
+    if is_changed then
+      texts[each.buf .. ' ' .. each.text], bufs[each.buf] = true, true
+    end
+  end
+  return vim.tbl_filter(function(comment)
+    return texts[comment.buf .. ' ' .. text_of(comment)] ~= nil
+  end, (collect(vim.tbl_keys(bufs))))
+end
+
+---@type table<string, sanderling.inline.todo.Sent[]> comments of the running prompt, by session
+local running = {}
+
+bus.subscribe('turn_started', function(session_id, event)
+  local text = words.trimmed(event.prompt.text)
+  running[session_id], sent[text] = sent[text], nil
+end)
+
+-- The model was asked to delete each comment that it has done. If it forgets one, the next `:AgentTodo!` would send it again.
+bus.subscribe('turn_ended', function(session_id, event)
+  local before = running[session_id]
+  running[session_id] = nil
+  if not before or event.stop_reason ~= 'end_turn' then
+    return
+  end
+  local comments = left(before)
+  for _, comment in ipairs(comments) do
+    edits.offer(
+      regions.lines(comment.buf, comment.first, comment.last),
+      without(comment),
+      'Remove the comment'
+    )
+  end
+  if #comments > 0 then
+    local text = '%s left in changed files: accept the edit below each to remove it.'
+    message.tell(text:format(words.counted(#comments, 'AI! comment')), vim.log.levels.WARN)
+  end
+end)
 
 return M

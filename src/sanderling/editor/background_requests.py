@@ -1,4 +1,4 @@
-"""Streaming requests outside the sessions. Each is a task that can be stopped on its own."""
+"""Requests about inline edits, outside the sessions. Each is a task that can be stopped on its own."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,7 @@ from sanderling.config.layers import Layers
 from sanderling.editor.bridge import Bridge
 from sanderling.errors import ProviderError, SanderlingError
 from sanderling.protocol.messages import Usage
-from sanderling.protocol.requests import Rewrite, RewritePiece
+from sanderling.protocol.requests import PriceRewrites, Rewrite, RewritePiece
 
 if TYPE_CHECKING:
     from sanderling.editor.rewriting.rewriter import Rewriter
@@ -37,7 +37,9 @@ class BackgroundRequests:
         else:
             self._stopped.add(request_id)
 
-    async def serve(self, request_id: int, request: Rewrite, layers: Layers) -> None:
+    async def serve(
+        self, request_id: int, request: Rewrite | PriceRewrites, layers: Layers
+    ) -> None:
         """Answer `request`. Pieces and the answer are sent to Neovim under the same id."""
         answer: dict[str, Any] = STOPPED
         try:
@@ -51,9 +53,13 @@ class BackgroundRequests:
             self._stopped.discard(request_id)
         self._bridge.notify("require('sanderling.host').answered(...)", request_id, answer)
 
-    async def _answer(self, request_id: int, request: Rewrite, layers: Layers) -> dict[str, Any]:
+    async def _answer(
+        self, request_id: int, request: Rewrite | PriceRewrites, layers: Layers
+    ) -> dict[str, Any]:
         try:
             rewriter = await self._loaded()
+            if isinstance(request, PriceRewrites):
+                return msgspec.to_builtins(await rewriter.price(request, layers))
             show = partial(self._show, request_id)
             return msgspec.to_builtins(await rewriter.rewrite(request, layers, show))
         except ProviderError as error:

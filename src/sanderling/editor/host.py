@@ -39,6 +39,7 @@ from sanderling.protocol.actions import (
 )
 from sanderling.protocol.messages import Usage
 from sanderling.protocol.requests import (
+    PriceRewrites,
     RemoveWorktree,
     RenameSession,
     Request,
@@ -214,7 +215,7 @@ class EditorHost:
 
     async def _answer(self, request_id: Any, request: Any) -> None:
         match request:
-            case Rewrite():
+            case Rewrite() | PriceRewrites():
                 assert self._layers is not None
                 await self._background.serve(request_id, request, self._layers)
                 return

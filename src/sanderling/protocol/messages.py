@@ -25,6 +25,10 @@ class NoteBlock(TextBlock, tag="text", frozen=True, omit_defaults=True):
     """Sanderling's words after tool results, not the user's. As JSON it is a `TextBlock`."""
 
 
+class SharedBlock(TextBlock, tag="text", frozen=True, omit_defaults=True):
+    """Text with which several conversations begin. APIs with marks for their cache get one at its end."""
+
+
 class ThinkingBlock(msgspec.Struct, tag="thinking", frozen=True, omit_defaults=True):
     """
     `signature` proves to the API that the model wrote `thinking`.

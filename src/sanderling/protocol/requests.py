@@ -251,6 +251,27 @@ class Rewritten(_Answer, frozen=True):
     total_usd: float
 
 
+class PriceRewrites(_Request, tag="price_rewrites", frozen=True):
+    """
+    Ask what `Rewrite`s with these tokens in all would cost. Sends nothing to the model. The answer is `RewritesPriced`.
+
+    Without a `model` the settings choose.
+    """
+
+    project: str
+    model: str
+    sent_tokens: int
+    received_tokens: int
+
+
+class RewritesPriced(_Answer, frozen=True):
+    """`usd` is None if the model's price is unknown; `left_usd` is what `budget_usd` still allows, None without a budget."""
+
+    model: str
+    usd: float | None = None
+    left_usd: float | None = None
+
+
 class ListModels(_OfSession, tag="list_models", frozen=True):
     """
     List the models that can be chosen. The answer is `Models`.
@@ -662,5 +683,6 @@ Request = (
     | ChangePlugin
     | WorktreeRequest
     | Rewrite
+    | PriceRewrites
     | SessionRequest
 )

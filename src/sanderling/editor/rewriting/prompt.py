@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from sanderling.project.trust.reading import visible_name
-from sanderling.protocol.messages import Message, TextBlock
+from sanderling.protocol.messages import Message, SharedBlock, TextBlock
 from sanderling.protocol.requests import Rewrite
 from sanderling.text import fence_around
 
@@ -20,22 +20,26 @@ You rewrite a part of a file in the user's editor. Your answer replaces that par
 NOTHING = "(nothing: the part is removed)"
 
 
-def system(request: Rewrite) -> str:
-    """Return the system prompt. It contains the shared text, because its end is where providers cache."""
-    if not request.shared:
-        return SYSTEM
-    what = "The file's text around all parts that are rewritten, as it was before:"
-    return f"{SYSTEM}\n{_fenced(what, request.shared)}\n"
-
-
+# The text that requests about several parts share was first at the end of the system prompt, where every API can cache. But a file may
+# contain instructions of strangers, and models give more weight to a system prompt than to anything that follows it. So the text is data
+# in the user's message, its first block: everything before its end is the same in all these requests. Anthropic and OpenAI's newer models
+# cache at marks, so the block has one. OpenAI's older models, Ollama and most other servers reuse the longest beginning that they have
+# seen, in whichever message it ends.
 def messages(request: Rewrite) -> list[Message]:
     """Return the conversation so far: the part with the first instruction, then each draft with the instruction that followed it."""
     instructions = [draft.instruction for draft in request.drafts] + [request.instruction]
-    found = [Message("user", (TextBlock(_context(request)), TextBlock(instructions[0])))]
+    first = (*_shared(request), TextBlock(_context(request)), TextBlock(instructions[0]))
+    found = [Message("user", first)]
     for draft, instruction in zip(request.drafts, instructions[1:], strict=True):
         found.append(Message("assistant", (TextBlock(draft.text.rstrip() or NOTHING),)))
         found.append(Message("user", (TextBlock(instruction),)))
     return found
+
+
+def _shared(request: Rewrite) -> Iterator[TextBlock]:
+    if request.shared:
+        what = "The file's text around all parts that are rewritten, as it was before:"
+        yield SharedBlock(_fenced(what, request.shared))
 
 
 def _context(request: Rewrite) -> str:

@@ -16,13 +16,20 @@ from anyio import to_thread
 from sanderling.config import Settings
 from sanderling.config.layers import Layers
 from sanderling.editor.rewriting.answer import replacement
-from sanderling.editor.rewriting.prompt import messages, system
+from sanderling.editor.rewriting.prompt import SYSTEM, messages
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.permissions.guarding import check_mentions, unguarded
 from sanderling.permissions.store import RuleStore, load_rules
 from sanderling.project.project import Project
 from sanderling.protocol.messages import Prompt, StopReason, Usage
-from sanderling.protocol.requests import Draft, Rewrite, RewritePiece, Rewritten
+from sanderling.protocol.requests import (
+    Draft,
+    PriceRewrites,
+    Rewrite,
+    RewritePiece,
+    RewritesPriced,
+    Rewritten,
+)
 from sanderling.providers import ModelRequest, Provider, ReplyDone, TextPiece, UsageReport
 from sanderling.providers.choice import DEFAULT, ProviderChoice, make_provider
 from sanderling.providers.models.known import KnownModels, load_models
@@ -63,10 +70,25 @@ class Rewriter:
         settings, request = await to_thread.run_sync(
             _prepared, request, layers, abandon_on_cancel=True
         )
-        async with self._provider(settings, "" if request.model == DEMO else request.model) as use:
-            made, provider = use
+        async with self._provider(settings, request.model) as (made, provider):
             self._check_budget(settings, made.prices)
             return await self._insist(request, provider, made, show)
+
+    async def price(self, request: PriceRewrites, layers: Layers) -> RewritesPriced:
+        """
+        Return what requests with these tokens cost if the API caches nothing.
+
+        Raises:
+            ConfigError: the settings are wrong.
+        """
+        _, settings = await to_thread.run_sync(_project, request.project, layers)
+        usage = Usage(input_tokens=request.sent_tokens, output_tokens=request.received_tokens)
+        async with self._provider(settings, request.model) as (made, provider):
+            price = made.prices.of(provider.model)
+            usd = price.cost_usd(usage, 0) if price else None  # not one of them is a long prompt
+            budget = settings.budget_usd
+            left = max(0.0, budget - self._tally.cost(made.prices).usd) if budget else None
+            return RewritesPriced(provider.model, usd, left)
 
     def _check_budget(self, settings: Settings, prices: Prices) -> None:
         spent, budget = self._tally.cost(prices).usd, settings.budget_usd
@@ -102,7 +124,7 @@ class Rewriter:
         text = _Text(request, show)
         model, usage = provider.model, Usage()
         stop_reason: StopReason | None = None
-        asked = ModelRequest(system(request), messages(request))
+        asked = ModelRequest(SYSTEM, messages(request))
         try:
             with text.shown():
                 async with aclosing(provider.stream(asked)) as items:
@@ -139,7 +161,7 @@ class Rewriter:
         made = self._made
         made.users += 1
         try:
-            yield made, made.provider(model)
+            yield made, made.provider("" if model == DEMO else model)
         finally:
             made.users -= 1
             if made is not self._made:
@@ -233,18 +255,23 @@ def _common_chars(one: str, other: str) -> int:
     )
 
 
+def _project(root: str, layers: Layers) -> tuple[Project, Settings]:
+    """Return the project and its current settings, without reasoning."""
+    layers = layers.read_again()
+    project = Project(layers.settings(), root)
+    return project, msgspec.structs.replace(project.settings(layers), thinking=False)
+
+
 def _prepared(request: Rewrite, layers: Layers) -> tuple[Settings, Rewrite]:
     """Return the project's settings and the request with its commands expanded."""
-    layers = layers.read_again()
-    project = Project(layers.settings(), request.project)
-    settings = project.settings(layers)
+    project, settings = _project(request.project, layers)
     stored = RuleStore(settings.state_dir, request.project).load()
     rules = (*load_rules(settings.permissions, request.project), *stored.rules)
     may_read = unguarded(rules, request.project, LOCAL_DISK)
     if request.path and may_read and not may_read(request.path):
         raise ConfigError(f"A rule keeps {request.shown_as} from the model: nothing was sent.")
     check_mentions(Prompt("", "", request.selections), request.project, may_read)
-    return msgspec.structs.replace(settings, thinking=False), _expanded(request, project)
+    return settings, _expanded(request, project)
 
 
 def _expanded(request: Rewrite, project: Project) -> Rewrite:

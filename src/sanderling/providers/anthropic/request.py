@@ -6,7 +6,7 @@ message is encoded once and recognized by identity, so a long history costs a co
 
 Marks say where the cache may be read or written (https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching), at most four. One
 is at the end of the system prompt: it covers the tools too, and is valid whatever happens to the conversation. One is the request's own,
-which the API moves to the last block. But from a mark the API looks back over at most 20 blocks. If the previous request ended further
+which the API moves to the last block. One is at the end of text that other conversations begin with (`SharedBlock`). But from a mark the API looks back over at most 20 blocks. If the previous request ended further
 back, as it does after many tool uses in one message, its end is marked as well.
 """
 
@@ -26,6 +26,7 @@ from sanderling.protocol.messages import (
     RedactedThinkingBlock,
     ResultBlock,
     ServerBlock,
+    SharedBlock,
     TextBlock,
     ThinkingBlock,
     ToolResult,
@@ -44,10 +45,11 @@ _MARK = {"type": "ephemeral"}  # kept for 5 minutes after its last use
 NOT_SHOWN = TextBlock("(An image, which this model cannot be shown.)")
 
 
-class _CitedText(TextBlock, tag="text", frozen=True, omit_defaults=True):
-    """Text with the citations that the API made. They contain the places in encrypted results."""
+class _Text(TextBlock, tag="text", frozen=True, omit_defaults=True):
+    """Text with the API's own fields. The citations that it made contain the places in encrypted results."""
 
     citations: tuple[Any, ...] = ()
+    cache_control: dict[str, str] | None = None
 
 
 class _Document(msgspec.Struct, tag="document", frozen=True):
@@ -155,8 +157,9 @@ class RequestEncoder:
         match block:
             case ServerBlock(data):
                 return data
-            case TextBlock(text, extra) if extra:
-                return _CitedText(text, citations=tuple(extra.get("citations", ())))
+            case TextBlock(text, extra):
+                mark = _MARK if self._is_marked and isinstance(block, SharedBlock) else None
+                return _Text(text, citations=tuple(extra.get("citations", ())), cache_control=mark)
             case ThinkingBlock(extra=extra) if extra:
                 return replace(block, extra={})
             case ToolResult(tool_use_id, tuple(parts), is_error):

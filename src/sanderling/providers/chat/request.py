@@ -2,7 +2,8 @@
 A request for a chat completion as bytes.
 
 A request begins with the bytes of the one before it: a message is encoded once, from nothing but itself and the message before it. If the
-server's cache needs marks, they are inserted into the bytes: at the end of the system prompt, of the previous request, and of this one.
+server's cache needs marks, they are inserted: at the end of the system prompt, of text that other conversations begin with, of the
+previous request, and of this one.
 Format: https://platform.openai.com/docs/api-reference/chat/create
 """
 
@@ -21,6 +22,7 @@ from sanderling.protocol.messages import (
     DocumentBlock,
     ImageBlock,
     Message,
+    SharedBlock,
     TextBlock,
     ThinkingBlock,
     ToolResult,
@@ -115,6 +117,8 @@ class ChatEncoder:
     def _said(self, message: Message) -> Iterator[dict[str, Any]]:
         for block in message.content:
             match block:
+                case SharedBlock(text) if self._mark:
+                    yield _text(text) | dict([self._mark])
                 case TextBlock(text):
                     yield _text(text)
                 case ImageBlock():

@@ -7,8 +7,9 @@ that it consists of, and recognized by identity.
 Models from GPT-5.6 on read and write their cache at breakpoints, and writing costs 1.25 times the tokens
 (https://developers.openai.com/api/docs/guides/prompt-caching). They set one themselves, at the end of the new input. Two more are set
 here. One is at the end of the system prompt: it covers the tools too, and is valid whatever happens to the conversation. The other is at
-the end of the previous request, because not all models look for that on their own. Only a block can have a breakpoint, so the text of
-every result is a block then: the breakpoint moves on, but the form of a message must not change.
+the end of the previous request, because not all models look for that on their own; in a conversation that begins with a `SharedBlock`, a
+third is at its end. Only a block can have a breakpoint, so the text of every result is a block then: the breakpoint moves on, but the form
+of a message must not change.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from sanderling.protocol.messages import (
     Message,
     ResultBlock,
     ServerBlock,
+    SharedBlock,
     TextBlock,
     ThinkingBlock,
     ToolResult,
@@ -54,6 +56,10 @@ _MARK = "prompt_cache_breakpoint", {"mode": "explicit"}
 
 class _InputText(msgspec.Struct, tag="input_text"):
     text: str
+
+
+class _MarkedText(_InputText, tag="input_text"):
+    prompt_cache_breakpoint: dict[str, str]
 
 
 class _InputImage(msgspec.Struct, tag="input_image"):
@@ -232,6 +238,8 @@ def _user_items(message: Message, quirks: Quirks) -> Iterator[_Item]:
                 if quirks.images == "user":
                     words += filter(_is_image, parts)
                 yield _Output(tool_use_id, _output(parts, quirks))
+            case SharedBlock(text) if quirks.cache == "openai_explicit":
+                words.append(_MarkedText(text, _MARK[1]))
             case TextBlock(text):
                 words.append(_InputText(text))
             case ImageBlock() if quirks.images == "none":
