@@ -1,5 +1,5 @@
 """
-Terminals for an external agent: commands in Sanderling's sandbox, judged like those of its own bash tool.
+Terminals for an external agent: commands in Sanderling's sandbox, judged like commands of its own bash tool.
 
 They run in the session's environment and do not get the agent's login or hosts. The last part of the output is kept, as many bytes as the
 agent requests, cut at a character boundary. The screen shows the output as it arrives, within the limits for commands.
@@ -262,7 +262,7 @@ class Terminals:
         if running >= MAX_RUNNING:
             raise ToolError(f"{MAX_RUNNING} terminals are running; end one first.")
         if len(self._terminals) >= MAX_KEPT:
-            raise ToolError(f"There are {MAX_KEPT} terminals; release the ones that have ended.")
+            raise ToolError(f"There are {MAX_KEPT} terminals; release ended terminals.")
 
 
 def command_line(command: str, args: Sequence[str]) -> str:

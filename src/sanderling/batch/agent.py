@@ -102,7 +102,7 @@ async def run_agent(run: AgentRun, on_cost: Callable[[float], None]) -> AgentEnd
     settings = run.state / "settings.json"
     settings.parent.mkdir(parents=True, exist_ok=True)
     given = {"settings": run.options, "servers": run.servers, "variables": run.variables}
-    settings.write_bytes(encoded(given | {"has_credentials": False}))  # nobody watches
+    settings.write_bytes(encoded(given | {"has_credentials": False}))  # no user watches
     end = AgentEnd()
     with (
         (run.log / "stderr.txt").open("wb") as stderr,

@@ -1,5 +1,5 @@
 """
-A project's settings file: what it may set, and how it may restrict the agent beyond the user's settings.
+A project's settings file: the keys it may set, and how it may restrict the agent beyond the user's settings.
 
 A user may trust a file without understanding it. So it cannot redirect the user's keys, money or files: it sets no provider, URL or
 price, no host, path or variable for the sandbox, no environment, and no server with any of these. Its model is from one of the user's own

@@ -1,5 +1,5 @@
 """
-The gaps of each level: what it does not isolate, as shown by `status`, to the model and in the documentation.
+The gaps of each level, as shown by `status`, to the model and in the documentation.
 
 The escape suite checks the table: an attack succeeds at a level if, and only if, it is listed here.
 """

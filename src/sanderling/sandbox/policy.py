@@ -1,4 +1,4 @@
-"""The policy: what a command may access. It is data, checked here and enforced elsewhere."""
+"""The policy: the access of a command. It is data, checked here and enforced elsewhere."""
 
 import os
 from collections.abc import Sequence

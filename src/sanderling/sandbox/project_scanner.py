@@ -1,4 +1,4 @@
-"""Looks at a project's tree: what has changed in it, and the changed content."""
+"""Finds the changes in a project's tree, and the changed content."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The clients of a session: what they can do, and how they get its updates and questions."""
+"""The clients of a session: their capabilities, and how they get its updates and questions."""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Options of an external agent: what the user can choose, and the requests that set it."""
+"""Options of an external agent: the user's choices, and the requests that set them."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

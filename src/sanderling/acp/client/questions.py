@@ -20,7 +20,7 @@ _MEANING = (
     frozenset(("allow", "yes", "approve", "accept", "always", "proceed", "run", "continue", "ok")),
     frozenset(("no", "deny", "reject", "decline", "cancel", "refuse", "stop", "never", "abort")),
 )
-"""First words of an answer that mean allow, and those that mean deny."""
+"""First words of an answer that mean allow, and first words that mean deny."""
 _CHOICES: dict[str, Literal["once", "always", "deny"]] = {
     "allow_once": "once",
     "allow_always": "always",

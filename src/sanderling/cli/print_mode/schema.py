@@ -1,4 +1,4 @@
-"""The JSON schema of `--json-schema`: what the model is asked for, and whether its answer fits."""
+"""The JSON schema of `--json-schema`: the request for an answer that fits it, and the check."""
 
 import json
 import re

@@ -1,5 +1,5 @@
 """
-The replacement in an answer. The model is asked for nothing else; a wrapper that it adds anyway is removed.
+The replacement in an answer. The model is asked for the replacement alone; a wrapper that it adds anyway is removed.
 
 Nothing is guessed: what is not clearly a wrapper stays, and the user sees it before accepting it. A wrapper is a Markdown fence around
 the whole answer, with at most a few lines of prose before it and any number after it.

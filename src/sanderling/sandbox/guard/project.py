@@ -1,4 +1,4 @@
-"""The guarded project: what must stay unchanged, and the guard's pending events."""
+"""The guarded project: the paths that must stay unchanged, and the guard's pending events."""
 
 import os
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Looks at a project, for the journal: what has changed, and copies of the changed files."""
+"""Finds the changes in a project for the journal, and copies the changed files."""
 
 import errno
 import os
