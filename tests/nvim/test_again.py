@@ -156,3 +156,31 @@ def test_the_list_of_worktrees_applies_a_second_result_where_the_first_one_is(re
     repeated.feed("a")
     repeated.wait_for_transcript("Applied: 3 files")
     wait_until(lambda: (files / "a.txt").read_text() == TEXT.replace("line 3\n", "III\n"))
+
+
+SET_MODE = """
+    local mode = ...
+    for _, session in ipairs(require('sanderling.session.live').all()) do
+      session:act({ type = "set_mode", mode = mode })
+    end
+"""
+
+
+@pytest.mark.parametrize("files", ["git"], indirect=True)
+def test_a_second_result_that_could_not_be_applied_stays_when_other_work_is(repeated):
+    repeated.lua(SET_MODE, "plan")
+    compare(repeated)
+    repeated.feed("a")
+    repeated.wait_for_transcript("In plan mode the project is read-only.")
+    repeated.lua(SET_MODE, "auto")
+    repeated.command("AgentNew worktree")
+    repeated.wait_for_screen("idle · worktree")
+    repeated.command("AgentMode auto")
+    repeated.ask_and_wait()
+    repeated.command("AgentWorktrees")
+    repeated.wait_for_screen(" Worktrees ")
+    repeated.feed("a")
+    repeated.wait_for_transcript("Applied: ")
+    repeated.command("AgentWorktrees")
+    repeated.wait_for_screen(" Worktrees ")
+    assert "again-" in repeated.screen_text()
