@@ -52,7 +52,7 @@ def copies(agent) -> list[Path]:
 def test_the_prompt_runs_again_with_the_other_model_in_a_copy(repeated, files):
     text = repeated.transcript_text()
     assert "Repeats the prompt with other-model in a private copy." in text
-    assert "It first reads this conversation again: about 0 tokens" in text
+    assert "The first result cost $" in text
     assert (files / "a.txt").read_text().count("three\n") == 1
     assert not (files / "second.txt").exists()
     assert repeated.lua("return require('sanderling.session.live').current().state.model") == (

@@ -543,7 +543,7 @@ class RepeatPrompt(_OfSession, tag="repeat_prompt", frozen=True):
 
 
 class RepeatedPrompt(_Answer, frozen=True):
-    """The prompt to send in the new session. `cost` and `notes` are sentences: what it costs at least, and how the copy differs."""
+    """The prompt to send in the new session. `cost` and `notes` are sentences: what is known of its cost, and how the copy differs."""
 
     prompt: Prompt
     model: str
