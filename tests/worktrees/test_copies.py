@@ -214,3 +214,18 @@ def test_a_copy_without_its_sessions_log_stays_while_there_is_work_in_it(
     record = worktrees.copy("second", turn_in(project), {})
     Path(record.work_dir, "new.txt").write_text("work\n")
     assert [each.name for each in worktrees.all()] == [record.name]
+
+
+def test_a_copy_whose_files_were_applied_is_removed_unless_it_has_commits(
+    worktrees: Worktrees, project: Path
+):
+    record = worktrees.copy("second", turn_in(project), {})
+    Path(record.work_dir, "new.txt").write_text("work\n")
+    run_git(record.work_dir, "add", "-A")
+    run_git(record.work_dir, "commit", "-qm", "work")
+    with pytest.raises(WorktreeError, match="stays, because removing it would lose 1 commit"):
+        worktrees.remove_whole(record.name)
+    run_git(record.work_dir, "reset", "-q", "HEAD~1")
+    worktrees.remove_whole(record.name)
+    assert worktrees.all() == []
+    assert run_git(project, "for-each-ref", "refs/sanderling") == ""

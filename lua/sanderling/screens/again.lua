@@ -259,6 +259,9 @@ local function show(pair, results)
         end
       end,
       again_apply = function()
+        if results[2].is_running then
+          return complain('The second result is not finished. Wait, or stop its turn.')
+        end
         close()
         applying[pair.worktree.name] = pair
         chat.open(pair.first.id, pair.first.project, {})
