@@ -138,6 +138,7 @@
 ---@field turns string[]
 ---@field files? sanderling.RestoredFile[]
 ---@field rest_of? integer
+---@field worktree? string
 
 ---@class (exact) sanderling.UnreviewedFile
 ---@field path string

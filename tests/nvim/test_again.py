@@ -52,7 +52,7 @@ def copies(agent) -> list[Path]:
 def test_the_prompt_runs_again_with_the_other_model_in_a_copy(repeated, files):
     text = repeated.transcript_text()
     assert "Repeats the prompt with other-model in a private copy." in text
-    assert "It first reads this conversation again: about 0 tokens" in text
+    assert "The first result cost $" in text
     assert (files / "a.txt").read_text().count("three\n") == 1
     assert not (files / "second.txt").exists()
     assert repeated.lua("return require('sanderling.session.live').current().state.model") == (
@@ -62,6 +62,9 @@ def test_the_prompt_runs_again_with_the_other_model_in_a_copy(repeated, files):
 
 def test_both_results_are_shown_next_to_each_other(repeated):
     first, second = compare(repeated)
+    repeated.wait_for_screen(
+        "First result, in the project", "<CR> compare  a apply  D remove  q close"
+    )
     assert first[0].startswith("scripted · $")
     assert first[0].endswith(" · 2 files")
     assert first[1:] == ["  a.txt  +2 -2", "  first.txt  created +1 -0", "", "All *done*."]
@@ -131,3 +134,53 @@ def test_a_model_that_does_not_exist_gets_no_request_and_the_prompt_comes_back(r
     agent.command("AgentAgain nowhere:model")
     agent.wait_for_transcript("Keeping ")
     wait_until(lambda: agent.prompt_lines() == ["go"])
+
+
+def test_commands_in_the_copy_can_commit_and_the_project_does_not_change(run_agent, files):
+    me = "-c user.name=Ada -c user.email=ada@example.org"
+    commit = f"echo 2 > a.txt; git add -A && git {me} commit -qm second && git log --format=%s"
+    work = bash(f"case $PWD in */again-*) {commit};; *) echo 1 > a.txt;; esac")
+    agent = run_agent(reply(work), DONE)
+    agent.command("AgentAgain")
+    agent.wait_for_transcript(":AgentAgain! compares both results.")
+    text = agent.transcript_text()
+    assert "Sanderling: before the repeated prompt" in text
+    assert (files / "a.txt").read_text() == "1\n"
+    if (files / ".git").exists():
+        assert run_git(files, "log", "--format=%s") == "first"
+
+
+def test_the_list_of_worktrees_applies_a_second_result_where_the_first_one_is(repeated, files):
+    repeated.command("AgentWorktrees")
+    repeated.wait_for_screen(" Worktrees ")
+    repeated.feed("a")
+    repeated.wait_for_transcript("Applied: 3 files")
+    wait_until(lambda: (files / "a.txt").read_text() == TEXT.replace("line 3\n", "III\n"))
+
+
+SET_MODE = """
+    local mode = ...
+    for _, session in ipairs(require('sanderling.session.live').all()) do
+      session:act({ type = "set_mode", mode = mode })
+    end
+"""
+
+
+@pytest.mark.parametrize("files", ["git"], indirect=True)
+def test_a_second_result_that_could_not_be_applied_stays_when_other_work_is(repeated):
+    repeated.lua(SET_MODE, "plan")
+    compare(repeated)
+    repeated.feed("a")
+    repeated.wait_for_transcript("In plan mode the project is read-only.")
+    repeated.lua(SET_MODE, "auto")
+    repeated.command("AgentNew worktree")
+    repeated.wait_for_screen("idle · worktree")
+    repeated.command("AgentMode auto")
+    repeated.ask_and_wait()
+    repeated.command("AgentWorktrees")
+    repeated.wait_for_screen(" Worktrees ")
+    repeated.feed("a")
+    repeated.wait_for_transcript("Applied: ")
+    repeated.command("AgentWorktrees")
+    repeated.wait_for_screen(" Worktrees ")
+    assert "again-" in repeated.screen_text()

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,29 @@ def test_a_copy_has_the_present_files_except_for_the_earlier_ones(
     assert record.repeated == turn_in(project)
     assert run_git(project, "status", "--porcelain") == status
     assert run_git(project, "log", "--format=%s") == "first"
+
+
+def test_a_copy_has_of_env_files_only_what_is_committed(
+    make_repository: Callable[..., Path], state: Path
+):
+    project = make_repository(**{".env": "A=\n", "old.env": "B=\n"})
+    (project / ".env").write_text("A=secret\n")
+    (project / "old.env").unlink()
+    (project / ".env.local").write_text("C=secret\n")
+    (project / ".env.example").write_text("C=\n")
+    earlier = {f"{project}/.env.test": Side("file", b"D=secret\n")}
+    record = Worktrees(str(state), str(project)).copy("second", turn_in(project), earlier)
+    assert files(record) == {".env": "A=\n", ".env.example": "C=\n", "old.env": "B=\n"}
+    found = run_git(project, "cat-file", "--batch-all-objects", "--batch-check").splitlines()
+    blobs = [line.split()[0] for line in found if line.split()[1] == "blob"]
+    contents = {run_git(project, "cat-file", "blob", blob) for blob in blobs}
+    assert contents == {"A=", "B=", "C="}  # not even as an object, all of which commands can read
+
+
+def test_a_copy_of_a_project_without_git_has_no_env_file(plain: Path, state: Path):
+    (plain / ".env").write_text("A=secret\n")
+    record = Worktrees(str(state), str(plain)).copy("second", turn_in(plain), {})
+    assert files(record) == {"src/a.txt": "one\n"}
 
 
 def test_a_file_can_have_been_a_link_or_a_directory_before(worktrees: Worktrees, project: Path):
@@ -190,3 +214,18 @@ def test_a_copy_without_its_sessions_log_stays_while_there_is_work_in_it(
     record = worktrees.copy("second", turn_in(project), {})
     Path(record.work_dir, "new.txt").write_text("work\n")
     assert [each.name for each in worktrees.all()] == [record.name]
+
+
+def test_a_copy_whose_files_were_applied_is_removed_unless_it_has_commits(
+    worktrees: Worktrees, project: Path
+):
+    record = worktrees.copy("second", turn_in(project), {})
+    Path(record.work_dir, "new.txt").write_text("work\n")
+    run_git(record.work_dir, "add", "-A")
+    run_git(record.work_dir, "commit", "-qm", "work")
+    with pytest.raises(WorktreeError, match="stays, because removing it would lose 1 commit"):
+        worktrees.remove_whole(record.name)
+    run_git(record.work_dir, "reset", "-q", "HEAD~1")
+    worktrees.remove_whole(record.name)
+    assert worktrees.all() == []
+    assert run_git(project, "for-each-ref", "refs/sanderling") == ""

@@ -1,5 +1,6 @@
 """A prompt that is repeated in a fork on a private copy, and the choice from both results."""
 
+import re
 import signal
 import sys
 from pathlib import Path
@@ -93,7 +94,8 @@ async def test_the_fork_begins_before_the_last_prompt_and_the_copy_before_its_ch
     async with talk_in(base).after(ONE) as talk:
         answer, record = await repeated(talk, "a-model")
         assert (answer.prompt.text, answer.model) == ("Change it.", "a-model")
-        assert answer.cost.startswith("It first reads this conversation again: about ")
+        assert answer.cost.startswith("The first result cost $")
+        assert "again" not in answer.cost  # there is nothing to read
         assert names_in(record) == ["a.txt"]
         assert text_in(record) == TEXT
         assert (talk.project / "a.txt").read_text() == FIRST
@@ -101,6 +103,15 @@ async def test_the_fork_begins_before_the_last_prompt_and_the_copy_before_its_ch
         assert second.worktree == record.name
         assert second.prompt_history.prompts == []
         second.close()
+
+
+async def test_the_cost_of_reading_the_conversation_before_the_prompt_is_named(base):
+    async with talk_in(base).after(ONE, TWO) as talk:
+        answer, _ = await repeated(talk)
+        assert answer.prompt == TWO
+        assert re.search(
+            r"first reads this conversation again: about [1-9][0-9,]* tok", answer.cost
+        )
 
 
 async def test_an_undone_turn_can_be_repeated(base):

@@ -145,15 +145,15 @@ local function remove_copy(pair)
   })
 end
 
----@type table<string, sanderling.screens.again.Pair> whose second result is being applied, by the first session
+---@type table<string, sanderling.screens.again.Pair> whose second result is being applied, by the worktree
 local applying = {}
 
-bus.subscribe('files_restored', function(session_id, event)
-  local pair = event.kind == 'worktree' and applying[session_id]
+bus.subscribe('files_restored', function(_, event)
+  local pair = applying[event.worktree or '']
   if not pair then
     return
   end
-  applying[session_id] = nil
+  applying[event.worktree] = nil
   local is_whole = vim.iter(event.files or {}):all(function(file)
     return file.how ~= 'left'
   end)
@@ -259,8 +259,11 @@ local function show(pair, results)
         end
       end,
       again_apply = function()
+        if results[2].is_running then
+          return complain('The second result is not finished. Wait, or stop its turn.')
+        end
         close()
-        applying[pair.first.id] = pair
+        applying[pair.worktree.name] = pair
         chat.open(pair.first.id, pair.first.project, {})
         pair.first:act({ type = 'apply_worktree', name = pair.worktree.name })
       end,

@@ -63,11 +63,14 @@ local function show_diff(worktree)
   end, Listing.complain)
 end
 
---- Return the session that makes the changes of a worktree, and show it: one that works in the project itself, or has the worktree from a
---- child of its own. It is the current one, another, or a new one.
+--- Return the session that makes the changes of a worktree, and show it: the one with the first result of a repeated prompt, else one
+--- that works in the project itself, or has the worktree from a child of its own. It is the current one, another, or a new one.
 ---@param worktree sanderling.ShownWorktree
 ---@return sanderling.chat.session.Session
 local function session_for(worktree)
+  if worktree.repeated_session then
+    return chat.open(worktree.repeated_session, project, {})
+  end
   local _, parent = live.find_child(worktree.session_id)
   local function fits(session)
     local is_in_project = session.project == project and session.state.worktree == ''

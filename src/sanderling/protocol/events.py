@@ -565,7 +565,7 @@ Restoration = Literal["undo", "redo", "rewind", "finish", "worktree"]
 
 class FilesRestored(_Event, tag="files_restored", frozen=True):
     """
-    The agent's changes in these turns were undone or redone; `turns` are the ids of their prompts. Or the work of a worktree was applied.
+    The agent's changes in these turns were undone or redone; `turns` are the ids of their prompts. Or the work of `worktree` was applied.
 
     `rest_of` is the number of a turn for which another try may restore the files that were left, or 0.
     """
@@ -574,6 +574,7 @@ class FilesRestored(_Event, tag="files_restored", frozen=True):
     turns: tuple[str, ...]
     files: tuple[RestoredFile, ...] = ()
     rest_of: int = 0
+    worktree: str = ""
 
 
 class ConversationRewound(_Event, tag="conversation_rewound", frozen=True):

@@ -145,7 +145,8 @@ class RemoveWorktree(_Request, tag="remove_worktree", frozen=True):
     Remove the worktree `name` of `project`, or what was kept of it.
 
     `loses` must be the `loss` that the user was shown and accepted; if that has changed, nothing is removed. The answer's `kept_ref` is the
-    ref that keeps its files. If its work `is_applied`, nothing is lost: it is removed with its ref.
+    ref that keeps its files. If its files were applied (`is_applied`), it is removed with its ref, unless it
+    has more than these.
     """
 
     project: str
@@ -597,7 +598,7 @@ class RepeatPrompt(_OfSession, tag="repeat_prompt", frozen=True):
 
 
 class RepeatedPrompt(_Answer, frozen=True):
-    """The prompt to send in the new session. `cost` and `notes` are sentences: what it costs at least, and how the copy differs."""
+    """The prompt to send in the new session. `cost` and `notes` are sentences: what is known of its cost, and how the copy differs."""
 
     prompt: Prompt
     model: str

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from sanderling.errors import WorktreeError
 from sanderling.paths import is_within
+from sanderling.sandbox.guard.repositories import is_env_file
+from sanderling.sandbox.guard.settings import PUBLIC_ENV_ENDINGS
 from sanderling.text import counted
 from sanderling.worktrees.changes import LINK, RUNNABLE, Side, is_of_project
 from sanderling.worktrees.git import Git
@@ -24,7 +26,7 @@ def commit_present(git: Git, worktree: str, earlier: Mapping[str, Side]) -> str:
     """
     Return a commit of all files in git's directory that are not ignored, for a copy at `worktree`.
 
-    `earlier` replaces what is at these absolute paths. Neither index nor branches change.
+    Of `.env` files it has only what is committed: the sandbox hides them because their content is in no commit. `earlier` replaces what is at these absolute paths. Neither index nor branches change.
 
     Raises:
         WorktreeError: there is too much to copy, or git cannot read it.
@@ -33,25 +35,43 @@ def commit_present(git: Git, worktree: str, earlier: Mapping[str, Side]) -> str:
     inside = {
         os.path.relpath(path, top): side for path, side in earlier.items() if is_within(path, top)
     }
+    head = git.maybe("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     with Index(git, worktree) as index:
         _check_size(top, (*index.changed("--diff-filter=d"), *index.untracked()))
-        index.add_everything()
-        for path in not_ignored(git, inside, index.env):
+        index.add_everything(_is_secret)  # commands can read all objects
+        for path in copyable(git, inside, index.env):
             index.put(path, *_entry(git, path, inside[path]))
+        _leave_out_secrets(git, index, head)
         tree = index.tree()
-    head = git.maybe("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     parents = ("-p", head) if head else ()
     return git.line("commit-tree", tree, *parents, "-m", "Sanderling: before the repeated prompt")
 
 
-def not_ignored(git: Git, paths: Iterable[str], env: Mapping[str, str] | None = None) -> list[str]:
-    """Return the `paths`, relative to git's directory, that can be in a commit: git tracks them or does not ignore them."""
-    found = [path for path in paths if is_of_project(path)]
+def copyable(git: Git, paths: Iterable[str], env: Mapping[str, str] | None = None) -> list[str]:
+    """Return the `paths`, relative to git's directory, that a copy contains: git does not ignore them, and they are not secret."""
+    found = [path for path in paths if is_of_project(path) and not _is_secret(path)]
     if not found:
         return []
     asked = b"".join(os.fsencode(path) + b"\0" for path in found)
     ignored = set(git.listed("check-ignore", "-z", "--stdin", stdin=asked, env=env))
     return [path for path in found if path not in ignored]
+
+
+def _is_secret(path: str) -> bool:
+    return is_env_file(os.path.basename(path)) and not path.endswith(PUBLIC_ENV_ENDINGS)
+
+
+def _leave_out_secrets(git: Git, index: Index, head: str | None) -> None:
+    """Replace what the user has staged, or deleted, by what is committed."""
+    if head:
+        compare = ("diff-index", "--cached", "--name-only", "--no-renames", "-z", head)
+        changed = git.paths(*compare, env=index.env)
+    else:
+        changed = git.paths("ls-files", "-z", env=index.env)
+    for path in filter(_is_secret, changed):
+        committed = git.line("ls-tree", head, path) if head else ""
+        mode, _, blob = committed.partition("\t")[0].split() if committed else ("", "", "")
+        index.put(path, mode, blob)
 
 
 def _entry(git: Git, path: str, side: Side) -> tuple[str, str]:

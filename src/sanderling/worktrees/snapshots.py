@@ -8,6 +8,7 @@ would be missing.
 
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
@@ -227,7 +228,8 @@ class Index:
         entry = os.fsencode(f"{mode} {blob}\t{path}\0")
         self._git.run("update-index", "-z", "--index-info", stdin=entry, env=self.env)
 
-    def add_everything(self) -> None:
+    def add_everything(self, is_left_out: Callable[[str], bool] = lambda _: False) -> None:
+        """Add all files that are not ignored, without other repositories. Those that are left out keep their entries."""
         # First, because a link may have taken the place of a directory.
         self._update(self.changed("--diff-filter=D"), "--force-remove")
         changed = self.changed("--diff-filter=d")
@@ -236,4 +238,5 @@ class Index:
         self._update(pipes, "--force-remove")
         changed = [path for path in changed if path not in pipes]
         new = [path for path in self.untracked() if not path.endswith("/")]
-        self._update([*changed, *new], "--add", "--replace")
+        added = [path for path in (*changed, *new) if not is_left_out(path)]
+        self._update(added, "--add", "--replace")

@@ -295,11 +295,14 @@ class Worktrees:
 
     def remove_whole(self, name: str) -> None:
         """
-        Remove a worktree whose work is elsewhere, with its ref.
+        Remove a worktree whose files were applied, with its ref.
 
         Raises:
-            WorktreeError: a session uses it, or it does not exist; nothing was changed.
+            WorktreeError: a session uses it, or it has more than these files; nothing was changed.
         """
+        rest = replace(losses(self.find(name)), modified=(), deleted=(), untracked=())
+        if rest.any:
+            raise WorktreeError(f"{name} stays, because removing it would lose {rest.words()}")
         self.remove(name, loses=True)
         if self._path(name).exists():
             self.remove(name, loses=True)

@@ -26,7 +26,7 @@ from sanderling.paths import is_within
 from sanderling.tools.restoring import FileRestorer
 from sanderling.worktrees.changes import ChangedPath, Side, changed_paths, is_of_project
 from sanderling.worktrees.git import Git
-from sanderling.worktrees.present import not_ignored
+from sanderling.worktrees.present import copyable
 from sanderling.worktrees.records import Record
 from sanderling.worktrees.worktrees import Worktrees
 
@@ -122,7 +122,7 @@ def _replaced(
         if is_within(each.path, top) and "directory" not in (each.before.kind, each.after.kind)
     ]
     git = Git(top, record.project, repository=record.repository)
-    kept = not_ignored(git, [os.path.relpath(each.path, top) for each in made])
+    kept = copyable(git, [os.path.relpath(each.path, top) for each in made])
     return tuple(each for each in made if os.path.relpath(each.path, top) in kept)
 
 

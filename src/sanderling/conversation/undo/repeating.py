@@ -11,6 +11,7 @@ from functools import partial
 from anyio import to_thread
 
 from sanderling.changes.restoring import PresentState, RestorePlan
+from sanderling.conversation.budget import dollars
 from sanderling.conversation.children.report import said
 from sanderling.conversation.compaction import estimated_tokens
 from sanderling.conversation.services import SessionServices
@@ -27,6 +28,7 @@ from sanderling.worktrees.records import Repeated
 NO_PROMPT = "There is no prompt to repeat yet."
 NO_FORK = "This session was not forked: name a turn."
 KEPT = "{path} is in the copy with the changes of the first result: {why}."
+COST = "The first result cost {}."
 RUNNABLE = 0o100
 
 
@@ -47,8 +49,18 @@ async def repeat(
     prompt, model = prompts[-1], request.model or services.provider.model
     planned = await undoer.planned((prompt.id,))
     notes = await to_thread.run_sync(partial(_fork, services, request.new_id, prompt, planned))
-    tokens = estimated_tokens(session.prompt_history.history_before(prompt.id) or ())
-    return RepeatedPrompt(prompt, model, services.calls.reading_cost(model, tokens), notes)
+    return RepeatedPrompt(prompt, model, _cost(services, prompt, model), notes)
+
+
+def _cost(services: SessionServices, prompt: Prompt, model: str) -> str:
+    """Return what is known of the cost of repeating a prompt, as sentences."""
+    session, calls = services.session, services.calls
+    before = session.ledger.turn_cost(calls.prices)
+    is_last = session.prompt_history.turn_ids[-1] == prompt.id
+    sentences = [COST.format(dollars(before.usd))] if is_last and before.is_priced else []
+    if earlier := session.prompt_history.history_before(prompt.id):
+        sentences.append(calls.reading_cost(model, estimated_tokens(earlier)))
+    return " ".join(sentences)
 
 
 def _fork(

@@ -223,10 +223,10 @@ class Undoer:
         self._require_writable()
         done = await bring(self._services, name, await self._timeline())
         if not (done.steps or done.left):
-            self._emit(FilesRestored("worktree", ()))
+            self._emit(FilesRestored("worktree", (), worktree=name))
             return
         # The undo before remains the last one.
-        await self._report("worktree", (), done, self._session.undoing_id)
+        await self._report("worktree", (), done, self._session.undoing_id, worktree=name)
 
     async def _restore(
         self,
@@ -260,10 +260,12 @@ class Undoer:
         done: RestorePlan,
         undoing_id: str,
         changes: Sequence[FileChange] = (),
+        *,
+        worktree: str = "",
     ) -> None:
         files = await to_thread.run_sync(self._shown, done)
         rest = self._rest_of(turns, done, changes)
-        restored = FilesRestored(kind, tuple(turns), files, rest)
+        restored = FilesRestored(kind, tuple(turns), files, rest, worktree)
         gone = await to_thread.run_sync(
             self._names, [each for each in done.steps if _is_removal(each)]
         )

@@ -127,10 +127,10 @@ def survey_linked(path: str, git: TrustedGit) -> Survey:
         with suppress(OSError):  # removed just now
             return survey(path, git)
     directory, name = os.path.split(path)
-    return Survey(directory, git, [], [path] if _is_env_file(name) else [], [], [], [])
+    return Survey(directory, git, [], [path] if is_env_file(name) else [], [], [], [])
 
 
-def _is_env_file(name: str) -> bool:
+def is_env_file(name: str) -> bool:
     return ".env" in name and (name.endswith(".env") or name.startswith(".env."))
 
 
@@ -152,7 +152,7 @@ def _sort(entries: "Iterable[os.DirEntry[str]]", prefix: str, found: Survey) -> 
         elif entry.is_dir(follow_symlinks=False):
             directories.append(prefix + name)
         elif entry.is_file(follow_symlinks=False):
-            if _is_env_file(name):
+            if is_env_file(name):
                 found.env_files.append(f"{found.project}/{prefix}{name}")
         elif entry.is_symlink():
             if len(found.named) < MAX_NAMED:
