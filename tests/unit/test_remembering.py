@@ -11,7 +11,7 @@ from tests.unit.test_tool_uses import DONE, Talk, bash
 
 from sanderling.blame.origins import origins_in
 from sanderling.config import Settings
-from sanderling.conversation.corrections import repeated
+from sanderling.conversation.corrections import corrections, repeated
 from sanderling.project.instructions import MAX_SENT_BYTES
 from sanderling.protocol.actions import (
     CancelTurn,
@@ -29,8 +29,9 @@ from sanderling.protocol.events import (
     Notice,
     TurnEnded,
 )
-from sanderling.protocol.messages import Prompt, text_of
+from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult, ToolUse, text_of
 from sanderling.providers import ModelRequest
+from sanderling.session.records import LoggedMessage, LoggedRestored, LoggedToolEnd
 from sanderling.tools.appending import appended, new_lines
 
 DENIED = "deny: use pnpm, never npm"
@@ -239,7 +240,7 @@ async def test_undo_takes_back_the_lines_and_not_the_turn_before(tmp_path):
         assert (talk.project / "new.py").exists()
 
 
-async def test_an_undone_turn_is_a_correction_until_it_is_redone(tmp_path):
+async def test_an_undone_turn_is_a_correction(tmp_path):
     write = ("write", {"path": "new.py", "content": "x = 1\n"})
     talk = Remembering(tmp_path, "none", write, DONE, mode="auto")
     async with talk.served():
@@ -305,6 +306,35 @@ async def test_a_failed_request_is_reported(tmp_path):
         talk.provider._in_order.clear()  # type: ignore[attr-defined]  # the script has ended
         await talk.remember()
         assert talk.notices[-1].startswith("Cannot propose instructions: ")
+
+
+def logged(*blocks: Any, role: Any = "user") -> LoggedMessage:
+    return LoggedMessage(Message(role, blocks))
+
+
+def test_hunks_that_were_rejected_in_a_question_are_corrections():
+    call = ToolUse("t1", "edit", {"path": "a.py"})
+    note = "The user rejected this part, so it is not in the file. Reason: no globals\n@@ line 2 @@\n+x"
+    whole = (
+        logged(call, role="assistant"),
+        LoggedToolEnd("t1", detail="no globals", is_denied=True),
+    )
+    assert corrections((*whole, logged(ToolResult("t1", note, is_error=True)))) == [
+        'Denied edit "a.py": no globals'
+    ]
+    part = logged(ToolResult("t1", f"Changed a.py: +1 −0.\n{note}"))
+    assert corrections((whole[0], part)) == ['Rejected a part of edit "a.py": no globals']
+    shown = ToolUse("t2", "read", {"path": "a.py"})
+    assert corrections((logged(shown, role="assistant"), logged(ToolResult("t2", note)))) == []
+
+
+def test_an_undone_turn_that_was_redone_is_no_correction():
+    prompt = LoggedMessage(
+        Message("user", (TextBlock("Add a cache."),)), Prompt("p1", "Add a cache.")
+    )
+    undo, redo = (LoggedRestored(FilesRestored(kind, ("p1",))) for kind in ("undo", "redo"))
+    assert corrections([prompt, undo]) == ["Undid all changes that were made for: Add a cache."]
+    assert corrections([prompt, undo, redo]) == []
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ class Learner:
             services.warn(f"Cannot propose instructions: {error}")
 
     async def _propose_from(self, found: list[str]) -> None:
+        count = counted(len(found), "correction")
+        self._say(f"Asking {self._services.provider.model} what to remember from {count}.")
         files = {"project": self._project_file(), "user": self._own_file()}
         answer, stop_reason = await self._services.calls.ask_alone(_SYSTEM, _request(files, found))
         self._services.calls.show_usage()
@@ -81,9 +83,7 @@ class Learner:
         for scope, file in files.items():
             if new := new_lines(lines.get(scope, ()), file.text):
                 is_any = True
-                origin = (
-                    f"Proposed from {counted(len(found), 'correction')} of yours in this session."
-                )
+                origin = f"Proposed from {count} of yours in this session."
                 await self._change(file.path, tuple(new), origin)
         if not is_any:
             self._say(NOTHING.format(why="the model proposes no new line"))
@@ -111,9 +111,11 @@ class Learner:
                 workspace.granted(permit.grant),
                 use_id,
                 lambda _: None,
+                overruled=permit.overruled,
                 accepted=permit.accepted,
                 is_seen=permit.is_seen,
             )
+            request.check_ground(workspace)
             async with workspace.environment.lending(permit.grant):
                 outcome = await append.run(args, context)
         except DeniedError:

@@ -219,7 +219,9 @@ class Trust:
     def keeps_trust(self, path: str) -> bool:
         """Return whether the instructions at the absolute `path` stay trusted when the user accepts a change of them."""
         content = self._reader.read(path)
-        return bool(self._followed(path, content and content.sha256))
+        return any(
+            self._is_trusted(name, content and content.sha256) for name in self._names_of(path)
+        )
 
     def follow(self, path: str, before: bytes | None, after: bytes) -> None:
         """
@@ -228,24 +230,22 @@ class Trust:
         Raises:
             ConfigError: the hash cannot be stored.
         """
-        digest = None if before is None else sha256(before).hexdigest()
-        for name in self._followed(path, digest) if len(after) <= MAX_FOLLOWED_BYTES else ():
-            self._store.add(name, sha256(after).hexdigest())
+        names = self._names_of(path) if len(after) <= MAX_FOLLOWED_BYTES else ()
+        for name in names:
+            if self._is_trusted(name, None if before is None else sha256(before).hexdigest()):
+                self._store.add(name, sha256(after).hexdigest())
 
-    def _followed(self, path: str, digest: str | None) -> list[str]:
-        """Return the names under which a file is trusted instructions, perhaps through links; `digest` is None for a new file."""
+    def _is_trusted(self, name: str, digest: str | None) -> bool:
+        """Return whether instructions with this hash are trusted; new ones, without a hash, are if anything of the project is."""
+        return self.is_given if digest is None else self._store.hashes().get(name) == digest
+
+    def _names_of(self, path: str) -> list[str]:
+        """Return the names of the instructions that are in the file `path`: its own, and those of trusted links to it."""
         # The hash that is stored for a name is that of the project's file, and not of a worktree's.
         if self.refusal or self.whose != self.root or (name := self.relative(path)) is None:
             return []
-        if digest is None:
-            return [name] if _is_instructions(name) and self.is_given else []
-        return [
-            each
-            for each, known in self._store.hashes().items()
-            if known == digest
-            and _is_instructions(each)
-            and self.relative(f"{self._root}/{each}") == name
-        ]
+        names = filter(_is_instructions, {name: None, **self._store.hashes()})
+        return [each for each in names if self.relative(f"{self._root}/{each}") == name]
 
     def _state(self, path: str, content: Content) -> Literal["new", "changed", "trusted"]:
         known = "" if self.refusal else self._store.hashes().get(path, "")
