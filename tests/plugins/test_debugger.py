@@ -55,7 +55,7 @@ ENDED = "return next(require('dap').sessions()) == nil"
 
 
 class Model:
-    """Makes the calls in `uses` one after the other, each from the last result if it is a function, then answers."""
+    """Makes the calls in `uses` one after the other, those of a list in one message, or what a function makes of the last result."""
 
     def __init__(self):
         self.uses = []
@@ -65,8 +65,10 @@ class Model:
         if not self.uses:
             return [text("Done.")]
         use = self.uses.pop(0)
-        arguments = use(result_in(body["messages"][-1])) if callable(use) else use
-        return [api_use(f"t{len(body['messages'])}", "debug", **arguments)]
+        use = use(result_in(body["messages"][-1])) if callable(use) else use
+        uses = use if isinstance(use, list) else [use]
+        number = len(body["messages"])
+        return [api_use(f"t{number}_{n}", "debug", **each) for n, each in enumerate(uses)]
 
     def tools(self, number=-1):
         """The names of the tools that a request has, wherever in it."""
@@ -179,7 +181,7 @@ def test_parts_of_a_value_have_a_reference_until_the_program_continues(debugpy, 
     assert whole.startswith("dict = {'one': 1, 'two': [1, 2, 3]}  #")
     assert "'one': int = 1\n'two': list = [1, 2, 3]  #" in outer
     assert "0: int = 1\n1: int = 2\n2: int = 3" in inner
-    assert "refused" in later
+    assert "is not a value of the current stop" in later
 
 
 def test_a_long_value_is_bounded_and_complete_in_a_file(debugpy, model):
@@ -228,6 +230,26 @@ def test_a_step_is_one_step_whatever_count_the_user_gave_to_the_last_command(deb
     assert line_of(child) == 3
 
 
+def test_calls_of_one_message_run_in_their_order(debugpy, model):
+    child = debugpy()
+    model.uses = [
+        [
+            debug("set_breakpoint", path="app.py", line=10),
+            debug("clear_breakpoint", path="app.py", line=2),
+            debug("continue"),
+            debug("step_over"),
+            debug("variables"),
+            debug("step_over"),
+        ]
+    ]
+    child.ask_and_wait()
+    _, _, again, header, variables, line = child.results()
+    assert "#0 main app.py:10" in again
+    assert "#0 main app.py:9" in header
+    assert "  total: float = 18.0" in variables
+    assert "#0 main app.py:10" in line
+
+
 def test_a_program_that_runs_on_is_paused(debugpy, model):
     child = debugpy()
     model.uses = [
@@ -256,6 +278,19 @@ def test_an_exception_is_named(debugpy, model):
     child.ask_and_wait()
     assert "stopped (exception, " in child.results()[-1]
     assert "ZeroDivisionError" in child.results()[-1]
+
+
+def test_an_exception_before_the_chat_is_named_too(debugpy, model):
+    child = debugpy()
+    child.lua("require('dap').set_exception_breakpoints({ 'raised' })")
+    child.lua(
+        "require('dap').session():evaluate('b = 0', function() require('dap').continue() end)"
+    )
+    raised = "return #vim.diagnostic.get(0) > 0"  # nvim-dap shows the exception
+    child.when_free(lambda: child.lua(raised), "the exception")
+    model.uses = [debug("stack")]
+    child.ask_and_wait()
+    assert "stopped (exception, division by zero, ZeroDivisionError)" in child.results()[0]
 
 
 def test_a_stop_that_the_model_causes_does_not_move_the_user(debugpy, model):
@@ -347,12 +382,15 @@ def test_a_mistake_is_named(debugpy, model, arguments, expected):
 @pytest.mark.parametrize(
     "arguments, note",
     [
-        ({"op": "evaluate", "expression": "a + b"}, "This runs code in the debugged program"),
+        (
+            {"op": "evaluate", "expression": "a + b"},
+            "This runs code in the debugger or the debugged program",
+        ),
         ({"op": "step_over"}, "This continues or stops the debugged program"),
         ({"op": "set_breakpoint", "path": "app.py", "line": 3}, "continues or stops"),
         (
             {"op": "set_breakpoint", "path": "app.py", "line": 3, "condition": "a"},
-            "This runs code in the debugged program",
+            "This runs code in the debugger or the debugged program",
         ),
     ],
 )
