@@ -9,7 +9,7 @@ local door = require('sanderling.host.door')
 local find = require('sanderling.editing.find')
 local sessions = require('sanderling.debugger.sessions')
 
-local SHOW_MS = 1000
+local SHOW_MS = 1000 -- for nvim-dap to learn the frame
 local MAX_VALUES = 100
 local MAX_VALUE_BYTES = 2000
 local MAX_RESULT_BYTES = 200000
@@ -237,7 +237,7 @@ end
 ---@param session table
 local function show(session)
   asking.wait_until(SHOW_MS, function()
-    return session.current_frame ~= nil -- nvim-dap asks for it
+    return session.current_frame ~= nil
   end)
   local frame = session.current_frame
   local path = frame and frame.source and frame.source.path
