@@ -2,11 +2,14 @@
 
 import importlib.util
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -428,6 +431,20 @@ def test_a_rule_denies_the_tool(debugpy, model):
     assert "A rule forbids this: deny debug." in child.results()[0]
 
 
+def test_lines_of_a_file_that_a_rule_hides_are_not_shown(debugpy, model):
+    child = debugpy(permissions=[*ALLOWED, {"action": "deny", "tool": "read", "path": "app.py"}])
+    model.uses = [debug("stack"), debug("breakpoints")]
+    model.uses += [debug("set_breakpoint", path="app.py", line=3)]
+    child.ask_and_wait()
+    stack, listed, refused = child.results()
+    assert "#0 divide app.py:2  (selected in the editor)\n" in stack
+    assert listed == "app.py:2"
+    assert "return result" not in refused
+    assert (
+        child.lua("return #require('dap.breakpoints').get('app.py')[vim.fn.bufnr('app.py')]") == 1
+    )
+
+
 # --- while a session runs --------------------------------------------------------------------------------------------------
 
 
@@ -465,6 +482,31 @@ def test_the_session_may_end_while_the_model_waits(debugpy, model):
     end(child)
     child.wait_for_turns()
     assert child.results()[-1].startswith("The program has ended")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the adapter in /proc")
+def test_an_adapter_that_is_killed_ends_the_call_and_the_session(debugpy, model):
+    child = debugpy()
+    model.uses = [debug("clear_breakpoint", path="app.py")]
+    model.uses += [debug("evaluate", expression="globals().update(divide=spin)")]
+    model.uses += [debug("continue", timeout_s=600), debug("stack")]
+    child.ask()
+    running = "return require('dap').session().stopped_thread_id == nil"
+    wait_until(lambda: len(model.api.asked) == 3 and child.lua(running), "the program runs")
+    children = child.lua("return vim.api.nvim_get_proc_children(vim.fn.getpid())")
+    adapters = [pid for pid in children if b"debugpy" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(adapters[0], signal.SIGKILL)
+    child.wait_for_turns()
+    assert "ended" in child.results()[-2]  # while it waits, or during the request to continue
+    assert "No debug session runs" in child.results()[-1]
+
+
+def test_an_evaluation_that_does_not_end_ends_only_the_call(debugpy, model):
+    child = debugpy()
+    model.uses = [debug("evaluate", expression="__import__('time').sleep(15)"), debug("stack")]
+    child.ask_and_wait()
+    late, _ = child.results()
+    assert "The debugger did not answer within 7 s (evaluate)." in late
 
 
 def test_stopping_the_turn_leaves_the_program_running(debugpy, model):
