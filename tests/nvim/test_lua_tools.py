@@ -851,3 +851,15 @@ def test_the_option_that_disables_tools_disables_tools_of_lua(start_with_tool):
     agent = start_with_tool(open_pr(), setup={"tools": {"disabled": ["lua__*"]}})
     agent.ask_and_wait()
     assert "There is no tool 'lua__open_pr'" in agent.results()[0]
+
+
+@quick
+@pytest.mark.parametrize("module", ["true", "{}", "{ sessions = function() return {} end }"])
+def test_another_module_called_dap_is_not_a_debugger(start_agent, module):
+    agent = start_agent(reply(use("debug", op="stack")), DONE)
+    agent.lua(f"package.loaded.dap = {module}")
+    agent.ask_and_wait()
+    agent.command("doautocmd User DapProgressUpdate")
+    agent.ask_and_wait()
+    assert "There is no tool 'debug'." in agent.results()[0]
+    assert "debug" not in agent.results()[0].partition("There are:")[2]

@@ -2,11 +2,14 @@
 
 import importlib.util
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -55,7 +58,7 @@ ENDED = "return next(require('dap').sessions()) == nil"
 
 
 class Model:
-    """Makes the calls in `uses` one after the other, each from the last result if it is a function, then answers."""
+    """Makes the calls in `uses` one after the other, those of a list in one message, or what a function makes of the last result."""
 
     def __init__(self):
         self.uses = []
@@ -65,8 +68,10 @@ class Model:
         if not self.uses:
             return [text("Done.")]
         use = self.uses.pop(0)
-        arguments = use(result_in(body["messages"][-1])) if callable(use) else use
-        return [api_use(f"t{len(body['messages'])}", "debug", **arguments)]
+        use = use(result_in(body["messages"][-1])) if callable(use) else use
+        uses = use if isinstance(use, list) else [use]
+        number = len(body["messages"])
+        return [api_use(f"t{number}_{n}", "debug", **each) for n, each in enumerate(uses)]
 
     def tools(self, number=-1):
         """The names of the tools that a request has, wherever in it."""
@@ -179,7 +184,7 @@ def test_parts_of_a_value_have_a_reference_until_the_program_continues(debugpy, 
     assert whole.startswith("dict = {'one': 1, 'two': [1, 2, 3]}  #")
     assert "'one': int = 1\n'two': list = [1, 2, 3]  #" in outer
     assert "0: int = 1\n1: int = 2\n2: int = 3" in inner
-    assert "refused" in later
+    assert "is not a value of the current stop" in later
 
 
 def test_a_long_value_is_bounded_and_complete_in_a_file(debugpy, model):
@@ -228,6 +233,26 @@ def test_a_step_is_one_step_whatever_count_the_user_gave_to_the_last_command(deb
     assert line_of(child) == 3
 
 
+def test_calls_of_one_message_run_in_their_order(debugpy, model):
+    child = debugpy()
+    model.uses = [
+        [
+            debug("set_breakpoint", path="app.py", line=10),
+            debug("clear_breakpoint", path="app.py", line=2),
+            debug("continue"),
+            debug("step_over"),
+            debug("variables"),
+            debug("step_over"),
+        ]
+    ]
+    child.ask_and_wait()
+    _, _, again, header, variables, line = child.results()
+    assert "#0 main app.py:10" in again
+    assert "#0 main app.py:9" in header
+    assert "  total: float = 18.0" in variables
+    assert "#0 main app.py:10" in line
+
+
 def test_a_program_that_runs_on_is_paused(debugpy, model):
     child = debugpy()
     model.uses = [
@@ -256,6 +281,19 @@ def test_an_exception_is_named(debugpy, model):
     child.ask_and_wait()
     assert "stopped (exception, " in child.results()[-1]
     assert "ZeroDivisionError" in child.results()[-1]
+
+
+def test_an_exception_before_the_chat_is_named_too(debugpy, model):
+    child = debugpy()
+    child.lua("require('dap').set_exception_breakpoints({ 'raised' })")
+    child.lua(
+        "require('dap').session():evaluate('b = 0', function() require('dap').continue() end)"
+    )
+    raised = "return #vim.diagnostic.get(0) > 0"  # nvim-dap shows the exception
+    child.when_free(lambda: child.lua(raised), "the exception")
+    model.uses = [debug("stack")]
+    child.ask_and_wait()
+    assert "stopped (exception, division by zero, ZeroDivisionError)" in child.results()[0]
 
 
 def test_a_stop_that_the_model_causes_does_not_move_the_user(debugpy, model):
@@ -347,12 +385,15 @@ def test_a_mistake_is_named(debugpy, model, arguments, expected):
 @pytest.mark.parametrize(
     "arguments, note",
     [
-        ({"op": "evaluate", "expression": "a + b"}, "This runs code in the debugged program"),
+        (
+            {"op": "evaluate", "expression": "a + b"},
+            "This runs code in the debugger or the debugged program",
+        ),
         ({"op": "step_over"}, "This continues or stops the debugged program"),
         ({"op": "set_breakpoint", "path": "app.py", "line": 3}, "continues or stops"),
         (
             {"op": "set_breakpoint", "path": "app.py", "line": 3, "condition": "a"},
-            "This runs code in the debugged program",
+            "This runs code in the debugger or the debugged program",
         ),
     ],
 )
@@ -388,6 +429,20 @@ def test_a_rule_denies_the_tool(debugpy, model):
     model.uses = [debug("stack")]
     child.ask_and_wait()
     assert "A rule forbids this: deny debug." in child.results()[0]
+
+
+def test_lines_of_a_file_that_a_rule_hides_are_not_shown(debugpy, model):
+    child = debugpy(permissions=[*ALLOWED, {"action": "deny", "tool": "read", "path": "app.py"}])
+    model.uses = [debug("stack"), debug("breakpoints")]
+    model.uses += [debug("set_breakpoint", path="app.py", line=3)]
+    child.ask_and_wait()
+    stack, listed, refused = child.results()
+    assert "#0 divide app.py:2  (selected in the editor)\n" in stack
+    assert listed == "app.py:2"
+    assert "return result" not in refused
+    assert (
+        child.lua("return #require('dap.breakpoints').get('app.py')[vim.fn.bufnr('app.py')]") == 1
+    )
 
 
 # --- while a session runs --------------------------------------------------------------------------------------------------
@@ -427,6 +482,31 @@ def test_the_session_may_end_while_the_model_waits(debugpy, model):
     end(child)
     child.wait_for_turns()
     assert child.results()[-1].startswith("The program has ended")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the adapter in /proc")
+def test_an_adapter_that_is_killed_ends_the_call_and_the_session(debugpy, model):
+    child = debugpy()
+    model.uses = [debug("clear_breakpoint", path="app.py")]
+    model.uses += [debug("evaluate", expression="globals().update(divide=spin)")]
+    model.uses += [debug("continue", timeout_s=600), debug("stack")]
+    child.ask()
+    running = "return require('dap').session().stopped_thread_id == nil"
+    wait_until(lambda: len(model.api.asked) == 3 and child.lua(running), "the program runs")
+    children = child.lua("return vim.api.nvim_get_proc_children(vim.fn.getpid())")
+    adapters = [pid for pid in children if b"debugpy" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(adapters[0], signal.SIGKILL)
+    child.wait_for_turns()
+    assert "ended" in child.results()[-2]  # while it waits, or during the request to continue
+    assert "No debug session runs" in child.results()[-1]
+
+
+def test_an_evaluation_that_does_not_end_ends_only_the_call(debugpy, model):
+    child = debugpy()
+    model.uses = [debug("evaluate", expression="__import__('time').sleep(15)"), debug("stack")]
+    child.ask_and_wait()
+    late, _ = child.results()
+    assert "The debugger did not answer within 7 s (evaluate)." in late
 
 
 def test_stopping_the_turn_leaves_the_program_running(debugpy, model):

@@ -100,7 +100,8 @@ end
 function M.set(file, lnum, condition)
   local list = placed()
   for _, session in ipairs(sessions.all()) do
-    if condition ~= '' and not session.capabilities.supportsConditionalBreakpoints then
+    local is_able = session.capabilities.supportsConditionalBreakpoints
+    if condition ~= '' and session.initialized and not is_able then
       asking.fail(UNCONDITIONAL:format(session.id))
     end
   end

@@ -9,10 +9,11 @@ local door = require('sanderling.host.door')
 local find = require('sanderling.editing.find')
 local sessions = require('sanderling.debugger.sessions')
 
-local SHOW_MS = 1000
+local SHOW_MS = 1000 -- for nvim-dap to learn the frame
 local MAX_VALUES = 100
 local MAX_VALUE_BYTES = 2000
 local MAX_RESULT_BYTES = 200000
+local STALE = '#%d is not a value of the current stop: list the variables again.'
 local NO_FRAME = 'Thread %d has no frame %d.'
 local HAS_STOPPED = 'The program has stopped already: see `stack`.'
 local NO_THREADS = 'The debugger names no thread that could be paused.'
@@ -31,6 +32,13 @@ local function cut(text, most)
   text = tostring(text or '')
   return #text <= most and text
     or text:sub(1, most + vim.str_utf_start(text, most + 1) - 1) .. ' [cut]'
+end
+
+---@param session table
+---@return integer
+local function count_stops(session)
+  local stops = debugging.stops[session.id]
+  return stops and stops.count or 0
 end
 
 -- frames ---------------------------------------------------------------------------------------------------------------
@@ -61,6 +69,20 @@ local function frame_id(session, thread, number)
   return frame and frame.id or asking.fail(NO_FRAME:format(thread, number or 0))
 end
 
+--- Return the exception of a thread that stopped before anything here noticed it.
+---@param session table
+---@param thread integer
+---@return table? stop
+local function exception_of(session, thread)
+  if debugging.stops[session.id] or not session.capabilities.supportsExceptionInfoRequest then
+    return nil
+  end
+  local info = sessions.try(session, 'exceptionInfo', { threadId = thread }) or {}
+  local id = info.exceptionId or ''
+  return id ~= '' and { reason = 'exception', description = info.description or '', text = id }
+    or nil
+end
+
 ---@param id integer
 ---@param thread_id integer
 ---@param most integer
@@ -81,6 +103,7 @@ local function stack(id, thread_id, most)
   local frames, count = frames_of(session, thread, most)
   local selected = session.current_frame and session.current_frame.id
   answer.thread, answer.count = thread, count
+  answer.session.stop = exception_of(session, thread) or answer.session.stop
   answer.frames = vim.tbl_map(function(frame)
     local source = frame.source or {}
     local is_file = source.path and (source.sourceReference or 0) == 0
@@ -96,18 +119,50 @@ end
 
 -- values ---------------------------------------------------------------------------------------------------------------
 
----@param name string
----@param value any
----@param type string?
+---@class (exact) sanderling.debugger.Given
+---@field stops integer how often the session had stopped
+---@field references table<integer, true>
+
+---@type table<integer, sanderling.debugger.Given> references that the model knows, by the session's id
+local given_references = {}
+
+--- Remember that the model gets a reference. Adapters use the same numbers again after the next stop.
+---@param session table
 ---@param reference integer?
----@param most integer
+---@return integer
+local function give(session, reference)
+  local given_now, stops = given_references[session.id], count_stops(session)
+  if not given_now or given_now.stops ~= stops then
+    given_now = { stops = stops, references = {} }
+    given_references[session.id] = given_now
+  end
+  given_now.references[reference or 0] = true
+  return reference or 0
+end
+
+--- End the request if a reference is not one of the current stop.
+---@param session table
+---@param reference integer
+local function check_reference(session, reference)
+  sessions.thread(session, 0)
+  local given_now = given_references[session.id]
+  local is_current = given_now and given_now.stops == count_stops(session)
+  if not is_current or not given_now.references[reference] then
+    asking.fail(STALE:format(reference))
+  end
+end
+
+---@param session table
+---@param name string
+---@param value table of the protocol; the text is its `value` or `result`
+---@param most integer bytes
 ---@return table
-local function described(name, value, type, reference, most)
+local function described(session, name, value, most)
   return {
     name = cut(name, MAX_VALUE_BYTES),
-    value = cut(value, most),
-    type = cut(type, MAX_VALUE_BYTES),
-    reference = reference or 0,
+    value = cut(value.value or value.result, most),
+    type = cut(value.type, MAX_VALUE_BYTES),
+    reference = give(session, value.variablesReference),
   }
 end
 
@@ -122,7 +177,7 @@ local function parts(session, reference, name)
     name = name,
     count = #all,
     values = vim.tbl_map(function(each)
-      return described(each.name, each.value, each.type, each.variablesReference, MAX_VALUE_BYTES)
+      return described(session, each.name, each, MAX_VALUE_BYTES)
     end, vim.list_slice(all, 1, MAX_VALUES)),
   }
 end
@@ -136,7 +191,7 @@ local function scopes(session, thread_id, number)
   local body = sessions.request(session, 'scopes', { frameId = frame })
   return vim.tbl_map(function(scope)
     if scope.expensive or scope.presentationHint == 'registers' then
-      return { name = scope.name, reference = scope.variablesReference }
+      return { name = scope.name, reference = give(session, scope.variablesReference) }
     end
     return parts(session, scope.variablesReference, scope.name)
   end, body.scopes or {})
@@ -178,18 +233,11 @@ local function continue(session, thread_id, command)
   end
 end
 
----@param session table
----@return integer
-local function count_stops(session)
-  local stops = debugging.stops[session.id]
-  return stops and stops.count or 0
-end
-
 --- Show where the program has stopped in the windows that show the file, without moving the user.
 ---@param session table
 local function show(session)
   asking.wait_until(SHOW_MS, function()
-    return session.current_frame ~= nil -- nvim-dap asks for it
+    return session.current_frame ~= nil
   end)
   local frame = session.current_frame
   local path = frame and frame.source and frame.source.path
@@ -268,7 +316,7 @@ M.answer = door.serve({
   end),
   parts = question(function(id, reference)
     local session = sessions.find(id)
-    sessions.thread(session, 0) -- references hold until the program continues
+    check_reference(session, reference)
     return parts(session, reference, '')
   end),
   evaluate = question(function(id, thread_id, number, expression)
@@ -276,16 +324,21 @@ M.answer = door.serve({
     local frame = frame_id(session, sessions.thread(session, thread_id), number)
     local args = { expression = expression, frameId = frame, context = 'repl' }
     local body = sessions.request(session, 'evaluate', args)
-    return described('', body.result, body.type, body.variablesReference, MAX_RESULT_BYTES)
+    return described(session, '', body, MAX_RESULT_BYTES)
   end),
   control = question(function(id, thread_id, control)
     local session = sessions.find(id)
     local stops = count_stops(session)
     debugging.quiet[session.id] = true
+    local ok, problem
     if control == 'pause' then
-      pause(session, thread_id)
+      ok, problem = pcall(pause, session, thread_id)
     else
-      continue(session, thread_id, REQUESTS[control])
+      ok, problem = pcall(continue, session, thread_id, REQUESTS[control])
+    end
+    if not ok then
+      debugging.quiet[session.id] = nil
+      error(problem, 0)
     end
     return { session.id, stops }
   end),

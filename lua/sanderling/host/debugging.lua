@@ -20,10 +20,11 @@ M.quiet = {}
 ---@type table? the loaded nvim-dap, once it is watched
 local watched
 
---- Return nvim-dap, if the user has loaded it.
+--- Return nvim-dap, if the user has loaded it, and not another module of that name.
 ---@return table?
 function M.dap()
-  return package.loaded.dap
+  local dap = package.loaded.dap
+  return type(dap) == 'table' and dap.sessions and dap.listeners and dap or nil
 end
 
 ---@param dap table

@@ -46,7 +46,7 @@ from sanderling.text import printable, shortened
 from sanderling.tools.base import Context, Tool, UseRequest
 from sanderling.tools.catalog import UNLISTED
 from sanderling.tools.diagnostics import diagnostic_report
-from sanderling.tools.effects import Effect
+from sanderling.tools.effects import DEBUG, Effect
 from sanderling.tools.outcome import AccessRefusedError, Content, Outcome, UnsavedConflictError
 from sanderling.tools.unsaved import offer_to_save
 from sanderling.tools.workspace import Workspace
@@ -548,6 +548,8 @@ _WAITING = {
 
 def _depends(use: _Use, earlier: _Use) -> bool:
     """Return whether `use` may see or undo the effects of `earlier`."""
+    if use.effect.tool == earlier.effect.tool == DEBUG:  # one program
+        return True
     match _kind(earlier), _kind(use):
         case ("write", "write") | ("write", "read") | ("read", "write"):
             paths = earlier.effect.path, use.effect.path  # searches include everything below

@@ -15,6 +15,7 @@ from sanderling.text import counted, duration, printable, shortened, visible_lin
 from sanderling.tools.base import Context, Tool, tool
 from sanderling.tools.bounded import bounded
 from sanderling.tools.code.reach import Reach
+from sanderling.tools.code.rows import Rows
 from sanderling.tools.code.servers import CodeFile
 from sanderling.tools.effects import DEBUG, Effect, outside_sandbox
 from sanderling.tools.outcome import Outcome, Preview
@@ -29,7 +30,9 @@ MAX_SUMMARY_CHARS = 60
 MAX_WAIT_S = 600
 OWNER = "nvim-dap"
 STEPPING = "This continues or stops the debugged program, which the sandbox does not confine."
-EVALUATING = "This runs code in the debugged program, which the sandbox does not confine."
+EVALUATING = (
+    "This runs code in the debugger or the debugged program, which the sandbox does not confine."
+)
 ENDED = "The program has ended, and with it debug session {id}.{code}"
 STILL_RUNNING = "The program is still running after {limit}. `stack` says whether it has stopped since, `pause` stops it."
 
@@ -261,6 +264,7 @@ class _Call:
         self._context = context
         self._workspace = context.workspace
         self._reach = Reach(context)
+        self._rows = Rows(context, self._reach)
 
     async def run(self) -> Outcome:
         """
@@ -342,7 +346,7 @@ class _Call:
         return (f"{shown}: {source}" if source else shown) + selected
 
     def _place(self, place: Frame | Breakpoint) -> str:
-        return f"{escaped(self._workspace.shown(place.path))}:{place.line}" if place.path else ""
+        return f"{self._rows.shown(place.path)}:{place.line}" if place.path else ""
 
     async def _source(self, place: Frame | Breakpoint) -> str:
         """Return the line of a file of the project, if the model may read it."""
