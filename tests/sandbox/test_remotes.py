@@ -9,7 +9,6 @@ from sanderling.config import Credential, Layer
 from sanderling.config.layers import Layers
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.opening import SessionOptions, open_conversation
-from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.remotes import remote_of, with_remotes
 
 GITHUB = {"hosts": ["github.com", "api.github.com"], "source": "env", "variable": "TEST_TOKEN"}
@@ -30,13 +29,7 @@ def project(tmp_path) -> Path:
 def paths_in(project: Path, *paths: str, hosts: tuple[str, ...] = ("github.com",)) -> list[str]:
     """The paths of a credential with `paths`, in a session of `project`."""
     credential = Credential(hosts=hosts, paths=paths) if paths else Credential(hosts=hosts)
-    policy = SandboxPolicy(
-        str(project),
-        str(project.parent),
-        str(project.parent / "state"),
-        credentials=(("x", credential),),
-    )
-    ((_, resolved),) = with_remotes(policy).credentials
+    ((_, resolved),) = with_remotes([("x", credential)], str(project), ())
     return [*resolved.paths]
 
 
