@@ -112,6 +112,22 @@ def test_keychain_that_fails_is_an_error_without_the_secret(home, keychain):
     assert not home.config.exists()
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+def test_secret_is_not_given_to_a_program_of_the_project(home, is_known):
+    if is_known:
+        home.run("credentials", "add", "github", stdin=SECRET)
+    package = home.project / "keyring"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text(
+        f"import sys; open({str(home.folder / 'stolen')!r}, 'w').write(sys.stdin.read())"
+    )
+    home.environment["PYTHONPATH"] = f"{home.project}:{home.environment['PYTHONPATH']}"
+    done = home.run("credentials", "add", "github", stdin=SECRET)
+    assert done.returncode == 0, done
+    assert not (home.folder / "stolen").exists()
+
+
 def test_secret_that_cannot_be_read_fails_the_test(home):
     with_gh(home)
     home.run("credentials", "add", "github")

@@ -91,9 +91,10 @@ def add_it(arguments: argparse.Namespace) -> int:
         if known and (known.source != "keychain" or _is_changed(arguments)):
             raise UsageError(f"there is a credential '{name}' already: change it in {_file()}")
         credential = known or _checked(name, table, settings)
+        writable = (project_root(""), *settings.sandbox_write)
         if credential.source == "keychain":
-            _store(name)
-        read_secret(name, credential, settings.sandbox_write)
+            _store(name, writable)
+        read_secret(name, credential, writable)
         if not known:
             _declare(name, table)
     except SanderlingError as error:
@@ -183,7 +184,7 @@ def _checked(name: str, table: Table, settings: Settings) -> Credential:
     return credential
 
 
-def _store(name: str) -> None:
+def _store(name: str, writable: Sequence[str]) -> None:
     """Read the secret from the user, and store it in the keychain by a process, as `read_secret` reads it."""
     is_terminal = sys.stdin.isatty()
     try:
@@ -199,7 +200,7 @@ def _store(name: str) -> None:
             input=secret.strip().encode(),
             capture_output=True,
             cwd="/",
-            env=trusted_environment(()),
+            env=trusted_environment(writable),
             timeout=READ_S,
             check=False,
         )
