@@ -88,6 +88,12 @@ def test_files_that_a_command_can_write_name_no_remote(project):
     assert paths_in(project) == []
 
 
+def test_files_that_look_like_a_repository_name_no_remote(tmp_path):
+    git(tmp_path, "init", "-q", "--bare", "planted")
+    git(tmp_path / "planted", "remote", "add", "origin", "https://github.com/evil/it")
+    assert paths_in(tmp_path / "planted") == []
+
+
 def test_worktree_has_the_remotes_of_its_repository(project, tmp_path):
     git(project, "remote", "add", "origin", "https://github.com/me/it")
     git(

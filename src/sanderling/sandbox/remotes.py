@@ -19,6 +19,7 @@ from sanderling.sandbox.credentials import NamedCredentials
 from sanderling.sandbox.guard.git_program import TrustedGit
 
 LIST_URLS = (
+    *("-c", "safe.bareRepository=explicit"),  # no config of a directory that only looks like one
     "config",
     "--local",
     "--no-includes",
