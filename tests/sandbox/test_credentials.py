@@ -343,7 +343,7 @@ def test_secret_is_read_from_the_environment_a_command_or_the_keychain(tmp_path,
     assert read_secret("x", Credential(), ()) == SECRET
     with pytest.raises(
         SandboxError,
-        match=r"no secret for the credential 'y'.*keyring set sanderling-credentials y",
+        match=r"no secret for the credential 'y'.*credentials add y",
     ):
         read_secret("y", Credential(), ())
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "tests.keychain.LockedKeychain")
@@ -540,19 +540,34 @@ async def test_placeholder_of_one_session_is_worth_nothing_in_another(place, ser
     assert len(server.authorizations) == 1
 
 
+def memory_with_new_peak() -> int:
+    Path("/proc/self/clear_refs").write_text("5")
+    return memory_of_this_process("VmRSS")
+
+
+def memory_of_this_process(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
+
+
 @prove
-async def test_large_push_streams_through_the_proxy(place, server, monkeypatch):
+async def test_large_push_streams_through_the_proxy_in_little_memory(place, server, monkeypatch):
     megabytes = int(os.environ.get("PUSH_MB", "64"))
     async with sandbox_with(place, server, monkeypatch) as sandbox:
         url = f"https://{server.host}/git/it.git"
         script = (
-            f"head -c {megabytes << 20} /dev/urandom > large && git add large && git commit -qm large"
-            f" && git push -q {url} main && git ls-remote {url} main | cut -f1 && git rev-parse main"
+            f"head -c {megabytes << 20} /dev/urandom > large && $GIT add large && $GIT commit -qm large"
+            f" && $GIT push -q {url} main && git ls-remote {url} main | cut -f1 && git rev-parse main"
         )
-        status, out, errors = await run(sandbox, script, env=DIRECT)
+        before = memory_with_new_peak()
+        env = DIRECT | {"GIT": "git -c core.compression=0 -c core.bigFileThreshold=1m"}
+        status, out, errors = await run(sandbox, script, env=env)
+        grown = memory_of_this_process("VmHWM") - before
         assert status == 0, errors
         there, here = out.split()
         assert there == here
+        print(f"the proxy and the server took {grown / 1e6:.1f} MB")
+        assert grown < 32 << 20
 
 
 async def test_redirect_to_another_host_carries_only_the_placeholder(place, server, monkeypatch):

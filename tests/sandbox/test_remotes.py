@@ -9,7 +9,6 @@ from sanderling.config import Credential, Layer
 from sanderling.config.layers import Layers
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.opening import SessionOptions, open_conversation
-from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.remotes import remote_of, with_remotes
 
 GITHUB = {"hosts": ["github.com", "api.github.com"], "source": "env", "variable": "TEST_TOKEN"}
@@ -30,13 +29,7 @@ def project(tmp_path) -> Path:
 def paths_in(project: Path, *paths: str, hosts: tuple[str, ...] = ("github.com",)) -> list[str]:
     """The paths of a credential with `paths`, in a session of `project`."""
     credential = Credential(hosts=hosts, paths=paths) if paths else Credential(hosts=hosts)
-    policy = SandboxPolicy(
-        str(project),
-        str(project.parent),
-        str(project.parent / "state"),
-        credentials=(("x", credential),),
-    )
-    ((_, resolved),) = with_remotes(policy).credentials
+    ((_, resolved),) = with_remotes([("x", credential)], str(project), ())
     return [*resolved.paths]
 
 
@@ -93,6 +86,12 @@ def test_files_that_a_command_can_write_name_no_remote(project):
     )
     git(project, "config", "include.path", "../more")
     assert paths_in(project) == []
+
+
+def test_files_that_look_like_a_repository_name_no_remote(tmp_path):
+    git(tmp_path, "init", "-q", "--bare", "planted")
+    git(tmp_path / "planted", "remote", "add", "origin", "https://github.com/evil/it")
+    assert paths_in(tmp_path / "planted") == []
 
 
 def test_worktree_has_the_remotes_of_its_repository(project, tmp_path):

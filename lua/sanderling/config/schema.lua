@@ -444,6 +444,17 @@ M.rows = {
     host = true,
   },
   {
+    name = 'sandbox.credentials',
+    default = {},
+    class = 'table<string, table>',
+    doc = 'secrets that commands can use but not read, by name',
+    check = checks.tables_by_name(
+      "{ github = { hosts = { 'github.com', 'api.github.com' }, source = 'command' } }"
+    ),
+    host = true,
+    to_host = checks.without_empty,
+  },
+  {
     name = 'extensions',
     default = {},
     class = 'table<string, table>',

@@ -51,6 +51,7 @@
 ---@field read string[] paths outside the project that commands may read
 ---@field write string[] paths outside the project that commands may change
 ---@field env string[] names of environment variables that commands see
+---@field credentials table<string, table> secrets that commands can use but not read, by name
 
 ---@class (exact) sanderling.config.Chat
 ---@field position 'right'|'left'|'top'|'bottom'|'float'|'tab'|'current' where the chat opens

@@ -9,6 +9,7 @@ COMMANDS = {
     "check": ("check", "check the installation and the settings here, or test a provider"),
     "client": ("client", "talk to another agent over the Agent Client Protocol"),
     "config": ("config", "show and check the settings"),
+    "credentials": ("credentials", "add, list and test secrets that commands can use but not read"),
     "login": ("keys", "store an API key in the system's keychain"),
     "logout": ("keys", "remove an API key from the system's keychain"),
     "mcp": ("mcp", "add, list, check and remove tool servers, or log in to one"),

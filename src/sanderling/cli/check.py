@@ -72,12 +72,12 @@ def check_all(arguments: argparse.Namespace) -> int:
 
 def shown(report: "Report") -> str:
     sections = (
-        "\n".join((section.title, *map(_shown_line, section.lines))) for section in report.sections
+        "\n".join((section.title, *map(shown_line, section.lines))) for section in report.sections
     )
     return visible("\n\n".join(sections)) + "\n"
 
 
-def _shown_line(line: "Line") -> str:
+def shown_line(line: "Line") -> str:
     text = line.text.replace("\n", f"\n{INDENT}")
     advice = (f"\n{INDENT}- {each}" for each in line.advice)
     return f"  {line.level:5}  {text}{''.join(advice)}"

@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -46,6 +46,7 @@ from sanderling.providers.packaged import load_wires
 from sanderling.sandbox.credentials import check_credentials, read_secret
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.outer import is_outer
+from sanderling.sandbox.remotes import with_remotes
 from sanderling.sandbox.sandbox import Sandbox, must_verify
 from sanderling.text import counted, printable
 from sanderling.tools.packaged import load_tools
@@ -316,30 +317,41 @@ async def _sandbox(subject: _Subject) -> list[Line]:
             else line
             for line in found
         ]
-    credentials = await to_thread.run_sync(lambda: [*_credentials(subject)], abandon_on_cancel=True)
-    return [*found, Line("info", network), *credentials]
+    credentials = partial(
+        credential_lines, subject.settings, subject.project, is_asking=subject.is_asking
+    )
+    lines = await to_thread.run_sync(lambda: [*credentials()], abandon_on_cancel=True)
+    return [*found, Line("info", network), *lines]
 
 
-def _credentials(subject: _Subject) -> Iterator[Line]:
-    """Report the secrets that commands can use; read them only when asking."""
-    settings = subject.settings
+def credential_lines(
+    settings: Settings, project: str, *, is_asking: bool, names: Sequence[str] = ()
+) -> Iterator[Line]:
+    """Report the secrets that commands can use, or only those with these names; read them only when asking."""
     credentials = settings.sandbox_credentials
+    if not credentials:
+        return
     try:
         check_credentials(credentials, settings.sandbox_env)
     except ConfigError as error:
         yield Line("error", str(error))
         return
     rules = HostRules(settings.sandbox_hosts)
-    for name, credential in credentials.items():
+    for name, credential in with_remotes([*credentials.items()], project, settings.sandbox_write):
+        if names and name not in names:
+            continue
         text = f"credential {name} for {', '.join(credential.hosts)}, from the {credential.source}"
+        paths = ", ".join(each for each in credential.paths if not each.endswith("/*"))
+        text += f", for {paths}" if paths else ""
+        text += "" if credential.paths else ", but not here: the project has no remote on them"
         if unlisted := [host for host in credential.hosts if not rules.allow_all_of(host)]:
             advice = f"Add {', '.join(unlisted)} to sandbox.hosts"
             yield Line("warn", f"{text}: commands do not reach all of them", (advice,))
-        elif not subject.is_asking:
+        elif not is_asking:
             yield Line("info", text)
-        else:
+        if is_asking:
             try:
-                read_secret(name, credential, (subject.project, *settings.sandbox_write))
+                read_secret(name, credential, (project, *settings.sandbox_write))
             except SandboxError as error:
                 yield Line("error", str(error))
             else:

@@ -17,7 +17,7 @@ from sanderling.config import FIELDS, GROUPS, KeyPath, Layer, Settings, Table, c
 from sanderling.config.commands import with_joined_commands
 from sanderling.config.expansion import expanded
 from sanderling.errors import ConfigError
-from sanderling.paths import open_plain
+from sanderling.paths import open_plain, replacing
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 50
@@ -81,6 +81,24 @@ def parse_file(
     if text is None:
         return Layer(shown_path(path)), mistakes
     return parse(shown_path(path), text, environment)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """
+    Write a settings file.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    real = path.resolve()  # a link, as in a repository of dotfiles, stays one
+    try:
+        mode = real.stat().st_mode & 0o777 if real.exists() else 0o600
+        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with replacing(real) as file:
+            file.write(text.encode())
+            os.fchmod(file.fileno(), mode)
+    except OSError as error:
+        raise ConfigError(f"{shown_path(path)} cannot be written: {error.strerror}") from error
 
 
 def read_text(path: Path) -> tuple[str | None, list[Mistake]]:

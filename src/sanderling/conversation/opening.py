@@ -548,7 +548,8 @@ class _AgentBuilder(NamedTuple):
             return policy
         from sanderling.sandbox.remotes import with_remotes  # runs git
 
-        return with_remotes(policy)
+        resolved = with_remotes(policy.credentials, policy.project, policy.write_paths)
+        return policy._replace(credentials=tuple(resolved))
 
     def _first_role(self, settings: Settings, project: Project) -> str:
         """

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from sanderling.config import Credential
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.hosts import split_authority
-from sanderling.paths import leads_through
+from sanderling.paths import leads_through, own_command
 from sanderling.sandbox.environment import ENVIRONMENT
 
 READ_S = 30.0  # a locked keychain asks the user first
@@ -133,7 +133,7 @@ def read_secret(name: str, credential: Credential, writable: Sequence[str]) -> s
             # A process, because nothing can end a call that waits for a keychain which waits for the user.
             argv = (sys.executable, "-m", "keyring", "get", KEYCHAIN_SERVICE, name)
             secret = _output(name, argv, trusted_environment(writable))
-            remedy = f"Unlock the keychain, or store it: `{sys.executable} -m keyring set {KEYCHAIN_SERVICE} {name}`."
+            remedy = f"Unlock the keychain, or store it: `{own_command()} credentials add {name}`."
         case "command":
             program, *arguments = credential.command
             environment = trusted_environment(writable)

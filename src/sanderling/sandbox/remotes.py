@@ -7,7 +7,7 @@ for another one; files that it includes are left out, because the project may co
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from sanderling.config import REMOTES, Credential
 from sanderling.hosts import canonical_host, split_authority
+from sanderling.sandbox.credentials import NamedCredentials
 from sanderling.sandbox.guard.git_program import TrustedGit
-from sanderling.sandbox.policy import SandboxPolicy
 
 LIST_URLS = (
+    *("-c", "safe.bareRepository=explicit"),  # no config of a directory that only looks like one
     "config",
     "--local",
     "--no-includes",
@@ -32,14 +33,19 @@ _SCP = r"(?:[^@/:]+@)?([^@/:]+):(.+)"
 _NAME = r"[A-Za-z0-9_.~-]+(/[A-Za-z0-9_.~-]+)*"
 
 
-def with_remotes(policy: SandboxPolicy) -> SandboxPolicy:
-    """Return the policy with the paths of the project's remotes in place of "remotes". Blocks for some milliseconds."""
-    git = TrustedGit(policy.project, *policy.write_paths)
-    listed = git.run(*LIST_URLS, cwd=policy.project) if git.program else None
+def with_remotes(
+    credentials: NamedCredentials, project: str, writable: Sequence[str]
+) -> NamedCredentials:
+    """
+    Return the credentials with the paths of the project's remotes in place of "remotes". Blocks for some milliseconds.
+
+    `writable` are more places that commands can write: no git there is run.
+    """
+    git = TrustedGit(project, *writable)
+    listed = git.run(*LIST_URLS, cwd=project) if git.program else None
     items = os.fsdecode(listed or b"").split("\0")
     remotes = [named for item in items if (named := remote_of(item.partition("\n")[2]))]
-    resolved = ((name, _resolved(each, remotes)) for name, each in policy.credentials)
-    return policy._replace(credentials=tuple(resolved))
+    return tuple((name, _resolved(each, remotes)) for name, each in credentials)
 
 
 def remote_of(url: str) -> tuple[str, str] | None:

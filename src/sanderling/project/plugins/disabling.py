@@ -1,14 +1,11 @@
 """Disabling a plugin: `disabled` of `[plugins]` in the user's config.toml, whose other lines stay as they are."""
 
 import json
-import os
 import re
 import tomllib
-from pathlib import Path
 
-from sanderling.config.file import read_text, shown_path, user_file
+from sanderling.config.file import read_text, replace_text, shown_path, user_file
 from sanderling.errors import ConfigError
-from sanderling.paths import replacing
 
 TABLE, KEY = "plugins", "disabled"
 _HEADER = re.compile(r"[ \t]*\[[ \t]*plugins[ \t]*\][ \t]*(#.*)?\n?")
@@ -32,7 +29,7 @@ def disable_plugin(name: str, *, is_disabled: bool) -> None:
         words = f"set `{KEY}` of `[{TABLE}]` in {shown_path(path)} yourself: its line is not a simple one"
         raise ConfigError(words)
     if changed != (text or ""):
-        _write(path, changed)
+        replace_text(path, changed)
 
 
 def with_plugin(text: str, name: str, *, is_disabled: bool) -> str | None:
@@ -73,15 +70,3 @@ def _candidates(lines: list[str], line: str) -> list[str]:
     # A list may have several lines, which may begin with brackets themselves.
     ends = range(start + 1, len(lines) + 1)
     return ["".join([*lines[:start], line, *lines[each:]]) for each in ends]
-
-
-def _write(path: Path, text: str) -> None:
-    real = path.resolve()  # a link, as in a repository of dotfiles, stays one
-    try:
-        mode = real.stat().st_mode & 0o777 if real.exists() else 0o600
-        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with replacing(real) as file:
-            file.write(text.encode())
-            os.fchmod(file.fileno(), mode)
-    except OSError as error:
-        raise ConfigError(f"{shown_path(path)} cannot be written: {error.strerror}") from error
