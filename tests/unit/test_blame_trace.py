@@ -210,3 +210,11 @@ def test_files_with_unusual_names_have_records(shell, name):
     record = staged(shell)
     assert record
     assert [file.path for file in record.files] == [name]
+
+
+def test_a_blob_that_the_repository_lacks_and_a_large_file_have_no_record(shell):
+    (shell.project / "large.py").write_text("x = 1\n" * 900_000)
+    git(shell, "add", ".")
+    gone = output(shell, "rev-parse", "HEAD:a.py")
+    (shell.project / ".git/objects" / gone[:2] / gone[2:]).unlink()
+    assert staged(shell) is None

@@ -8,7 +8,7 @@ What was read and computed is kept, within limits, so that the next answer costs
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,26 +118,29 @@ def _stamp_of_journal(directory: Path) -> tuple[tuple[int, ...] | None, ...]:
     return stamp_of(directory / NAME), stamp_of(directory / OWN_NAME)
 
 
-def _all_made(session_id: str, records: Sequence[Record]) -> Iterator[Made]:
-    turn, announced = "", dict[str, tuple[str, FileChange]]()
+def _all_made(session_id: str, records: Sequence[Record]) -> list[Made]:
+    """
+    Return the certain changes to regular files, in their order.
+
+    An announced change without an end, for example after kill -9, counts as made: the contents after it show whether it was.
+    """
+    turn, announced, found = "", dict[str, int](), list[Made | None]()
     for record in records:
         match record:
             case TurnBegun(id):
                 turn = id
             case Changing(change):
-                announced[change.path] = (turn, change)
+                announced[change.path] = len(found)
+                found.append(Made(session_id, turn, change, _kind(turn, is_edit=True)))
+            case Changed(change) if (at := announced.pop(change.path, None)) is not None:
+                found[at] = Made(session_id, turn, change, _kind(turn, is_edit=True))
             case Changed(change):
-                is_edit = announced.pop(change.path, None) is not None
-                if _is_of_file(change) and not change.doubt:
-                    yield Made(session_id, turn, change, _kind(turn, is_edit=is_edit))
-            case Unchanged(path):
-                announced.pop(path, None)
+                found.append(Made(session_id, turn, change, _kind(turn, is_edit=False)))
+            case Unchanged(path) if (at := announced.pop(path, None)) is not None:
+                found[at] = None
             case _:
                 pass
-    # Without an end, for example after kill -9, the file shows whether the change was made.
-    for turn_of_it, change in announced.values():
-        if _is_of_file(change):
-            yield Made(session_id, turn_of_it, change, _kind(turn_of_it, is_edit=True))
+    return [each for each in found if each and _is_of_file(each.change) and not each.change.doubt]
 
 
 def _kind(turn: str, *, is_edit: bool) -> StepKind:

@@ -7,7 +7,7 @@ files elsewhere do not leave the machine: a record has the commit's own paths, l
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import groupby
@@ -160,8 +160,10 @@ def add_note(git: Git, record: Record) -> None:
 
 
 def _record(git: Git, origins: Origins, raw: bytes, vcs: Vcs | None = None) -> Record | None:
+    changed = [*_changed(raw)]
+    texts = _texts(git, {name for each in changed for name in each[1:] if name.strip("0")})
     found = (
-        TracedFile(_shown(each.path), _conversations(git, origins, each)) for each in _changed(raw)
+        TracedFile(_shown(each.path), _conversations(git, origins, each, texts)) for each in changed
     )
     files = tuple(file for file in found if file.conversations)
     if not files:
@@ -188,8 +190,10 @@ def _changed(raw: bytes) -> Iterator[_Changed]:
             yield _Changed(path, old, new)
 
 
-def _conversations(git: Git, origins: Origins, changed: _Changed) -> tuple[Conversation, ...]:
-    new, old = _blob(git, changed.new), _blob(git, changed.old)
+def _conversations(
+    git: Git, origins: Origins, changed: _Changed, texts: Mapping[str, str]
+) -> tuple[Conversation, ...]:
+    new, old = texts.get(changed.new), texts.get(changed.old) if changed.old.strip("0") else ""
     if new is None or old is None:
         return ()
     lines = lines_of(new)
@@ -213,14 +217,29 @@ def _conversations(git: Git, origins: Origins, changed: _Changed) -> tuple[Conve
     )
 
 
-def _blob(git: Git, name: str) -> str | None:
-    """Return a blob's text; "" for that of a new file, None if the changes of such a file are not recorded."""
-    if not name.strip("0"):
-        return ""
-    if int(git.line("cat-file", "-s", name)) > MAX_FILE_BYTES:
-        return None
-    data = git.run("cat-file", "blob", name)
-    return None if b"\0" in data else text_of(data)
+def _texts(git: Git, names: Iterable[str]) -> dict[str, str]:
+    """Return the texts of blobs by their names, without those of files whose changes are not recorded."""
+    wanted = sorted(names)
+    sizes = git.run("cat-file", "--batch-check=%(objectsize)", stdin=_lines(wanted)).splitlines()
+    small = [
+        name
+        for name, size in zip(wanted, sizes, strict=True)
+        if size.isdigit() and int(size) <= MAX_FILE_BYTES  # a partial clone lacks some: "missing"
+    ]
+    output, at = git.run("cat-file", "--batch=%(objectsize)", stdin=_lines(small)), 0
+    found: dict[str, str] = {}
+    for name in small:
+        start = output.index(b"\n", at) + 1
+        at = start + int(output[at:start])
+        data = output[start:at]
+        at += 1  # a newline follows
+        if b"\0" not in data:
+            found[name] = text_of(data)
+    return found
+
+
+def _lines(names: Iterable[str]) -> bytes:
+    return "".join(f"{name}\n" for name in names).encode()
 
 
 def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

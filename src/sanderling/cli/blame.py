@@ -1,10 +1,10 @@
 """`sanderling blame`, and `sanderling changes --line`: the prompts, models and sessions that wrote the lines of a file."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -94,11 +94,11 @@ def _place(text: str) -> Place:
         UsageError: a file is followed by something other than the number of a line.
     """
     path, colon, line = text.rpartition(":")
-    if not colon or Path(text).exists():
+    if not colon or os.path.exists(text):  # Path.exists fails for a name that is too long
         return Place(text)
     if line.isdecimal() and len(line) <= MAX_DIGITS:
         return Place(path, int(line))
-    if Path(path).is_file():
+    if os.path.isfile(path):
         raise UsageError(f"'{printable(line)}' after {path} is not the number of a line")
     return Place(text)
 
