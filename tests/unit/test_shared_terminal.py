@@ -13,10 +13,14 @@ import pytest
 from tests.conftest import DEADLINE_S, happens, prove_rest
 from tests.sandboxes import in_own_task
 from tests.unit.test_bash import Desk
+from tests.unit.test_tool_uses import Talk
 
 from sanderling.errors import ToolError
 from sanderling.permissions.decide import decide
 from sanderling.permissions.rules import Rule
+from sanderling.protocol.actions import ResizeTerminal, TypeInTerminal, UseTerminal, WatchJob
+from sanderling.protocol.events import JobOutput
+from sanderling.protocol.messages import Prompt
 from sanderling.tools.commands import terminal as module
 from sanderling.tools.commands.drawing import Drawing
 from sanderling.tools.commands.screen import HIDDEN
@@ -449,3 +453,47 @@ async def test_a_level_without_terminals_says_so(tmp_path):
         with pytest.raises(ToolError, match="level 'landlock' has no terminals"):
             await served.say("bash", pty=True)
         assert served.reports() == []
+
+
+# --- the conversation --------------------------------------------------------------------------------------------------
+
+
+async def test_no_record_of_a_session_has_what_the_user_typed(tmp_path):
+    secret = "correct-horse-battery"
+    pty = ("bash", {"command": "read -r -s -p 'password: ' p; echo ok; exec cat", "pty": True})
+    screen = ("jobs", {"action": "screen", "id": "j1", "wait_s": 30})
+    talk = Talk(tmp_path, pty, [{"text": "Take it."}], screen, mode="auto")
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Begin."))
+        act = talk.conversation.act
+        act(WatchJob("j1"))
+        act(ResizeTerminal("j1", 10, 40))
+        act(UseTerminal("j1", "take"))
+        act(TypeInTerminal("j1", f"{secret}\r{secret}\r".encode()))
+        await happens(lambda: secret in "".join(each.text for each in talk.of(JobOutput)))
+        act(UseTerminal("j1", "hand_back"))
+        await talk.run_turns(Prompt("p2", "Go on."))
+        job = talk.services.workspace.jobs.find("j1")
+        assert job.terminal
+        assert job.terminal.screen.columns == 40
+        await job.stop()
+        log = job.log.path.read_bytes()
+    assert HIDDEN in str(talk.results[-1].content)
+    others = [event for event in talk.events if not isinstance(event, JobOutput)]
+    records = [path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert secret not in str(others)
+    assert [record for record in (log, *records) if secret.encode() in record] == []
+    assert secret not in repr(TypeInTerminal("j1", secret.encode()))
+
+
+async def test_a_frontend_that_watches_no_longer_hands_the_terminal_back(tmp_path):
+    talk = Talk(tmp_path, ("bash", {"command": "exec cat", "pty": True}), mode="auto")
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Begin."))
+        terminal = talk.services.workspace.jobs.find("j1").terminal
+        assert terminal
+        talk.conversation.act(WatchJob("j1"))
+        talk.conversation.act(UseTerminal("j1", "take"))
+        assert terminal.is_users
+        talk.conversation.act(WatchJob("j1", is_on=False))
+        assert not terminal.is_users

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import anyio
 
-from sanderling.sandbox.processes import CHUNK_BYTES, close
+from sanderling.sandbox.descriptors import CHUNK_BYTES, close
 
 # A session leader without a controlling terminal gets the first one that it opens (tty(4), O_NOCTTY in open(2)). A shell does that in one
 # line at all levels. `posix_spawn` could open it in the sandbox, but not for unconfined commands, which `subprocess` starts.

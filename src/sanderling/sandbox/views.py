@@ -12,8 +12,9 @@ from sanderling.errors import NoRoomError, SandboxError
 from sanderling.protocol.modes import Level
 from sanderling.sandbox import wire
 from sanderling.sandbox.channels import SupervisorChannel, receive, refusing_on_os_errors
+from sanderling.sandbox.descriptors import close
 from sanderling.sandbox.policy import PROXY_PORT, UNMOUNTED, SandboxPolicy
-from sanderling.sandbox.processes import Process, close
+from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import NOT_STARTED
 from sanderling.sandbox.terminals import CommandTerminal
 
