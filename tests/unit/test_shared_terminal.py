@@ -444,6 +444,15 @@ async def test_a_terminal_with_more_access_than_the_mode_gives_is_asked_about(de
         assert decided(desk, "plan", **send) == "ask"
 
 
+async def test_what_is_allowed_for_the_session_is_this_input_in_this_terminal(tmp_path):
+    keys = ("jobs", {"action": "keys", "id": "j1", "keys": "Up"})
+    other = ("jobs", {"action": "keys", "id": "j1", "keys": "Down"})
+    begin = ("bash", {"command": "exec cat", "pty": True})
+    talk = Talk(tmp_path, begin, keys, keys, other)
+    await talk.run("once", "session", "deny")
+    assert [question.title for question in talk.questions[1:]] == ["keys j1 Up", "keys j1 Down"]
+
+
 # --- where there are none ----------------------------------------------------------------------------------------------
 
 

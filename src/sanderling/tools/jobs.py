@@ -15,7 +15,7 @@ from sanderling.tools.commands.jobs import (
     status_line,
     took,
 )
-from sanderling.tools.commands.shell import first_line
+from sanderling.tools.commands.shell import first_line, in_one_line
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.workspace import Workspace
@@ -48,11 +48,14 @@ def _effect(args: JobsInput, workspace: Workspace) -> Effect:
     started = workspace.jobs.find(args.id).started
     command = terminal.line_with(args.text if args.action == "send" else "", args.keys)
     is_line = terminal.is_shell and command.strip() != ""
+    given = in_one_line(args.text if args.action == "send" else args.keys)
     return Effect(
         tool="bash",
         kind="run",
         command=command,
         cwd=started.begun_with.cwd,
+        # What the user allows for the session is this input in this terminal: elsewhere it has another meaning.
+        server="" if is_line else f"{args.id} {given} ({terminal.mark})",
         # The program keeps the access with which it was started, whatever the user has changed since then.
         leaves_sandbox=started.terms != workspace.sandbox.terms,
         terminal="shell" if is_line else "program",
