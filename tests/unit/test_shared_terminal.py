@@ -59,7 +59,7 @@ class TerminalDesk(Desk):
         return await self.shows(until) if until else told
 
     async def keys(self, keys: str) -> str:
-        return await self.ask(action="keys", id="j1", keys=keys)
+        return await self.ask(action="keys", id="j1", keys=keys.split())
 
     async def user_types(self, data: str, until: str = "") -> None:
         """The user takes the terminal, types, waits until `until` is on the whole screen, and hands it back."""
@@ -189,9 +189,9 @@ async def test_only_running_jobs_with_a_terminal_take_input(desk):
     await desk.say("sleep 1000", background=True)
     for action in ("send", "keys", "screen"):
         with pytest.raises(ToolError, match="j1 has no terminal"):
-            await desk.ask(action=action, id="j1", text="x", keys="Enter")
+            await desk.ask(action=action, id="j1", text="x", keys=["Enter"])
         with pytest.raises(ToolError, match="There is no job 'j9'"):
-            await desk.ask(action=action, id="j9", text="x", keys="Enter")
+            await desk.ask(action=action, id="j9", text="x", keys=["Enter"])
     await desk.ask(action="stop", id="j1")
 
 
@@ -242,7 +242,7 @@ async def test_while_the_user_has_the_terminal_the_model_neither_sees_nor_sends(
     assert await desk.screen_text() == (
         "(no output)\n[j1 has a terminal · the user has the terminal: wait for it with wait_s]"
     )
-    for given in ({"action": "send", "text": "x"}, {"action": "keys", "keys": "Enter"}):
+    for given in ({"action": "send", "text": "x"}, {"action": "keys", "keys": ["Enter"]}):
         with pytest.raises(ToolError, match="nothing was sent"):
             await desk.ask(id="j1", **given)
     desk.terminal.hand_back()
@@ -412,7 +412,7 @@ async def test_a_line_that_is_typed_in_parts_is_judged_as_a_whole(desk):
     await desk.send("git pu")
     assert decided(desk, "auto", "deny bash git push", action="send", text="sh\n") == "deny"
     await desk.send("sh")
-    assert decided(desk, "auto", "deny bash git push", action="keys", keys="Enter") == "deny"
+    assert decided(desk, "auto", "deny bash git push", action="keys", keys=["Enter"]) == "deny"
 
 
 async def test_keys_that_may_complete_a_denied_line_are_asked_about(desk):

@@ -231,7 +231,7 @@ class Jobs:
         """
         if job := self._jobs.get(job_id):
             return job
-        known = ", ".join(self._jobs) or "none"
+        known = ", ".join(self._jobs) or "none, as each ends with the agent process"
         raise ToolError(f"There is no job '{printable(job_id)}'. Jobs: {known}.")
 
     def find_terminal(self, job_id: str) -> "Terminal":

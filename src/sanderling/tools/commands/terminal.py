@@ -215,13 +215,11 @@ class Terminal:
         if self.is_users:
             raise ToolError(IS_THE_USERS)
 
-    def line_with(self, text: str, keys: str) -> str:
-        """Return the line that the program would get with `text` or `keys`; "" if it cannot be known."""
-        if self.line is None:
+    def line_with(self, given: str, *, is_keys: bool) -> str:
+        """Return the line that the program would get with this text or these keys; "" if it cannot be known."""
+        if self.line is None or (is_keys and not is_enter(given)):
             return ""
-        if text:
-            return self.line + text
-        return self.line if is_enter(keys) else ""
+        return self.line if is_keys else self.line + given
 
     async def wait_for_output(self, wait_s: float) -> None:
         """
