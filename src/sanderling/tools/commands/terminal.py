@@ -51,7 +51,8 @@ class Terminal:
     """
     A terminal with its screen. `take` gets text for the log.
 
-    No other terminal has this `mark`, not even in a resumed session. `line` is what the model has typed since the last Enter, None if it cannot be known. `is_shell`: lines mean what they mean in a new shell.
+    No other terminal has this `mark`, not even in a resumed session. `line` is what the model has typed since the last Enter, None if it
+    cannot be known. `is_shell`: lines mean what they mean in a new shell.
     """
 
     def __init__(self, device: CommandTerminal, command: str, take: Callable[[str], None]) -> None:
