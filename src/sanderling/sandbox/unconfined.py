@@ -29,7 +29,7 @@ from sanderling.sandbox.processes import (
     stream_in,
     stream_out,
 )
-from sanderling.sandbox.terminals import CommandTerminal, open_terminal
+from sanderling.sandbox.terminals import CommandTerminal, on_terminal, open_terminal
 
 REAP_S = 1.0
 RESET = (
@@ -144,7 +144,7 @@ async def spawn_unconfined(
         if has_terminal:
             terminal = open_terminal()
             unless_started.callback(terminal.close)
-            argv = terminal.started_on(argv)
+            argv = on_terminal(argv, terminal.path)
         stdin_end, our_stdin = stream_in(stdin, theirs, unless_started)
         stdout_end, our_stdout = stream_out(DEVNULL if terminal else PIPE, theirs, unless_started)
         stderr_end, our_stderr = (
