@@ -5,7 +5,8 @@ import os
 import anyio
 import pytest
 
-from sanderling.sandbox.processes import PipeReader, close
+from sanderling.sandbox.descriptors import close
+from sanderling.sandbox.processes import PipeReader
 from tests.conftest import DEADLINE_S
 
 

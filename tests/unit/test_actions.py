@@ -31,6 +31,9 @@ PASSED_ON = {
             "TrustFiles",
             "RunCommand",
             "WatchJob",
+            "UseTerminal",
+            "TypeInTerminal",
+            "ResizeTerminal",
             "StopJob",
             "StopChild",
         ),
@@ -41,12 +44,14 @@ PASSED_ON = {
     RemoteConversation: {
         *("SetModel", "SetEffort", "SetGuestOption", "Compact", "UndoCompaction", "NoteUsage"),
         *("WatchJob", "StopJob", "StopChild", "ControlToolServer", "NoteReviewed", "Rest"),
+        *("UseTerminal", "TypeInTerminal", "ResizeTerminal"),
         "Remember",
     },
     # The model is asked here. Jobs, tool servers and changes of here there are none.
     ClientConversation: {
         *("RetryNow", "SetModel", "SetRole", "SetEffort", "Compact", "UndoCompaction", "NoteUsage"),
         *("WatchJob", "StopJob", "StopChild", "ControlToolServer", "Rest"),
+        *("UseTerminal", "TypeInTerminal", "ResizeTerminal"),
         *("RejectChanges", "NoteReviewed", "NoteSaved", "SetGuestOption"),
     },
 }

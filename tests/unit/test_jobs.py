@@ -199,7 +199,9 @@ async def test_ended_job_is_listed_once_more(desk):
 
 
 async def test_unknown_job_is_told_with_those_that_there_are(desk):
-    with pytest.raises(ToolError, match=r"There is no job 'j9'. Jobs: none."):
+    with pytest.raises(
+        ToolError, match=r"There is no job 'j9'. Jobs: none, as each ends with the agent process."
+    ):
         await desk.ask(action="read", id="j9")
     await desk.say("sleep 1000", background=True)
     with pytest.raises(ToolError, match=r"Jobs: j1."):

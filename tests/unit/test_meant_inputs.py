@@ -138,12 +138,12 @@ def test_what_is_exact_stays_as_it_is(name, exact, _):
         (
             "bash",
             {"shell": "ls"},
-            "bash has no `shell`. It takes: command (required), timeout_s, background.",
+            "bash has no `shell`. It takes: command (required), timeout_s, background, pty.",
         ),
         (
             "jobs",
             {"action": "see"},
-            "jobs takes: action (required; list | read | stop), id, wait_s.",
+            "jobs takes: action (required; keys | list | read | screen | send | stop), id, wait_s, text, keys.",
         ),
         ("grep", {"pattern": "x", "limit": -1}, ">= 1"),
         ("read", {"input": 5}, "read has no `input`. It takes: path (required), offset, limit."),
@@ -166,7 +166,7 @@ def test_a_field_of_its_own_goes_before_one_that_others_call_so():
 
 def test_a_field_that_is_ignored_is_told():
     note = TOOLS["bash"].note_on({"command": "ls", "cwd": "/tmp", "description": "List."})
-    assert note == "[bash has no `cwd`. It takes: command (required), timeout_s, background.]"
+    assert note == "[bash has no `cwd`. It takes: command (required), timeout_s, background, pty.]"
 
 
 @pytest.mark.parametrize("name, exact, meant", SAME, ids=lambda value: json.dumps(value)[:60])

@@ -986,7 +986,10 @@ async def test_an_invalid_input_stays_in_the_history_as_the_model_wrote_it(tmp_p
     talk = await Talk(tmp_path, uses(("bash", {"cmd": ["ls"], "cwd": "/"}))).run()
     [use] = (block for block in talk.session.history[1].content if isinstance(block, ToolUse))
     assert use.input == {"cmd": ["ls"], "cwd": "/"}
-    assert "bash has no `cwd`. It takes: command (required), timeout_s, background." in talk.told()
+    assert (
+        "bash has no `cwd`. It takes: command (required), timeout_s, background, pty."
+        in talk.told()
+    )
 
 
 # --- what is asked is what happens -------------------------------------------------------------------------------------

@@ -27,7 +27,8 @@ class AllowedUse(NamedTuple):
         """The use in the form of a rule."""
         effect = self.effect
         paths = "" if effect.kind == "run" else " ".join(effect.paths) or effect.path
-        return " ".join(filter(None, ("allow", effect.tool, effect.command, paths, effect.host)))
+        command = effect.command or (effect.server if effect.terminal else "")
+        return " ".join(filter(None, ("allow", effect.tool, command, paths, effect.host)))
 
 
 class SessionRules(msgspec.Struct):

@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import anyio
 
@@ -19,9 +19,7 @@ from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import PipeReader, PipeWriter
-
-if TYPE_CHECKING:
-    from sanderling.sandbox.terminals import CommandTerminal
+from sanderling.sandbox.terminals import CommandTerminal
 
 KILL_S = 2.0  # to wait for killed processes
 
@@ -67,7 +65,7 @@ class RunningCommand(Protocol):
     mark: str
 
     @property
-    def terminal(self) -> "CommandTerminal | None": ...
+    def terminal(self) -> CommandTerminal | None: ...
     @property
     def stdout(self) -> PipeReader | None: ...
     @property

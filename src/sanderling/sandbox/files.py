@@ -13,8 +13,9 @@ import anyio.to_thread
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
+from sanderling.sandbox.descriptors import close
 from sanderling.sandbox.inside.reading import Stamp
-from sanderling.sandbox.processes import Process, close
+from sanderling.sandbox.processes import Process
 
 if TYPE_CHECKING:
     from sanderling.sandbox.inside.naming import Inspected

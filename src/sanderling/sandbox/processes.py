@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-from asyncio import get_running_loop
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
@@ -12,13 +11,13 @@ import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from sanderling.errors import SandboxError
+from sanderling.sandbox.descriptors import CHUNK_BYTES, close
 from sanderling.sandbox.wire import STATUS
 
 if TYPE_CHECKING:
     from sanderling.sandbox.terminals import CommandTerminal
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
-CHUNK_BYTES = 64 * 1024
 
 
 class PipeReader(ByteReceiveStream):
@@ -177,16 +176,3 @@ def _given(kind: int, theirs: ExitStack) -> int:
     descriptor = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     theirs.callback(os.close, descriptor)
     return descriptor
-
-
-def close(descriptor: int) -> int:
-    """
-    Close a descriptor for which a task may wait, after waking that task. Return -1, to mark it as closed.
-
-    When anyio's waiter wakes up, it removes whatever waits for its descriptor number. If a new descriptor had that number by then, the
-    task that waits for the new one would never wake up. So the close happens after that.
-    """
-    if descriptor >= 0:
-        anyio.notify_closing(descriptor)
-        get_running_loop().call_soon(os.close, descriptor)  # after the waking task
-    return -1

@@ -25,6 +25,7 @@ from sanderling.protocol.modes import Level, NetworkMode
 from sanderling.sandbox import wire
 from sanderling.sandbox.channels import (
     SupervisorChannel,
+    receive,
     receive_report,
     refusing_on_os_errors,
     started,
@@ -53,7 +54,7 @@ from sanderling.sandbox.report import (
     GuardEvent,
     LayerReport,
 )
-from sanderling.sandbox.terminals import NO_TERMINALS
+from sanderling.sandbox.terminals import FIRST_TERMINAL, NO_TERMINALS, CommandTerminal, on_terminal
 from sanderling.sandbox.versions import write_versions
 from sanderling.sandbox.views import SandboxView, SandboxViews
 
@@ -64,6 +65,8 @@ SUPERVISORS = {
     "linux": "sanderling.sandbox.inside.supervisor",
     "darwin": "sanderling.sandbox.seatbelt.supervisor",
 }
+WITH_OWN_TERMINALS: tuple[Level, ...] = ("full", "namespaces")
+"""Levels at which each command has its own /dev/pts. At others, another command could read what the user types in a terminal."""
 NO_PROXY = "The proxy needs namespaces, which this machine does not allow."
 VERIFYING = "The sandbox is tested on this Mac, as after each start and update. That takes some seconds, and commands wait for it."
 DISK_CHECK_S = 0.1
@@ -201,7 +204,7 @@ class Sandbox:
         Raises:
             SandboxError: it cannot be started. A missing program is not an error: it ends with status 127.
         """
-        if has_terminal and self.level in UNMOUNTED:
+        if has_terminal and self.level not in WITH_OWN_TERMINALS:
             raise SandboxError(NO_TERMINALS.format(level=self.level))
         policy = resolve_policy(policy) if policy else self.policy
         variables = environment(os.environ, policy, self.level)
@@ -220,11 +223,14 @@ class Sandbox:
                     variables["GH_CONFIG_DIR"] = self._gh_config
         variables |= env or {}
         with refusing_on_os_errors(), ExitStack() as theirs, ExitStack() as unless_started:
-            terminal = None
+            channel_end: tuple[int, ...] = ()
+            channel = None
             if has_terminal:
-                terminal = await (await self._views.get(policy)).terminal()
-                unless_started.callback(terminal.close)
-                argv, stdout = terminal.started_on(argv), DEVNULL
+                channel, their_channel = wire.socket_pair(self._platform)
+                unless_started.callback(channel.close)
+                theirs.callback(their_channel.close)
+                channel_end = (their_channel.fileno(),)
+                argv, stdout = on_terminal(argv, FIRST_TERMINAL), DEVNULL
             stdin_end, our_stdin = stream_in(stdin, theirs, unless_started)
             stdout_end, our_stdout = stream_out(stdout, theirs, unless_started)
             stderr_end, our_stderr = (
@@ -237,13 +243,15 @@ class Sandbox:
             key = next(self._keys)
             if argv:
                 await self._forward(policy)
-            ends = (stdin_end, stdout_end, stderr_end, status_end)
+            ends = (stdin_end, stdout_end, stderr_end, status_end, *channel_end)
             launch = ("launch", key, list(argv), variables, cwd or policy.project)
             view = await self._views.send(policy, launch, ends)
             unless_started.pop_all()
         signal_it = partial(view.signal, key)
         process = Process(signal_it, our_status, our_stdin, our_stdout, our_stderr)
-        process.mark, process.terminal = mark, terminal
+        process.mark = mark
+        if channel:
+            process.terminal = await _terminal_from(channel, process)
         if argv:
             self._keep_watch(view, process, is_server=is_server)
         else:
@@ -437,6 +445,27 @@ class Sandbox:
         self._views.close()
         for network in (self._network, *self._servers.values()):
             network.close()
+
+
+async def _terminal_from(channel: socket.socket, process: Process) -> CommandTerminal:
+    """
+    Return the terminal that the init of `process` opened.
+
+    Raises:
+        SandboxError: it opened none.
+    """
+    try:
+        with channel:
+            channel.setblocking(False)
+            match await receive(channel):
+                case ("terminal", path), [host_end, command_end]:
+                    return CommandTerminal(host_end, command_end, path)
+                case _:
+                    await process.wait()  # it reports what it could not do
+    except BaseException:
+        process.close()
+        raise
+    raise SandboxError("The sandbox opened no terminal for the command.")
 
 
 async def must_verify() -> bool:

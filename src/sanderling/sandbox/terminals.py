@@ -16,11 +16,14 @@ from contextlib import suppress
 
 import anyio
 
-from sanderling.sandbox.processes import CHUNK_BYTES, close
+from sanderling.sandbox.descriptors import CHUNK_BYTES, close
 
 # A session leader without a controlling terminal gets the first one that it opens (tty(4), O_NOCTTY in open(2)). A shell does that in one
 # line at all levels. `posix_spawn` could open it in the sandbox, but not for unconfined commands, which `subprocess` starts.
 _ON_TERMINAL = 'exec "$@" <>"$0" >&0 2>&0'
+
+FIRST_TERMINAL = "/dev/pts/0"
+"""In a /dev/pts that is the command's own."""
 
 NO_TERMINALS = "This machine's sandbox level '{level}' has no terminals. Run the command without `pty`, with its answers as options."
 
@@ -33,10 +36,6 @@ class CommandTerminal:
         self.path = path
         self._host_end = host_end
         self._command_end = command_end
-
-    def started_on(self, argv: Sequence[str]) -> list[str]:
-        """Return the command that runs `argv` with this as its controlling terminal."""
-        return ["/bin/sh", "-c", _ON_TERMINAL, self.path, *argv]
 
     async def receive(self) -> bytes:
         """
@@ -89,6 +88,11 @@ class CommandTerminal:
     def close(self) -> None:
         self.end()
         self._host_end = close(self._host_end)
+
+
+def on_terminal(argv: Sequence[str], path: str) -> list[str]:
+    """Return the command that runs `argv` with `path` as its controlling terminal."""
+    return ["/bin/sh", "-c", _ON_TERMINAL, path, *argv]
 
 
 def open_terminal() -> CommandTerminal:

@@ -8,7 +8,6 @@ import tempfile
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
@@ -30,9 +29,7 @@ from sanderling.sandbox.processes import (
     stream_in,
     stream_out,
 )
-
-if TYPE_CHECKING:
-    from sanderling.sandbox.terminals import CommandTerminal
+from sanderling.sandbox.terminals import CommandTerminal, on_terminal, open_terminal
 
 REAP_S = 1.0
 RESET = (
@@ -145,11 +142,9 @@ async def spawn_unconfined(
     with ExitStack() as theirs, ExitStack() as unless_started:
         terminal = None
         if has_terminal:
-            from sanderling.sandbox.terminals import open_terminal  # rarely needed
-
             terminal = open_terminal()
             unless_started.callback(terminal.close)
-            argv = terminal.started_on(argv)
+            argv = on_terminal(argv, terminal.path)
         stdin_end, our_stdin = stream_in(stdin, theirs, unless_started)
         stdout_end, our_stdout = stream_out(DEVNULL if terminal else PIPE, theirs, unless_started)
         stderr_end, our_stderr = (

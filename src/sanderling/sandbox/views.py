@@ -12,10 +12,10 @@ from sanderling.errors import NoRoomError, SandboxError
 from sanderling.protocol.modes import Level
 from sanderling.sandbox import wire
 from sanderling.sandbox.channels import SupervisorChannel, receive, refusing_on_os_errors
+from sanderling.sandbox.descriptors import close
 from sanderling.sandbox.policy import PROXY_PORT, UNMOUNTED, SandboxPolicy
-from sanderling.sandbox.processes import Process, close
+from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import NOT_STARTED
-from sanderling.sandbox.terminals import CommandTerminal
 
 
 class SandboxView:
@@ -78,26 +78,6 @@ class SandboxView:
                         case _:
                             break
         return found
-
-    async def terminal(self) -> CommandTerminal:
-        """
-        Open a terminal for a command.
-
-        Raises:
-            SandboxError: there is none.
-        """
-        reason = "the sandbox has ended"
-        with suppress(OSError, anyio.ClosedResourceError):
-            async with self._asking:
-                await self.send(("terminal",), ())
-                match await receive(self.channel):
-                    case ("terminal", path, ""), [host_end, command_end]:
-                        return CommandTerminal(host_end, command_end, path)
-                    case ("terminal", _, reason), _:
-                        pass
-                    case _:
-                        pass
-        raise SandboxError(f"Cannot open a terminal: {reason}.")
 
     def kill_commands(self) -> None:
         for command in (*self.commands, *self.servers):

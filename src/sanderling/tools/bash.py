@@ -73,8 +73,8 @@ async def bash(args: BashInput, context: Context) -> Outcome:
     Run a command line in bash, in the sandbox.
 
     The working directory and exported variables persist between commands; functions and processes do not. Start servers with
-    background=true. Without pty there is no terminal and no stdin: pass answers as options (-y, git commit -m). stdout and stderr are combined. Long
-    output is cut in the middle; the result names a file with all of it. Read, search and change files with the other tools.
+    background=true. Without pty there is no terminal and no stdin: pass answers as options (-y, git commit -m). stdout and stderr are
+    combined. Long output is cut in the middle; the result names a file with all of it. Read, search and change files with the other tools.
     """
     jobs = context.workspace.jobs
     is_job = args.background or args.pty

@@ -54,7 +54,7 @@ SMALL: Mapping[str, tuple[frozenset[str], str]] = {
     ),
     "write": (name_set(""), "Create or replace a whole file. To change a part, use `edit`."),
     "bash": (
-        name_set("background"),
+        name_set("background pty"),
         "Run a command in the sandbox. The directory persists. There is no terminal and no stdin.",
     ),
     "grep": (

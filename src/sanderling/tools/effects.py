@@ -35,7 +35,8 @@ class Effect(msgspec.Struct, frozen=True):
     declaration of the called server, so that a permission does not hold for another server of the same name. `does` is what a tool
     outside the sandbox declares to do; nothing confines it. `exported` lists variables
     set by earlier commands that can change what runs (`NAME='value'`, `NAME (unset)`), in readable form. `terminal`: it is input for what runs
-    there, a shell that no input has changed, or another program; without a `command` it is unknown what the input does.
+    there, a shell that no input has changed, or another program; then `server` names terminal and input. Without a `command` it is unknown
+    which line the input completes.
     """
 
     tool: str

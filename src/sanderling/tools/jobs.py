@@ -15,7 +15,7 @@ from sanderling.tools.commands.jobs import (
     status_line,
     took,
 )
-from sanderling.tools.commands.shell import first_line
+from sanderling.tools.commands.shell import first_line, in_one_line
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.workspace import Workspace
@@ -28,16 +28,24 @@ class JobsInput(msgspec.Struct, forbid_unknown_fields=True):
         float, msgspec.Meta(ge=0, le=600, description="Wait for output or the end")
     ] = 0
     text: Annotated[str, msgspec.Meta(description="For send; a line end is Enter")] = ""
-    keys: Annotated[str, msgspec.Meta(description="For keys, e.g. C-c or Up Enter")] = ""
+    keys: Annotated[str | list[str], msgspec.Meta(description="For keys, e.g. C-c or Up Enter")] = (
+        ""
+    )
 
     @property
     def is_input(self) -> bool:
         return self.action in ("send", "keys")
 
+    @property
+    def input(self) -> str:
+        """The text, or the names of the keys."""
+        if self.action == "send":
+            return self.text
+        return self.keys if isinstance(self.keys, str) else " ".join(self.keys)
+
 
 def _title(args: JobsInput, _workspace: object) -> str:
-    given = args.text if args.action == "send" else args.keys if args.action == "keys" else ""
-    return first_line(f"{args.action} {args.id} {given}".strip())
+    return first_line(f"{args.action} {args.id} {args.input if args.is_input else ''}".strip())
 
 
 def _effect(args: JobsInput, workspace: Workspace) -> Effect:
@@ -46,13 +54,15 @@ def _effect(args: JobsInput, workspace: Workspace) -> Effect:
         return Effect("jobs", "none")
     terminal = workspace.jobs.find_terminal(args.id)
     started = workspace.jobs.find(args.id).started
-    command = terminal.line_with(args.text if args.action == "send" else "", args.keys)
+    command = terminal.line_with(args.input, is_keys=args.action == "keys")
     is_line = terminal.is_shell and command.strip() != ""
     return Effect(
         tool="bash",
         kind="run",
         command=command,
         cwd=started.begun_with.cwd,
+        # What the user allows for the session is this input in this terminal: elsewhere it has another meaning.
+        server="" if is_line else f"{args.id} {in_one_line(args.input)} ({terminal.mark})",
         # The program keeps the access with which it was started, whatever the user has changed since then.
         leaves_sandbox=started.terms != workspace.sandbox.terms,
         terminal="shell" if is_line else "program",
@@ -61,7 +71,7 @@ def _effect(args: JobsInput, workspace: Workspace) -> Effect:
 
 async def _look(args: JobsInput, context: Context) -> Preview:
     command = _effect(args, context.workspace).command
-    return Preview(command or args.text or args.keys, "sh" if command else "")
+    return Preview(command or args.input, "sh" if command else "")
 
 
 @tool(JobsInput, effect=_effect, title=_title, preview=_look)
@@ -80,9 +90,9 @@ async def jobs(args: JobsInput, context: Context) -> Outcome:
     if args.is_input:
         terminal = known.find_terminal(args.id)
         if args.action == "send":
-            terminal.type_text(args.text)
+            terminal.type_text(args.input)
         else:
-            terminal.press(args.keys)
+            terminal.press(args.input)
         await terminal.wait_for_output(args.wait_s)
         return _screen(job)
     if args.action == "screen" and job.is_running:

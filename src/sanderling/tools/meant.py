@@ -20,6 +20,9 @@ _OTHER_NAMES = {
     "command": "cmd commands script",
     "timeout_s": "timeout timeout_seconds timeout_sec timeout_ms",
     "background": "run_in_background is_background",
+    "pty": "tty terminal is_tty",
+    "text": "input data",
+    "keys": "key",
     "old": "old_string old_str old_text search",
     "new": "new_string new_str new_text replace replacement",
     "replace_all": "replace_everything allow_multiple",
@@ -81,6 +84,8 @@ _SAME_WORDS = {
     "in_progress": "doing active current started ongoing working inprogress",
     "pending": "todo to_do open not_started waiting planned",
     "stop": "kill cancel terminate",
+    "send": "type write input",
+    "keys": "press key",
 }
 _OWN_WORDS = {other: own for own, others in _SAME_WORDS.items() for other in others.split()}
 _NUMBER = r"[+-]?\d{1,15}(\.\d{1,15})?"

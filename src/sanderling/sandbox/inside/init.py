@@ -32,6 +32,7 @@ PARENT_DIED = (
     signal.SIGPWR if sys.platform == "linux" else signal.SIGTERM
 )  # which no other program sends to it
 KEPT_FD = STATUS_FD = 3
+STREAMS = 4  # with the status pipe
 WALL = 0x4000_0000  # for waitpid: include traced threads
 FORWARDED = (
     signal.SIGHUP,
@@ -69,6 +70,7 @@ class Confinement(NamedTuple):
         if self.has_own_pids:
             namespaces.unshare(namespaces.CLONE_NEWNS)
             namespaces.mount_own_proc()
+            namespaces.mount_own_terminals()
         _set_limits(self.limits, counts_all=not self.is_mounted)
         if self.landlock:
             self.landlock.restrict_self()
@@ -81,7 +83,7 @@ def run(channel: socket.socket, confinement: Confinement, parent: int) -> NoRetu
     Run as the init of the command that the zygote, process `parent`, sends over `channel`.
 
     The message has the descriptors of stdin, stdout, stderr, and a status pipe. If the command cannot be started, the reason is written
-    to that pipe, as a sentence. An empty command requests a file worker, with its socket as stdin.
+    to that pipe, as a sentence. A fifth is a socket for the ends of the command's terminal. An empty command requests a file worker, with its socket as stdin.
     """
     problem = ""
     try:
@@ -92,7 +94,8 @@ def run(channel: socket.socket, confinement: Confinement, parent: int) -> NoRetu
     if (received := wire.receive(socket.socket(fileno=KEPT_FD))) is None:
         os._exit(0)
     (argv, environment, cwd), descriptors = received
-    _arrange_descriptors(descriptors)
+    terminals = descriptors[STREAMS:]
+    _arrange_descriptors(descriptors[:STREAMS])
     if not problem:
         try:
             os.chdir(cwd)
@@ -101,6 +104,8 @@ def run(channel: socket.socket, confinement: Confinement, parent: int) -> NoRetu
     if problem:
         os.write(STATUS_FD, problem.encode())
         os._exit(0)
+    for channel_number in terminals:
+        _send_terminal(channel_number)
     if not argv:
         worker.serve(socket.socket(fileno=0))
     try:
@@ -142,6 +147,14 @@ def _arrange_descriptors(descriptors: list[int]) -> None:
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target, inheritable=target != STATUS_FD)
         os.close(descriptor)
+
+
+def _send_terminal(channel: int) -> None:
+    """Open the first terminal in the command's own /dev/pts, and send both of its ends to the host."""
+    ends = os.openpty()
+    wire.send(socket.socket(fileno=channel), ("terminal", os.ttyname(ends[1])), ends)
+    for end in ends:
+        os.close(end)
 
 
 def _spawn(argv: list[str], environment: dict[str, str]) -> int:

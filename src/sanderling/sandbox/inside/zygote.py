@@ -175,8 +175,6 @@ class Zygote:
                     namespaces.hold(path)
             case ("listen", places):
                 self._listen(places)
-            case ("terminal",):
-                self._open_terminal()
             case ("signal", key, number):
                 for running in self._running.values():
                     if running.key == key:
@@ -198,19 +196,9 @@ class Zygote:
         for each in found:
             each.close()
 
-    def _open_terminal(self) -> None:
-        """Send both ends of a new terminal and its name, or why there is none."""
-        try:
-            ends = os.openpty()
-        except OSError as error:
-            wire.send(self.channel, ("terminal", "", error.strerror))
-            return
-        wire.send(self.channel, ("terminal", os.ttyname(ends[1]), ""), ends)
-        for end in ends:
-            os.close(end)
-
     def _launch(self, key: int, launch: wire.Message, descriptors: list[int]) -> None:
-        *streams, status = descriptors
+        status = descriptors[init.STATUS_FD]
+        streams = [each for each in descriptors if each != status]
         pid = 0
         try:
             pid = self._handed_over(launch, tuple(descriptors))

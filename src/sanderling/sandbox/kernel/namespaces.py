@@ -41,6 +41,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_PRIVATE, MS_SLAVE, MS_SHARED = 0x1000, 0x4000, 1 << 18, 1 << 19, 1 << 20
 MNT_DETACH = 2
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
+PRIVATE_TERMINALS = "newinstance,ptmxmode=0666,mode=620"
 AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
 OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
 MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH = 0x4, 0x40
@@ -161,6 +162,12 @@ def try_mounts() -> None:
     _attach("/usr", "/tmp/usr", MOUNT_ATTR_NOSUID | MOUNT_ATTR_RDONLY)
 
 
+def mount_own_terminals() -> None:
+    """Replace /dev/pts, so that no other command can open the terminals of this one and read what the user types there."""
+    mount("", "/dev/pts", "", MS_PRIVATE)  # the view's mounts are shared: the next command's terminals would cover these
+    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, PRIVATE_TERMINALS)
+
+
 def mount_own_proc() -> None:
     """Mount a /proc for this process's pid namespace. It is read-only because root's sysctls check the uid, not a capability."""
     mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
@@ -184,8 +191,7 @@ def _make_devices(new: str, shm_bytes: int) -> None:
         os.symlink(target, f"{new}/dev/{name}")
     for name in ("pts", "shm", "mqueue"):
         os.mkdir(f"{new}/dev/{name}")
-    private = "newinstance,ptmxmode=0666,mode=620"
-    mount("devpts", f"{new}/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, private)
+    mount("devpts", f"{new}/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, PRIVATE_TERMINALS)
     mount("tmpfs", f"{new}/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={shm_bytes}")
     with suppress(OSError):  # a kernel without POSIX message queues
         mount("mqueue", f"{new}/dev/mqueue", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC)

@@ -43,7 +43,8 @@ class Job:
     """
     A command of the model.
 
-    `id` is empty while it runs in the foreground, for the call `tool_use_id`. `outcome` says how it ended, and is empty while it runs; `log` is all of its output, with a `terminal` only what has left the screen.
+    `id` is empty while it runs in the foreground, for the call `tool_use_id`. `outcome` says how it ended, and is empty while it runs; `log` is all of its
+    output, with a `terminal` the text that has left the screen.
     """
 
     def __init__(
@@ -231,7 +232,7 @@ class Jobs:
         """
         if job := self._jobs.get(job_id):
             return job
-        known = ", ".join(self._jobs) or "none"
+        known = ", ".join(self._jobs) or "none, as each ends with the agent process"
         raise ToolError(f"There is no job '{printable(job_id)}'. Jobs: {known}.")
 
     def find_terminal(self, job_id: str) -> "Terminal":

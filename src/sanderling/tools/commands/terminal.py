@@ -15,6 +15,7 @@ The log has the text that left the screen, and the last screen, not the bytes: i
 """
 
 import re
+import secrets
 from collections import deque
 from collections.abc import Callable
 from itertools import chain
@@ -50,11 +51,13 @@ class Terminal:
     """
     A terminal with its screen. `take` gets text for the log.
 
-    `line` is what the model has typed since the last Enter, None if it cannot be known. `is_shell`: lines mean what they mean in a new shell.
+    No other terminal has this `mark`, not even in a resumed session. `line` is what the model has typed since the last Enter, None if it
+    cannot be known. `is_shell`: lines mean what they mean in a new shell.
     """
 
     def __init__(self, device: CommandTerminal, command: str, take: Callable[[str], None]) -> None:
         self.is_users = False
+        self.mark = secrets.token_hex(4)
         self.line: str | None = ""
         self.is_shell = re.fullmatch(_SHELL, command) is not None
         self.scrollback = deque[Row](maxlen=MAX_SCROLLBACK)
@@ -213,13 +216,11 @@ class Terminal:
         if self.is_users:
             raise ToolError(IS_THE_USERS)
 
-    def line_with(self, text: str, keys: str) -> str:
-        """Return the line that the program would get with `text` or `keys`; "" if it cannot be known."""
-        if self.line is None:
+    def line_with(self, given: str, *, is_keys: bool) -> str:
+        """Return the line that the program would get with this text or these keys; "" if it cannot be known."""
+        if self.line is None or (is_keys and not is_enter(given)):
             return ""
-        if text:
-            return self.line + text
-        return self.line if is_enter(keys) else ""
+        return self.line if is_keys else self.line + given
 
     async def wait_for_output(self, wait_s: float) -> None:
         """
