@@ -10,7 +10,7 @@ resets Neovim's state. The next write notices that and writes the log again.
 import fcntl
 import os
 from array import array
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from sanderling.errors import SessionError
 from sanderling.paths import open_plain, write_all
-from sanderling.protocol.messages import ContentBlock, ToolResult, ToolUse
+from sanderling.protocol.messages import ContentBlock, TextBlock, ToolResult, ToolUse
 from sanderling.session.codec import Codec
 from sanderling.session.records import (
     READABLE_VERSIONS,
@@ -149,13 +149,39 @@ class Log:
                     pass
         return use, result
 
+    def said_before(self, tool_use_ids: Collection[str]) -> dict[str, str]:
+        """
+        Return the model's last text before each of these tool calls, in its turn. Blocks: call it from a thread.
+
+        Raises:
+            SessionError: the log cannot be read.
+        """
+        text, found = "", dict[str, str]()
+        for message in self._messages():
+            if message.prompt:
+                text = ""
+            for block in message.message.content if message.message.role == "assistant" else ():
+                match block:
+                    case TextBlock(said) if said.strip():
+                        text = said.strip()
+                    case ToolUse(use_id) if use_id in tool_use_ids and text:
+                        found[use_id] = text
+                    case _:
+                        pass
+        return found
+
     def _blocks_about(self, words: bytes) -> Iterator[ContentBlock]:
-        """Yield the blocks of the messages that contain `words`, including unwritten messages."""
+        """Yield the blocks of the messages that contain `words`."""
+        for each in self._messages(words):
+            yield from each.message.content
+
+    def _messages(self, words: bytes = b'"type":"message"') -> Iterator[LoggedMessage]:
+        """Yield the messages that contain `words`, by default all, including unwritten ones."""
         unwritten = self._unwritten
         size = os.fstat(self._fd).st_size if self._fd is not None else 0
         for line in chain(self._lines(0, size), unwritten.splitlines()):
             if words in line and isinstance(record := self._codec.decoded(line), LoggedMessage):
-                yield from record.message.content
+                yield record
 
     def _lines(self, start: int, end: int) -> Iterator[bytes]:
         if start == end:
