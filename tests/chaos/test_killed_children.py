@@ -10,7 +10,7 @@ from sanderling.protocol.events import ChildChanged, ToolStarted
 from sanderling.session.log import log_path
 from sanderling.session.store import list_sessions
 from tests.children import tree
-from tests.conftest import happens
+from tests.conftest import happens, running
 from tests.worktrees.conftest import run_git
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,19 +38,6 @@ async def main(base):
 
 anyio.run(main, Path(sys.argv[1]))
 """
-
-
-def running(marker: str) -> list[str]:
-    """The processes with this in their command lines."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if marker in line:
-            found.append(line)
-    return found
 
 
 def start(base: Path, *tasks: str) -> subprocess.Popen[bytes]:

@@ -11,6 +11,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 from tests.batch.batches import Batches, bash, git
 from tests.batch.test_display import Terminal, needs_extra
 from tests.batch.test_harbor_tasks import harbor_task
-from tests.conftest import is_alive, wait_until
+from tests.conftest import is_alive, processes_with, wait_until
 from tests.loopback import (
     Answer,
     LoopbackServer,
@@ -97,23 +98,20 @@ def files_below(*roots: Path) -> Any:
 def ray_processes_that_know(secret: str, home: Batches, driver: int) -> set[str]:
     """The names of the processes that have the secret in their memory, without the driver and its children."""
     names = set()
-    for pid, parent in processes_with(f"HOME={home.folder}").items():
+    for pid, parent in parents_of_those_with(f"HOME={home.folder}").items():
         if driver not in (pid, parent) and has_in_memory(pid, secret.encode()):
             name = words_of(pid).split(b"\0")[0].decode()
             names.add(name.partition(".")[0])  # without the method that an actor runs
     return names
 
 
-def processes_with(secret: str) -> dict[int, int]:
+def parents_of_those_with(text: str) -> dict[int, int]:
     """The processes that have the text in their environment, each with its parent."""
     found = {}
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if secret.encode() in path.read_bytes():
-                status = (path.parent / "stat").read_text()
-                found[int(path.parent.name)] = int(status.rpartition(")")[2].split()[1])
-        except OSError:
-            continue
+    for pid in processes_with("environ", lambda environment: text.encode() in environment):
+        with suppress(OSError):
+            status = Path(f"/proc/{pid}/stat").read_text()
+            found[pid] = int(status.rpartition(")")[2].split()[1])
     return found
 
 
@@ -133,7 +131,7 @@ def test_each_result_arrives_once_though_a_node_dies_midway_and_the_key_stays_wi
 
             def is_over() -> bool:
                 """Watch the processes until the driver ends, and kill a node midway."""
-                found = processes_with(KEY)
+                found = parents_of_those_with(KEY)
                 # git, for a copy of the project, is a child of the driver
                 leaks.update(
                     pid
@@ -240,16 +238,9 @@ def test_a_signal_ends_the_processes_on_the_nodes_and_resume_goes_on(
 
 def agents_of(home: Batches) -> list[int]:
     """The processes of agents on the nodes: the home of the cluster's processes is that of the test."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes()
-            is_here = f"HOME={home.folder}\0".encode() in (path.parent / "environ").read_bytes()
-        except OSError:
-            continue
-        if is_here and b"sanderling\0-p\0" in words:
-            found.append(int(path.parent.name))
-    return found
+    here = processes_with("environ", lambda line: f"HOME={home.folder}\0".encode() in line)
+    agents = processes_with("cmdline", lambda line: b"sanderling\0-p\0" in line)
+    return sorted({*here} & {*agents})
 
 
 def test_after_the_death_of_the_head_the_results_stay_and_resume_goes_on_elsewhere(
@@ -364,9 +355,9 @@ def test_a_cluster_of_the_run_has_no_key_and_ends_with_it(home: Batches, start_c
     with home.launch("batch", *arguments, "--engine", "ray") as driver:
 
         def is_over() -> bool:
-            found = processes_with(KEY)
+            found = parents_of_those_with(KEY)
             leaks.update(words_of(pid) for pid in found)
-            seen.update(processes_with(f"HOME={home.folder}").keys() - {driver.pid})
+            seen.update(parents_of_those_with(f"HOME={home.folder}").keys() - {driver.pid})
             return driver.poll() is not None
 
         wait_until(is_over, deadline_s=LIMIT_S)

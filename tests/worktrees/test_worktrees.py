@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -640,6 +641,14 @@ print("done")
 """
 
 
+def refusal_of_git(directory: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", directory, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    return done.stderr
+
+
 def killed_at(step: int, what: str, state: Path, project: Path, name: str) -> bool:
     done = subprocess.run(
         [sys.executable, "-c", STEP, what, str(state), str(project), name, str(step)],
@@ -683,6 +692,20 @@ def test_a_kill_at_any_step_of_removing_loses_nothing_that_was_kept(
             assert tree(record, project, "new.txt") == "work"
         step += 1
     assert step > 8
+
+
+def test_a_worktree_is_made_while_git_adds_another(worktrees: Worktrees, project: Path):
+    run_git(project, "worktree", "add", "--detach", f"{project}-other")
+    (half,) = project.glob(".git/worktrees/*/commondir")
+    whole = half.read_text()
+    half.write_text("")
+    assert "commondir" in refusal_of_git(project, "worktree", "list")
+    with ThreadPoolExecutor() as pool:
+        making = pool.submit(worktrees.create, "s")
+        time.sleep(0.3)  # git fails several times meanwhile
+        assert not making.done()
+        half.write_text(whole)
+        assert making.result(timeout=30).stage == "ready"
 
 
 def test_two_processes_make_and_remove_at_once(state: Path, project: Path):

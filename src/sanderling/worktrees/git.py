@@ -10,6 +10,7 @@ So only plumbing commands that ignore them are used.
 
 import os
 import subprocess
+import time
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -37,6 +38,8 @@ OFF = {
 }
 FILTER_OFF = {"smudge": "", "clean": "", "process": "", "required": "false"}
 MAX_REASON_CHARS = 300
+ANOTHER_IS_MADE_S = 5.0
+POLL_S = 0.05
 
 
 class Git:
@@ -86,7 +89,15 @@ class Git:
     def _done(
         self, arguments: tuple[str, ...], stdin: bytes, env: Mapping[str, str] | None
     ) -> "subprocess.CompletedProcess[bytes]":
-        return self._raw(arguments, stdin, {**_as_variables(self._settings), **(env or {})})
+        variables = {**_as_variables(self._settings), **(env or {})}
+        done = self._raw(arguments, stdin, variables)
+        # Git writes the files of a worktree one by one, so `git worktree add` and `list` fail while another process adds or removes
+        # one, before they change anything: of eight at once, one in ten failed. A file that stays empty is reported at the end.
+        ends_at = time.monotonic() + ANOTHER_IS_MADE_S
+        while _meets_another(done) and time.monotonic() < ends_at:
+            time.sleep(POLL_S)
+            done = self._raw(arguments, stdin, variables)
+        return done
 
     @cached_property
     def filters(self) -> tuple[str, ...]:
@@ -136,6 +147,15 @@ class Git:
             raise WorktreeError(
                 f"git cannot run in {printable(self.directory)}: {error}"
             ) from error
+
+
+def _meets_another(done: "subprocess.CompletedProcess[bytes]") -> bool:
+    reason = done.stderr.strip()
+    return (
+        done.returncode != 0
+        and reason.startswith(b"fatal: failed to read ")
+        and b"/commondir: " in reason
+    )
 
 
 def _as_variables(settings: Mapping[str, str]) -> dict[str, str]:
