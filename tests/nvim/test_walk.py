@@ -3,10 +3,13 @@
 import random
 
 import pytest
+from tests.acp_client.test_turns import call
 from tests.conftest import prove_unless_quick, quick, wait_until
 from tests.fuzz import part
 from tests.nvim.replies import DONE, edit, reply, say, use
+from tests.nvim.test_code import SCRIPTED, start
 from tests.nvim.test_comments import places
+from tests.nvim.test_guests import start_guest, typed  # noqa: F401 - a fixture
 
 pytestmark = prove_unless_quick
 
@@ -164,6 +167,41 @@ def test_a_walk_without_a_change_says_so_and_one_in_diff_mode_is_refused(walked)
     agent.wait_for_message("The agent changed nothing in this turn.")
     agent.feed(":AgentDiff! walk<CR>")
     agent.wait_for_message("A walk takes no !.")
+
+
+@pytest.mark.parametrize(
+    "style, limit_ms, names",
+    [
+        ("plain", 60_000, ["z.txt", "a.txt"]),
+        ("mute", 100, ["a.txt", "z.txt"]),
+        ("dying", 60_000, ["a.txt", "z.txt"]),
+        ("linter", 60_000, ["a.txt", "z.txt"]),
+    ],
+)
+def test_a_language_server_orders_the_walk_if_it_answers_in_time(
+    walked, project, style, limit_ms, names
+):
+    (project / "open.txt").write_text("def open\n")
+    agent = walked(write("a.txt", "def top\nhas base in it\n"), write("z.txt", "def base\n"))
+    agent.command("edit open.txt")
+    start(agent, project, "names", [*SCRIPTED, style], ["text"])
+    agent.lua("require('sanderling.review.uses').server_ms = ...", limit_ms)
+    walk(agent)
+    assert [name for name, _ in all_steps(agent)] == names
+
+
+def test_another_agents_words_are_the_reasons_of_its_changes(start_guest, project):  # noqa: F811
+    steps = [
+        {"say": "I add a file."},
+        {"write": {"path": str(project / "a.txt"), "text": "one\n"}},
+        call("1", title="Write", kind="edit", status="completed"),
+        {"say": "Done."},
+    ]
+    child = start_guest({"prompts": {"*": steps}}, columns=160, lines=40)
+    typed(child, "go")
+    child.wait_for_turns()
+    child.command("AgentDiff walk")
+    child.wait_for_screen("▎ 1/1 · I add a file.")
 
 
 ORDERED = """

@@ -10,7 +10,8 @@ local places = require('sanderling.code.places')
 local resolve = require('sanderling.code.resolve')
 
 local REFERENCES, SYMBOLS = 'textDocument/references', 'textDocument/documentSymbol'
-local SERVER_MS = 2000 -- then the order is that of grammar and imports
+M.server_ms = 2000 -- then the order is that of grammar and imports
+
 local MAX_STEPS = 1000 -- with more, the order is that of the files
 local MAX_ASKED = 200 -- symbols
 local IMPORT = {
@@ -30,7 +31,7 @@ local WHOLE_DIRECTORY = { init = true, __init__ = true, index = true, mod = true
 ---@field name string
 ---@field first integer row
 ---@field last integer
----@field character? integer of its name, as the server counts
+---@field spot? sanderling.code.Spot of its name
 
 ---@class (exact) sanderling.review.uses.Part of the text, which a step changes
 ---@field own sanderling.review.uses.Symbol[] that the step declares, or a part of which it changes
@@ -194,14 +195,15 @@ end
 ---@param buf integer
 ---@return sanderling.review.uses.Symbol[]
 local function symbols_by_server(buf)
+  local symbols, client = resolve.symbols(buf)
   return vim.tbl_map(function(symbol)
     return {
       name = symbol.chain[#symbol.chain],
       first = symbol.row,
       last = symbol.last_row,
-      character = symbol.character,
+      spot = resolve.spot_of(assert(client), buf, symbol),
     }
-  end, (resolve.symbols(buf)))
+  end, symbols)
 end
 
 --- Return which steps use which; with a server, what it says about the steps of its files. Runs in a request.
@@ -233,11 +235,8 @@ local function by_servers(steps, by_text)
       if asked > MAX_ASKED then
         return by_text
       end
-      local params = {
-        textDocument = { uri = vim.uri_from_bufnr(step.buf) },
-        position = { line = symbol.first, character = symbol.character },
-        context = { includeDeclaration = false },
-      }
+      local params = places.params(client, step.buf, symbol.spot.row, symbol.spot.col)
+      params.context = { includeDeclaration = false }
       local found = places.found(asking.ask(client, REFERENCES, params, step.buf)).by_path
       for number, other in ipairs(steps) do
         local file = found[api.nvim_buf_get_name(other.buf)] or { rows = {} }
@@ -252,7 +251,7 @@ local function by_servers(steps, by_text)
   return uses
 end
 
---- Find which steps use which, within two seconds.
+--- Find which steps use which, within `server_ms`.
 ---@param steps sanderling.review.walk.Step[]
 ---@param on_done fun(uses: sanderling.review.order.Uses)
 function M.find(steps, on_done)
@@ -271,7 +270,7 @@ function M.find(steps, on_done)
   end
   vim.defer_fn(function()
     finish(by_text)
-  end, SERVER_MS)
+  end, M.server_ms)
   asking.run(function(answer)
     finish(answer.value or by_text)
   end, function()
