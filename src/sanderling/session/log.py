@@ -10,7 +10,8 @@ resets Neovim's state. The next write notices that and writes the log again.
 import fcntl
 import os
 from array import array
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -149,23 +150,25 @@ class Log:
                     pass
         return use, result
 
-    def said_before(self, tool_use_ids: Collection[str]) -> dict[str, str]:
+    def said_before(self, tool_use_ids: AbstractSet[str]) -> dict[str, str]:
         """
         Return the model's last text before each of these tool calls, in its turn. Blocks: call it from a thread.
+
+        An id can be a turn's: of what an external agent changed without our tools, only the turn is known. Its last call counts then.
 
         Raises:
             SessionError: the log cannot be read.
         """
-        text, found = "", dict[str, str]()
+        text, turn, found = "", "", dict[str, str]()
         for message in self._messages():
             if message.prompt:
-                text = ""
+                text, turn = "", message.prompt.id
             for block in message.message.content if message.message.role == "assistant" else ():
                 match block:
                     case TextBlock(said) if said.strip():
                         text = said.strip()
-                    case ToolUse(use_id) if use_id in tool_use_ids and text:
-                        found[use_id] = text
+                    case ToolUse(use_id) if text:
+                        found |= dict.fromkeys(tool_use_ids & {use_id, turn}, text)
                     case _:
                         pass
         return found
