@@ -195,7 +195,7 @@ command('Reject', {
   complete = true,
 })
 command('Diff', {
-  desc = "show the agent's changes in the turn or the session; with ! in diff mode",
+  desc = "show the agent's changes in the turn or the session, or walk through them; with ! in diff mode",
   nargs = '?',
   bar = true,
   bang = true,
@@ -296,6 +296,8 @@ map_verb('n', 'Commit', 'write a commit message for the staged changes')
 map_verb('n', 'Reviews', "list the agent's unreviewed changes")
 map_verb('n', 'NextComment', 'next open comment')
 map_verb('n', 'PreviousComment', 'previous open comment')
+map_verb('n', 'NextStep', 'next change of the walk')
+map_verb('n', 'PreviousStep', 'previous change of the walk')
 map_verb('n', 'NextHunk', 'next change; takes a count')
 map_verb('n', 'PreviousHunk', 'previous change; takes a count')
 map_verb('n', 'AcceptAll', 'accept all changes')

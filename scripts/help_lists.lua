@@ -172,6 +172,7 @@ local PLACES = {
   { 'anywhere', 'Anywhere while a question is pending, unless mapped' },
   { 'file', 'In a file with unreviewed changes, |sanderling-review|' },
   { 'comment', 'In a buffer with comments, |sanderling-comments|' },
+  { 'walk', 'In a file of a walk, |sanderling-walk|' },
   { 'edit', 'In a file with a pending inline edit, |:AgentEdit|' },
   { 'answer', "In an inline answer's float (with the transcript's keys) or file" },
   { 'job', 'In a job\'s output, |:Agent-terminal|' },

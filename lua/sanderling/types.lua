@@ -801,6 +801,7 @@
 ---@field session_id string
 ---@field what 'session'|'turn'|'unreviewed'
 ---@field path string
+---@field has_reasons boolean
 
 ---@class (exact) sanderling.ShowEdits
 ---@field type 'show_edits'
@@ -981,12 +982,18 @@
 ---@field turns sanderling.TurnShown[]
 ---@field problems? string[]
 
+---@class (exact) sanderling.Reason
+---@field text string
+---@field added? string[]
+---@field removed? string[]
+
 ---@class (exact) sanderling.FileBefore
 ---@field path string
 ---@field what 'changed'|'created'|'removed'
 ---@field text? string
 ---@field reviewed? 'all'|'none'|'some'
 ---@field baseline? string
+---@field reasons? sanderling.Reason[]
 
 ---@class (exact) sanderling.FilesBefore
 ---@field files sanderling.FileBefore[]

@@ -141,7 +141,7 @@ end
 ---@param buf integer
 ---@param symbol sanderling.code.Symbol
 ---@return sanderling.code.Spot
-local function spot_of(client, buf, symbol)
+function M.spot_of(client, buf, symbol)
   local col = places.col(client, buf, symbol.row, symbol.character)
   local name = symbol.chain[#symbol.chain]
   for _, each in ipairs(names.in_line(places.line(buf, symbol.row), name)) do
@@ -173,14 +173,14 @@ local function in_file(buf, symbol, is_called)
     return names.fits(parts, each.chain)
   end, symbols)
   if client and #fitting == 1 then
-    return spot_of(client, buf, fitting[1])
+    return M.spot_of(client, buf, fitting[1])
   elseif
     client
     and is_called
     and #fitting > 1
     and #overloads(fitting, fitting[1].chain) == #fitting
   then
-    return spot_of(client, buf, fitting[#fitting])
+    return M.spot_of(client, buf, fitting[#fitting])
   elseif #fitting > 1 then
     local rows = vim.tbl_map(function(each)
       return each.row
@@ -203,9 +203,9 @@ end
 local function implementation(buf, spot)
   local symbols, client = M.symbols(buf)
   for _, symbol in ipairs(symbols) do
-    if client and symbol.row == spot.row and spot_of(client, buf, symbol).col == spot.col then
+    if client and symbol.row == spot.row and M.spot_of(client, buf, symbol).col == spot.col then
       local all = overloads(symbols, symbol.chain)
-      return spot_of(client, buf, all[#all])
+      return M.spot_of(client, buf, all[#all])
     end
   end
 end

@@ -55,7 +55,8 @@ local function meant(buf, range)
   if hunk and hunk.count > 0 then
     return { hunk.row + 1, hunk.row + hunk.count }
   end
-  return { lnum, lnum }
+  local walk = package.loaded['sanderling.review.walk']
+  return walk and walk.lines_at(buf, lnum) or { lnum, lnum }
 end
 
 ---@param comment sanderling.comments.Comment

@@ -248,6 +248,9 @@ M.rows = {
   key('next_comment', ']v', { comment = 'n' }, 'to the next open comment'),
   key('previous_comment', '[v', { comment = 'n' }, 'to the previous one'),
 
+  key('next_step', ']w', { walk = 'n' }, 'to the next change of the walk; takes a count'),
+  key('previous_step', '[w', { walk = 'n' }, 'to the previous one; takes a count'),
+
   key('edit_accept', '<LocalLeader>ea', { edit = 'n' }, 'accept the edit'),
   key('edit_reject', '<LocalLeader>er', { edit = 'n' }, 'reject the edit'),
   key('edit_refine', '<LocalLeader>ee', { edit = 'n' }, 'ask for a different edit'),

@@ -169,6 +169,8 @@
 ---@field comment_edit sanderling.config.Key edit the comment, or make one
 ---@field next_comment sanderling.config.Key to the next open comment
 ---@field previous_comment sanderling.config.Key to the previous one
+---@field next_step sanderling.config.Key to the next change of the walk; takes a count
+---@field previous_step sanderling.config.Key to the previous one; takes a count
 ---@field edit_accept sanderling.config.Key accept the edit
 ---@field edit_reject sanderling.config.Key reject the edit
 ---@field edit_refine sanderling.config.Key ask for a different edit

@@ -8,11 +8,13 @@ local closed_files = require('sanderling.review.closed_files')
 local commands = require('sanderling.review.commands')
 local edits = require('sanderling.editing.hunks')
 local hunks = require('sanderling.review.hunks')
+local lazy = require('sanderling.ui.lazy')
 local live = require('sanderling.session.live')
 local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
 local reading = require('sanderling.access.reading')
 local scratch = require('sanderling.ui.scratch')
+local walk = lazy('sanderling.review.walk')
 
 require('sanderling.review') -- it draws the hunks
 
@@ -39,22 +41,34 @@ local function reviewed_in(buf, file)
   return entries
 end
 
---- Make hunks of the unreviewed changes, and list all changes.
+--- Load a file and make hunks of its unreviewed changes.
+---@param file sanderling.FileBefore
+---@param source sanderling.review.Source
+---@return integer? buf nil: it cannot be loaded
+---@return string? problem
+local function load(file, source)
+  local buf, problem = loading.load(file.path, true) -- the buffer of a removed file is empty
+  if buf then
+    closed_files.forget(file.path)
+    if file.reviewed ~= 'all' then
+      local is_new = file.what == 'created' and not file.reviewed
+      local before = file.reviewed and file.baseline or file.text
+      hunks.add(buf, closed_files.lines_of(before or ''), source, is_new)
+    end
+  end
+  return buf, problem
+end
+
+--- List all changes.
 ---@param result sanderling.FilesBefore
 ---@param source sanderling.review.Source
 local function show_inline(result, source)
   local items, list = {}, {}
   for _, file in ipairs(result.files) do
-    local buf, problem = loading.load(file.path, true) -- the buffer of a removed file is empty
+    local buf, problem = load(file, source)
     if not buf then
       items[#items + 1] = { filename = file.path, text = problem }
     else
-      closed_files.forget(file.path)
-      if file.reviewed ~= 'all' then
-        local is_new = file.what == 'created' and not file.reviewed
-        local before = file.reviewed and file.baseline or file.text
-        hunks.add(buf, closed_files.lines_of(before or ''), source, is_new)
-      end
       vim.list_extend(list, hunks.list(buf))
       vim.list_extend(items, file.reviewed and reviewed_in(buf, file) or {})
     end
@@ -64,6 +78,29 @@ local function show_inline(result, source)
     items[#items + 1] = { filename = file.path, text = text }
   end
   commands.show_list("The agent's changes", list, items)
+end
+
+--- Walk through all changes, and name the files that are not in the walk.
+---@param result sanderling.FilesBefore
+---@param source sanderling.review.Source
+---@param project string
+local function walk_through(result, source, project)
+  local files, left = {}, {} ---@type table[], string[]
+  for _, file in ipairs(result.files) do
+    local buf, problem = load(file, source)
+    if buf then
+      files[#files + 1] = { buf = buf, before = file }
+    else
+      left[#left + 1] = problem
+    end
+  end
+  for _, file in ipairs(result.left or {}) do
+    left[#left + 1] = ('%s: its previous content is unknown: %s.'):format(file.path, file.why)
+  end
+  if #left > 0 then
+    message.tell('Not in the walk: ' .. table.concat(left, ' '), vim.log.levels.WARN)
+  end
+  walk.begin(files, project)
 end
 
 --- Compare each file with its previous content in a tab page of its own.
@@ -107,9 +144,14 @@ local function show_side_by_side(result)
 end
 
 --- Show the agent's changes.
----@param scope string 'turn' (the last one) or 'session'
+---@param args string 'turn' (the last one) or 'session', perhaps after 'walk'
 ---@param is_side_by_side boolean
-function M.show(scope, is_side_by_side)
+function M.show(args, is_side_by_side)
+  local walking, scope = args:match('^(walk)%f[%s%z]%s*(.*)$')
+  scope = scope or args
+  if walking and is_side_by_side then
+    error('A walk takes no !.', 0)
+  end
   scope = scope ~= '' and scope or 'turn'
   if not vim.list_contains(M.SCOPES, scope) then
     error(('scope: expected %s, got %s'):format(table.concat(M.SCOPES, ' or '), scope), 0)
@@ -119,17 +161,24 @@ function M.show(scope, is_side_by_side)
     message.tell('No session is open. :AgentChat opens one.', vim.log.levels.WARN)
     return
   end
-  local request = { type = 'show_difference', session_id = session.id, what = scope }
+  local request = {
+    type = 'show_difference',
+    session_id = session.id,
+    what = scope,
+    has_reasons = walking ~= nil,
+  }
   ask(request, function(result)
     if #result.files + #(result.left or {}) == 0 then
       message.tell(('The agent changed nothing in this %s.'):format(scope))
-    elseif is_side_by_side then
+      return
+    end
+    local source = { session_id = session.id, tool_use_id = '', turn = session.state.turn or '' }
+    if is_side_by_side then
       show_side_by_side(result)
+    elseif walking then
+      walk_through(result, source, session.project)
     else
-      show_inline(
-        result,
-        { session_id = session.id, tool_use_id = '', turn = session.state.turn or '' }
-      )
+      show_inline(result, source)
     end
   end, function(sentence)
     message.tell(sentence, vim.log.levels.WARN)

@@ -2,7 +2,7 @@
 --- buffer-local <Plug> map; its action is given where it is set.
 local M = {}
 
----@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rules'|'plugins'|'worktrees'|'again'|'rewind'|'blame'|'picker'|'file'|'comment'|'edit'|'ask'|'answer'|'asked'|'page'|'anywhere'|'global'
+---@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rules'|'plugins'|'worktrees'|'again'|'rewind'|'blame'|'picker'|'file'|'comment'|'walk'|'edit'|'ask'|'answer'|'asked'|'page'|'anywhere'|'global'
 
 ---@class (exact) sanderling.ui.keys.Row
 ---@field option string of the table `keys`
@@ -210,6 +210,10 @@ function M.is_taken(mode, lhs)
   end)
 end
 
+--- The places that are the user's own files.
+---@type table<sanderling.ui.keys.Place, true>
+local USERS = { file = true, comment = true, walk = true, edit = true, asked = true }
+
 --- May a key be set in `place`? In the user's own files their maps win.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
@@ -217,8 +221,7 @@ end
 ---@param lhs string
 ---@return boolean
 local function is_free(buf, place, modes, lhs)
-  local is_users = place == 'file' or place == 'comment' or place == 'edit' or place == 'asked'
-  return not is_users
+  return not USERS[place]
     or vim.api.nvim_buf_call(buf, function()
       return not M.is_taken(modes, lhs)
     end)

@@ -8,6 +8,7 @@ local below = lazy('sanderling.inline.below')
 local blame = lazy('sanderling.screens.blame')
 local difference = lazy('sanderling.review.difference')
 local review = lazy('sanderling.review.commands')
+local walk = lazy('sanderling.review.walk')
 local edits = lazy('sanderling.inline.edits')
 
 local always = calls.always
@@ -25,6 +26,13 @@ end
 local function commenting(direction)
   return function()
     comments.go(direction)
+  end
+end
+
+---@param direction -1|1
+local function walking(direction)
+  return function()
+    walk.go(direction * vim.v.count1)
   end
 end
 
@@ -98,11 +106,11 @@ return {
   },
   {
     name = 'diff',
-    desc = "show the agent's changes in the turn or the session",
+    desc = "show the agent's changes in the turn or the session, or walk through them",
     forms = 'ex',
     has_command = true,
     args = '? scope',
-    words = always({ 'turn', 'session' }),
+    words = always({ 'turn', 'session', 'walk' }),
     is_word = true,
     bang = 'in diff mode',
     run = function(call)
@@ -136,6 +144,18 @@ return {
     desc = 'previous open comment',
     plug = 'n',
     run = commenting(-1),
+  },
+  {
+    name = 'next_step',
+    desc = 'next change of the walk',
+    plug = 'n',
+    run = walking(1),
+  },
+  {
+    name = 'previous_step',
+    desc = 'previous change of the walk',
+    plug = 'n',
+    run = walking(-1),
   },
   {
     name = 'blame',

@@ -195,7 +195,13 @@ class SessionViews:
         if request.what == "unreviewed":
             return await self._reviews.before(request.path)
         found = await self._undoer.before(request.what, request.path)
-        return await self._reviews.with_reviewed(found)
+        found = await self._reviews.with_reviewed(found)
+        if request.has_reasons:
+            from sanderling.conversation.undo.reasons import with_reasons  # only a walk needs them
+
+            log = self._services.session.log
+            found = await with_reasons(found, self._services.workspace.journal, log)
+        return found
 
     def _roles(self) -> requests.Roles:
         found = self._services.project.roles.found()

@@ -521,18 +521,27 @@ class ShowDifference(_OfSession, tag="show_difference", frozen=True):
     """
     Return, as `FilesBefore`, what the agent changed in the last turn or in the session, including by commands, or only in `path`.
 
-    "unreviewed" means the changes by file tools that the user has not reviewed.
+    "unreviewed" means the changes by file tools that the user has not reviewed. With `has_reasons` the files have `reasons`.
     """
 
     what: Literal["turn", "session", "unreviewed"] = "turn"
     path: str = ""
+    has_reasons: bool = False
+
+
+class Reason(_Answer, frozen=True):
+    """What the model said before a tool call that changed a file, and the lines that the call added and removed."""
+
+    text: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 class FileBefore(_Answer, frozen=True):
     """
     The `text` of a file without the agent's changes, but with the user's.
 
-    If only "some" changes are reviewed, `baseline` is the text without the others.
+    If only "some" changes are reviewed, `baseline` is the text without the others. `reasons` are in the order of the calls.
     """
 
     path: str
@@ -540,6 +549,7 @@ class FileBefore(_Answer, frozen=True):
     text: str = ""
     reviewed: Literal["none", "some", "all"] = "none"
     baseline: str = ""
+    reasons: tuple[Reason, ...] = ()
 
 
 class FilesBefore(_Answer, frozen=True):

@@ -11,6 +11,7 @@ import fcntl
 import os
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -24,7 +25,7 @@ from msgspec.structs import replace
 
 from sanderling.errors import SessionError
 from sanderling.paths import open_plain, write_all
-from sanderling.protocol.messages import ContentBlock, ToolResult, ToolUse
+from sanderling.protocol.messages import ContentBlock, TextBlock, ToolResult, ToolUse
 from sanderling.session.codec import Codec
 from sanderling.session.records import (
     READABLE_VERSIONS,
@@ -149,13 +150,41 @@ class Log:
                     pass
         return use, result
 
+    def said_before(self, tool_use_ids: AbstractSet[str]) -> dict[str, str]:
+        """
+        Return the model's last text before each of these tool calls, in its turn. Blocks: call it from a thread.
+
+        An id can be a turn's: of what an external agent changed without our tools, only the turn is known. Its last call counts then.
+
+        Raises:
+            SessionError: the log cannot be read.
+        """
+        text, turn, found = "", "", dict[str, str]()
+        for message in self._messages():
+            if message.prompt:
+                text, turn = "", message.prompt.id
+            for block in message.message.content if message.message.role == "assistant" else ():
+                match block:
+                    case TextBlock(said) if said.strip():
+                        text = said.strip()
+                    case ToolUse(use_id) if text:
+                        found |= dict.fromkeys(tool_use_ids & {use_id, turn}, text)
+                    case _:
+                        pass
+        return found
+
     def _blocks_about(self, words: bytes) -> Iterator[ContentBlock]:
-        """Yield the blocks of the messages that contain `words`, including unwritten messages."""
+        """Yield the blocks of the messages that contain `words`."""
+        for each in self._messages(words):
+            yield from each.message.content
+
+    def _messages(self, words: bytes = b'"type":"message"') -> Iterator[LoggedMessage]:
+        """Yield the messages that contain `words`, by default all, including unwritten ones."""
         unwritten = self._unwritten
         size = os.fstat(self._fd).st_size if self._fd is not None else 0
         for line in chain(self._lines(0, size), unwritten.splitlines()):
             if words in line and isinstance(record := self._codec.decoded(line), LoggedMessage):
-                yield from record.message.content
+                yield record
 
     def _lines(self, start: int, end: int) -> Iterator[bytes]:
         if start == end:
