@@ -284,6 +284,14 @@ def test_what_the_agent_writes_sends_nothing(writer):
     assert str(sent(agent)[-1]["content"]).count("which ends in AI!") == 1
 
 
+def test_a_file_that_sanderling_writes_after_a_rejection_sends_nothing(writer):
+    agent = writer()
+    agent.type_keys("A -- make it 5 AI!<Esc>")
+    agent.lua("assert(not require('sanderling.editing.saving').write(0))")
+    assert agent.lua("return vim.bo.modified") is False
+    assert write_another(agent).count("which ends in AI!") == 2  # both at the user's own write
+
+
 @quick
 def test_by_default_writing_sends_nothing(writer):
     agent = writer(value="command")
