@@ -26,7 +26,11 @@ local CHAT_OPTS = { position = true, size = true, focus = true }
 
 ---@param options? table see |sanderling-options|
 function M.setup(options)
-  require('sanderling.config').setup(options)
+  local config = require('sanderling.config')
+  config.setup(options)
+  if config.options.ai_comments == 'write' then
+    require('sanderling.inline.typed').watch()
+  end
 end
 
 ---@class (exact) sanderling.ChatOpts

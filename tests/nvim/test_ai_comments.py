@@ -171,3 +171,132 @@ def test_a_comment_that_the_model_removes_is_not_mentioned(run_agent, project):
     agent.wait_for_turns(2)
     assert agent.lines() == ["x = 2", "-- why AI?"]
     assert "left in changed files" not in agent.lua("return vim.fn.execute('messages')")
+
+
+# --- the option ai_comments --------------------------------------------------------------------------------------------
+
+LINES = "local x = 1\nlocal y = 2 -- was here AI!\nlocal z = 3\n"
+
+
+@pytest.fixture
+def writer(start_agent, project):
+    """A Neovim with the option, in a file of the project that has a comment of somebody else's."""
+
+    def start(*replies, value="write"):
+        (project / "a.lua").write_text(LINES)
+        agent = start_agent(*(replies or [DONE]), setup={"ai_comments": value})
+        agent.command("edit a.lua")
+        return agent
+
+    return start
+
+
+def sent(agent):
+    return [each for each in agent.logged_messages() if each["role"] == "user"]
+
+
+def write_another(agent):
+    """Type another comment and write it: the first prompt that arrives is this one, unless something was sent before."""
+    agent.type_keys("Go-- only this AI!<Esc>")
+    agent.command("write")
+    agent.wait_for_turns()
+    (message,) = sent(agent)
+    return str(message["content"])
+
+
+@quick
+def test_a_typed_comment_is_sent_when_its_file_is_written(writer):
+    agent = writer()
+    agent.type_keys("A -- make it 5 AI!<Esc>")
+    assert agent.events("AgentTurnStarted") == []
+    agent.command("write")
+    agent.wait_for_turns()
+    (message,) = sent(agent)
+    assert "`a.lua:1`, which ends in AI!" in str(message["content"])
+    assert "`a.lua:2`, which ends" not in str(message["content"])
+    agent.type_keys("Golocal w = 4<Esc>")
+    agent.command("write")
+    agent.type_keys("Go-- why AI?<Esc>")
+    agent.command("write")
+    agent.wait_for_turns(2)
+    assert "`a.lua:1`, which ends" not in str(sent(agent)[1]["content"])
+    assert "`a.lua:5`, which ends in AI?" in str(sent(agent)[1]["content"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "vim.api.nvim_buf_set_lines(0, 0, 0, true, { '-- inserted AI!' })",
+        "vim.api.nvim_paste('-- pasted AI!\\n', false, -1)",
+        "vim.cmd('2copy 0')",
+        "vim.fn.writefile({ '-- from a checkout AI!' }, 'a.lua') vim.cmd('silent edit!')",
+        "vim.cmd([[normal! A -- undone AI!]]) vim.cmd('undo')",
+    ],
+)
+def test_a_comment_that_was_not_typed_is_not_sent(writer, change):
+    agent = writer()
+    agent.lua(change)
+    agent.command("write")
+    text = write_another(agent)
+    assert text.count("which ends in AI!") == 1
+
+
+def test_a_typed_comment_that_a_checkout_brings_again_is_not_sent(writer, project):
+    agent = writer()
+    agent.type_keys("A -- make it 5 AI!<Esc>")
+    (project / "a.lua").write_text(LINES.replace("x = 1", "x = 1 -- make it 5 AI!"))
+    agent.command("edit!")
+    agent.command("write")
+    assert write_another(agent).count("which ends in AI!") == 1
+
+
+def test_a_copy_of_the_file_and_a_part_of_it_send_nothing(writer):
+    agent = writer()
+    agent.type_keys("A -- make it 5 AI!<Esc>")
+    agent.command("write copy.lua | 1write! a.lua")
+    assert write_another(agent).count("which ends in AI!") == 2  # with the whole file
+
+
+def test_a_comment_that_was_sent_by_the_command_is_not_sent_again(writer):
+    agent = writer()
+    agent.type_keys("A -- make it 5 AI!<Esc>")
+    agent.command("AgentTodo!")
+    agent.wait_for_turns()
+    agent.command("write")
+    agent.type_keys("Go-- only this AI!<Esc>")
+    agent.command("write")
+    agent.wait_for_turns(2)
+    assert str(sent(agent)[1]["content"]).count("which ends in AI!") == 1
+
+
+def test_what_the_agent_writes_sends_nothing(writer):
+    agent = writer(
+        reply(say("Hello.")), reply(edit("a.lua", "local z = 3", "local z = 4 -- next AI!")), DONE
+    )
+    agent.command("AgentMode auto")
+    agent.ask_and_wait()
+    agent.type_keys("gg0A -- make it 5 AI!<Esc>")
+    agent.ask_and_wait()
+    assert agent.lines()[2] == "local z = 4 -- next AI!"
+    assert len(sent(agent)) == 3  # with the result of the edit
+    agent.command("write!")
+    agent.wait_for_turns(3)
+    assert str(sent(agent)[-1]["content"]).count("which ends in AI!") == 1
+
+
+def test_a_file_that_sanderling_writes_after_a_rejection_sends_nothing(writer):
+    agent = writer()
+    agent.type_keys("A -- make it 5 AI!<Esc>")
+    agent.lua("assert(not require('sanderling.editing.saving').write(0))")
+    assert agent.lua("return vim.bo.modified") is False
+    assert write_another(agent).count("which ends in AI!") == 2  # both at the user's own write
+
+
+@quick
+def test_by_default_writing_sends_nothing(writer):
+    agent = writer(value="command")
+    agent.type_keys("A -- make it 5 AI!<Esc>")
+    agent.command("write")
+    agent.ask_and_wait("hello")
+    (message,) = sent(agent)
+    assert "which ends" not in str(message["content"])

@@ -310,6 +310,25 @@ def rules(child: Pictured) -> None:
     child.wait_for_screen("setup()", "session")
 
 
+def places(child: Pictured) -> None:
+    answered(child)
+    child.feed("<Esc><C-w>k\\\\l")
+    child.wait_for_screen("calc.py|13")
+
+
+def each_place(child: Pictured) -> None:
+    child.command("edit calc.py")
+    child.feed(
+        ":call setqflist([{'bufnr': bufnr(), 'lnum': 4}, {'bufnr': bufnr(), 'lnum': 8}])<CR>"
+    )
+    child.feed(":AgentEach take strings<CR>")
+    child.wait_for_screen("2 rewrites in 1 file")
+    child.feed("1<CR>")
+    child.wait_for_screen("2 rewrites to review")
+    child.feed(":copen<CR>")
+    child.wait_for_screen("take strings")
+
+
 def guest(child: Pictured) -> None:
     child.command("AgentChat mine")
     child.wait_for_screen("Ask ")
@@ -381,6 +400,15 @@ REWRITTEN = says(
         "text": "def mean(values: list[float]) -> float:\n    return divide(sum(values), len(values))\n"
     }
 )
+PLACES = says(
+    {
+        "text": "It fails in two places:\n\n- `calc.py:6` divides\n- `calc.py:13-16` passes a length of 0\n"
+    }
+)
+EACH = [
+    *says({"text": "def add(a: float, b: float) -> float:\n    return float(a) + float(b)\n"}),
+    *says({"text": "def divide(a: float, b: float) -> float:\n    return float(a) / float(b)\n"}),
+]
 OVERLOADED = {
     "type": "retry_scheduled",
     "attempt": 3,
@@ -474,6 +502,8 @@ STATES = [
         REWRITTEN,
     ),
     State("edit-light", "The same on light ground", edited, REWRITTEN, commands=LIGHT),
+    State("places", "The places that an answer names, in the quickfix list", places, PLACES),
+    State("each", "Each place of the quickfix list is rewritten", each_place, EACH),
     State("mentions", "A prompt with mentions", mentions),
     State("slash", "The menu of slash commands", slash_menu),
     State(

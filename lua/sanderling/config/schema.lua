@@ -481,6 +481,13 @@ M.rows = {
     doc = "show the file that the agent reads or changes; 'jump': also where you are",
   },
   {
+    name = 'ai_comments',
+    default = 'command',
+    choices = { 'command', 'write' },
+    doc = 'when comments that end in AI! or AI? are sent: with :AgentTodo!, or also those that you have typed when'
+      .. ' you write their file',
+  },
+  {
     name = 'answer',
     default = 'chat',
     choices = { 'chat', 'float', 'lines' },

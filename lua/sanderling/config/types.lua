@@ -225,6 +225,7 @@
 ---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' if the font lacks them
 ---@field picker 'auto'|'snacks'|'mini.pick'|'telescope'|'fzf-lua'|'select' where you choose sessions, models, prompts and servers; 'auto': in the picker plugin that is set up, else with vim.ui.select()
 ---@field follow 'off'|'show'|'jump' show the file that the agent reads or changes; 'jump': also where you are
+---@field ai_comments 'command'|'write' when comments that end in AI! or AI? are sent: with :AgentTodo!, or also those that you have typed when you write their file
 ---@field answer 'chat'|'float'|'lines' where :AgentAsk answers: in the chat, in a float at the code, or in lines below it
 ---@field commit_trace 'off'|'trailer'|'note' how a commit with a message of :AgentCommit records which lines the agent wrote
 ---@field chat sanderling.config.Chat

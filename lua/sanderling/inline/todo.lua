@@ -16,6 +16,7 @@ local stored = require('sanderling.session.stored')
 local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 
+local TYPED = api.nvim_create_namespace('sanderling_typed') -- see typed.lua
 local AROUND = 10 -- lines sent before and after a comment
 local MAX = 50 -- comments in a prompt
 local MARKER = '()%f[%w]([Aa][Ii])([!?])()'
@@ -386,6 +387,9 @@ local function send(comments, project)
   if not lines then
     message.tell(selections --[[@as string]], vim.log.levels.ERROR)
     return false
+  end
+  for _, comment in ipairs(comments) do
+    api.nvim_buf_clear_namespace(comment.buf, TYPED, comment.first - 1, comment.last)
   end
   local session = chat.current_session()
   chat.show({ focus = false })

@@ -25,7 +25,7 @@ GROUPS = ("sandbox", "mcp", "skills", "plugins", "tools", "web_search", "delegat
 """The tables of a file whose keys are fields of `Settings`, with the table's name as prefix."""
 
 NEOVIM_KEYS = name_set(
-    "answer approval chat commit_trace diagnostics extensions follow icons keys picker python review ui"
+    "ai_comments answer approval chat commit_trace diagnostics extensions follow icons keys picker python review ui"
 )
 """Options of Neovim's screen. It is drawn before any Python runs, so they cannot be in a settings file."""
 

@@ -164,7 +164,9 @@ def try_mounts() -> None:
 
 def mount_own_terminals() -> None:
     """Replace /dev/pts, so that no other command can open the terminals of this one and read what the user types there."""
-    mount("", "/dev/pts", "", MS_PRIVATE)  # the view's mounts are shared: the next command's terminals would cover these
+    mount(
+        "", "/dev/pts", "", MS_PRIVATE
+    )  # the view's mounts are shared: the next command's terminals would cover these
     mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, PRIVATE_TERMINALS)
 
 
