@@ -73,6 +73,12 @@ def test_comments_with_a_marker_at_the_end_are_found(child, filetype, lines, fou
     assert comments(child, filetype, *lines) == found
 
 
+def test_a_blank_sign_in_the_option_makes_nothing_a_comment(child):
+    child.command("enew! | setlocal commentstring=#\\ %s comments=:\\ ,:;")
+    child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'do it AI!', '; do it AI!' })")
+    assert child.lua(OF) == [[2, 2, "!"]]
+
+
 @quick
 def test_comments_of_the_open_files_are_one_prompt(start_agent, project):
     (project / "a.lua").write_text("x = 1 -- add one AI!\n")

@@ -149,11 +149,11 @@ local function comment_signs(buf)
   for flags, sign in parts:gsub('\\,', '\1'):gmatch('([^:,]*):([^,]*)') do
     sign = words.trimmed((sign:gsub('\\', ''):gsub('\1', ',')))
     if flags:find('[sme]') then -- the three parts of a block
-      if flags:find('e') and begun then
+      if flags:find('e') and begun and begun ~= '' and sign ~= '' then
         all[#all + 1] = { left = begun, right = sign }
       end
       begun = flags:find('s') and not flags:find('O') and sign or flags:find('m') and begun or nil
-    elseif not flags:find('[fn]') then -- no list, no quotation
+    elseif sign ~= '' and not flags:find('[fn]') then -- no list, no quotation
       all[#all + 1] = { left = sign, right = '' }
     end
   end
