@@ -324,7 +324,7 @@ def is_edited(line: str, hunk: Hunk) -> bool:
 
 def gone_lines(walked: Walked, lines: Iterable[str]) -> list[tuple[str, ...]]:
     """
-    Return the lines of each hunk, those that are still in the file as "".
+    Return the lines of each hunk; a line that is still in the file is "".
 
     A line that is in its file and in another one was copied, and whoever copied it wrote the copy.
     """

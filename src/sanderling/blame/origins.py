@@ -339,9 +339,9 @@ class Origins:
         self, path: str, project: str, *, is_gone: bool
     ) -> list[tuple[Origin, tuple[str, ...]]]:
         """
-        Return the hunks of other files, oldest first, with the lines that are no longer there, as far as `MAX_SEARCHED_BYTES` allow.
+        Return the hunks of other files, oldest first, with the lines that are no longer there, up to `MAX_SEARCHED_BYTES`.
 
-        With `is_gone`, only those of files that no longer exist.
+        With `is_gone`, only hunks of files that no longer exist.
         """
         paths = {
             other: journal.session_id

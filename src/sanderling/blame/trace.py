@@ -112,7 +112,7 @@ def repository_of(directory: str) -> Git:
 
 def trace_of_commit(git: Git, origins: Origins, revision: str) -> Record | None:
     """
-    Return the record of a commit; None if the agent wrote none of the lines that it adds. A merge adds what its first parent lacks.
+    Return the record of a commit; None if the agent wrote no line that it adds. A merge adds what its first parent lacks.
 
     Raises:
         UsageError: there is no such commit.
@@ -130,7 +130,7 @@ def trace_of_commit(git: Git, origins: Origins, revision: str) -> Record | None:
 
 def trace_of_index(git: Git, origins: Origins, index: str = "") -> Record | None:
     """
-    Return the record of a commit of the index, or of the file `index`; None if the agent wrote none of the lines that it adds.
+    Return the record of a commit of the index, or of the file `index`; None if the agent wrote no line that it adds.
 
     Raises:
         WorktreeError: git failed.

@@ -134,7 +134,7 @@ class SessionTurns:
 
 def read_turns(session_dir: Path, session_id: str, above: tuple[str, ...] = ()) -> SessionTurns:
     """
-    Read a session's log, and those of its children, even while another process writes them.
+    Read the logs of a session and of its children, even while another process writes them.
 
     Raises:
         SessionError: the session does not exist, or its log cannot be read.

@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
     trace = commands.add_parser(
         "trace",
         description="Print which lines of a commit the agent wrote, with session and model, as an Agent Trace record (agent-trace.dev, 0.1.0).",
-        epilog=f"The exit status is 0; {EXIT_NOTHING} if the agent wrote none of the lines that the commit adds; {EXIT_USAGE} for a mistake.",
+        epilog=f"The exit status is 0; {EXIT_NOTHING} if the agent wrote no line that the commit adds; {EXIT_USAGE} for a mistake.",
     )
     trace.add_argument("commit", nargs="?", metavar="COMMIT", default="HEAD", help="default: HEAD")
     trace.add_argument(

@@ -54,7 +54,7 @@ CredentialHostText = Annotated[
     ),
 ]
 REMOTES = "remotes"
-"""Stands for the paths of the project's own remotes, among those of a credential."""
+"""Among the paths of a credential: the paths of the project's own remotes."""
 
 CredentialPathText = Annotated[
     str,
@@ -96,7 +96,7 @@ class Credential(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuple[CredentialPathText, ...],
         Meta(
             description="the paths of requests that get the secret; * matches any text, and"
-            " remotes stands for those of the project's own remotes"
+            " remotes means the paths of the project's own remotes"
         ),
     ] = (REMOTES,)
     placeholders: Annotated[

@@ -1,7 +1,7 @@
 """
 The user's corrections in a session, from its log: denials and rejected hunks with reasons, undone turns, repeated instructions.
 
-Only the user's own words and the model's calls are used. What a tool returned is not: a file could contain the words of a denial.
+Only the user's own words and the model's calls are used, no tool's result: a file could contain the words of a denial.
 """
 
 import re
@@ -15,7 +15,7 @@ from sanderling.text import shortened
 MAX_CORRECTIONS = 40
 MAX_CHARS = 500
 MIN_WORDS, LIKENESS = 3, 0.7
-"""Sentences with fewer words, such as "go on", are no instructions; those that share so many of their words are the same."""
+"""Sentences with fewer words, such as "go on", are no instructions; sentences that share so many of their words are the same."""
 
 _DENIED = "The user denied this: "
 _REJECTED = "The user rejected this part"

@@ -155,7 +155,7 @@ def _is_own_loopback(host: str) -> bool:
 UNDECLARED = "It does not declare what it does, and the sandbox does not confine it."
 
 
-IN_TERMINAL = "What this does depends on the program in the terminal."
+IN_TERMINAL = "Its effect depends on the program in the terminal."
 
 
 def _by_rules(use: Use, rules: Sequence[Rule], *, is_confined: bool) -> Decision:

@@ -165,7 +165,7 @@ class BlameFile(_Request, tag="blame_file", frozen=True):
 
 class TraceStaged(_Request, tag="trace_staged", frozen=True):
     """
-    Return, as `trace`, the Agent Trace record of the staged changes as one line; "" if the agent wrote none of their lines.
+    Return, as `trace`, the Agent Trace record of the staged changes as one line; "" if the agent wrote no line of them.
 
     `index` is the file that git uses as its index for this commit, "" for the usual one.
     """

@@ -2,7 +2,7 @@
 Secrets that commands can use but not read: which there are, how they are read, and what commands get instead.
 
 A command gets a placeholder, its own mark, which no other command can guess. It sends that to the proxy over plain HTTP on the sandbox's
-loopback. The proxy replaces it by the secret and continues over TLS (`network/credentials.py`).
+loopback. The proxy replaces it by the secret and uses TLS from there (`network/credentials.py`).
 
 The alternative is a certificate authority per session, with which the proxy ends TLS. Then every client of these hosts must trust that
 authority, or it fails: Java, Go on macOS, and programs with certificates of their own have no common variable for it. It would also end TLS for

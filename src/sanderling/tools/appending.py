@@ -1,4 +1,4 @@
-"""Lines added to a file at its end, without those that it has: an edit that Sanderling itself proposes."""
+"""Lines added to a file at its end unless it has them: an edit that Sanderling itself proposes."""
 
 import re
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class AppendInput(msgspec.Struct, frozen=True):
 
 
 def new_lines(lines: Iterable[str], text: str) -> list[str]:
-    """Return those of `lines` that `text` does not contain, whatever their case, bullets and final stops."""
+    """Return the `lines` that `text` does not contain, whatever their case, bullets and final stops."""
     found = dict.fromkeys(map(_plain, text.split("\n")), "")
     for words in map(_without_bullet, lines):
         found.setdefault(_plain(words), words)

@@ -74,7 +74,7 @@ class ToolSource(Protocol):
 
 
 class OwnTools:
-    """The built-in tools; without an editor, only the ones that need none."""
+    """The built-in tools; without an editor, only tools that work without one."""
 
     def __init__(self, *, has_editor: bool = True) -> None:
         self._tools = tuple(

@@ -59,7 +59,7 @@ class Thread(msgspec.Struct, frozen=True):
 
 
 class DebugSession(msgspec.Struct, frozen=True):
-    """A session; `thread` is the one that has stopped, and None while the program runs."""
+    """A session; `thread` is its stopped thread, and None while the program runs."""
 
     id: int
     name: str
@@ -108,7 +108,7 @@ class Values(msgspec.Struct, frozen=True):
 
 
 class Breakpoint(msgspec.Struct, frozen=True):
-    """A breakpoint; `is_verified` is None if no session has answered for it. `message` is the debugger's."""
+    """A breakpoint; `is_verified` is None if no session has answered. `message` is the debugger's."""
 
     path: str
     line: int
@@ -128,7 +128,7 @@ class Waited(msgspec.Struct, frozen=True):
 
 class Debugger(Protocol):
     """
-    The debugger of the frontend. A session 0 is the one that the user looks at, a thread 0 the one that has stopped.
+    The debugger of the frontend. Session 0 is the session that the user looks at, thread 0 the stopped thread.
 
     Its methods raise `ToolError` if no such session or thread exists, or the debugger refuses or does not answer.
     """
@@ -136,7 +136,7 @@ class Debugger(Protocol):
     async def stack(self, session: int, thread: int, most: int) -> Stack: ...
 
     async def variables(self, session: int, thread: int, frame: int | None) -> Sequence[Values]:
-        """Return the scopes of a frame; None is the frame that the user has selected."""
+        """Return the scopes of a frame, by default of the user's."""
         ...
 
     async def parts(self, session: int, reference: int) -> Values: ...

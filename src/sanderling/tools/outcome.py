@@ -43,7 +43,7 @@ class AccessRefusedError(ToolError):
 
 class Preview(msgspec.Struct, frozen=True):
     """
-    The preview of a tool call for the user: what it would do, in the syntax `filetype`, and a `note` on it.
+    The preview of a tool call for the user: its effect, in the syntax `filetype`, and a `note` on it.
 
     A `proposal` can be reviewed hunk by hunk.
     """

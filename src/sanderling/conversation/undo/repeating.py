@@ -1,8 +1,8 @@
 """
 Repeats the last prompt in a fork of the session, on a private copy of the files as they were before it, and compares the results.
 
-The changes of the repeated turn are not undone: the copy is made from the plan of that undo. `bringing.py` replaces them by those of the
-second result.
+The changes of the repeated turn are not undone: the copy is made from the plan of that undo. `bringing.py` replaces them by the changes of
+the second result.
 """
 
 import os

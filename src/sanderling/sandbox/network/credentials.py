@@ -1,8 +1,8 @@
 """
-The proxy's use of secrets: which requests get one, and what a response may not contain.
+The proxy's use of secrets: the requests that get one, and the text that no response may contain.
 
-A request gets the secret only if it has a command's placeholder in `Authorization`, and its host, method and path are those of the
-credential. Every other request passes unchanged, with or without the placeholder, which is worth nothing outside. The proxy follows no
+A request gets the secret only if it has a command's placeholder in `Authorization`, and the credential lists its host, method
+and path. Every other request passes unchanged, with or without the placeholder, which is worth nothing outside. The proxy follows no
 redirect, so another host never gets the secret: a client that follows one sends the placeholder again.
 
 A response may repeat the request, as that of an echo service does. So the secret is masked in its head and body, as it was sent and in the
@@ -141,7 +141,7 @@ class SecretProxy:
 
 
 def with_secret(headers: Headers, authorization: bytes) -> Headers:
-    """Return a request's headers with the secret, without those that could reveal it or change the method."""
+    """Return a request's headers with the secret, without headers that could reveal it or change the method."""
     kept = [(name, value) for name, value in headers if name not in _DROPPED]
     return [*kept, (_ENCODING, b"identity"), (b"authorization", authorization)]
 
