@@ -112,7 +112,7 @@ def test_what_a_killed_run_had_spent_counts_for_the_limit_of_the_next(home: Batc
 def test_resuming_runs_again_what_crashed_or_had_no_model(home: Batches):
     arguments = write_work(home)
     script = home.script.read_text()
-    home.script.write_text("no script")
+    home.script.write_text(json.dumps({"version": 1, "reply": []}))
     assert home.run(*arguments).returncode == 3
     assert home.results()[-1]["state"] == "error"
     home.script.write_text(script.replace("sleep 1000", "true"))

@@ -410,6 +410,7 @@ def test_first_request_is_small_and_mentions_no_editor_and_nobody_who_could_answ
     [request] = api.prompts
     sent = request.body.decode()
     assert len(sent) <= 11 * 1024
+    assert '"pty"' not in sent  # no user could take over a terminal
     names = {tool["name"] for tool in json.loads(sent)["tools"]}
     assert not names & {"code_nav", "code_refactor", "diagnostics", "ask_user"}
     for words in ("editor", "Neovim", "may deny", "stop and ask"):

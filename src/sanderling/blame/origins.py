@@ -464,7 +464,7 @@ class Origins:
             shown = replace(
                 shown,
                 number=turn.number,
-                title=":AgentRemember"
+                title="/remember"
                 if made.turn.startswith(REMEMBERING)
                 else prompt_title(turn.prompt.text),
                 prompt=turn.prompt.text,

@@ -153,7 +153,11 @@ class SessionServices:
         own = (client,) if client else (*own, *search_sources(settings), added)
         disabled = settings.tools_disabled if can_ask else (*settings.tools_disabled, ask_user.name)
         own = (*own, *more_tools)
-        catalog = parent.calls.catalog.copy() if parent else Catalog(*own, disabled=disabled)
+        catalog = (
+            parent.calls.catalog.copy()
+            if parent
+            else Catalog(*own, disabled=disabled, has_user=has_user)
+        )
         if catalog.offers(ask_user.name):
             self.workspace.user = self.gate
         make = partial(ServerLoader, settings, catalog, self._server_context, patience_s=patience_s)

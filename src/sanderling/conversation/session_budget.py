@@ -1,5 +1,6 @@
 """The budget of one session and its children: counts all calls of the model, and asks the user at its limits."""
 
+import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
@@ -359,7 +360,11 @@ def fixed_part(request: ModelRequest, prompt: Prompt | None) -> FixedPart:
 
 def _most_tokens(messages: Sequence[Message]) -> int:
     """Return a bound of the tokens of `messages`, at one for each byte, plus the tokens of images and pages."""
-    return len(msgspec.json.encode(messages)) + estimated_tokens(messages)
+    try:
+        size = len(msgspec.json.encode(messages))
+    except UnicodeEncodeError:  # half of a surrogate pair, which a result of a tool may have
+        size = len(json.dumps(msgspec.to_builtins(messages)))
+    return size + estimated_tokens(messages)
 
 
 def _too_fixed(fixed: FixedPart, history_tokens: int, budget: float, remedy: str) -> str:

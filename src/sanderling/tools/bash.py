@@ -45,7 +45,8 @@ class BashInput(msgspec.Struct, forbid_unknown_fields=True):
         bool, msgspec.Meta(description="Start as a job, e.g. a server; see the tool jobs")
     ] = False
     pty: Annotated[
-        bool, msgspec.Meta(description="Start as a job with a terminal: REPL, debugger, rebase -i")
+        bool,
+        msgspec.Meta(description="Start as a job that has a terminal: REPL, debugger, rebase -i"),
     ] = False
 
 
@@ -73,7 +74,7 @@ async def bash(args: BashInput, context: Context) -> Outcome:
     Run a command line in bash, in the sandbox.
 
     The working directory and exported variables persist between commands; functions and processes do not. Start servers with
-    background=true. Without pty there is no terminal and no stdin: pass answers as options (-y, git commit -m). stdout and stderr are
+    background=true. There is no terminal and no stdin: pass answers as options (-y, git commit -m). stdout and stderr are
     combined. Long output is cut in the middle; the result names a file with all of it. Read, search and change files with the other tools.
     """
     jobs = context.workspace.jobs

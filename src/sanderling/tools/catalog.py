@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import anyio
@@ -41,9 +42,11 @@ TOOLS: dict[str, Tool] = {
 UNLISTED = frozenset((ls.name,))
 """Tools that the model is not offered, but may call, because it knows them from other agents. `read` lists directories."""
 
+Shorter = Mapping[str, tuple[frozenset[str], str]]
+
 # For small context windows: tools, with the parameters that are left out and a shorter description. Together they have less than 1,500
 # tokens. A call may still use all that the tool takes.
-SMALL: Mapping[str, tuple[frozenset[str], str]] = {
+SMALL: Shorter = {
     "read": (
         name_set(""),
         "Read a file or list a directory. Lines have their number and a tab in front. Continue with `offset`.",
@@ -62,6 +65,15 @@ SMALL: Mapping[str, tuple[frozenset[str], str]] = {
         "Search files' text. Skips what .gitignore names.",
     ),
 }
+
+WITHOUT_USER: Shorter = {
+    "bash": (name_set("pty"), ""),
+    "jobs": (
+        name_set("text keys"),
+        "List, read or stop background commands.\n\n`read` returns output since the last read; with wait_s it waits for some.",
+    ),
+}
+"""Like `SMALL`, where no user could take over a terminal."""
 
 NAMES = (*TOOLS, DEBUG, SEARCH_TOOL)
 """The names of all tools, including tools that need a setting or a debug session."""
@@ -97,22 +109,26 @@ class Catalog:
     The tools of a session; each source is queried before each request.
 
     A definition that was sent stays as and where it is, because a different prefix would invalidate the API's cache of everything after
-    it. So new tools come last. A name belongs to the first tool with it. Tools in `disabled` (names and globs) are not offered.
+    it. So new tools come last. A name belongs to the first tool with it. Tools in `disabled` (names and globs) are not offered. Without a
+    user, terminals are not.
     """
 
-    def __init__(self, *sources: ToolSource, disabled: Sequence[str] = ()) -> None:
+    def __init__(
+        self, *sources: ToolSource, disabled: Sequence[str] = (), has_user: bool = True
+    ) -> None:
         self._sources = sources
         self._disabled = disabled
         self._tools: dict[str, Tool] = {}
         self._sent: dict[str, ToolSpec] = {}
         self._asking = anyio.Lock(fast_acquire=True)  # do not yield before the request
         self._is_small = False
+        self._shorter: Shorter = {} if has_user else WITHOUT_USER
 
     def copy(self) -> "Catalog":
         """Return a catalog with the same sources that begins with what was sent from this one."""
         copy = Catalog(*self._sources, disabled=self._disabled)
         copy._tools, copy._sent = dict(self._tools), dict(self._sent)
-        copy._is_small = self._is_small
+        copy._is_small, copy._shorter = self._is_small, self._shorter
         return copy
 
     @property
@@ -129,7 +145,7 @@ class Catalog:
         """Offer only third-party tools and `SMALL`; return whether that changes anything."""
         if self._is_small:
             return False
-        self._is_small = True
+        self._is_small, self._shorter = True, SMALL
         kept = [self._tools[name] for name in self._sent]
         self._sent.clear()
         self._send(kept)
@@ -140,7 +156,7 @@ class Catalog:
         for tool in tools:
             is_in_set = not self._is_small or tool.name in SMALL or tool.name not in NAMES
             if is_in_set and tool.name not in UNLISTED and not _is_waiting(tool):
-                self._sent[tool.name] = (_small_spec if self._is_small else _spec)(tool)
+                self._sent[tool.name] = _spec(tool, self._shorter)
 
     async def so_far(self) -> Toolset:
         """Return the current tools. `by_name` stays up to date: it includes later tools, too."""
@@ -184,16 +200,12 @@ def specs_of(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
     return tuple(_spec(tool) for tool in tools if tool.name not in UNLISTED)
 
 
-def _spec(tool: Tool) -> ToolSpec:
-    return ToolSpec(tool.name, tool.description, tool.schema)
-
-
-def _small_spec(tool: Tool) -> ToolSpec:
-    if tool.name not in SMALL or isinstance(tool, OutsideTool):
-        return _spec(tool)
-    left_out, description = SMALL[tool.name]
+def _spec(tool: Tool, shorter: Shorter = MappingProxyType({})) -> ToolSpec:
     schema = tool.schema
+    if tool.name not in shorter or isinstance(tool, OutsideTool):
+        return ToolSpec(tool.name, tool.description, schema)
+    left_out, description = shorter[tool.name]
     for part in (schema, *schema.get("$defs", {}).values()):
         fields = part["properties"]
         part["properties"] = {name: fields[name] for name in fields if name not in left_out}
-    return ToolSpec(tool.name, description, schema)
+    return ToolSpec(tool.name, description or tool.description, schema)
