@@ -19,7 +19,7 @@ from sanderling.errors import ToolError
 from sanderling.permissions.decide import decide
 from sanderling.permissions.rules import Rule
 from sanderling.protocol.actions import ResizeTerminal, TypeInTerminal, UseTerminal, WatchJob
-from sanderling.protocol.events import JobOutput
+from sanderling.protocol.events import Event, JobOutput
 from sanderling.protocol.messages import Prompt
 from sanderling.tools.commands import terminal as module
 from sanderling.tools.commands.drawing import Drawing
@@ -63,10 +63,10 @@ class TerminalDesk(Desk):
 
     async def user_types(self, data: str, until: str = "") -> None:
         """The user takes the terminal, types, waits until `until` is on the whole screen, and hands it back."""
-        self.terminal.take()
+        self.terminal.take(self)
         self.terminal.type(data.encode())
         await happens(lambda: until in self.whole_screen())
-        self.terminal.hand_back()
+        self.terminal.hand_back(self)
 
     def whole_screen(self) -> str:
         return "\n".join("".join(row.cells).rstrip() for row in self.terminal.screen.rows)
@@ -244,14 +244,14 @@ async def test_a_flood_costs_a_frontend_little_and_ends_with_the_interrupt_key(d
 
 async def test_while_the_user_has_the_terminal_the_model_neither_sees_nor_sends(desk):
     await desk.begin()
-    desk.terminal.take()
+    desk.terminal.take(desk)
     assert await desk.screen_text() == (
         "(no output)\n[j1 has a terminal · the user has the terminal: wait for it with wait_s]"
     )
     for given in ({"action": "send", "text": "x"}, {"action": "keys", "keys": ["Enter"]}):
         with pytest.raises(ToolError, match="nothing was sent"):
             await desk.ask(id="j1", **given)
-    desk.terminal.hand_back()
+    desk.terminal.hand_back(desk)
     await desk.settles()
     await desk.send("echo he''re\n", "here")
     assert "x" not in desk.whole_screen()
@@ -282,7 +282,7 @@ async def test_a_password_is_neither_seen_nor_logged_and_what_follows_is(desk):
 
 async def test_the_model_can_wait_until_the_user_hands_back(desk):
     await desk.begin()
-    desk.terminal.take()
+    desk.terminal.take(desk)
     told: list[str] = []
 
     async def wait() -> None:
@@ -294,14 +294,14 @@ async def test_the_model_can_wait_until_the_user_hands_back(desk):
         desk.terminal.type(b"echo secret\r")
         await happens(lambda: "\nsecret" in desk.whole_screen())
         assert told == []
-        desk.terminal.hand_back()
+        desk.terminal.hand_back(desk)
     assert "secret" not in told[0]
     assert HIDDEN in told[0]
 
 
 async def test_a_job_that_ends_while_the_user_has_its_terminal_is_reported(desk):
     await desk.begin("read -s x; exit 3", "")
-    desk.terminal.take()
+    desk.terminal.take(desk)
     desk.terminal.type(b"secret\r")
     told = await desk.ask(action="screen", id="j1", wait_s=60)
     await desk.ends()
@@ -368,7 +368,7 @@ async def test_after_a_thousand_handovers_nothing_the_user_typed_is_in_the_log_o
         typed.append(word)
         line = source.choice((": {}", "echo {}", "{}", "printf {} >&2", "read -s x; {}"))
         end = source.choice(("\r", "\r", "\r", "\x15", "\x03"))
-        desk.terminal.take()
+        desk.terminal.take(desk)
         data = line.format(word).encode() + end.encode()
         at = source.randint(0, len(data))
         desk.terminal.type(data[:at])
@@ -377,7 +377,7 @@ async def test_after_a_thousand_handovers_nothing_the_user_typed_is_in_the_log_o
         desk.terminal.type(data[at:])
         if source.random() < 0.5:
             await anyio.sleep(source.random() * 0.02)
-        desk.terminal.hand_back()
+        desk.terminal.hand_back(desk)
         views.append(await desk.screen_text())
     await desk.settles()
     await desk.keys("C-c")
@@ -523,3 +523,33 @@ async def test_a_frontend_that_watches_no_longer_hands_the_terminal_back(tmp_pat
         assert terminal.is_users
         talk.conversation.act(WatchJob("j1", is_on=False))
         assert not terminal.is_users
+
+
+async def test_one_of_two_frontends_that_closes_its_view_leaves_the_terminal_to_the_other(tmp_path):
+    talk = Talk(tmp_path, ("bash", {"command": "exec cat", "pty": True}), mode="auto")
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Begin."))
+        terminal = talk.services.workspace.jobs.find("j1").terminal
+        assert terminal
+        events: list[Event] = []
+        first, second = talk.conversation.views, talk.conversation.views.seen_by(events.append)
+        for frontend in (first, second):
+            frontend.show(WatchJob("j1"))
+        await happens(lambda: events)
+        second.show(UseTerminal("j1", "take"))
+        first.show(WatchJob("j1", is_on=False))
+        assert terminal.is_users
+        first.show(UseTerminal("j1", "take"))
+        second.show(UseTerminal("j1", "hand_back"))
+        assert terminal.is_users
+        second.show(UseTerminal("j1", "take"))
+        first.show(UseTerminal("j1", "hand_back"))
+        second.close()
+        assert not terminal.is_users
+        count = len(events)
+        terminal.take(talk)
+        terminal.type(b"unseen\r")
+        await happens(lambda: "unseen" in "".join(terminal.screen.rows[0].cells))
+        terminal.hand_back(talk)
+        await happens(lambda: not terminal.screen.hides)
+        assert len(events) == count, "the view of a frontend that is gone"
