@@ -908,6 +908,31 @@ def test_the_program_gets_the_size_of_the_window(screen):
     }
 
 
+def resizes(screen):
+    return screen.lua("return #vim.api.nvim_get_autocmds({ event = 'WinResized' })")
+
+
+def test_the_line_above_says_who_has_the_terminal_until_its_program_has_ended(screen):
+    before = resizes(screen)
+    shared(screen)
+    screen.command("Agent terminal")
+    assert resizes(screen) == before + 1
+    screen.command("hide")
+    screen.command("Agent terminal")
+    assert "The model has this terminal" in screen.lua("return vim.wo.winbar")
+    shared(screen, "exit status 0")
+    wait_until(lambda: terminal(screen) == ["[exit status 0]"])
+    assert screen.lua("return vim.wo.winbar") == ""
+    screen.feed("i")
+    wait_until(lambda: screen.mode() == "t")
+    assert uses(screen) == []
+    assert resizes(screen) == before
+    screen.feed("<C-\\><C-n>")
+    screen.command("bwipeout!")
+    screen.command("Agent terminal")
+    assert screen.lua("return vim.wo.winbar") == "", "nobody has what has ended"
+
+
 def test_cursor_keys_are_sent_as_the_program_asked(screen):
     shared(screen)
     screen.command("Agent terminal")
