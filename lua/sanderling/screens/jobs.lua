@@ -310,8 +310,8 @@ end
 -- the user's terminal -------------------------------------------------------------------------------------------------
 
 -- A narrow window shows the beginning.
-local MODELS = ' The model has this terminal. i takes it:%< the model then sees and sends nothing.'
-local USERS = ' You have this terminal. <C-\\><C-n>%< hands it back. The model sees nothing of it.'
+local MODELS = ' The model has the terminal. i takes it%<: the model then sees and sends nothing.'
+local USERS = ' You have the terminal. <C-\\><C-n>%< hands it back. The model sees nothing of it.'
 
 --- Give the job's terminal the size of the window.
 ---@param buf integer
@@ -340,7 +340,6 @@ local function share(screen, job)
     live.act(session_id, { type = 'use_terminal', id = job.id, what = what })
     set_bar(screen, what == 'take' and USERS or MODELS)
   end
-  set_bar(screen, MODELS)
   for _, map in ipairs(api.nvim_buf_get_keymap(buf, 't')) do
     api.nvim_buf_del_keymap(buf, 't', map.lhs) -- all keys are the program's
   end
@@ -379,7 +378,9 @@ local function open(job, session_id)
   local is_in_front = not vim.startswith(job.id, 'j')
   local buf = scratch.new(is_in_front and 'command' or 'job ' .. job.id)
   scratch.set_buf_options(buf, { bufhidden = 'hide' })
-  open_split(buf, '')
+  local is_shared = job.has_terminal and job.outcome == ''
+  local bar = is_shared and MODELS or '' -- before the terminal, which has the size of what the bar leaves
+  open_split(buf, bar)
   local screen = {
     buf = buf,
     channel = api.nvim_open_term(buf, { -- in its window, which determines its size
@@ -394,14 +395,14 @@ local function open(job, session_id)
       end,
     }),
     session_id = session_id,
-    bar = '',
+    bar = bar,
     state = 'text',
     parameters = '',
     rest = '',
   }
   screens[key(session_id, job.id)] = screen
   set_keys(buf, job, session_id)
-  if job.has_terminal and job.outcome == '' then
+  if is_shared then
     share(screen, job)
   end
   api.nvim_create_autocmd('BufUnload', {
