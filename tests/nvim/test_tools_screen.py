@@ -868,16 +868,16 @@ def uses(screen):
 def test_the_user_takes_a_terminal_with_i_and_hands_it_back_by_leaving_terminal_mode(screen):
     shared(screen)
     screen.command("Agent terminal")
-    assert "The model has this terminal" in screen.lua("return vim.wo.winbar")
+    assert "The model has the terminal" in screen.lua("return vim.wo.winbar")
     screen.feed("x")
     screen.feed("i")
     wait_until(lambda: screen.mode() == "t")
-    wait_until(lambda: "You have this terminal" in screen.lua("return vim.wo.winbar"))
+    wait_until(lambda: "You have the terminal" in screen.lua("return vim.wo.winbar"))
     screen.feed("pw<C-c><C-w><Up>ü<CR>")
     wait_until(lambda: typed(screen) == "pw\x03\x17\x1b[Aü\r".encode())
     screen.feed("<C-\\><C-n>")
     wait_until(lambda: uses(screen) == ["take", "hand_back"])
-    assert "The model has this terminal" in screen.lua("return vim.wo.winbar")
+    assert "The model has the terminal" in screen.lua("return vim.wo.winbar")
     assert screen.actions("stop_job") == []
 
 
@@ -906,6 +906,31 @@ def test_the_program_gets_the_size_of_the_window(screen):
         "rows": 8,
         "columns": width,
     }
+
+
+def resizes(screen):
+    return screen.lua("return #vim.api.nvim_get_autocmds({ event = 'WinResized' })")
+
+
+def test_the_line_above_says_who_has_the_terminal_until_its_program_has_ended(screen):
+    before = resizes(screen)
+    shared(screen)
+    screen.command("Agent terminal")
+    assert resizes(screen) == before + 1
+    screen.command("hide")
+    screen.command("Agent terminal")
+    assert "The model has the terminal" in screen.lua("return vim.wo.winbar")
+    shared(screen, "exit status 0")
+    wait_until(lambda: terminal(screen) == ["[exit status 0]"])
+    assert screen.lua("return vim.wo.winbar") == ""
+    screen.feed("i")
+    wait_until(lambda: screen.mode() == "t")
+    assert uses(screen) == []
+    assert resizes(screen) == before
+    screen.feed("<C-\\><C-n>")
+    screen.command("bwipeout!")
+    screen.command("Agent terminal")
+    assert screen.lua("return vim.wo.winbar") == "", "nobody has what has ended"
 
 
 def test_cursor_keys_are_sent_as_the_program_asked(screen):

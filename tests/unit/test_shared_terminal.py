@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import DEADLINE_S, happens, prove_rest
+from tests.conftest import DEADLINE_S, find_neovim, happens, prove_rest
 from tests.sandboxes import in_own_task
 from tests.unit.test_bash import Desk
 from tests.unit.test_tool_uses import Talk
@@ -19,7 +19,7 @@ from sanderling.errors import ToolError
 from sanderling.permissions.decide import decide
 from sanderling.permissions.rules import Rule
 from sanderling.protocol.actions import ResizeTerminal, TypeInTerminal, UseTerminal, WatchJob
-from sanderling.protocol.events import JobOutput
+from sanderling.protocol.events import Event, JobOutput
 from sanderling.protocol.messages import Prompt
 from sanderling.tools.commands import terminal as module
 from sanderling.tools.commands.drawing import Drawing
@@ -49,9 +49,11 @@ class TerminalDesk(Desk):
 
     async def shows(self, text: str) -> str:
         """What the model sees as soon as it sees `text`."""
-        with anyio.fail_after(DEADLINE_S):
+        shown = ""
+        with anyio.move_on_after(DEADLINE_S):
             while text not in (shown := await self.screen_text()):
                 await anyio.sleep(0.02)
+        assert text in shown
         return shown
 
     async def send(self, text: str, until: str = "") -> str:
@@ -63,10 +65,10 @@ class TerminalDesk(Desk):
 
     async def user_types(self, data: str, until: str = "") -> None:
         """The user takes the terminal, types, waits until `until` is on the whole screen, and hands it back."""
-        self.terminal.take()
+        self.terminal.take(self)
         self.terminal.type(data.encode())
         await happens(lambda: until in self.whole_screen())
-        self.terminal.hand_back()
+        self.terminal.hand_back(self)
 
     def whole_screen(self) -> str:
         return "\n".join("".join(row.cells).rstrip() for row in self.terminal.screen.rows)
@@ -137,7 +139,8 @@ async def test_gdb_is_used_as_by_a_user(desk):
 
 @pytest.mark.parametrize("editor", ["vim", "vi", "nvim"])
 async def test_a_rebase_is_done_in_an_editor(desk, editor):
-    if not shutil.which(editor):
+    program = find_neovim() if editor == "nvim" else shutil.which(editor)
+    if not program:
         pytest.skip(f"{editor} is not installed")
     git = "git -c user.name=a -c user.email=a@b.c"
     made = (
@@ -145,7 +148,7 @@ async def test_a_rebase_is_done_in_an_editor(desk, editor):
     )
     await desk.say(made)
     await desk.begin(
-        f"GIT_EDITOR='{editor} -u NONE -N' {git} rebase -i --root --keep-empty; exec cat", "pick"
+        f"GIT_EDITOR='{program} -u NONE -N' {git} rebase -i --root --keep-empty; exec cat", "pick"
     )
     await desk.keys("j d d : w q Enter")
     await desk.shows("Successfully rebased")
@@ -163,6 +166,20 @@ async def test_a_pager_leaves_the_screen_as_it_was(desk):
     await desk.keys("q")
     await happens(lambda: not desk.terminal.screen.is_alternate)
     assert "99" not in await desk.screen_text()
+
+
+async def test_a_program_that_draws_the_whole_screen_again_and_again_is_read_and_ended(desk):
+    if not shutil.which("top"):
+        pytest.skip("top is not installed")
+    await desk.begin()
+    shown = await desk.send("HOME=/ top -d 0.3\n", "PID USER")
+    assert "load average" in shown
+    await desk.keys("h")
+    await desk.shows("Help for Interactive Commands")
+    await desk.keys("q")
+    await desk.shows("PID USER")
+    await desk.keys("q")
+    await desk.send("echo en''ded\n", "\nended")
 
 
 async def test_wide_and_combined_characters_are_shown_as_written(desk):
@@ -244,14 +261,14 @@ async def test_a_flood_costs_a_frontend_little_and_ends_with_the_interrupt_key(d
 
 async def test_while_the_user_has_the_terminal_the_model_neither_sees_nor_sends(desk):
     await desk.begin()
-    desk.terminal.take()
+    desk.terminal.take(desk)
     assert await desk.screen_text() == (
         "(no output)\n[j1 has a terminal · the user has the terminal: wait for it with wait_s]"
     )
     for given in ({"action": "send", "text": "x"}, {"action": "keys", "keys": ["Enter"]}):
         with pytest.raises(ToolError, match="nothing was sent"):
             await desk.ask(id="j1", **given)
-    desk.terminal.hand_back()
+    desk.terminal.hand_back(desk)
     await desk.settles()
     await desk.send("echo he''re\n", "here")
     assert "x" not in desk.whole_screen()
@@ -280,9 +297,28 @@ async def test_a_password_is_neither_seen_nor_logged_and_what_follows_is(desk):
     assert "len 13" in desk.log()
 
 
+async def test_sudo_gets_a_password_that_the_model_does_not_see(desk):
+    if not shutil.which("sudo") or not shutil.which("setpriv"):
+        pytest.skip("sudo or setpriv is not installed")
+    if os.getuid():
+        pytest.skip(
+            "sudo asks root nothing, and another user's wrong passwords may lock the account"
+        )
+    if desk.is_confined():
+        pytest.skip("the sandbox lets no program become root")
+    nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups"
+    await desk.begin(f"cd /; {nobody} sudo -S -k -p 'Password of %u: ' true", "Password of nobody:")
+    await desk.user_types("correct horse\r", "Sorry")
+    await desk.settles()
+    shown = await desk.send("wrong\n", "Sorry, try again.\nPassword of nobody:")
+    await desk.keys("C-c")
+    await desk.ends()
+    assert "horse" not in shown + desk.log() + desk.whole_screen()
+
+
 async def test_the_model_can_wait_until_the_user_hands_back(desk):
     await desk.begin()
-    desk.terminal.take()
+    desk.terminal.take(desk)
     told: list[str] = []
 
     async def wait() -> None:
@@ -294,14 +330,14 @@ async def test_the_model_can_wait_until_the_user_hands_back(desk):
         desk.terminal.type(b"echo secret\r")
         await happens(lambda: "\nsecret" in desk.whole_screen())
         assert told == []
-        desk.terminal.hand_back()
+        desk.terminal.hand_back(desk)
     assert "secret" not in told[0]
     assert HIDDEN in told[0]
 
 
 async def test_a_job_that_ends_while_the_user_has_its_terminal_is_reported(desk):
     await desk.begin("read -s x; exit 3", "")
-    desk.terminal.take()
+    desk.terminal.take(desk)
     desk.terminal.type(b"secret\r")
     told = await desk.ask(action="screen", id="j1", wait_s=60)
     await desk.ends()
@@ -345,6 +381,8 @@ async def test_the_user_can_show_what_is_hidden(desk):
 
 SEED = 4_343
 HANDOVERS = 1_000
+# Bash alone, on a terminal without Sanderling, ends once in some thousand interrupts: it reads an end of file.
+SHELLS = f"trap : INT; while :; do ({SHELL}); done"
 
 
 async def test_after_a_thousand_handovers_nothing_the_user_typed_is_in_the_log_or_the_models_view(
@@ -352,7 +390,7 @@ async def test_after_a_thousand_handovers_nothing_the_user_typed_is_in_the_log_o
 ):
     monkeypatch.setattr(module, "SETTLE_S", 0.01)  # sooner than any user, and than the programs
     source = random.Random(SEED)
-    await desk.begin()
+    await desk.begin(SHELLS)
     typed: list[str] = []
     views = [""]
     for number in range(HANDOVERS):
@@ -368,7 +406,7 @@ async def test_after_a_thousand_handovers_nothing_the_user_typed_is_in_the_log_o
         typed.append(word)
         line = source.choice((": {}", "echo {}", "{}", "printf {} >&2", "read -s x; {}"))
         end = source.choice(("\r", "\r", "\r", "\x15", "\x03"))
-        desk.terminal.take()
+        desk.terminal.take(desk)
         data = line.format(word).encode() + end.encode()
         at = source.randint(0, len(data))
         desk.terminal.type(data[:at])
@@ -377,7 +415,7 @@ async def test_after_a_thousand_handovers_nothing_the_user_typed_is_in_the_log_o
         desk.terminal.type(data[at:])
         if source.random() < 0.5:
             await anyio.sleep(source.random() * 0.02)
-        desk.terminal.hand_back()
+        desk.terminal.hand_back(desk)
         views.append(await desk.screen_text())
     await desk.settles()
     await desk.keys("C-c")
@@ -523,3 +561,33 @@ async def test_a_frontend_that_watches_no_longer_hands_the_terminal_back(tmp_pat
         assert terminal.is_users
         talk.conversation.act(WatchJob("j1", is_on=False))
         assert not terminal.is_users
+
+
+async def test_one_of_two_frontends_that_closes_its_view_leaves_the_terminal_to_the_other(tmp_path):
+    talk = Talk(tmp_path, ("bash", {"command": "exec cat", "pty": True}), mode="auto")
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Begin."))
+        terminal = talk.services.workspace.jobs.find("j1").terminal
+        assert terminal
+        events: list[Event] = []
+        first, second = talk.conversation.views, talk.conversation.views.seen_by(events.append)
+        for frontend in (first, second):
+            frontend.show(WatchJob("j1"))
+        await happens(lambda: events)
+        second.show(UseTerminal("j1", "take"))
+        first.show(WatchJob("j1", is_on=False))
+        assert terminal.is_users
+        first.show(UseTerminal("j1", "take"))
+        second.show(UseTerminal("j1", "hand_back"))
+        assert terminal.is_users
+        second.show(UseTerminal("j1", "take"))
+        first.show(UseTerminal("j1", "hand_back"))
+        second.close()
+        assert not terminal.is_users
+        count = len(events)
+        terminal.take(talk)
+        terminal.type(b"unseen\r")
+        await happens(lambda: "unseen" in "".join(terminal.screen.rows[0].cells))
+        terminal.hand_back(talk)
+        await happens(lambda: not terminal.screen.hides)
+        assert len(events) == count, "the view of a frontend that is gone"

@@ -20,6 +20,8 @@ local words = require('sanderling.ui.words')
 ---@field parameters string of an incomplete CSI sequence
 ---@field rest string an incomplete character
 ---@field is_over? boolean its end is shown
+---@field bar string the line above it
+---@field shared? integer the autocommands of a terminal that the user can take
 
 ---@type table<string, sanderling.screens.jobs.Screen> by session and job
 local screens = {}
@@ -133,11 +135,32 @@ local function write(screen, text)
   pcall(api.nvim_chan_send, screen.channel, text) -- the buffer may be closing
 end
 
+--- Set the line above a terminal.
+---@param screen sanderling.screens.jobs.Screen
+---@param text string
+local function set_bar(screen, text)
+  screen.bar = text
+  for _, win in ipairs(vim.fn.win_findbuf(screen.buf)) do
+    vim.wo[win][0].winbar = text
+  end
+end
+
+--- End what `share` began.
+---@param screen sanderling.screens.jobs.Screen
+local function stop_sharing(screen)
+  if screen.shared then
+    api.nvim_del_augroup_by_id(screen.shared)
+    screen.shared = nil
+    set_bar(screen, '')
+  end
+end
+
 ---@param screen sanderling.screens.jobs.Screen
 ---@param sentence string
 local function write_end(screen, sentence)
   if not screen.is_over then
     screen.is_over = true
+    stop_sharing(screen)
     screen.state, screen.rest = 'text', ''
     write(screen, ('\27[0m\n[%s]\n'):format(words.plain(sentence)))
   end
@@ -235,14 +258,15 @@ end
 
 --- Show `buf` below all other windows, without the current window's local options.
 ---@param buf integer
-local function open_split(buf)
+---@param bar string
+local function open_split(buf, bar)
   local win = api.nvim_open_win(buf, true, {
     split = 'below',
     win = -1,
     height = math.max(3, math.floor(vim.o.lines / 3)),
   })
   scratch.set_win_options(win, {
-    winbar = '',
+    winbar = bar,
     winfixbuf = false,
     winfixheight = true,
     number = false,
@@ -285,17 +309,9 @@ end
 
 -- the user's terminal -------------------------------------------------------------------------------------------------
 
---- Set what the line above the terminal says: who has it, and which key changes that.
----@param buf integer
----@param text string
-local function set_bar(buf, text)
-  for _, win in ipairs(vim.fn.win_findbuf(buf)) do
-    vim.wo[win][0].winbar = text
-  end
-end
-
-local MODELS = ' The model has this terminal. i takes it: the model then sees and sends nothing.'
-local USERS = ' You have this terminal. <C-\\><C-n> hands it back. The model sees nothing of it.'
+-- A narrow window shows the beginning.
+local MODELS = ' The model has the terminal. i takes it%<: the model then sees and sends nothing.'
+local USERS = ' You have the terminal. <C-\\><C-n>%< hands it back. The model sees nothing of it.'
 
 --- Give the job's terminal the size of the window.
 ---@param buf integer
@@ -314,40 +330,42 @@ local function report_size(buf, job, session_id)
 end
 
 --- Let the user type in the job's terminal: terminal mode takes it, leaving the mode hands it back.
----@param buf integer
+---@param screen sanderling.screens.jobs.Screen
 ---@param job sanderling.ShownJob
----@param session_id string
-local function share(buf, job, session_id)
+local function share(screen, job)
+  local buf, session_id = screen.buf, screen.session_id
+  screen.shared = api.nvim_create_augroup('sanderling.terminal.' .. buf, {})
   ---@param what 'take'|'hand_back'
   local function use(what)
     live.act(session_id, { type = 'use_terminal', id = job.id, what = what })
-    set_bar(buf, what == 'take' and USERS or MODELS)
+    set_bar(screen, what == 'take' and USERS or MODELS)
   end
-  set_bar(buf, MODELS)
   for _, map in ipairs(api.nvim_buf_get_keymap(buf, 't')) do
     api.nvim_buf_del_keymap(buf, 't', map.lhs) -- all keys are the program's
   end
   api.nvim_create_autocmd('TermEnter', {
+    group = screen.shared,
     buffer = buf,
     desc = 'Agent: take the terminal',
     callback = function()
       use('take')
       -- Not for the buffer: who leaves the mode by leaving the window is in another one when this fires.
-      api.nvim_create_autocmd('TermLeave', {
+      api.nvim_create_autocmd('TermLeave', { -- not in the group either: it comes after BufUnload
         once = true,
         desc = 'Agent: hand the terminal back',
         callback = function()
-          use('hand_back')
+          if not screen.is_over then
+            use('hand_back')
+          end
         end,
       })
     end,
   })
+  -- Not for the buffer: of several windows it names only the first.
   api.nvim_create_autocmd('WinResized', {
+    group = screen.shared,
     desc = 'Agent: resize the terminal',
     callback = function()
-      if not api.nvim_buf_is_valid(buf) then
-        return true
-      end
       report_size(buf, job, session_id)
     end,
   })
@@ -360,7 +378,9 @@ local function open(job, session_id)
   local is_in_front = not vim.startswith(job.id, 'j')
   local buf = scratch.new(is_in_front and 'command' or 'job ' .. job.id)
   scratch.set_buf_options(buf, { bufhidden = 'hide' })
-  open_split(buf)
+  local is_shared = job.has_terminal and job.outcome == ''
+  local bar = is_shared and MODELS or '' -- before the terminal, which has the size of what the bar leaves
+  open_split(buf, bar)
   local screen = {
     buf = buf,
     channel = api.nvim_open_term(buf, { -- in its window, which determines its size
@@ -375,20 +395,22 @@ local function open(job, session_id)
       end,
     }),
     session_id = session_id,
+    bar = bar,
     state = 'text',
     parameters = '',
     rest = '',
   }
   screens[key(session_id, job.id)] = screen
   set_keys(buf, job, session_id)
-  if job.has_terminal then
-    share(buf, job, session_id)
+  if is_shared then
+    share(screen, job)
   end
   api.nvim_create_autocmd('BufUnload', {
     buffer = buf,
     once = true,
     desc = 'Agent: stop watching the job',
     callback = function()
+      stop_sharing(screen)
       for name, other in pairs(screens) do
         if other == screen then
           screens[name] = nil
@@ -417,7 +439,7 @@ function M.show(id)
   if win ~= -1 then
     api.nvim_set_current_win(win)
   elseif screen and api.nvim_buf_is_loaded(screen.buf) then
-    open_split(screen.buf)
+    open_split(screen.buf, screen.bar)
   else
     open(job, session_id)
   end

@@ -11,9 +11,6 @@ from sanderling.protocol.actions import (
     NoteReviewed,
     NoteUsage,
     RejectChanges,
-    ResizeTerminal,
-    TypeInTerminal,
-    UseTerminal,
 )
 from sanderling.protocol.events import ModelChanged, Notice, TitleChanged
 from sanderling.protocol.modes import Effort, Mode, NetworkMode
@@ -128,21 +125,6 @@ class Controls:
     def stop_child(self, child_id: str) -> None:
         if children := self._services.workspace.children:
             children().stop(child_id)
-
-    def use_terminal(self, action: UseTerminal | TypeInTerminal | ResizeTerminal) -> None:
-        with suppress(ToolError):  # it has ended meanwhile
-            terminal = self._services.workspace.jobs.find_terminal(action.id)
-            match action:
-                case UseTerminal(_, "take"):
-                    terminal.take()
-                case UseTerminal(_, "hand_back"):
-                    terminal.hand_back()
-                case UseTerminal():
-                    terminal.reveal()
-                case TypeInTerminal(_, data):
-                    terminal.type(data)
-                case ResizeTerminal(_, rows, columns):
-                    terminal.resize(rows, columns)
 
     async def stop_job(self, job_id: str) -> None:
         with suppress(ToolError):

@@ -163,8 +163,6 @@ class Conversation:
                 services.servers.control(name, what)
             case actions.ChangeRule(rule, new):
                 controls.change_rule(rule, new)
-            case actions.UseTerminal() | actions.TypeInTerminal() | actions.ResizeTerminal():
-                controls.use_terminal(action)
             case actions.StopJob(job_id):
                 services.tasks.start(controls.stop_job, job_id)
             case actions.CloseSession():

@@ -1,34 +1,32 @@
-"""Read-only views of a conversation, as events or as a single answer."""
+"""What a frontend sees of a conversation, as events or as a single answer."""
 
-import codecs
 from collections.abc import Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
 from anyio import to_thread
 
+from sanderling.conversation.job_viewer import JobViewer
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.undo.reviewing import Reviews
 from sanderling.conversation.undo.undoing import Undoer
-from sanderling.errors import SanderlingError, SessionError, ToolError
+from sanderling.errors import SanderlingError, SessionError
 from sanderling.permissions.guarding import absolute
 from sanderling.project.roles import SkippedRole, by_name
 from sanderling.protocol import requests
-from sanderling.protocol.actions import FROM_END, Action, ShowEarlier, WatchJob
-from sanderling.protocol.events import Event, JobOutput, SessionOpened, TodoChanged
+from sanderling.protocol.actions import (
+    FROM_END,
+    Action,
+    ResizeTerminal,
+    ShowEarlier,
+    TypeInTerminal,
+    UseTerminal,
+    WatchJob,
+)
+from sanderling.protocol.events import Event, SessionOpened, TodoChanged
 from sanderling.protocol.messages import Usage, text_of
 from sanderling.session.history_pager import HistoryPager
 from sanderling.text import counted
-from sanderling.tools.commands.jobs import Job
-
-if TYPE_CHECKING:
-    from sanderling.tools.commands.terminal import Terminal
-
-MAX_CHUNK_BYTES = 16 * 1024  # Neovim shows 64 kB of line breaks in 90 ms
-MAX_REPLAYED_BYTES = 1 << 20  # of a job's output before it was watched
-WATCH_PAUSE_S = 0.01
 
 
 class SessionViews:
@@ -52,7 +50,7 @@ class SessionViews:
         self._undoer = undoer
         self._reviews = reviews
         self.external = external
-        self._watched: dict[str, anyio.CancelScope] = {}
+        self._jobs = JobViewer(services, self._emit)
         self._pages: HistoryPager | None = None
         self._paging = anyio.Lock()
 
@@ -61,19 +59,20 @@ class SessionViews:
         return SessionViews(self._services, self._undoer, self._reviews, self.external, emit)
 
     def show(self, action: Action) -> None:
-        """Show what `action` requests, as events; ignore other actions."""
-        start = self._services.tasks.start
+        """Do what `action` requests of jobs and the history; ignore other actions."""
         match action:
-            case WatchJob(job_id, is_on):
-                self._stop_watching(job_id)
-                if is_on:
-                    start(self._watch_job, job_id)
-                else:
-                    self._services.workspace.jobs.hand_back(job_id)
+            case WatchJob():
+                self._jobs.watch(action)
+            case UseTerminal() | TypeInTerminal() | ResizeTerminal():
+                self._jobs.use(action)
             case ShowEarlier(before):
-                start(self._show_earlier, before)
+                self._services.tasks.start(self._show_earlier, before)
             case _:
                 pass
+
+    def close(self) -> None:
+        """Note that the frontend is gone."""
+        self._jobs.close()
 
     async def answer(self, request: requests.SessionRequest) -> requests.Answer:  # noqa: C901, PLR0911, PLR0912 - one table
         """
@@ -236,37 +235,3 @@ class SessionViews:
         shown = text_of(result.content) if result else "No result yet."
         data = msgspec.json.format(msgspec.json.encode(use.input)).decode()
         return requests.WholeToolUse(use.name, data, shown)
-
-    async def _draw_terminal(self, job: Job, terminal: "Terminal") -> None:
-        from sanderling.tools.commands.drawing import FRAME_S, Drawing  # rarely needed
-
-        drawing = Drawing(terminal)
-        while True:
-            if text := drawing.update():
-                self._emit(JobOutput(job.id, text))
-            if not job.is_running:
-                return
-            await terminal.next_change()
-            await anyio.sleep(FRAME_S)
-
-    def _stop_watching(self, job_id: str) -> None:
-        if scope := self._watched.pop(job_id, None):
-            scope.cancel()
-
-    async def _watch_job(self, job_id: str) -> None:
-        """Show the job's output so far, and new output as it comes."""
-        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        with suppress(ToolError), anyio.CancelScope() as scope:
-            job = self._services.workspace.jobs.find_shown(job_id)
-            self._watched[job_id] = scope
-            if job.terminal:
-                await self._draw_terminal(job, job.terminal)
-                return
-            offset = max(0, job.log.total_bytes - MAX_REPLAYED_BYTES)
-            while True:
-                await job.wait_for_bytes(offset)
-                if not (chunk := job.log.read(offset, MAX_CHUNK_BYTES)):
-                    return
-                offset += len(chunk)
-                self._emit(JobOutput(job_id, decode(chunk)))
-                await anyio.sleep(WATCH_PAUSE_S)

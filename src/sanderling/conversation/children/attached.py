@@ -10,9 +10,12 @@ from sanderling.protocol.actions import (
     Action,
     CloseSession,
     ReleaseWaiting,
+    ResizeTerminal,
     ShowEarlier,
     SteerTurn,
     SubmitPrompt,
+    TypeInTerminal,
+    UseTerminal,
     WatchJob,
 )
 from sanderling.protocol.agent import Agent, OpenedAgent
@@ -81,7 +84,7 @@ class AttachedChild:
             case SubmitPrompt(prompt) | SteerTurn(prompt):
                 self._sent.add(prompt.id)
                 conversation.act(SteerTurn(prompt))
-            case ShowEarlier() | WatchJob():
+            case ShowEarlier() | WatchJob() | UseTerminal() | TypeInTerminal() | ResizeTerminal():
                 self._views.show(action)
             case _:
                 conversation.act(action)
@@ -101,6 +104,7 @@ class AttachedChild:
 
     def close(self) -> None:
         self._child.detach(self._emit)
+        self._views.close()
         self._is_closed = True
         self._attached.cancel()
         if self._own:

@@ -249,11 +249,6 @@ class Jobs:
             raise ToolError(f"{job.id} has no terminal. Start it with bash, pty=true.")
         return job.terminal
 
-    def hand_back(self, job_id: str) -> None:
-        """Give the job's terminal back to the model, if the user has it and sees it no longer."""
-        with suppress(ToolError):
-            self.find_terminal(job_id).hand_back()
-
     def find_shown(self, shown_id: str) -> Job:
         """
         Return the job with this id, or the running command of the call with this id.

@@ -56,7 +56,6 @@ class Terminal:
     """
 
     def __init__(self, device: CommandTerminal, command: str, take: Callable[[str], None]) -> None:
-        self.is_users = False
         self.mark = secrets.token_hex(4)
         self.line: str | None = ""
         self.is_shell = re.fullmatch(_SHELL, command) is not None
@@ -65,6 +64,7 @@ class Terminal:
         self.changes = 0
         self.screen = Screen(ROWS, COLUMNS, self._put, self._leave)
         self._device = device
+        self._holders: set[object] = set()
         self._take = take
         self._typed = TypedText()
         self._seen = 0
@@ -95,7 +95,8 @@ class Terminal:
         for row in self.screen.end():
             self._log(row)
         self._keep_line()
-        self.is_users = self.screen.hides = False
+        self._holders.clear()
+        self.screen.hides = False
         self._note_change()
 
     async def _read(self) -> None:
@@ -276,9 +277,14 @@ class Terminal:
 
     # --- the user ---
 
-    def take(self) -> None:
-        """Give the terminal to the user."""
-        self.is_users = self.screen.hides = True
+    @property
+    def is_users(self) -> bool:
+        return bool(self._holders)
+
+    def take(self, holder: object) -> None:
+        """Give the terminal to the user, who may have it in several frontends: each is a holder."""
+        self._holders.add(holder)
+        self.screen.hides = True
         if self._handed_back.is_set():
             self._handed_back = anyio.Event()
         self.line = None
@@ -291,10 +297,13 @@ class Terminal:
             self._typed.note(data)
             self._put(data)
 
-    def hand_back(self) -> None:
-        if self.is_users:
+    def hand_back(self, holder: object) -> None:
+        """Give the terminal to the model, unless another holder has it."""
+        if holder not in self._holders:
+            return
+        self._holders.remove(holder)
+        if not self._holders:
             self._typed.keep()
-            self.is_users = False
             self._handed_back.set()
             self._note_change()
 
