@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -39,10 +40,10 @@ PROPOSED = "project: Use pnpm, never npm.\n"
 
 
 class Remembering(Talk):
-    """A session that ran turns before; `answer` is what the model then proposes, and `requests` are all that were made."""
+    """A session that ran turns before; `answer` is what the model then proposes, twice, and `requests` are all that were made."""
 
     def __init__(self, base: Path, answer: str, *turns: Any, **options: Any) -> None:
-        super().__init__(base, *turns, [{"text": answer}], **options)
+        super().__init__(base, *turns, *[[{"text": answer}]] * 2, **options)
         self.requests = list[ModelRequest]()
         stream = self.provider.stream
 
@@ -149,6 +150,24 @@ async def test_lines_for_all_projects_go_into_the_users_own_file(tmp_path, monke
         await talk.remember("once", "once")
         assert own.read_text() == "- Be kind.\n- Use pnpm, never npm.\n- Answer in English.\n"
         assert (talk.project / "AGENTS.md").read_text() == "* Run `make check`.\n"
+
+
+@pytest.fixture
+def config_home(monkeypatch):
+    """A directory outside of /tmp, of which the sandbox has its own."""
+    with TemporaryDirectory(dir=Path.home()) as name:
+        monkeypatch.setenv("XDG_CONFIG_HOME", name)
+        yield Path(name)
+
+
+async def test_a_missing_file_of_the_users_is_created(tmp_path, config_home):
+    own = config_home / "sanderling/AGENTS.md"
+    async with denied(tmp_path, "user: Use pnpm, never npm.") as talk:
+        await talk.remember("deny")
+        assert not own.parent.exists()
+        await talk.remember("once")
+        assert own.read_text() == "* Use pnpm, never npm.\n"
+        assert not (talk.project / "AGENTS.md").exists()
 
 
 @pytest.mark.parametrize("mode, questions", [("auto", 1), ("ask", 1), ("plan", 0)])
