@@ -13,7 +13,6 @@ from tests.unit.test_tool_uses import DONE, Talk, bash
 
 from sanderling.blame.origins import origins_in
 from sanderling.config import Settings
-from sanderling.conversation.corrections import corrections, left_in, repeated
 from sanderling.project.instructions import MAX_SENT_BYTES
 from sanderling.protocol.actions import (
     CancelTurn,
@@ -36,6 +35,7 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult, ToolUse, text_of
 from sanderling.protocol.requests import ProposeAtEnd
 from sanderling.providers import ModelRequest
+from sanderling.session.corrections import corrections, left_in, repeated
 from sanderling.session.records import LoggedMessage, LoggedRestored, LoggedToolEnd
 from sanderling.tools.appending import appended, new_lines
 

@@ -14,7 +14,6 @@ from anyio import to_thread
 from sanderling.changes.states import REMEMBERING
 from sanderling.config import config_dir
 from sanderling.conversation.compaction import problem_of
-from sanderling.conversation.corrections import PROPOSED, corrections, unproposed
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import ProviderError, SandboxError, SessionError, ToolError
 from sanderling.permissions.gate import DeniedError
@@ -22,6 +21,7 @@ from sanderling.project.instructions import MAX_SENT_BYTES
 from sanderling.project.trust.trust import INSTRUCTION_NAMES, OwnFiles
 from sanderling.protocol.events import Notice
 from sanderling.protocol.messages import Message, TextBlock
+from sanderling.session.corrections import PROPOSED, corrections, unproposed
 from sanderling.text import counted, printable
 from sanderling.tools.appending import AppendInput, append, new_lines
 from sanderling.tools.base import Context, UseRequest

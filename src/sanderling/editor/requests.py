@@ -105,7 +105,7 @@ def _blame(request: BlameFile, settings: Settings) -> dict[str, Any]:
 
 
 def _count(request: CountCorrections, settings: Settings) -> dict[str, Any]:
-    from sanderling.conversation.corrections import left_in  # only when a session has ended
+    from sanderling.session.corrections import left_in  # only when a session has ended
 
     return {"count": len(left_in(settings.session_dir, request.session_id))}
 

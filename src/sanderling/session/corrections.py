@@ -57,15 +57,17 @@ def unproposed(records: Iterable[Record], unsent: Sequence[str] = ()) -> list[st
 
 def left_in(session_dir: Path, session_id: str) -> list[str]:
     """
-    Return the corrections in a stored session that no proposal is based on.
+    Return the corrections in a stored session that no proposal is based on; none if it cannot propose any.
 
     Raises:
         SessionError: the session does not exist or its log cannot be read.
     """
     log = log_path(session_dir, session_id)
     with opened(log) as file:
-        _, lines = records_of(log, file)
+        header, lines = records_of(log, file)
         records = list(lines)
+    if header.parent or _states(records, "agent"):  # a child's, or an external agent's
+        return []
     notes = _states(records, "told")[-1:]
     return unproposed(records, [each for note in notes for each in note.get("rejected", ())])
 
