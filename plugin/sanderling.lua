@@ -94,7 +94,11 @@ command('Sessions', {
   bang = true,
   complete = true,
 })
-command('Remember', { desc = 'propose lines for AGENTS.md from what you corrected' })
+command('Remember', {
+  desc = 'propose lines for AGENTS.md from what you corrected',
+  nargs = '?',
+  complete = true,
+})
 command('Undo', {
   desc = "undo the agent's changes in its last turn",
   nargs = '*',

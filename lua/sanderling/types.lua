@@ -9,6 +9,7 @@
 ---@field agent? string
 ---@field parent? string
 ---@field worktree? string
+---@field proposes? boolean
 
 ---@class (exact) sanderling.SessionInUse
 ---@field type 'session_in_use'
@@ -643,6 +644,10 @@
 ---@field type 'measure_session'
 ---@field session_id string
 
+---@class (exact) sanderling.CountCorrections
+---@field type 'count_corrections'
+---@field session_id string
+
 ---@class (exact) sanderling.ForkSession
 ---@field type 'fork_session'
 ---@field session_id string
@@ -741,6 +746,10 @@
 
 ---@class (exact) sanderling.ListEfforts
 ---@field type 'list_efforts'
+---@field session_id string
+
+---@class (exact) sanderling.ProposeAtEnd
+---@field type 'propose_at_end'
 ---@field session_id string
 
 ---@class (exact) sanderling.ListRoles
@@ -900,6 +909,8 @@
 
 ---@class (exact) sanderling.Efforts
 ---@field efforts 'default'|'high'|'low'|'max'|'medium'|'xhigh'[]
+
+---@class (exact) sanderling.Proposed
 
 ---@class (exact) sanderling.ShownRole
 ---@field name string
@@ -1170,6 +1181,7 @@
 ---| sanderling.DeleteSession
 ---| sanderling.PreviewSession
 ---| sanderling.MeasureSession
+---| sanderling.CountCorrections
 ---| sanderling.ForkSession
 ---| sanderling.ExportSession
 ---| sanderling.BlameFile
@@ -1186,6 +1198,7 @@
 ---| sanderling.PriceRewrites
 ---| sanderling.ListModels
 ---| sanderling.ListEfforts
+---| sanderling.ProposeAtEnd
 ---| sanderling.ListRoles
 ---| sanderling.TestProvider
 ---| sanderling.ShowUsage

@@ -120,3 +120,59 @@ def test_what_the_model_proposes_in_a_turn_is_a_hunk_in_auto_mode_too(start_agen
     decide(agent, path, (1, True))
     agent.wait_for_turns()
     assert path.read_text() == "Be kind.\nUse tabs.\n"
+
+
+def test_a_closed_session_with_corrections_names_the_command_that_proposes_from_it(corrected):
+    agent, _ = corrected()
+    session = agent.session_id()
+    agent.command("Agent close")
+    agent.wait_for_message(
+        f"The closed session has 1 correction of yours: :AgentRemember {session}"
+    )
+
+
+def test_the_next_start_says_that_the_last_session_has_corrections(corrected, start_agent):
+    agent, path = corrected()
+    session = agent.session_id()
+    agent.close()
+    again = start_agent(says("project: Use pnpm, never npm."))
+    again.command("AgentChat")
+    hint = f"It has 1 correction of yours: :AgentRemember {session}"
+    wait_until(lambda: hint in shown(again), again.screen_text)
+    again.command(f"AgentRemember {session}")
+    wait_until(lambda: hunk_count(again, path), again.screen_text)
+    decide(again, path, (1, True))
+    wait_until(lambda: path.read_text() == ADDED, again.screen_text)
+
+
+def shown(agent):
+    """The words in the right half of the screen."""
+    return " ".join(" ".join(line.partition("│")[2] for line in agent.screen()).split())
+
+
+def is_open(agent):
+    return agent.lua("return #require('sanderling').list() > 0")
+
+
+def test_a_session_closes_after_its_proposal_if_the_user_has_chosen_that(corrected):
+    proposed = says("project: Use pnpm, never npm.")
+    agent, path = corrected(proposed, setup={"auto_remember": True})
+    agent.command("Agent close")
+    wait_until(lambda: hunk_count(agent, path), agent.screen_text)
+    assert is_open(agent)
+    decide(agent, path, (1, True))
+    wait_until(lambda: not is_open(agent), agent.screen_text)
+    wait_until(lambda: path.read_text() == ADDED, agent.screen_text)
+    assert "correction" not in agent.messages()
+
+
+@pytest.mark.parametrize("again", ["Agent close", "Agent close!"])
+def test_a_second_close_does_not_wait_for_the_proposal(corrected, again):
+    proposed = says("project: Use pnpm, never npm.")
+    agent, path = corrected(proposed, setup={"auto_remember": True})
+    agent.command("Agent close")
+    wait_until(lambda: hunk_count(agent, path), agent.screen_text)
+    agent.command(again)
+    assert not is_open(agent)
+    wait_until(lambda: "1 correction of yours" in agent.messages(), agent.messages)
+    assert path.read_text() == "Be kind.\n"

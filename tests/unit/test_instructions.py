@@ -173,7 +173,7 @@ def test_model_is_told_each_once_and_where_it_holds(instructions, own, put):
     put("AGENTS.md", "Be kind.")
     put("src/api/CLAUDE.md", "Be strict.")
     assert instructions.news([]) == (
-        "Instructions of the user for all projects:\n\nBe brief.\n\n"
+        f"Instructions of the user for all projects, from {own}/AGENTS.md:\n\nBe brief.\n\n"
         "Instructions of this project, from AGENTS.md:\n\nBe kind."
     )
     assert instructions.news(["src/api/a.py"]) == (

@@ -11,6 +11,7 @@ from tests.unit.test_tool_uses import Talk
 from sanderling.permissions.rules import rule_from_text
 from sanderling.project.trust.trust import MAX_FOLLOWED_BYTES, Trust
 from sanderling.protocol.events import ApprovalRequested
+from sanderling.protocol.messages import text_of
 
 RULES = tuple(
     map(
@@ -96,6 +97,26 @@ async def test_everything_in_the_users_own_configuration_is_asked_about(tmp_path
     assert [question.choices for question in talk.questions] == [("once",)] * 3
     assert (own / "AGENTS.md").read_text() == "Be kind.\nUse tabs.\n"
     assert "in all your projects" in talk.questions[0].reason
+
+
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+async def test_the_users_file_is_changed_at_the_path_that_the_model_was_sent(
+    tmp_path, monkeypatch, mode
+):
+    home = tmp_path / "home"
+    own = home / ".config/sanderling/AGENTS.md"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    own.parent.mkdir(parents=True)
+    own.write_text("Be kind.\n")
+    talk = Talk(tmp_path, edit(str(own)), mode=mode)
+    await talk.run("once")
+    sent = text_of(talk.session.history[0].content)
+    assert f"Instructions of the user for all projects, from {own}:\n\nBe kind." in sent
+    (question,) = talk.questions
+    assert question.choices == ("once",)
+    assert "in all your projects" in question.reason
+    assert own.read_text() == "Be kind.\nUse tabs.\n"
 
 
 async def test_the_question_names_the_prompt_that_it_comes_from(tmp_path):

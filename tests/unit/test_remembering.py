@@ -1,8 +1,10 @@
 """`Remember`: lines for AGENTS.md from what the user corrected, with one small request, as a change that the user reviews."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -11,7 +13,6 @@ from tests.unit.test_tool_uses import DONE, Talk, bash
 
 from sanderling.blame.origins import origins_in
 from sanderling.config import Settings
-from sanderling.conversation.corrections import corrections, repeated
 from sanderling.project.instructions import MAX_SENT_BYTES
 from sanderling.protocol.actions import (
     CancelTurn,
@@ -27,10 +28,14 @@ from sanderling.protocol.events import (
     Compacted,
     FilesRestored,
     Notice,
+    PromptsReturned,
+    ToolStarted,
     TurnEnded,
 )
 from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult, ToolUse, text_of
+from sanderling.protocol.requests import ProposeAtEnd
 from sanderling.providers import ModelRequest
+from sanderling.session.corrections import corrections, left_in, repeated
 from sanderling.session.records import LoggedMessage, LoggedRestored, LoggedToolEnd
 from sanderling.tools.appending import appended, new_lines
 
@@ -39,10 +44,10 @@ PROPOSED = "project: Use pnpm, never npm.\n"
 
 
 class Remembering(Talk):
-    """A session that ran turns before; `answer` is what the model then proposes, and `requests` are all that were made."""
+    """A session that ran turns before; `answer` is what the model then proposes, twice, and `requests` are all that were made."""
 
     def __init__(self, base: Path, answer: str, *turns: Any, **options: Any) -> None:
-        super().__init__(base, *turns, [{"text": answer}], **options)
+        super().__init__(base, *turns, *[[{"text": answer}]] * 2, **options)
         self.requests = list[ModelRequest]()
         stream = self.provider.stream
 
@@ -149,6 +154,24 @@ async def test_lines_for_all_projects_go_into_the_users_own_file(tmp_path, monke
         await talk.remember("once", "once")
         assert own.read_text() == "- Be kind.\n- Use pnpm, never npm.\n- Answer in English.\n"
         assert (talk.project / "AGENTS.md").read_text() == "* Run `make check`.\n"
+
+
+@pytest.fixture
+def config_home(monkeypatch):
+    """A directory outside of /tmp, of which the sandbox has its own."""
+    with TemporaryDirectory(dir=Path.home()) as name:
+        monkeypatch.setenv("XDG_CONFIG_HOME", name)
+        yield Path(name)
+
+
+async def test_a_missing_file_of_the_users_is_created(tmp_path, config_home):
+    own = config_home / "sanderling/AGENTS.md"
+    async with denied(tmp_path, "user: Use pnpm, never npm.") as talk:
+        await talk.remember("deny")
+        assert not own.parent.exists()
+        await talk.remember("once")
+        assert own.read_text() == "* Use pnpm, never npm.\n"
+        assert not (talk.project / "AGENTS.md").exists()
 
 
 @pytest.mark.parametrize("mode, questions", [("auto", 1), ("ask", 1), ("plan", 0)])
@@ -299,6 +322,55 @@ async def test_a_compaction_is_followed_by_a_proposal_if_the_user_has_chosen_tha
             assert len(talk.requests) == 3
         assert len(talk.of(Compacted)) == 1
         assert (talk.project / "AGENTS.md").exists() == is_on
+
+
+async def test_the_end_of_a_session_proposes_each_correction_once(tmp_path):
+    async with denied(tmp_path, auto_remember=True) as talk:
+        at_end = asyncio.ensure_future(talk.conversation.answer(ProposeAtEnd("s1")))
+        question = await talk.until(ApprovalRequested, 2)
+        assert not at_end.done()
+        talk.answer(question, "deny")
+        await at_end
+        notices = talk.notices
+        await talk.conversation.answer(ProposeAtEnd("s1"))
+        assert len(talk.requests) == 3
+        assert talk.notices == notices
+        await talk.remember("once")  # asked for, it does
+
+
+async def test_the_end_of_a_session_stops_the_turn_and_returns_its_queue(tmp_path):
+    talk = Remembering(tmp_path, PROPOSED, bash("sleep 60"), DONE, mode="auto")
+    async with talk.served():
+        for number in (1, 2):
+            talk.conversation.submit(Prompt(f"p{number}", "Look around here."))
+        await talk.until(ToolStarted)
+        await talk.conversation.answer(ProposeAtEnd("s1"))
+        assert [each.id for found in talk.of(PromptsReturned) for each in found.prompts] == ["p2"]
+        assert len(talk.requests) == 1
+
+
+async def test_a_failed_proposal_counts_its_corrections_as_left(tmp_path):
+    async with denied(tmp_path, "") as talk:
+        await talk.remember()
+        assert talk.notices[-1].startswith("Cannot propose instructions: ")
+        await talk.services.memory.sync()
+        assert left_in(tmp_path / "state/sessions", "s1") == [
+            'Denied bash "npm test": use pnpm, never npm'
+        ]
+
+
+async def test_a_rejection_that_no_message_has_yet_is_left_in_a_stored_session(tmp_path):
+    talk = Remembering(tmp_path, "none", DONE)
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Look."))
+        hunk = RejectedHunk(1, ("import os",), ("",))
+        talk.conversation.act(RejectChanges(f"{talk.project}/app.py", (hunk,), "tabs, please"))
+        await talk.services.memory.sync()
+        found = left_in(tmp_path / "state/sessions", "s1")
+        assert found == ["Rejected changes of app.py: tabs, please"]
+        await talk.remember()
+        await talk.services.memory.sync()
+        assert left_in(tmp_path / "state/sessions", "s1") == []
 
 
 async def test_a_failed_request_is_reported(tmp_path):

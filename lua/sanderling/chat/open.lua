@@ -4,6 +4,7 @@ local lazy = require('sanderling.ui.lazy')
 local bars = require('sanderling.ui.bars')
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
+local ending = require('sanderling.session.ending')
 local extensions = lazy('sanderling.extend.extensions')
 local files = require('sanderling.access.files')
 local log = require('sanderling.host.log')
@@ -454,10 +455,13 @@ function M.switch(step)
 end
 
 --- Close the current session and show the next one. Its log stays on disk.
-function M.close()
+---@param is_at_once? boolean without a proposal of lines for AGENTS.md
+function M.close(is_at_once)
   local session = live.current()
   if session then
-    M.remove(session)
+    ending.run(session, is_at_once or false, function()
+      M.remove(session)
+    end)
   else
     message.tell('No session is open.')
   end
@@ -467,7 +471,10 @@ end
 function M.clear()
   local session = live.current()
   if session then
-    M.replace(session, stored.new_id(), stored.root_here(), session.agent or session.state.agent)
+    local project = stored.root_here()
+    ending.run(session, false, function()
+      M.replace(session, stored.new_id(), project, session.agent or session.state.agent)
+    end)
   end
 end
 

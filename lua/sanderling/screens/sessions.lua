@@ -241,22 +241,32 @@ local function resume_newest(is_here)
   end
 end
 
---- Resume the session `id` of any project, or the newest one of this project that is not open.
----@param id string empty: the newest
-function M.resume(id)
-  local project = id == '' and stored.project_here() or ''
-  local request = { type = 'list_sessions', project = project, has_printed = id ~= '' }
-  stored.ask(request, function(result, is_here)
+--- Resume the session `id` of any project.
+---@param id string
+---@param on_resumed? fun(session: sanderling.chat.session.Session)
+function M.with(id, on_resumed)
+  stored.ask({ type = 'list_sessions', project = '', has_printed = true }, function(result, is_here)
     stored.known = result.sessions
-    if id == '' then
-      return resume_newest(is_here)
-    end
     for _, info in ipairs(stored.known) do
       if info.id == id then
-        return resume(info, is_here)
+        local session = resume(info, is_here)
+        return on_resumed and on_resumed(session)
       end
     end
     message.tell(('There is no session %s. :AgentSessions lists them.'):format(id))
+  end)
+end
+
+--- Resume the session `id` of any project, or the newest one of this project that is not open.
+---@param id string empty: the newest
+function M.resume(id)
+  if id ~= '' then
+    return M.with(id)
+  end
+  local request = { type = 'list_sessions', project = stored.project_here() }
+  stored.ask(request, function(result, is_here)
+    stored.known = result.sessions
+    resume_newest(is_here)
   end)
 end
 

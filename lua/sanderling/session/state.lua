@@ -41,6 +41,7 @@ local tallies = require('sanderling.session.tally')
 ---@field agent string the external agent, else empty
 ---@field parent string the session that started this one for a part of its task, else empty
 ---@field worktree string the name of the worktree that it works in, else empty
+---@field proposes? boolean closing it first proposes lines for AGENTS.md
 ---@field children sanderling.ChildChanged[] its child sessions in the order of their start, as last known
 ---@field connection? sanderling.session.state.Connection of a remote session
 ---@field guest_options sanderling.GuestOption[] options of the external agent
@@ -227,6 +228,7 @@ local changes = {
 function changes.session_opened(state, event)
   state.model, state.title, state.agent = event.model, event.title or '', event.agent or ''
   state.parent, state.worktree = event.parent or '', event.worktree or ''
+  state.proposes = event.proposes
 end
 
 function changes.connection_changed(state, event, now_ns)

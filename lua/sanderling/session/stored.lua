@@ -2,6 +2,7 @@
 local api = vim.api
 local ask = require('sanderling.host.ask')
 local config = require('sanderling.config')
+local ending = require('sanderling.session.ending')
 local host = require('sanderling.host')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
@@ -123,6 +124,25 @@ function M.name_of(info)
   return info.title ~= '' and words.plain(info.title) or info.id
 end
 
+local MAX_READ_BYTES = 8e6 -- of a session that the user has not asked about
+local is_hint_due = true -- in the first chat
+
+--- Add to the hint how many corrections the last session has, once. This reads the whole session.
+---@param session sanderling.chat.session.Session
+---@param info sanderling.SessionInfo
+---@param hint string
+local function hint_at_corrections(session, info, hint)
+  local id = session.id
+  if is_hint_due and info.size_bytes < MAX_READ_BYTES then
+    is_hint_due = false
+    ending.count(info.id, function(found)
+      if session.is_fresh and session.id == id then
+        session:set_hint(('%s It has %s'):format(hint, found))
+      end
+    end)
+  end
+end
+
 --- Show a hint below an empty transcript if an earlier session can be resumed. This starts no host and blocks nothing.
 ---@param session sanderling.chat.session.Session
 function M.hint(session)
@@ -136,9 +156,9 @@ function M.hint(session)
       local info = M.newest_closed(M.known)
       if info and session.id == id then
         local ago = M.age(os.time() - info.changed_at)
-        session:set_hint(
-          (':AgentResume continues %s, %s.'):format(icons.quoted(M.name_of(info)), ago)
-        )
+        local hint = (':AgentResume continues %s, %s.'):format(icons.quoted(M.name_of(info)), ago)
+        session:set_hint(hint)
+        hint_at_corrections(session, info, hint)
       end
     end, function() end)
   end)

@@ -14,6 +14,7 @@ local message = require('sanderling.ui.message')
 local picker = lazy('sanderling.picker')
 local refresh = require('sanderling.host.refresh')
 local report = require('sanderling.screens.report')
+local sessions = lazy('sanderling.screens.sessions')
 local slash = require('sanderling.prompt.slash')
 local words = require('sanderling.ui.words')
 
@@ -279,9 +280,23 @@ function M.compact(call)
   call.session:act(call.bang and { type = 'undo_compaction' } or compact)
 end
 
+--- Propose lines for AGENTS.md from a stored session, which this opens.
+---@param id string
+---@return boolean is_done false without an id
+function M.remember_closed(id)
+  if id ~= '' then
+    sessions.with(id, function(session)
+      session:act({ type = 'remember' })
+    end)
+  end
+  return id ~= ''
+end
+
 ---@param call sanderling.verbs.Call
 function M.remember(call)
-  call.session:act({ type = 'remember' })
+  if not M.remember_closed(call.args) then
+    call.session:act({ type = 'remember' })
+  end
 end
 
 --- Show all slash commands with a line of help each.

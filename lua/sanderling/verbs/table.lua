@@ -159,7 +159,10 @@ return {
     desc = 'propose lines for AGENTS.md from what you corrected',
     forms = 'ex slash',
     has_command = true,
+    args = '? id',
+    complete = stored.complete,
     on_session = true,
+    run_here = actions.remember_closed,
     only_looks = true,
     run = actions.remember,
   },
@@ -399,7 +402,10 @@ return {
     name = 'close',
     desc = 'close the session; its log stays',
     forms = 'ex slash',
-    run = chat.close,
+    bang = 'without a proposal for AGENTS.md',
+    run = function(call)
+      chat.close(call.bang)
+    end,
   },
   {
     name = 'go',

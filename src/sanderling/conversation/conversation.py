@@ -29,7 +29,13 @@ from sanderling.permissions.guarding import check_mentions
 from sanderling.protocol import actions, events
 from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.protocol.modes import Mode
-from sanderling.protocol.requests import Answer, RepeatPrompt, SessionRequest
+from sanderling.protocol.requests import (
+    Answer,
+    ProposeAtEnd,
+    Proposed,
+    RepeatPrompt,
+    SessionRequest,
+)
 from sanderling.sandbox.sandbox import VERIFYING, must_verify
 
 BUSY = "Stop the turn first: the model is working."
@@ -84,7 +90,7 @@ class Conversation:
         # A scope while only a summary is written.
         self._turn: OneTurn | anyio.CancelScope | None = None
         self._next_role: str | None = None
-        self._is_to_remember = False
+        self._proposal: _Proposal | None = None
         self._arrived = anyio.Event()
         self._is_closed = False
         services.restore(mode, role)
@@ -132,9 +138,10 @@ class Conversation:
                 services.workspace.changes.saved(path)
             case actions.Compact(focus):
                 services.compactor.ask(focus)
-                self._is_to_remember = self._is_to_remember or services.settings.auto_remember
+                if services.settings.auto_remember:
+                    self._propose(is_asked=False)
             case actions.Remember():
-                self._is_to_remember = True
+                self._propose(is_asked=True)
             case actions.UndoCompaction():
                 self._unless_in_turn(services.compactor.undo)
             case (
@@ -174,7 +181,22 @@ class Conversation:
     async def answer(self, request: SessionRequest) -> Answer:
         if isinstance(request, RepeatPrompt) and (self.views.external or not self.is_project_here):
             raise SessionError(NOT_REPEATED)
+        if isinstance(request, ProposeAtEnd) and not self.views.external:
+            return await self._propose_at_end()
         return await self.views.answer(request)
+
+    async def _propose_at_end(self) -> Proposed:
+        if self._turn or self.services.waiting:
+            self.cancel()
+        proposal = self._propose(is_asked=False)
+        self._arrived.set()
+        await proposal.is_done.wait()
+        return Proposed()
+
+    def _propose(self, *, is_asked: bool) -> "_Proposal":
+        self._proposal = self._proposal or _Proposal()
+        self._proposal.is_asked |= is_asked
+        return self._proposal
 
     def close(self) -> None:
         """Stop the turn; `serve` returns when it has ended. Pending prompts are in the log for the next time."""
@@ -224,8 +246,8 @@ class Conversation:
         while not self._is_closed:
             if services.compactor.is_asked:
                 await self._summarize()
-            elif self._is_to_remember:
-                await self._learn()
+            elif proposal := self._proposal:
+                await self._learn(proposal)
             elif self._undoer.is_asked:
                 await self._undo()
             elif prompt := self.next_prompt():
@@ -347,17 +369,19 @@ class Conversation:
                 return
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 
-    async def _learn(self) -> None:
-        """Propose lines for the instructions between turns, as the user requested."""
+    async def _learn(self, proposal: "_Proposal") -> None:
+        """Propose lines for the instructions between turns."""
         from sanderling.conversation.learning import Learner  # only on request
 
-        self._is_to_remember = False
+        self._proposal = None
         with anyio.CancelScope() as scope, self._active(scope):
             try:
-                await Learner(self.services).propose()
+                await Learner(self.services).propose(is_asked=proposal.is_asked)
             except BudgetSpentError:
                 await self._show_end("budget")
                 return
+            finally:
+                proposal.is_done.set()
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 
     async def _undo(self) -> None:
@@ -443,8 +467,10 @@ class Conversation:
     def cancel(self) -> None:
         """Stop the turn and return the pending prompts; if there are neither, stop the newest command."""
         returned = self.services.waiting.take_all()
-        is_dropped = self.services.compactor.drop_asked() or self._is_to_remember
-        self._is_to_remember = False
+        is_dropped = self.services.compactor.drop_asked() or self._proposal is not None
+        if self._proposal:
+            self._proposal.is_done.set()
+            self._proposal = None
         if returned:
             self.services.emit(events.PromptsReturned(returned))
         if self._turn:
@@ -460,6 +486,14 @@ class Conversation:
             self.services.warn(BUSY)
         else:
             change()
+
+
+class _Proposal:
+    """A proposal of instructions to be made between turns; `is_asked`: the user has asked for it."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+        self.is_done = anyio.Event()
 
 
 def _repair_worktrees(services: SessionServices) -> None:

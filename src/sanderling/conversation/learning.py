@@ -14,7 +14,6 @@ from anyio import to_thread
 from sanderling.changes.states import REMEMBERING
 from sanderling.config import config_dir
 from sanderling.conversation.compaction import problem_of
-from sanderling.conversation.corrections import corrections
 from sanderling.conversation.services import SessionServices
 from sanderling.errors import ProviderError, SandboxError, SessionError, ToolError
 from sanderling.permissions.gate import DeniedError
@@ -22,6 +21,7 @@ from sanderling.project.instructions import MAX_SENT_BYTES
 from sanderling.project.trust.trust import INSTRUCTION_NAMES, OwnFiles
 from sanderling.protocol.events import Notice
 from sanderling.protocol.messages import Message, TextBlock
+from sanderling.session.corrections import PROPOSED, corrections, unproposed
 from sanderling.text import counted, printable
 from sanderling.tools.appending import AppendInput, append, new_lines
 from sanderling.tools.base import Context, UseRequest
@@ -53,17 +53,22 @@ class Learner:
     def __init__(self, services: SessionServices) -> None:
         self._services = services
 
-    async def propose(self) -> None:
-        """Propose lines for the instructions, if the user corrected anything."""
+    async def propose(self, *, is_asked: bool) -> None:
+        """
+        Propose lines for the instructions, if the user corrected anything.
+
+        If the user did not ask for it, earlier proposals are not repeated, and nothing is said if there is nothing to propose.
+        """
         services = self._services
         try:
             await services.memory.sync()
             log, unsent = services.session.log, services.notes.rejected
-            found = await to_thread.run_sync(lambda: corrections(log.records(0, log.size), unsent))
-            if not found:
+            find = corrections if is_asked else unproposed
+            found = await to_thread.run_sync(lambda: find(log.records(0, log.size), unsent))
+            if found:
+                await self._propose_from(found)
+            elif is_asked:
                 self._say(NOTHING.format(why=NO_CORRECTIONS))
-                return
-            await self._propose_from(found)
         except (ProviderError, SessionError) as error:
             services.warn(f"Cannot propose instructions: {error}")
 
@@ -87,6 +92,7 @@ class Learner:
                 await self._change(file.path, tuple(new), origin)
         if not is_any:
             self._say(NOTHING.format(why="the model proposes no new line"))
+        self._services.session.keep_state(PROPOSED, found)
 
     async def _change(self, path: str, lines: tuple[str, ...], origin: str) -> None:
         """Add the lines to the file if the user accepts them, and report what became of them."""

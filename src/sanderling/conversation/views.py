@@ -88,6 +88,8 @@ class SessionViews:
                 return await choosing.models(self._services, scope)
             case requests.ListEfforts():
                 return requests.Efforts(("default", *self._services.provider.efforts))
+            case requests.ProposeAtEnd():
+                return requests.Proposed()  # an external agent proposes nothing
             case requests.ListRoles():
                 return await to_thread.run_sync(self._roles)
             case requests.TestProvider() | requests.ShowUsage() | requests.ShowSettings():
@@ -144,6 +146,7 @@ class SessionViews:
             self.external,
             session.parent,
             session.worktree,
+            proposes=self._services.settings.auto_remember and not self.external,
         )
         self._emit(opened)
         if session.is_resumed and has_history:

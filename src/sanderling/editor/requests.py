@@ -11,6 +11,7 @@ from sanderling.errors import SanderlingError, SessionError
 from sanderling.protocol.requests import (
     BlameFile,
     ChangePlugin,
+    CountCorrections,
     DeleteSession,
     ExportSession,
     ForkSession,
@@ -50,6 +51,8 @@ async def answer(request: Request, settings: Settings, open_ids: Collection[str]
             return await to_thread.run_sync(_blame, request, settings)
         if isinstance(request, TraceStaged):
             return await to_thread.run_sync(_trace, request, settings)
+        if isinstance(request, CountCorrections):
+            return await to_thread.run_sync(_count, request, settings)
         return await to_thread.run_sync(_answer, request, settings, open_ids)
     except SanderlingError as error:
         return {"error": str(error)}
@@ -99,6 +102,12 @@ def _blame(request: BlameFile, settings: Settings) -> dict[str, Any]:
 
     found = origins_in(settings, request.project).blame(request.path, request.text)
     return msgspec.to_builtins(found)
+
+
+def _count(request: CountCorrections, settings: Settings) -> dict[str, Any]:
+    from sanderling.session.corrections import left_in  # only when a session has ended
+
+    return {"count": len(left_in(settings.session_dir, request.session_id))}
 
 
 def _trace(request: TraceStaged, settings: Settings) -> dict[str, Any]:

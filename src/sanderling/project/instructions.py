@@ -32,7 +32,8 @@ class Section(msgspec.Struct, frozen=True):
     """
     Instructions for the files below the directory `scope`, whole, with what they import; those in `OWN` are for all projects.
 
-    `path` is the file that contains them; `digest` changes with the text.
+    `path` is the file that contains them, so that the model can propose a change: of the user's own file it is absolute. `digest` changes
+    with the text.
     """
 
     scope: str
@@ -157,7 +158,8 @@ class _Gathered:
             if file and file.state == "trusted":
                 text = self._include(directory + name, file, 0).strip()
                 digest = sha256(text.encode()).hexdigest()[:16]
-                self.section = Section(scope, file.path, text, digest) if text else None
+                path = f"{self._files.root}/{name}" if scope == OWN else file.path
+                self.section = Section(scope, path, text, digest) if text else None
                 return
             if file and not self.ignored:
                 self.ignored.append(file.path)
@@ -207,7 +209,7 @@ def _depth(scope: str) -> tuple[int, str]:
 
 def _heading(section: Section) -> str:
     if section.scope == OWN:
-        return "Instructions of the user for all projects:"
+        return f"Instructions of the user for all projects, from {section.path}:"
     if section.scope == ROOT:
         return f"Instructions of this project, from {section.path}:"
     return f"Instructions of this project for files below {section.scope}/, from {section.path}:"

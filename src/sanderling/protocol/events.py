@@ -24,7 +24,8 @@ class SessionOpened(_Event, tag="session_opened", frozen=True):
     The session is ready. A resumed session then shows its latest history as `HistoryShown`.
 
     `agent` is the name of the external agent that answers in the session, if any. `parent` is the session that started this one for a part
-    of its task. `worktree` is the name of the worktree that it works in, if it does.
+    of its task. `worktree` is the name of the worktree that it works in, if it does. `proposes` is True if the screen should request
+    `ProposeAtEnd` before it closes the session.
     """
 
     model: str
@@ -33,6 +34,7 @@ class SessionOpened(_Event, tag="session_opened", frozen=True):
     agent: str = ""
     parent: str = ""
     worktree: str = ""
+    proposes: bool = False
 
 
 class SessionInUse(_Event, tag="session_in_use", frozen=True):

@@ -68,6 +68,10 @@ class MeasureSession(_OfSession, tag="measure_session", frozen=True):
     """Return, as `size_bytes`, how much text `@session:ID` adds to a prompt."""
 
 
+class CountCorrections(_OfSession, tag="count_corrections", frozen=True):
+    """Return, as `count`, how many of the user's corrections in a closed session no proposal of instructions is based on."""
+
+
 class ForkSession(_OfSession, tag="fork_session", frozen=True):
     """
     Copy a session into the new session `new_id`, up to the turn of `prompt_id` (all of it without one).
@@ -311,6 +315,18 @@ class Roles(_Answer, frozen=True):
 
     roles: tuple[ShownRole, ...] = ()
     problems: tuple[str, ...] = ()
+
+
+class ProposeAtEnd(_OfSession, tag="propose_at_end", frozen=True):
+    """
+    Stop the turn, and propose instructions from the user's new corrections, if there are any.
+
+    The answer, `Proposed`, comes when the user has answered the proposal.
+    """
+
+
+class Proposed(_Answer, frozen=True):
+    """The proposal is answered, or there was none."""
 
 
 class ListEfforts(_OfSession, tag="list_efforts", frozen=True):
@@ -640,6 +656,7 @@ class TurnResult(_Answer, frozen=True):
 SessionRequest = (
     ListModels
     | ListEfforts
+    | ProposeAtEnd
     | ListRoles
     | TestProvider
     | ShowUsage
@@ -661,6 +678,7 @@ SessionRequest = (
 Answer = (
     Models
     | Efforts
+    | Proposed
     | Roles
     | Report
     | TrustPage
@@ -683,6 +701,7 @@ Request = (
     | DeleteSession
     | PreviewSession
     | MeasureSession
+    | CountCorrections
     | ForkSession
     | ExportSession
     | BlameFile

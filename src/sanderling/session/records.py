@@ -56,6 +56,7 @@ StateKey = Literal[
     "told",
     "grants",
     "agent",
+    "proposed",
 ]
 
 

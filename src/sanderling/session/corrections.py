@@ -6,14 +6,26 @@ Only the user's own words and the model's calls are used, no tool's result: a fi
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult, ToolUse, text_of
 from sanderling.session.history import input_line
-from sanderling.session.records import LoggedMessage, LoggedRestored, LoggedToolEnd, Record
+from sanderling.session.log import log_path, opened, records_of
+from sanderling.session.records import (
+    LoggedMessage,
+    LoggedRestored,
+    LoggedState,
+    LoggedToolEnd,
+    Record,
+    StateKey,
+)
 from sanderling.text import shortened
 
 MAX_CORRECTIONS = 40
 MAX_CHARS = 500
+PROPOSED: StateKey = "proposed"
+"""The state of a session that holds the corrections of its last proposal."""
 MIN_WORDS, LIKENESS = 3, 0.7
 """Sentences with fewer words, such as "go on", are no instructions; sentences that share so many of their words are the same."""
 
@@ -34,6 +46,34 @@ def corrections(records: Iterable[Record], unsent: Sequence[str] = ()) -> list[s
     found += (f"Said more than once: {each}" for each in repeated(each.text for each in prompts))
     cut = (shortened(" ".join(each.split()), MAX_CHARS) for each in found)
     return [*dict.fromkeys(cut)][-MAX_CORRECTIONS:]
+
+
+def unproposed(records: Iterable[Record], unsent: Sequence[str] = ()) -> list[str]:
+    """Return the corrections that no earlier proposal is based on."""
+    records = list(records)
+    done = {each for value in _states(records, PROPOSED) for each in value}
+    return [each for each in corrections(records, unsent) if each not in done]
+
+
+def left_in(session_dir: Path, session_id: str) -> list[str]:
+    """
+    Return the corrections in a stored session that no proposal is based on; none if it cannot propose any.
+
+    Raises:
+        SessionError: the session does not exist or its log cannot be read.
+    """
+    log = log_path(session_dir, session_id)
+    with opened(log) as file:
+        header, lines = records_of(log, file)
+        records = list(lines)
+    if header.parent or _states(records, "agent"):  # a child's, or an external agent's
+        return []
+    notes = _states(records, "told")[-1:]
+    return unproposed(records, [each for note in notes for each in note.get("rejected", ())])
+
+
+def _states(records: Iterable[Record], key: StateKey) -> list[Any]:
+    return [each.value for each in records if isinstance(each, LoggedState) and each.key == key]
 
 
 def repeated(texts: Iterable[str]) -> list[str]:
