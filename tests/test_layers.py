@@ -324,6 +324,16 @@ def test_a_file_in_lua_requires_its_own_folder_and_lower_ones():
     assert {(name, each) for name, each in known if rank(each) > rank(name)} == set()
 
 
+def test_the_folders_in_lua_are_described_in_their_order():
+    folders = {path.name for path in LUA.iterdir() if path.is_dir()}
+    assert folders == {*FOLDERS, "verbs"}
+    words = (
+        (ROOT / "doc" / "architecture.md").read_text().partition("The folders, lowest first:")[2]
+    )
+    listed = re.findall(r"`(\w+)`", words.partition("\n* ")[0])
+    assert listed == [*FOLDERS, "verbs"]
+
+
 OPENERS = "e|edit|ene|enew|vie|view|fin|find|sfind|tabfind|tabe|tabedit|sp|split|vs|vsplit|sv|sview|ped|pedit|dr|drop|bad|badd|arge|argedit|b|buffer|sb|sbuffer|bnext|bfirst|blast|ball|cc|cfirst|cnext|ll|lfirst|next|first|last|args|source"
 MODIFIERS = r"(?:(?:silent!?|noautocmd|hide|keepalt|keepjumps|lockmarks|tab|botright|topleft|leftabove|vertical) )*"
 LOADING = re.compile(

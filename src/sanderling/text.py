@@ -3,7 +3,7 @@
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, AnyStr
 
 # Control characters, direction marks, letters without width or shape, tags and selectors. Whole sentences have been smuggled in them past
 # readers.
@@ -139,6 +139,18 @@ def duration(seconds: float) -> str:
     if minutes < 120:  # noqa: PLR2004
         return f"{minutes:.0f} min"
     return f"{hours:,.1f} h".replace(".0 ", " ") if hours < 100_000 else "years"  # noqa: PLR2004
+
+
+def common_length(one: AnyStr, other: AnyStr) -> int:
+    """Return how many characters, or bytes, both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sanderling.config import Credential
+from sanderling.config import Credential, Settings
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.protocol.events import Notice, TurnEnded
 from sanderling.protocol.messages import Prompt
+from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.credentials import (
     CredentialUse,
     check_credentials,
@@ -451,6 +452,16 @@ def test_git_gets_the_placeholder_after_its_other_settings():
     assert made["GIT_CONFIG_VALUE_2"] == "git@github.com:"
     assert made["GIT_CONFIG_KEY_4"] == "http.http://github.com/.extraHeader"
     assert b64decode(made["GIT_CONFIG_VALUE_4"].split()[-1]) == f"x-access-token:{MARK}".encode()
+
+
+def test_the_spelling_of_a_host_makes_no_difference_to_git(tmp_path):
+    hosts = ("GitHub.com", "git.Example.com.:8443")
+    credential = Credential(hosts=hosts, source="env", variable=VARIABLE)
+    mine = Settings(state_dir=str(tmp_path), sandbox_credentials={"work": credential})
+    policy = policy_for(mine, str(tmp_path))
+    values = placeholder_environment(policy.credentials, MARK, {}).values()
+    assert {"https://github.com/", "git@github.com:", "https://git.example.com:8443/"} <= {*values}
+    assert "git@git.example.com:" in values
 
 
 # --- in the sandbox ------------------------------------------------------------------------------------------------------

@@ -155,3 +155,18 @@ def test_a_package_can_be_installed_into_an_environment_without_pip():
 def test_no_line_of_the_help_is_wider_than_a_help_window():
     lines = (HELP + OTHERS).splitlines()
     assert [line for line in lines if len(line.expandtabs(8)) > 78] == []
+
+
+def test_every_file_ends_with_the_options_of_a_help_buffer():
+    modeline = "vim:tw=78:ts=8:noet:ft=help:norl:"
+    last_lines = {
+        path.name: path.read_text().splitlines()[-1] for path in (ROOT / "doc").glob("*.txt")
+    }
+    assert {name: line for name, line in last_lines.items() if line.strip() != modeline} == {}
+
+
+def test_every_link_to_a_topic_of_sanderlings_leads_somewhere():
+    tags = {*TAG.findall(HELP + OTHERS)}
+    links = re.findall(r"(?<![\w|`])\|([^|\s]+)\|", HELP + OTHERS)
+    own = {link for link in links if re.match(r"sanderling-|:Agent", link)}
+    assert own - tags == set()

@@ -76,6 +76,18 @@ async def test_a_link_and_its_target_are_the_same_instructions(tmp_path):
     assert trusted(talk) == "Be kind.\nUse tabs.\n"
 
 
+async def test_trust_does_not_follow_a_change_that_the_user_has_not_seen(tmp_path):
+    talk = Talk(tmp_path, edit("docs/agents.txt"), mode="auto")
+    instructions(talk, name="docs/agents.txt")
+    (talk.project / "sub").mkdir()
+    (talk.project / "sub/AGENTS.md").symlink_to("../docs/agents.txt")
+    trust(talk, "sub/AGENTS.md")
+    await talk.run()
+    assert talk.questions == []  # only links in the project's root are followed back
+    assert "Use tabs." in (talk.project / "docs/agents.txt").read_text()
+    assert trusted(talk, "sub/AGENTS.md") is None
+
+
 async def test_another_file_that_only_resembles_instructions_asks_no_more_than_before(tmp_path):
     talk = Talk(tmp_path, write("AGENTS.md.txt"), write("docs/agents.py"), mode="auto")
     await talk.run()

@@ -8,11 +8,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from tests.unit.test_proposed_instructions import instructions, trust, trusted
+from tests.unit.test_proposed_instructions import instructions, trust, trusted, write
 from tests.unit.test_tool_uses import DONE, Talk, bash
 
 from sanderling.blame.origins import origins_in
 from sanderling.config import Settings
+from sanderling.conversation.learning import MAX_LINE_CHARS, MAX_LINES
 from sanderling.project.instructions import MAX_SENT_BYTES
 from sanderling.protocol.actions import (
     CancelTurn,
@@ -210,6 +211,24 @@ async def test_the_size_that_the_model_is_sent_is_not_exceeded(tmp_path):
         await talk.remember()
         assert "shorten it first" in talk.notices[-1]
         assert path.stat().st_size == MAX_SENT_BYTES - 9
+
+
+async def test_an_answer_gives_ten_lines_of_some_words_at_most(tmp_path):
+    answer = "".join(f"project: Rule {number} {'x' * 400}\n" for number in range(12))
+    async with denied(tmp_path, answer) as talk:
+        await talk.remember("once")
+        lines = (talk.project / "AGENTS.md").read_text().splitlines()
+        assert [len(line) for line in lines] == [len("* ") + MAX_LINE_CHARS] * MAX_LINES
+
+
+async def test_the_model_does_not_overwrite_lines_that_it_has_not_seen(tmp_path):
+    later = ([{"text": PROPOSED}], write(content="Be brief.\n"))
+    async with denied(tmp_path, "Done.", *later) as talk:
+        await talk.remember("once")
+        talk.conversation.submit(Prompt("p2", "Shorten it."))
+        await talk.until(TurnEnded, 3)
+        assert "AGENTS.md exists, and you have not read it." in talk.told(-1)
+        assert (talk.project / "AGENTS.md").read_text() == "* Use pnpm, never npm.\n"
 
 
 async def test_a_line_of_an_untrusted_file_is_not_proposed_again(tmp_path):

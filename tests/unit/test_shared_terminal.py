@@ -122,7 +122,7 @@ async def test_python_is_used_as_by_a_user(desk):
 async def test_node_is_used_as_by_a_user(desk):
     if not shutil.which("node"):
         pytest.skip("node is not installed")
-    await desk.begin("NODE_REPL_HISTORY= node", ">")
+    await desk.begin("node", ">")
     assert "42" in await desk.send("6 * 7\n", "\n42")
     await desk.send(".exit\n")
     await desk.ends()
@@ -377,6 +377,28 @@ async def test_the_user_can_show_what_is_hidden(desk):
     assert "not secret" not in await desk.screen_text()
     desk.terminal.reveal()
     assert "\nnot secret" in await desk.screen_text()
+
+
+async def test_node_keeps_no_file_of_what_the_user_typed(desk):
+    if not shutil.which("node"):
+        pytest.skip("node is not installed")
+    await desk.begin("HOME=$PWD exec node", ">")
+    await desk.user_types("'typed-by-the-user'\r", "typed-by-the-user")
+    await desk.settles()
+    await desk.send(".exit\n")
+    await desk.ends()
+    assert not (desk.project / ".node_repl_history").exists()
+
+
+async def test_what_the_program_answers_at_once_after_the_hand_back_is_hidden(desk, monkeypatch):
+    monkeypatch.setattr(module, "SETTLE_S", 1.5)
+    await desk.begin("read -s -p 'code: ' x; sleep 0.3; echo \"code $x\"; read y", "code:")
+    await desk.user_types("k7\r")  # too short to be found again later
+    await happens(lambda: "code k7" in desk.whole_screen())
+    await desk.settles()
+    shown = await desk.screen_text()
+    assert "k7" not in shown
+    assert HIDDEN in shown
 
 
 SEED = 4_343

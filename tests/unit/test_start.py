@@ -17,6 +17,11 @@ UNNEEDED = {
     "the proxy": r"h11|sanderling\.sandbox\.network\.proxy",
     "tool servers": r"mcp|sanderling\.mcp\.\w+",
     "other agents": r"sanderling\.(agents|acp\.client)\.\w+",
+    "what few sessions use": (
+        r"sanderling\.(blame|worktrees)(\.\w+)?|sanderling\.conversation\.(learning|corrections|undo\.(repeating|reasons|bringing))"
+        r"|sanderling\.tools\.(appending|debugger|commands\.(drawing|keys|screen|style|terminal|typed))"
+        r"|sanderling\.(editor\.debugger|sandbox\.remotes|sandbox\.network\.credentials)|truststore(\.\w+)?"
+    ),
     "child sessions": r"sanderling\.conversation\.children\.(attached|child|children|conversation|recovery|report)",
     "other providers": r"(anthropic|httpx2|pydantic)|sanderling\.providers\.(anthropic|chat|ollama|responses|http)\.\w+",
     "of Python": r"difflib|html|http|importlib\.(metadata|resources)|zipfile",

@@ -10,7 +10,7 @@ from tests.conftest import little_work, prove
 
 from sanderling.changes.editing.text import CR, CRLF, LF, decode
 from sanderling.json_lines import encoded, for_terminal
-from sanderling.text import CONTROL, counted, visible, visible_prose
+from sanderling.text import CONTROL, common_length, counted, visible, visible_prose
 from sanderling.tools.commands.shell import first_line
 
 TEXT = "grün “x” 𝄞\nzwei\n"
@@ -231,3 +231,20 @@ def test_json_of_what_is_no_text_has_a_sign_in_its_place():
 )
 def test_a_number_of_things_is_spelled_alike_everywhere(count, words):
     assert counted(count, "cell") == words
+
+
+@pytest.mark.parametrize(
+    "one, other, length",
+    [
+        ("", "", 0),
+        ("abc", "", 0),
+        ("abc", "abc", 3),
+        ("abcd", "abce", 3),
+        ("xbc", "abc", 0),
+        ("ab", "abc", 2),
+        ("aéb", "aéc", 2),
+        (b"a\0b", b"a\0c", 2),
+    ],
+)
+def test_the_common_beginning_is_measured(one, other, length):
+    assert common_length(one, other) == common_length(other, one) == length

@@ -142,6 +142,14 @@ def test_without_an_editor_tools_and_system_prompt_are_smaller_and_name_none():
         assert word not in prompt + tools
 
 
+async def test_a_session_that_uses_no_other_feature_offers_these_tools(tmp_path):
+    talk = Talk(tmp_path, DONE)
+    await talk.run()
+    own = "bash delegate edit glob grep jobs read todo web_fetch write"
+    offered = (await talk.services.calls.catalog.so_far()).specs
+    assert sorted(spec.name for spec in offered) == own.split()
+
+
 def test_no_schema_has_what_says_nothing_to_a_model():
     for spec in specs_of(TOOLS.values()):
         schema = json.dumps(spec.input_schema)

@@ -21,6 +21,7 @@ from sanderling.changes.editing.merge import line_changes
 from sanderling.changes.editing.text import decode
 from sanderling.changes.states import State
 from sanderling.changes.store import name_of
+from sanderling.text import common_length
 
 ORIGINAL, UNKNOWN = -1, -2
 """Instead of a hunk's index: the line is older than the first recorded change; it came later, and not in a change of the agent's."""
@@ -233,7 +234,7 @@ def _regions(old: str, new: str) -> Iterator[tuple[int, list[str], list[str]]]:
     """
     if old == new:
         return
-    start = old.rfind("\n", 0, _common(old, new)) + 1
+    start = old.rfind("\n", 0, common_length(old, new)) + 1
     rest = min(len(old), len(new)) - start
     end = min(_common_end(old, new), rest)
     tail = old[len(old) - end :]
@@ -244,18 +245,6 @@ def _regions(old: str, new: str) -> Iterator[tuple[int, list[str], list[str]]]:
     for change in reversed(line_changes(lines, new_lines)):
         was = lines[change.old.start : change.old.stop]
         yield first + change.old.start, was, new_lines[change.new.start : change.new.stop]
-
-
-def _common(one: str, other: str) -> int:
-    """Return how many characters both texts begin with."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _common_end(one: str, other: str) -> int:

@@ -15,6 +15,7 @@ from sanderling.changes.editing.merge import merge
 from sanderling.changes.editing.text import decode
 from sanderling.changes.states import ABSENT, ANY_MODE, UNREADABLE, FileChange, State
 from sanderling.changes.store import name_of
+from sanderling.text import common_length
 
 SAME_LINES = "the same lines were changed since"
 YOURS = "{lines} changed on both sides, and yours stay"
@@ -144,21 +145,9 @@ def is_torn(now: PresentState, before: bytes | None, after: bytes | None) -> boo
     """
     if now.data is None or before is None or after is None or now.data in (before, after):
         return False
-    same = _same_bytes(now.data, after)
+    same = common_length(now.data, after)
     padded = before.ljust(len(after), b"\0")  # space is allocated before anything is written
     return len(now.data) == len(padded) and now.data[same:] == padded[same:]
-
-
-def _same_bytes(one: bytes, other: bytes) -> int:
-    """Return the length of the common prefix."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _place(step: RestoreStep) -> tuple[int, int]:

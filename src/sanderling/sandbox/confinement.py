@@ -9,7 +9,7 @@ from sanderling.errors import ConfigError
 from sanderling.paths import real_path, state_directory
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.sandbox.confined import Confined
-from sanderling.sandbox.credentials import check_credentials
+from sanderling.sandbox.credentials import check_credentials, with_canonical_hosts
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.effective_policy import EffectivePolicy
 from sanderling.sandbox.execution_environment import (
@@ -52,7 +52,7 @@ def policy_for(settings: Settings, project: str) -> SandboxPolicy:
         write_paths=settings.sandbox_write,
         hosts=settings.sandbox_hosts,
         env_pass=settings.sandbox_env,
-        credentials=tuple(settings.sandbox_credentials.items()),
+        credentials=with_canonical_hosts(settings.sandbox_credentials),
         min_level=settings.sandbox_min_level,
         state_root=settings.state_dir,
         is_outer=outer,

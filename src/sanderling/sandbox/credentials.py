@@ -19,6 +19,8 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from sanderling.config import Credential
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.hosts import split_authority
@@ -95,6 +97,22 @@ def places_of(host: str) -> list[tuple[str, int]]:
     return [(name, each) for each in ((port,) if port else (80, 443))]
 
 
+def with_canonical_hosts(
+    credentials: Mapping[str, Credential],
+) -> tuple[tuple[str, Credential], ...]:
+    """Return checked credentials with hosts in the spelling that git, and the proxy in redirects, look for."""
+
+    def canonical(host: str) -> str:
+        name, port = split_authority(host)
+        shown = f"[{name}]" if ":" in name else name
+        return f"{shown}:{port}" if port else shown
+
+    return tuple(
+        (name, replace(each, hosts=tuple(map(canonical, each.hosts))))
+        for name, each in credentials.items()
+    )
+
+
 def placeholder_environment(
     credentials: NamedCredentials, mark: str, before: Mapping[str, str]
 ) -> dict[str, str]:
@@ -106,7 +124,7 @@ def placeholder_environment(
         basic = b64encode(f"{credential.user}:{mark}".encode()).decode()
         for host in credential.hosts:
             base = f"http://{host}/"
-            name, _, _ = host.rpartition(":") if ":" in host else (host, "", "")
+            name, _ = split_authority(host)
             written = (f"https://{host}/", f"git@{name}:", f"ssh://git@{name}/")
             settings += ((f"url.{base}.insteadOf", each) for each in written)
             settings.append((f"http.{base}.extraHeader", f"Authorization: Basic {basic}"))

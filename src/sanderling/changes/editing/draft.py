@@ -15,6 +15,7 @@ from sanderling.changes.editing.lines import line_start
 from sanderling.changes.editing.merge import line_changes
 from sanderling.changes.editing.text import UNREADABLE, FileText, readable
 from sanderling.errors import ToolError
+from sanderling.text import common_length
 
 
 class NotFoundError(ToolError):
@@ -217,9 +218,9 @@ def _parts(old: str, new: str) -> list[_Part]:
     for change in line_changes(old_lines, new_lines):
         start, end = old_at[change.old.start], old_at[change.old.stop]
         written = "".join(new_lines[change.new.start : change.new.stop])
-        ahead = _common_prefix(old[start:end], written)
+        ahead = common_length(old[start:end], written)
         start, written = start + ahead, written[ahead:]
-        behind = _common_prefix(old[start:end][::-1], written[::-1])
+        behind = common_length(old[start:end][::-1], written[::-1])
         end, written = end - behind, written[: len(written) - behind]
         before = old.count("\n", 0, start)
         parts.append(_Part(start, end, before, old.count("\n", start, end), written))
@@ -229,11 +230,6 @@ def _parts(old: str, new: str) -> list[_Part]:
 def _split(text: str) -> list[str]:
     *lines, last = text.split("\n")
     return [*(line + "\n" for line in lines), last]
-
-
-def _common_prefix(a: str, b: str) -> int:
-    pairs = enumerate(zip(a, b, strict=False))
-    return next((at for at, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
 def _spans(draft: TextDraft, starts: Sequence[int], old: str, new: str) -> list[_Splice]:

@@ -30,7 +30,6 @@ from sanderling.worktrees.present import copyable
 from sanderling.worktrees.records import Record
 from sanderling.worktrees.worktrees import Worktrees
 
-"""Prefix of the tool use id of these changes, before the worktree's name."""
 DEFAULT_MODE = 0o644
 LINK_REMOVED = ("link", "absent")
 BEHIND_LINK = "a link leads elsewhere"

@@ -36,7 +36,7 @@ from sanderling.providers.models.known import KnownModels, load_models
 from sanderling.providers.retries import Backoff
 from sanderling.sandbox.execution_environment import LOCAL_DISK
 from sanderling.session.ledger import Prices, Tally
-from sanderling.text import duration
+from sanderling.text import common_length, duration
 
 SHOW_EVERY_S = 0.033  # faster than anyone reads; each one takes a diff
 DEMO = "demo"  # replays a script, and cannot write anything else
@@ -239,20 +239,10 @@ class _Text:
         self._timer = None
         text = self.whole
         if text != self._shown:
-            kept = _common_chars(text, self._shown)
+            kept = common_length(text, self._shown)
             self._shown_at = asyncio.get_running_loop().time()
             self._show(RewritePiece(len(text[:kept].encode()), text[kept:]))
             self._shown = text
-
-
-def _common_chars(one: str, other: str) -> int:
-    """Return the number of characters with which both begin."""
-    if one.startswith(other):
-        return len(other)
-    return next(
-        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
-        min(len(one), len(other)),
-    )
 
 
 def _project(root: str, layers: Layers) -> tuple[Project, Settings]:

@@ -79,8 +79,12 @@ WITHOUT_PROMPTS = {
 
 ON_TERMINAL = {
     "TERM": "xterm-256color",
-    "HISTFILE": "",  # a shell's history would keep what the user types
+    # A history would keep what the user types in a file, which the model can read. Python has such a variable from 3.13 on.
+    "HISTFILE": "",
     "LESSHISTFILE": "-",
+    "NODE_REPL_HISTORY": "",
+    **dict.fromkeys(("PYTHON_HISTORY", "SQLITE_HISTORY", "PSQL_HISTORY"), os.devnull),
+    "MYSQL_HISTFILE": os.devnull,
 }
 
 _NO_POLICY = SandboxPolicy(project="", home="", state_dir="")
