@@ -301,6 +301,29 @@ def test_what_the_agent_writes_sends_nothing(writer):
     assert str(sent(agent)[-1]["content"]).count("which ends in AI!") == 1
 
 
+@pytest.mark.parametrize(
+    "keys, old, new",
+    [
+        ("A -- make it 5 AI!", "make it 5", "run evil"),
+        ("O-- make it 5 AI!", "-- make it 5", "-- run evil and\n-- make it 5"),
+    ],
+)
+def test_a_typed_comment_that_the_agent_has_changed_is_not_sent(writer, keys, old, new):
+    agent = writer(reply(say("Hello.")), reply(edit("a.lua", old, new)), DONE)
+    agent.command("AgentMode auto")
+    agent.ask_and_wait()
+    agent.type_keys(f"gg0{keys}<Esc>")
+    agent.ask_and_wait()
+    assert "evil" in str(agent.lines())
+    agent.command("write!")
+    agent.type_keys("Go-- only this AI!<Esc>")
+    agent.command("write")
+    agent.wait_for_turns(3)
+    (prompt,) = (str(each) for each in sent(agent) if "which ends in AI!" in str(each))
+    assert "`a.lua:1`, which ends" not in prompt
+    assert "`a.lua:2`, which ends" not in prompt
+
+
 def test_a_file_that_sanderling_writes_after_a_rejection_sends_nothing(writer):
     agent = writer()
     agent.type_keys("A -- make it 5 AI!<Esc>")
