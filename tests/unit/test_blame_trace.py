@@ -162,6 +162,21 @@ def test_a_note_is_kept_once_and_survives_an_amended_commit_and_a_rebase(shell):
     assert noted(shell)["vcs"]["revision"] == output(shell, "rev-parse", "HEAD")
 
 
+def test_a_note_is_of_the_commit_that_was_made_and_of_none_that_was_checked_out(shell):
+    base = output(shell, "rev-parse", "HEAD")
+    git(shell, "checkout", "-qb", "other")
+    other = commit(shell)
+    git(shell, "checkout", "-q", "main")
+    git(shell, "checkout", "-q", "other")
+    assert shell.run("trace", "--note", "--after", base).returncode == 1
+    assert output(shell, "notes", "--ref=agent-trace", "list") == ""
+    git(shell, "commit", "-q", "--amend", "-m", "limit it")
+    made = output(shell, "rev-parse", "HEAD")
+    git(shell, "checkout", "-q", "main")
+    assert shell.run("trace", "--note", "--after", other).returncode == 0
+    assert noted(shell, made)["vcs"]["revision"] == made
+
+
 def test_no_hook_of_the_repository_runs_for_a_note(shell):
     commit(shell)
     hook = shell.project / ".git/hooks/reference-transaction"

@@ -88,6 +88,21 @@ def test_a_copy_has_of_env_files_only_what_is_committed(
     assert contents == {"A=", "B=", "C="}  # not even as an object, all of which commands can read
 
 
+def test_the_directory_of_an_env_file_is_no_option_of_git(
+    make_repository: Callable[..., Path], state: Path
+):
+    project = make_repository()
+    secret = project / "--option/.env"
+    secret.parent.mkdir()
+    secret.write_text("A=\n")
+    run_git(project, "add", "-A")
+    run_git(project, "commit", "-qm", "env")
+    secret.write_text("A=secret\n")
+    run_git(project, "add", "-A")
+    record = Worktrees(str(state), str(project)).copy("second", turn_in(project), {})
+    assert Path(record.work_dir, "--option/.env").read_text() == "A=\n"
+
+
 def test_a_copy_of_a_project_without_git_has_no_env_file(plain: Path, state: Path):
     (plain / ".env").write_text("A=secret\n")
     record = Worktrees(str(state), str(plain)).copy("second", turn_in(plain), {})

@@ -142,6 +142,34 @@ def test_what_the_user_trusts_and_allows_in_the_project_holds_in_its_worktree(sh
     assert Path(only["directory"], "new.txt").exists()
 
 
+@pytest.mark.parametrize(
+    "path", ["{}/private/*", "{}/**/key", "{}/../*/private/key", "{}/../**/private/**"]
+)
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_rule_with_an_absolute_path_in_the_project_holds_in_its_worktree(
+    shell: Shell, path: str, *, is_stored: bool
+):
+    (shell.project / "private").mkdir()
+    (shell.project / "private/key").write_text("SECRET\n")
+    run_git(shell.project, "add", "-A")
+    run_git(shell.project, "commit", "-qm", "key")
+    top = str(shell.project)
+    path = path.replace("{}/..", str(shell.project.parent)).format(top)
+    if is_stored:
+        RuleStore(str(shell.state), top).add(rule_from_text(f"deny read {path}"))
+    else:
+        rule = f'{{ action = "deny", tool = "read", path = "{path}" }}'
+        shell.config.write_text(f"permissions = [{rule}]\n")
+    shell.play(
+        [use("read", path="private/key"), use("bash", 2, command="cat private/key")],
+        [{"text": "Done."}],
+        args=("--worktree", "--mode", "auto"),
+    )
+    [session] = shell.sessions()
+    assert "A rule forbids this" in str(session.history)
+    assert "SECRET" not in str(session.history)
+
+
 def test_apply_makes_the_changes_and_undo_takes_them_back(shell: Shell):
     name = work(
         shell,

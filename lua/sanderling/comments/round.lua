@@ -50,22 +50,34 @@ local function fence_for(lines)
   return ('`'):rep(longest + 1)
 end
 
+--- Return the text that a comment is about, in a fence. That of a finding is left out: the model has chosen the place, so
+--- it may be in a file that the model must not read, and the user may never have seen it.
+---@param comment sanderling.comments.Comment
+---@return string[]
+local function quoted(comment)
+  if comment.is_finding then
+    return {}
+  end
+  local shown = vim.list_slice(comment.lines, 1, MAX_LINES)
+  local fence = fence_for(shown)
+  local lines = vim.list_extend({ fence }, shown)
+  if comment.last - comment.first + 1 > #shown then
+    lines[#lines + 1] = ('(%d more lines)'):format(comment.last - comment.first + 1 - #shown)
+  end
+  lines[#lines + 1] = fence
+  return lines
+end
+
 ---@param comment sanderling.comments.Comment
 ---@param number integer
 ---@return string[]
 local function part(comment, number)
   local range = comment.first == comment.last and ('%d'):format(comment.first)
     or ('%d-%d'):format(comment.first, comment.last)
-  local where = comment.name == store.MESSAGE and comment.name
-    or ('%s:%s'):format(comment.name, range)
-  local shown = vim.list_slice(comment.lines, 1, MAX_LINES)
-  local fence = fence_for(shown)
-  local lines = { '', ('%d. %s'):format(number, where), fence }
-  vim.list_extend(lines, shown)
-  if comment.last - comment.first + 1 > #shown then
-    lines[#lines + 1] = ('(%d more lines)'):format(comment.last - comment.first + 1 - #shown)
-  end
-  lines[#lines + 1] = fence
+  local name = words.plain(comment.name) -- in one line, or it could contain instructions
+  local where = name == store.MESSAGE and name or ('%s:%s'):format(name, range)
+  local lines = { '', ('%d. %s'):format(number, where) }
+  vim.list_extend(lines, quoted(comment))
   return vim.list_extend(lines, vim.split(comment.text, '\n', { plain = true }))
 end
 

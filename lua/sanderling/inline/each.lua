@@ -55,7 +55,7 @@ local running
 local function load(path)
   path = vim.fn.fnamemodify(path, ':p')
   if not vim.uv.fs_stat(path) then
-    return nil, ('%s does not exist'):format(vim.fn.fnamemodify(path, ':.'))
+    return nil, ('%s does not exist'):format(words.plain(vim.fn.fnamemodify(path, ':.')))
   end
   local buf, problem = loading.load(path, true)
   if buf and loading.is_quiet(buf) then
@@ -97,6 +97,33 @@ local function part_of(item)
   local is_line = text == words.trimmed(api.nvim_buf_get_lines(buf, first - 1, first, true)[1])
   local notes = text ~= '' and not is_line and { text } or {}
   return { buf = buf, first = first, last = math.min(last, count), notes = notes }
+end
+
+---@param name string
+---@return boolean a file that the sandbox hides, as is_env_file of src/sanderling/sandbox/guard/repositories.py has it
+local function is_env_file(name)
+  return vim.endswith(name, '.env') or vim.startswith(name, '.env.')
+end
+
+--- Return why the file of a list's entry is not sent, if the user has not opened it: the model, or the output of a command,
+--- may have named the entry.
+---@param item vim.quickfix.entry
+---@param project string
+---@return string?
+local function refusal(item, project)
+  local buf = item.bufnr or 0
+  if buf == 0 or api.nvim_buf_is_loaded(buf) and not loading.is_quiet(buf) then
+    return nil
+  end
+  local name = api.nvim_buf_get_name(buf)
+  local real = vim.uv.fs_realpath(name) or name
+  local root = vim.uv.fs_realpath(project) or project
+  local shown = words.plain(vim.fn.fnamemodify(name, ':~:.'))
+  if not vim.fs.relpath(root, real) then
+    return ('%s is outside the project, and not open'):format(shown)
+  elseif is_env_file(vim.fs.basename(real)) or is_env_file(vim.fs.basename(name)) then
+    return ('%s is hidden from the model, and not open'):format(shown)
+  end
 end
 
 --- Group parts by file, in the order of their lines, and join those that overlap.
@@ -180,15 +207,23 @@ end
 
 -- the run -------------------------------------------------------------------------------------------------------------
 
----@param instruction string
+--- Return what the list says about a part, as an attachment: it may be the output of a command, or the model's.
 ---@param part sanderling.inline.each.Part
----@return string
-local function words_for(instruction, part)
+---@return sanderling.Selection[]
+local function notes_of(part)
   if #part.notes == 0 then
-    return instruction
+    return {}
   end
-  local notes = table.concat(part.notes, '\n')
-  return ('%s\n\nThe list says about this part:\n%s'):format(instruction, notes)
+  local text = table.concat(part.notes, '\n')
+  return {
+    {
+      path = 'The quickfix list',
+      origin = 'what it says about the part',
+      first_line = 1,
+      last_line = #part.notes,
+      text = text,
+    },
+  }
 end
 
 ---@param run sanderling.inline.each.Run
@@ -257,8 +292,8 @@ local function go_on(run)
       region:forget()
       part.problem, group.is_cached = 'the lines have changed meanwhile', true
     else
-      local text = words_for(run.instruction, part)
-      run.pending[here] = edits.begin_one(region, text, group.shared, function(problem)
+      local notes, shared = notes_of(part), group.shared
+      run.pending[here] = edits.begin_one(region, run.instruction, notes, shared, function(problem)
         run.pending[here], part.problem, group.is_cached = nil, problem, true
         if running == run and not run.is_stopped then
           tell_progress(run)
@@ -323,19 +358,24 @@ local function estimate(parts, instruction, project)
       sent = sent + #assert(request)[field]
     end
     sent = sent + #(shared or '')
-    sent = sent + FIXED_BYTES + #words_for(instruction, part)
+    sent = sent + FIXED_BYTES + #instruction + #table.concat(part.notes, '\n')
     received = received + GROWTH * #(request and request.text or '')
   end
   return math.ceil(sent / BYTES_PER_TOKEN), math.ceil(received / BYTES_PER_TOKEN)
 end
 
 ---@param items vim.quickfix.entry[]
+---@param is_named boolean the user has named the files
 ---@return sanderling.inline.each.Part[]
 ---@return string[] problems of entries that cannot be rewritten
-local function parts_of(items)
+local function parts_of(items, is_named)
   local parts, problems = {}, {}
+  local project = stored.root_here()
   for _, item in ipairs(items) do
-    local part, problem = part_of(item)
+    local part, problem = nil, not is_named and refusal(item, project) or nil
+    if not problem then
+      part, problem = part_of(item)
+    end
     parts[#parts + 1] = part
     problems[#problems + 1] = problem
   end
@@ -421,7 +461,7 @@ function M.run(instruction, range, has_bang)
       end
     end)
   end
-  local parts, problems = parts_of(items_of(range, has_bang))
+  local parts, problems = parts_of(items_of(range, has_bang), has_bang)
   if #parts == 0 then
     local why = problems[1] and (' (%s)'):format(problems[1]) or ''
     return message.tell('No entries to rewrite' .. why .. '.', vim.log.levels.WARN)

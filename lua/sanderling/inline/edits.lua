@@ -336,13 +336,14 @@ end
 --- Start one of many edits: `on_answer` gets its first answer, or why there is none, instead of the user.
 ---@param region sanderling.inline.region.Region
 ---@param instruction string
+---@param selections sanderling.Selection[] attachments
 ---@param shared? string
 ---@param on_answer fun(problem?: string)
 ---@return fun() stop
-function M.begin_one(region, instruction, shared, on_answer)
+function M.begin_one(region, instruction, selections, shared, on_answer)
   local edit, why = open(region, instruction)
   if edit then
-    edit.on_answer, edit.shared = on_answer, shared
+    edit.on_answer, edit.shared, edit.selections = on_answer, shared, selections
     local err = ask(edit)
     if err then
       answer_to(edit, err)

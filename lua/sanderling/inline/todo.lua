@@ -345,7 +345,8 @@ local WANTED = {
 ---@return string
 local function line_of(comment, number, project)
   local path = context.path_of(comment.buf, project)
-  local place = path:find('[@`]') and ('attachment %d, line %d'):format(number, comment.first)
+  local is_plain = not path:find('[@`]') and words.plain(path) == path
+  local place = not is_plain and ('attachment %d, line %d'):format(number, comment.first)
     or ('`%s:%d`'):format(path, comment.first)
   local span = comment.last > comment.first and (' to line %d'):format(comment.last) or ''
   return ('* %s%s, which ends in AI%s: %s.'):format(place, span, comment.sign, WANTED[comment.sign])

@@ -6,6 +6,7 @@ local M = {}
 
 local api = vim.api
 local config = require('sanderling.config')
+local listeners = require('sanderling.ui.lazy')('sanderling.editing.listeners')
 local todo = require('sanderling.ui.lazy')('sanderling.inline.todo')
 
 local TYPED = api.nvim_create_namespace('sanderling_typed') -- todo.lua removes the marks of comments that it sends
@@ -41,6 +42,22 @@ local function typed_lines(buf)
   return typed
 end
 
+--- Forget the typed signs of comments in which the agent has changed anything: their text is no longer the user's alone.
+---@param changed sanderling.editing.Changed
+local function forget_changed(changed)
+  local buf = changed.buf
+  if not buf or next(typed_lines(buf)) == nil then
+    return
+  end
+  for _, comment in ipairs(todo.of(buf)) do
+    for _, hunk in ipairs(changed.hunks) do
+      if hunk.first_line <= comment.last and hunk.last_line >= comment.first then
+        api.nvim_buf_clear_namespace(buf, TYPED, comment.first - 1, comment.last)
+      end
+    end
+  end
+end
+
 --- Send the typed comments of a buffer that was written as a whole, to its own file, by the user.
 ---@param buf integer
 ---@param path string that was written
@@ -69,6 +86,7 @@ end
 
 --- Begin to note what the user types.
 function M.watch()
+  listeners.on_change(forget_changed)
   local group = api.nvim_create_augroup('sanderling_typed', {})
   api.nvim_create_autocmd('InsertCharPre', {
     group = group,

@@ -1,6 +1,7 @@
 """`sanderling trace`: which lines of a commit the agent wrote, as an Agent Trace record, printed or kept as a git note."""
 
 import argparse
+import re
 import sys
 import time
 from typing import Any
@@ -16,6 +17,8 @@ from sanderling.worktrees.git import Git
 
 EXIT_NOTHING, EXIT_USAGE = 1, 2
 AWAIT_S, POLL_S = 60.0, 0.25
+MAX_MOVES = 100
+_COMMITTED = r"commit|rebase( -i)? \((?!start|finish|abort)"
 
 
 def add(commands: Any) -> None:
@@ -37,11 +40,12 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     try:
         git = repository_of(project_root(""))
-        if arguments.after is not None and not _is_committed(git, arguments.after):
+        commit = arguments.commit
+        if arguments.after is not None and not (commit := _made_after(git, arguments.after)):
             return EXIT_NOTHING
-        record = trace_of_commit(git, origins_in(own_settings(), git.directory), arguments.commit)
+        record = trace_of_commit(git, origins_in(own_settings(), git.directory), commit)
         if record is None:
-            say(f"the agent wrote no line that {arguments.commit} adds, as far as is recorded")
+            say(f"the agent wrote no line that {commit} adds, as far as is recorded")
             return EXIT_NOTHING
         if arguments.note:
             add_note(git, record)
@@ -53,16 +57,21 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _is_committed(git: Git, before: str) -> bool:
+def _made_after(git: Git, before: str) -> str | None:
     """
-    Wait until HEAD is no longer the commit `before`, "" for none; return whether that is due to a commit.
+    Wait for the commit that is made while HEAD is the commit `before`, "" for none; None if HEAD moves elsewhere, or nowhere.
 
-    An editor for a message ends before git commits, and git may run hooks first. If the user gives up the commit, nothing comes.
+    An editor for a message ends before git commits, and git may run hooks first. If the user gives up the commit, nothing comes. HEAD is
+    asked for its reflog, because by then it may be another commit: of a rebase that goes on, or of a branch that was checked out.
     """
     deadline = time.monotonic() + AWAIT_S
     while time.monotonic() < deadline:
-        if (git.maybe("rev-parse", "--verify", "--quiet", "HEAD^{commit}") or "") != before:
-            reason = git.maybe("reflog", "-1", "--no-show-signature", "--format=%gs", "HEAD")
-            return (reason or "").startswith(("commit", "rebase"))
+        log = git.maybe("reflog", f"-{MAX_MOVES}", "--no-show-signature", "--format=%H %gs", "HEAD")
+        moves = [line.partition(" ") for line in (log or "").splitlines()]
+        known = [commit for commit, _, _ in moves]
+        since = known.index(before) if before in known else 0 if before else len(moves)
+        if since:
+            commit, _, reason = moves[since - 1]
+            return commit if re.match(_COMMITTED, reason) else None
         time.sleep(POLL_S)
-    return False
+    return None

@@ -20,7 +20,7 @@ from sanderling.permissions.approvals import (
     about_use,
 )
 from sanderling.permissions.grant_prompts import GrantPrompts
-from sanderling.permissions.guarding import unguarded
+from sanderling.permissions.guarding import in_worktree, unguarded
 from sanderling.permissions.rules import (
     Rule,
     concerns,
@@ -179,7 +179,7 @@ class Gate:
 
     def may_read(self) -> Callable[[str], bool] | None:
         """Return a test whether the model may read a path; None if no rule restricts reading."""
-        rules = (*self._own_rules, *self._store.load().rules)
+        rules = self._in_worktree((*self._own_rules, *self._store.load().rules))
         return unguarded(rules, self._workspace.project, self._workspace.disk)
 
     async def ask_user(self, question: ApprovalRequested) -> AnswerApproval:
@@ -342,7 +342,11 @@ class Gate:
     def _rules(self, stored: StoredRules, conditions: Conditions) -> tuple[Rule, ...]:
         session = self._session.rules.get(conditions, ())
         above = self._above.rules_below(conditions) if self._above else ()
-        return (*self._own_rules, *stored.rules, *session, *above)
+        return self._in_worktree((*self._own_rules, *stored.rules, *session, *above))
+
+    def _in_worktree(self, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        workspace = self._workspace
+        return in_worktree(rules, self._store.project, workspace.project, workspace.disk)
 
     def rules_below(self, conditions: Conditions) -> tuple[Rule, ...]:
         """Return the session's rules for a child under these conditions, and what is denied or asked about here, whatever these are."""

@@ -4,8 +4,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from sanderling.errors import ConfigError
-from sanderling.permissions.patterns import path_pattern
+from sanderling.permissions.patterns import globs_below, path_pattern
 from sanderling.permissions.rules import Rule
 from sanderling.protocol.messages import Prompt, Selection
 from sanderling.sandbox.execution_environment import Disk
@@ -30,6 +32,19 @@ def unguarded(rules: Sequence[Rule], project: str, disk: Disk) -> Callable[[str]
     return lambda path: (
         not any(guard(name) for name in (path, disk.real_path(path)) for guard in guards)
     )
+
+
+def in_worktree(rules: Sequence[Rule], project: str, work_dir: str, disk: Disk) -> tuple[Rule, ...]:
+    """Return the rules of a project for work in `work_dir`: what they deny or ask about in the project, they do in its worktree."""
+    if work_dir == project:
+        return tuple(rules)
+    moved = (
+        msgspec.structs.replace(rule, path=glob)
+        for rule in rules
+        if rule.action != "allow" and rule.path
+        for glob in globs_below(rule.path, project, disk)
+    )
+    return (*rules, *moved)
 
 
 def check_mentions(prompt: Prompt, project: str, may_read: Callable[[str], bool] | None) -> None:

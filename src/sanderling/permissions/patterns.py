@@ -4,7 +4,7 @@ import fnmatch
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from sanderling.paths import is_within
@@ -81,6 +81,40 @@ def _match(parts: tuple[str, ...], names: list[str]) -> bool:
         else:
             return False
     return all(part == "**" for part in parts[at:])
+
+
+def globs_below(glob: str, directory: str, disk: Disk) -> tuple[str, ...]:
+    """Return globs, relative to `directory`, for the paths below it that a glob from `/` or `~/` matches."""
+    home = os.path.expanduser("~")  # noqa: PTH111
+    if glob.startswith("~/"):
+        glob = f"{home}/{glob[2:]}"
+    elif not glob.startswith("/"):
+        return ()
+    globs = {f"{each}**" if each.endswith("/") else each for each in (glob, _really(glob, disk))}
+    places = {directory, disk.real_path(directory)}
+    found = (
+        rest
+        for each in globs
+        for place in places
+        for rest in _rests(tuple(filter(None, each.split("/"))), place)
+    )
+    return tuple(sorted({f"./{'/'.join(rest)}" for rest in found if rest}))
+
+
+def _rests(parts: tuple[str, ...], directory: str) -> set[tuple[str, ...]]:
+    """Return what may follow of the parts of a glob once those before it have matched all names of a directory."""
+    rests = {parts}
+    for name in filter(None, directory.split("/")):
+        rests = {after for rest in rests for after in _rests_after(rest, name)}
+    return rests
+
+
+def _rests_after(parts: tuple[str, ...], name: str) -> Iterator[tuple[str, ...]]:
+    while parts and parts[0] == "**":
+        yield parts
+        parts = parts[1:]
+    if parts and fnmatch.fnmatchcase(name, parts[0]):
+        yield parts[1:]
 
 
 def is_host(pattern: str, host: str, *, any_port: bool) -> bool:

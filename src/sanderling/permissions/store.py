@@ -119,7 +119,7 @@ class RuleStore:
     def __init__(self, state_dir: str, project: str) -> None:
         self.path = Path(f"{state_directory(f'{state_dir}/rules', project)}.json")
         self._file = StateFile(self.path, _File, version=VERSION, max_bytes=MAX_FILE_BYTES)
-        self._project = project
+        self.project = project
         self._stamp: tuple[int, ...] | None = None
         self._stored = StoredRules()
 
@@ -138,7 +138,7 @@ class RuleStore:
             ConfigError: its examples are wrong, or the file cannot be read or written.
         """
         # An invalid rule would make the file unreadable.
-        load_rule(msgspec.to_builtins(rule), 1, self._project)
+        load_rule(msgspec.to_builtins(rule), 1, self.project)
         self._change(lambda rules: [*(other for other in rules if other != rule), rule])
 
     def remove(self, rule: Rule) -> None:
@@ -157,7 +157,7 @@ class RuleStore:
         Raises:
             ConfigError: `new` is invalid, or the file cannot be read or written.
         """
-        load_rule(msgspec.to_builtins(new), 1, self._project)
+        load_rule(msgspec.to_builtins(new), 1, self.project)
         self._change(
             lambda rules: [*dict.fromkeys(new if other == rule else other for other in rules)]
         )
@@ -209,7 +209,7 @@ class RuleStore:
             return self._broken(str(error))
         if content is None:
             return StoredRules()
-        if is_within(os.path.realpath(self.path), os.path.realpath(self._project)):
+        if is_within(os.path.realpath(self.path), os.path.realpath(self.project)):
             return self._broken(
                 "is inside the project, where anything that runs there could write it"
             )
@@ -219,7 +219,7 @@ class RuleStore:
         rules, problems, is_lost = list[Rule](), list[str](), False
         for number, table in enumerate(content.rules, 1):
             try:
-                rule = load_rule(table, number, self._project)
+                rule = load_rule(table, number, self.project)
                 if not is_for_any_server(rule):  # from an earlier version: asks again
                     rules.append(rule)
             except ConfigError as error:

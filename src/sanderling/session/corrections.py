@@ -31,7 +31,9 @@ MIN_WORDS, LIKENESS = 3, 0.7
 
 _DENIED = "The user denied this: "
 _REJECTED = "The user rejected this part"
-_REVIEWED = r"\[The user reviewed your changes of (.+?) and rejected these: .*? They say: (.+)"
+_UNASKED = "Do not make them again unless asked."
+# The last such words of the line: a file's name, which the model may have chosen, could contain a reason. Without one they end the line.
+_REVIEWED = rf"\[The user reviewed your changes of (.+) and rejected these: .*{_UNASKED} They say: (?!.*{_UNASKED}$)(.+)"
 CHANGING = ("edit", "write", "code_refactor")
 """Tools whose results have the user's review, and nothing of a file before it."""
 
@@ -150,7 +152,7 @@ def _texts(message: Message) -> Iterator[str]:
 
 
 def _reviewed(note: str) -> Iterator[str]:
-    if found := re.match(_REVIEWED, note):
+    if found := re.match(_REVIEWED, note.partition("\n")[0]):
         yield f"Rejected changes of {found[1]}: {found[2]}"
 
 

@@ -243,12 +243,24 @@ def _subject(args: DebugInput, workspace: Workspace) -> str:
 
 
 def _title(args: DebugInput, workspace: Workspace) -> str:
-    return visible_line(f"{args.op} {_subject(args, workspace)[:200]}".strip())
+    where = f" ({_where(args)})" if _where(args) else ""
+    return visible_line(f"{args.op} {_subject(args, workspace)[:200]}".strip() + where)
+
+
+def _where(args: DebugInput) -> str:
+    """Return what the call names of session, thread and frame; "" if it is about what the user has selected."""
+    named = {"session": args.session, "thread": args.thread, "frame": args.frame}
+    return ", ".join(
+        f"{name} {number}"
+        for name, number in named.items()
+        if number or (name == "frame" and number is not None)
+    )
 
 
 async def _preview(args: DebugInput, context: Context) -> Preview:
     subject = _subject(args, context.workspace)
-    note = EVALUATING if _runs_code(args) else STEPPING
+    where = f"It names {_where(args)}. " if _where(args) else ""
+    note = where + (EVALUATING if _runs_code(args) else STEPPING)
     return Preview(subject if args.op == "evaluate" else f"{args.op} {subject}".strip(), note=note)
 
 

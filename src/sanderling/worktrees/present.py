@@ -69,7 +69,7 @@ def _leave_out_secrets(git: Git, index: Index, head: str | None) -> None:
     else:
         changed = git.paths("ls-files", "-z", env=index.env)
     for path in filter(_is_secret, changed):
-        committed = git.line("ls-tree", head, path) if head else ""
+        committed = git.line("ls-tree", head, "--", path) if head else ""
         mode, _, blob = committed.partition("\t")[0].split() if committed else ("", "", "")
         index.put(path, mode, blob)
 
