@@ -174,7 +174,10 @@ function M.send(project)
     return comment.state == 'open'
   end, place.sorted(store.of(project)))
   if #comments == 0 then
-    return message.tell('No open comment. :AgentComment makes one.', vim.log.levels.WARN)
+    local has_some = #store.of(project) > 0
+    local remedy = has_some and 'To send one again, edit it with :AgentComment.'
+      or ':AgentComment makes one.'
+    return message.tell('No open comment. ' .. remedy, vim.log.levels.WARN)
   end
   local session = chat.current_session()
   local lines = M.prompt(comments)
@@ -286,7 +289,7 @@ local function settle(session_id, round, claims, is_whole)
         })
       end
     end
-    local text = 'Comments: %d of %d have changed lines. :AgentReview list shows them.'
+    local text = 'Lines changed for %d of %d comments. :AgentReview list shows them.'
     message.tell(text:format(changed, #round.sent))
   end
   local paths = {} ---@type table<string, true>
