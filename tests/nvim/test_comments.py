@@ -160,7 +160,7 @@ def test_entries_of_the_list_edit_and_remove_their_comments(child):
     child.feed("2G:AgentComment<CR> more<Esc><CR>")
     wait_until(lambda: [each["text"] for each in stored(child)] == ["one", "five more", "nine"])
     wait_until(lambda: "info| five more" in "".join(child.lines()))
-    child.feed(":2,3AgentComment!<CR>")
+    child.command("2,3AgentComment!")
     assert [each["text"] for each in stored(child)] == ["one"]
     assert len(child.lines()) == 1
 
@@ -201,6 +201,40 @@ def test_the_next_comment_opens_its_fold(child):
     child.command("normal zM")
     child.feed("gg]v")
     assert child.lua("return { vim.fn.line('.'), vim.fn.foldclosed('.') }") == [5, -1]
+
+
+def test_hundreds_of_comments_on_a_long_file_are_little_work(child, project):
+    (project / "long.py").write_text("".join(f"line {n}\n" for n in range(20_000)))
+    child.command("edit long.py")
+    child.command("for n in range(1, 300) | execute n .. 'AgentComment here' | endfor")
+    with child.little_work(2):
+        child.command("AgentReview list")
+        child.command("wincmd p")
+        for _ in range(10):
+            child.feed("]v")
+        assert child.lua("return vim.fn.line('.')") == 11
+
+
+@pytest.mark.parametrize("command", ["saveas new.py", "file new.py | write"])
+def test_a_comment_follows_its_buffer_to_another_name(child, start_nvim, command):
+    child.command("5AgentComment here")
+    child.command(command)
+    assert [each["name"] for each in stored(child)] == ["new.py"]
+    child.close()
+    child = start_nvim()
+    child.command("edit new.py")
+    child.command("AgentReview list")
+    child.command("wincmd p")
+    assert places(child) == [[5, 5, "here"]]
+
+
+def test_a_comment_on_a_buffer_without_a_name_stays_when_it_gets_one(child, start_nvim, project):
+    child.command("enew | call setline(1, ['a plan', 'step'])")
+    child.command("2AgentComment Skip it.")
+    child.command("write plan.txt")
+    assert [(each["name"], each["path"]) for each in stored(child)] == [
+        ("plan.txt", str(project / "plan.txt"))
+    ]
 
 
 def test_a_buffer_without_a_file_can_have_comments(child):

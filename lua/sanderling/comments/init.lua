@@ -367,6 +367,19 @@ place.set_actions({
   end,
 })
 
+api.nvim_create_autocmd({ 'BufFilePost', 'BufWritePost' }, {
+  group = api.nvim_create_augroup('sanderling_comments_names', {}),
+  desc = 'Agent: keep the comments of a buffer that gets another name',
+  callback = function(args)
+    local path = place.path_of(args.buf)
+    for _, comment in ipairs(path ~= '' and place.list(args.buf) or {}) do
+      if comment.path ~= path then
+        place.change(comment, { path = path, name = name_of(args.buf, comment.project) })
+      end
+    end
+  end,
+})
+
 bus.subscribe('session_opened', function(session_id)
   local session = live.find(session_id)
   if session then

@@ -58,7 +58,11 @@ end
 function M.path_of(buf)
   local name = api.nvim_buf_get_name(buf)
   local has_file = name ~= '' and vim.bo[buf].buftype == ''
-  return has_file and (vim.uv.fs_realpath(name) or name) or ''
+  if not has_file then
+    return ''
+  end
+  local dir = vim.uv.fs_realpath(vim.fs.dirname(name)) -- the file may not be written yet
+  return vim.uv.fs_realpath(name) or dir and vim.fs.joinpath(dir, vim.fs.basename(name)) or name
 end
 
 ---@param comment sanderling.comments.Comment
@@ -484,14 +488,25 @@ function M.text_now(comment)
     or nil
 end
 
---- Find the lines of a comment whose file is not open.
----@param comment sanderling.comments.Comment
-function M.refresh(comment)
-  local lines = M.text_now(comment)
-  if lines and not M.buffer_of(comment) then
-    local first, last = anchor.find(lines, comment.lines, comment.first)
-    if first then
-      comment.first, comment.last = first, last
+--- Find the lines of comments whose files are not open.
+---@param list sanderling.comments.Comment[]
+local function refresh(list)
+  local texts = {} ---@type table<string, string[]|false> by path
+  for _, comment in ipairs(list) do
+    local buf, path = M.buffer_of(comment), comment.path
+    if buf then
+      M.settle(buf)
+    else
+      if texts[path] == nil then
+        texts[path] = M.text_now(comment) or false
+      end
+      local first, last ---@type integer?, integer
+      if texts[path] then
+        first, last = anchor.find(texts[path], comment.lines, comment.first)
+      end
+      if first then
+        comment.first, comment.last = first, last
+      end
     end
   end
 end
@@ -500,9 +515,7 @@ end
 ---@return sanderling.comments.Comment[] in the order of their places
 function M.sorted(list)
   list = vim.list_slice(list)
-  for _, comment in ipairs(list) do
-    M.refresh(comment)
-  end
+  refresh(list)
   table.sort(list, function(a, b)
     if a.name ~= b.name then
       return a.name < b.name
