@@ -228,7 +228,7 @@ def test_a_comment_follows_its_buffer_to_another_name(child, start_nvim, command
     assert places(child) == [[5, 5, "here"]]
 
 
-def test_a_comment_on_a_buffer_without_a_name_stays_when_it_gets_one(child, start_nvim, project):
+def test_a_comment_on_a_buffer_without_a_name_stays_when_it_gets_one(child, project):
     child.command("enew | call setline(1, ['a plan', 'step'])")
     child.command("2AgentComment Skip it.")
     child.command("write plan.txt")

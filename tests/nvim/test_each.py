@@ -265,7 +265,10 @@ def test_a_range_of_a_file_is_a_rewrite_for_each_statement(start, project):
 def test_without_entries_it_says_so(start):
     child = start()
     child.command("AgentEach name it")
-    assert "No entries to rewrite." in child.lua("return vim.fn.execute('messages')")
+    child.wait_for_message("No entries to rewrite. :AgentPlaces and :AgentFind make a list.")
+    child.command("%argdelete")
+    child.command("AgentEach! name it")
+    child.wait_for_message("No entries to rewrite. :args {file} sets the argument list.")
 
 
 @quick

@@ -297,6 +297,7 @@ def test_a_search_becomes_the_quickfix_list_and_leaves_no_session(start_agent):
     ]
     assert agent.lua("return vim.fn.getqflist({ title = 0 }).title").endswith("errors handled")
     assert agent.lua("return vim.bo.buftype") == "quickfix"
+    agent.wait_for_message("2 places.")
     assert agent.lua("return #require('sanderling').list()") == 0
 
 

@@ -424,7 +424,10 @@ function M.run(instruction, range, has_bang)
   local parts, problems = parts_of(items_of(range, has_bang))
   if #parts == 0 then
     local why = problems[1] and (' (%s)'):format(problems[1]) or ''
-    return message.tell('No entries to rewrite' .. why .. '.', vim.log.levels.WARN)
+    local remedy = has_bang and ':args {file} sets the argument list.'
+      or ':AgentPlaces and :AgentFind make a list.'
+    local text = ('No entries to rewrite%s. %s'):format(why, #problems == 0 and remedy or '')
+    return message.tell(words.trimmed(text), vim.log.levels.WARN)
   elseif #parts > MAX then
     local text = '%d entries are too many at once (at most %d); nothing was sent.'
     return message.tell(text:format(#parts, MAX), vim.log.levels.WARN)
