@@ -95,7 +95,10 @@ local function part_of(item)
   end
   local text = words.trimmed(item.text or '')
   local is_line = text == words.trimmed(api.nvim_buf_get_lines(buf, first - 1, first, true)[1])
-  local notes = text ~= '' and not is_line and { text } or {}
+  local data = item.user_data --[[@as any]]
+  local notes = type(data) == 'table' and data.sanderling_notes
+    or text ~= '' and not is_line and { text }
+    or {}
   return { buf = buf, first = first, last = math.min(last, count), notes = notes }
 end
 
@@ -204,6 +207,7 @@ local function results_of(run)
       lnum = rows and rows + 1 or part.first,
       type = part.problem and 'E' or '',
       text = part.problem or words.first_line(run.instruction),
+      user_data = { sanderling_notes = part.notes }, -- for another run on this list
     }
   end
   return problems, items
@@ -213,14 +217,16 @@ end
 local function finish(run)
   running = nil
   local problems, items = results_of(run)
+  if run.is_stopped and #problems == #items then -- the user's list stays
+    return message.tell('Stopped: no rewrite was complete.')
+  end
   entries.show('AgentEach: ' .. words.first_line(run.instruction), items, false)
   local ready = words.counted(#items - #problems, 'rewrite') .. ' to review'
-  local failed = #problems > 0 and (', %d failed (%s)'):format(#problems, problems[1]) or ''
-  local text = ('%s%s. :copen lists them, :AgentAccept! accepts those of a buffer.'):format(
-    ready,
-    failed
-  )
-  message.tell(text, #problems > 0 and vim.log.levels.WARN or nil)
+  if #problems > 0 then
+    local text = ('%s, %d failed (%s): :copen lists them.'):format(ready, #problems, problems[1])
+    return message.tell(text, vim.log.levels.WARN)
+  end
+  message.tell(ready .. ": :copen lists them, :AgentAccept! accepts a buffer's.")
 end
 
 ---@param run sanderling.inline.each.Run
@@ -413,7 +419,7 @@ end
 function M.run(instruction, range, has_bang)
   if running then
     stop(running)
-    return message.tell('Stopped.')
+    return
   elseif instruction == '' then
     return message.ask({ prompt = 'Do with each: ' }, function(answer)
       if answer and answer:find('%S') then
