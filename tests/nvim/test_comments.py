@@ -354,6 +354,39 @@ def test_a_comment_follows_its_lines_through_random_edits(child):
 
 
 @quick
+def test_a_second_neovim_shows_what_the_first_one_does(start_nvim, child):
+    child.command("5AgentComment Use a clock.")
+    other = start_nvim()
+    other.command("edit code.py")
+    other.command("AgentReview list")
+    other.command("cclose")
+    assert places(other) == [[5, 5, "Use a clock."]]
+    child.command("9AgentComment Rename it.")
+    child.command("5AgentComment Use a monotonic clock.")
+    other.command("normal gg")
+    other.feed("]v]v")
+    assert other.lua("return vim.fn.line('.')") == 9
+    other.wait_for_screen("▎ Use a monotonic clock.", "▎ Rename it.")
+    child.command("5AgentComment!")
+    other.command("AgentReview list")
+    other.command("cclose")
+    assert places(other) == [[9, 9, "Rename it."]]
+    assert [each["text"] for each in stored(child)] == ["Rename it."]
+
+
+def test_a_comment_that_another_neovim_has_sent_is_not_sent_again(start_agent, start_nvim):
+    slow = reply({"text": "1. No. " * 50, "chunk_chars": 1, "chunk_delay_ms": 100})
+    agent = start_agent(slow)
+    agent.command("edit code.py")
+    agent.command("1AgentComment Remove it.")
+    agent.command("AgentReview send")
+    wait_until(lambda: [each["state"] for each in stored(agent)] == ["sent"])
+    other = start_nvim()
+    other.command("edit code.py")
+    other.command("AgentReview send")
+    other.wait_for_message("No open comment.")
+
+
 def test_comments_outlive_a_neovim_that_is_killed(start_nvim, child, code):
     child.command("5,6AgentComment Use a clock.")
     child.close()

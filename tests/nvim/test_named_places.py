@@ -229,6 +229,7 @@ def test_lines_without_a_place_leave_the_list_as_it_is(child):
         ("It is used in `src/app.py:5`.", "It is used in src/app.py:5."),
         ("at load (src/app.py:7:3)", "at load"),
         ("ERROR src/app.py:8", "ERROR"),
+        ("critical: src/app.py:9: it sleeps", "critical: it sleeps"),
     ],
 )
 def test_the_text_of_an_entry_is_the_line_that_names_it(child, files, line, text):

@@ -393,13 +393,12 @@ end
 ---@return string
 local function text_of(line, place)
   local before, behind = line:sub(1, place.from - 1), line:sub(place.to)
-  local is_enclosed = before:find('[%(%[<]["\'`]?$') ~= nil
-  local is_within = before:find('%a') and behind:find('%S') and not is_enclosed
+  local is_within = before:find('%l[,;]?%s+["\'`*]*$') and behind:find('^["\'`*]*[^:]')
   local text = is_within and line or before .. behind
   text = text:gsub('%[([^%[%]]*)%]%([^()]*%)', '%1'):gsub('^%s*[%-%*%d%.%)#>|]+%s+', '')
   text = text:gsub('[`*]', ''):gsub('%s+', ' '):gsub('[%(%[<"]%s*[%)%]>"]', '')
   text = text:gsub('^[%s:,%)%-\226\128\147\226\128\148|]+', ''):gsub('[%s|]+$', '')
-  return words.plain(words.trimmed(text))
+  return words.plain(words.trimmed((text:gsub(':%s+:', ':'))))
 end
 
 ---@param search sanderling.access.entries.Search

@@ -23,8 +23,10 @@ local LIST_TITLE = 'Agent: comments'
 ---@param project string
 ---@return sanderling.comments.Comment[]
 local function of(project)
-  local list = store.of(project)
-  place.fill_all(project)
+  local list, changed, gone = store.of(project)
+  vim.iter(gone):each(place.hide)
+  vim.iter(changed):each(place.draw)
+  place.fill_all()
   return list
 end
 
@@ -276,7 +278,7 @@ function M.add_findings(project, items)
       add(fields)
     end
   end
-  place.fill_all(project)
+  place.fill_all()
 end
 
 -- the list ------------------------------------------------------------------------------------------------------------

@@ -423,6 +423,14 @@ function M.show(comment, buf, is_new)
   M.update_keys(buf)
 end
 
+--- Draw a comment again after a change of its fields.
+---@param comment sanderling.comments.Comment
+function M.draw(comment)
+  if M.buffer_of(comment) then
+    draw(comment)
+  end
+end
+
 --- Change fields of a comment: save it, and show it so.
 ---@param comment sanderling.comments.Comment
 ---@param fields table<string, any> vim.NIL removes one
@@ -431,9 +439,7 @@ function M.change(comment, fields)
     comment[name] = value ~= vim.NIL and value or nil
   end
   store.save(comment)
-  if M.buffer_of(comment) then
-    draw(comment)
-  end
+  M.draw(comment)
 end
 
 ---@param comment sanderling.comments.Comment
@@ -460,10 +466,9 @@ function M.fill(buf)
   end
 end
 
---- Show the comments of a project in all buffers.
----@param project string
-function M.fill_all(project)
-  if #store.of(project) > 0 then
+--- Show the comments that were read in all buffers.
+function M.fill_all()
+  if #store.all() > 0 then
     vim.iter(api.nvim_list_bufs()):each(M.fill)
   end
 end

@@ -137,10 +137,13 @@ local function begin(session, comments, prompt, turn)
     texts[path] = path ~= '' and (texts[path] or place.text_now(comment)) or nil
     round.sent[number] =
       { comment = comment, first = comment.first, last = comment.last, text = texts[path] }
-    place.change(
-      comment,
-      { state = 'sent', number = number, claim = vim.NIL, is_changed = vim.NIL }
-    )
+    place.change(comment, {
+      state = 'sent',
+      sender = vim.fn.getpid(),
+      number = number,
+      claim = vim.NIL,
+      is_changed = vim.NIL,
+    })
   end
 end
 
