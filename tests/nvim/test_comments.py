@@ -638,6 +638,10 @@ def test_a_plan_is_accepted_or_not_with_comments_on_its_parts(start_agent, numbe
         "\\n", "\n"
     )
     assert agent.lua("return require('sanderling.session.live').current().state.mode") == mode
+    agent.wait_for_message("1 of 2 comments answered.")
+    agent.wait_for_screen("✓ model: I keep them.", "✗ no answer")
+    agent.command("AgentReview clear")
+    assert [each["text"] for each in stored(agent)] == ["Why?"]
 
 
 def test_both_sides_of_a_difference_can_have_comments(start_agent, code):

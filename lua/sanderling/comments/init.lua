@@ -138,7 +138,7 @@ local function items_of(list)
       lnum = comment.first,
       end_lnum = comment.last,
       text = text,
-      type = comment.state == 'open' and 'I' or comment.is_changed and 'N' or 'W',
+      type = comment.state == 'open' and 'I' or place.is_addressed(comment) and 'N' or 'W',
       user_data = comment.id,
     }
   end, list)
@@ -302,7 +302,7 @@ function M.go(step)
   local lnum = api.nvim_win_get_cursor(0)[1]
   local list = vim.tbl_filter(function(comment)
     local is_reachable = comment.path ~= '' or place.buffer_of(comment) ~= nil
-    return not comment.is_changed and is_reachable
+    return not place.is_addressed(comment) and is_reachable
   end, place.sorted(of(project)))
   if #list == 0 then
     return message.tell('No open comment.', vim.log.levels.WARN)
@@ -338,9 +338,7 @@ end
 
 --- Remove the comments whose lines the model has changed.
 function M.clear()
-  local done = vim.tbl_filter(function(comment)
-    return comment.is_changed == true
-  end, of(stored.project_here()))
+  local done = vim.tbl_filter(place.is_addressed, of(stored.project_here()))
   if #done == 0 then
     return message.tell(
       'No comment was addressed yet. :AgentComment! removes the one at the cursor.'

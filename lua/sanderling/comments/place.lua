@@ -86,6 +86,16 @@ end
 
 -- drawing -------------------------------------------------------------------------------------------------------------
 
+--- Did the turn change the lines of a comment? What has no file, such as a plan, cannot change: an answer is enough.
+---@param comment sanderling.comments.Comment
+---@return boolean
+function M.is_addressed(comment)
+  if comment.path == '' then
+    return comment.state == 'answered' and comment.claim ~= nil
+  end
+  return comment.is_changed == true
+end
+
 --- Return what became of a comment, empty for one that was not sent.
 ---@param comment sanderling.comments.Comment
 ---@return string
@@ -94,6 +104,10 @@ function M.outcome(comment)
     return 'sent'
   elseif comment.state ~= 'answered' then
     return ''
+  end
+  if comment.path == '' then
+    return comment.claim and ('%s model: %s'):format(icons.passed, words.first_line(comment.claim))
+      or icons.failed .. ' no answer'
   end
   local changed = comment.is_changed and icons.passed .. ' changed'
     or icons.failed .. ' not changed'
@@ -156,7 +170,7 @@ local function lines_below(comment, width, is_lost)
   end
   local outcome = M.outcome(comment)
   if outcome ~= '' then
-    add({ outcome }, comment.is_changed and 'AgentCommentDone' or 'AgentStatus')
+    add({ outcome }, M.is_addressed(comment) and 'AgentCommentDone' or 'AgentStatus')
   end
   return rows
 end

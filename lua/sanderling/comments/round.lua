@@ -278,10 +278,12 @@ end
 local function settle(session_id, round, claims, is_whole)
   ---@param edits_of fun(sent: sanderling.comments.round.Sent): sanderling.Edit[] of its file
   local function finish(edits_of)
-    local changed = 0
+    local changed, in_files, answered = 0, 0, 0
     for number, sent in ipairs(round.sent) do
       local is_changed, claim = M.was_changed(sent, edits_of(sent)), claims[number]
       changed = changed + (is_changed and 1 or 0)
+      in_files = in_files + (sent.comment.path ~= '' and 1 or 0)
+      answered = answered + (claim and 1 or 0)
       local is_answered = is_whole or is_changed or claim ~= nil
       if sent.comment.state == 'sent' then -- otherwise the user has edited it meanwhile
         place.change(sent.comment, {
@@ -292,8 +294,9 @@ local function settle(session_id, round, claims, is_whole)
         })
       end
     end
-    local text = 'Lines changed for %d of %d comments. :AgentReview list shows them.'
-    message.tell(text:format(changed, #round.sent))
+    local text = in_files > 0 and ('Lines changed for %d of %d comments.'):format(changed, in_files)
+      or ('%d of %d comments answered.'):format(answered, #round.sent)
+    message.tell(text .. ' :AgentReview list shows them.')
   end
   local paths = {} ---@type table<string, true>
   for _, sent in ipairs(round.sent) do
