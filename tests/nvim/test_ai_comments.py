@@ -155,6 +155,33 @@ def test_a_comment_that_the_model_forgets_is_offered_for_removal(run_agent, proj
     assert "b.lua" not in agent.lua(messages)
 
 
+def test_a_comment_whose_removal_waits_is_not_sent_again(run_agent, project):
+    (project / "a.lua").write_text("x = 1 -- make it 2 AI!\ny = 1\n")
+    agent = run_agent(reply(say("Hello.")), reply(edit("a.lua", "y = 1", "y = 2")), DONE)
+    agent.command("edit a.lua")
+    agent.command("AgentTodo!")
+    agent.wait_for_message("1 AI! comment left in changed files")
+    agent.command("AgentTodo!")
+    agent.wait_for_message("First accept or reject the edits below the comments.")
+    agent.command("normal Go-- why AI?")
+    agent.command("AgentTodo!")
+    agent.wait_for_turns(3)
+    prompt = str(agent.logged_messages()[-2]["content"])
+    assert "which ends in AI?" in prompt
+    assert "which ends in AI!" not in prompt
+
+
+def test_comments_near_each_other_are_sent_with_one_attachment(start_agent, project):
+    (project / "a.lua").write_text("-- one AI!\n" + "x = 1\n" * 18 + "-- two AI!\n-- three AI?\n")
+    agent = start_agent(DONE)
+    agent.command("edit a.lua")
+    agent.command("AgentTodo!")
+    agent.wait_for_turns()
+    prompt = str(agent.logged_messages()[0]["content"])
+    assert prompt.count("which ends in") == 3
+    assert prompt.count("-- three AI?") == 1
+
+
 @pytest.mark.parametrize(
     "filetype, lines, kept",
     [

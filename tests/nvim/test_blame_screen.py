@@ -57,6 +57,15 @@ def test_virtual_text_names_the_prompt_and_is_toggled(worked):
     assert labels(worked) == {}
 
 
+def test_labels_return_when_the_file_is_read_again(worked):
+    worked.command("AgentBlame")
+    wait_until(lambda: labels(worked))
+    worked.command("silent edit!")
+    wait_until(lambda: list(labels(worked)) == [2])
+    worked.command("AgentBlame")
+    assert labels(worked) == {}
+
+
 def test_lines_of_an_unsaved_buffer_are_found_where_they_are(worked):
     worked.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr('app.py'), 0, 0, true, { '# mine', '' })")
     worked.command("AgentBlame")

@@ -72,7 +72,7 @@ def test_a_comment_is_below_its_lines_with_a_sign(child):
     shown = child.wait_for_screen("Use a clock.").splitlines()
     row = next(i for i, line in enumerate(shown) if "Use a clock." in line)
     assert "return 1" in shown[row - 1]
-    assert [line[:2] for line in shown[row - 2 : row]] == ["» ", "» "]
+    assert [line[:1] for line in shown[row - 2 : row + 2]] == ["»", "»", " ", ""]
     assert signs(child) == [[5, 6]]
     assert not child.is_modified()
 
@@ -150,6 +150,91 @@ def test_the_list_is_the_quickfix_list(child):
         return { vim.fn.bufname(item.bufnr):match('[^/]*$'), item.lnum, item.end_lnum, item.text }
       end, vim.fn.getqflist())
     """) == [["code.py", 5, 6, "Use a clock."]]
+
+
+def test_entries_of_the_list_edit_and_remove_their_comments(child):
+    child.command("1AgentComment one")
+    child.command("5AgentComment five")
+    child.command("9AgentComment nine")
+    child.command("AgentReview list")
+    child.feed("2G:AgentComment<CR> more<Esc><CR>")
+    wait_until(lambda: [each["text"] for each in stored(child)] == ["one", "five more", "nine"])
+    wait_until(lambda: "info| five more" in "".join(child.lines()))
+    child.command("2,3AgentComment!")
+    assert [each["text"] for each in stored(child)] == ["one"]
+    assert len(child.lines()) == 1
+
+
+def test_a_comment_on_a_buffer_that_is_gone_can_be_removed_from_the_list(start_nvim):
+    child = start_nvim()
+    child.command("enew | call setline(1, ['a plan', 'step'])")
+    child.command("2AgentComment Skip it.")
+    child.close()
+    child = start_nvim()
+    child.command("AgentReview list")
+    child.command("AgentComment!")
+    assert stored(child) == []
+    assert child.lines() == [""]
+
+
+def test_long_comments_are_wrapped_and_follow_the_width_of_their_window(child):
+    text = "Use a clock, not the time of the process, which stops. " + "時計を使う" * 12 + "。"
+    child.command(f"5AgentComment {text}")
+
+    def rows():
+        return [line for line in child.screen() if "▎" in line]
+
+    def shown():
+        return "".join("".join(row.split("▎")[1].split("│")[0].split()) for row in rows())
+
+    child.command("redraw")
+    assert len(rows()) == 2
+    assert shown() == "".join(text.split())
+    child.command("vsplit")
+    child.command("wincmd l | enew | wincmd h | vertical resize 50")
+    wait_until(lambda: len(rows()) > 2 and shown() == "".join(text.split()), "wrapped again")
+
+
+def test_the_next_comment_opens_its_fold(child):
+    child.command("4,6fold")
+    child.command("5AgentComment here")
+    child.command("normal zM")
+    child.feed("gg]v")
+    assert child.lua("return { vim.fn.line('.'), vim.fn.foldclosed('.') }") == [5, -1]
+
+
+def test_hundreds_of_comments_on_a_long_file_are_little_work(child, project):
+    (project / "long.py").write_text("".join(f"line {n}\n" for n in range(20_000)))
+    child.command("edit long.py")
+    child.command("for n in range(1, 300) | execute n .. 'AgentComment here' | endfor")
+    with child.little_work(2):
+        child.command("AgentReview list")
+        child.command("wincmd p")
+        for _ in range(10):
+            child.feed("]v")
+        assert child.lua("return vim.fn.line('.')") == 11
+
+
+@pytest.mark.parametrize("command", ["saveas new.py", "file new.py | write"])
+def test_a_comment_follows_its_buffer_to_another_name(child, start_nvim, command):
+    child.command("5AgentComment here")
+    child.command(command)
+    assert [each["name"] for each in stored(child)] == ["new.py"]
+    child.close()
+    child = start_nvim()
+    child.command("edit new.py")
+    child.command("AgentReview list")
+    child.command("wincmd p")
+    assert places(child) == [[5, 5, "here"]]
+
+
+def test_a_comment_on_a_buffer_without_a_name_stays_when_it_gets_one(child, project):
+    child.command("enew | call setline(1, ['a plan', 'step'])")
+    child.command("2AgentComment Skip it.")
+    child.command("write plan.txt")
+    assert [(each["name"], each["path"]) for each in stored(child)] == [
+        ("plan.txt", str(project / "plan.txt"))
+    ]
 
 
 def test_a_buffer_without_a_file_can_have_comments(child):
@@ -269,6 +354,39 @@ def test_a_comment_follows_its_lines_through_random_edits(child):
 
 
 @quick
+def test_a_second_neovim_shows_what_the_first_one_does(start_nvim, child):
+    child.command("5AgentComment Use a clock.")
+    other = start_nvim()
+    other.command("edit code.py")
+    other.command("AgentReview list")
+    other.command("cclose")
+    assert places(other) == [[5, 5, "Use a clock."]]
+    child.command("9AgentComment Rename it.")
+    child.command("5AgentComment Use a monotonic clock.")
+    other.command("normal gg")
+    other.feed("]v]v")
+    assert other.lua("return vim.fn.line('.')") == 9
+    other.wait_for_screen("▎ Use a monotonic clock.", "▎ Rename it.")
+    child.command("5AgentComment!")
+    other.command("AgentReview list")
+    other.command("cclose")
+    assert places(other) == [[9, 9, "Rename it."]]
+    assert [each["text"] for each in stored(child)] == ["Rename it."]
+
+
+def test_a_comment_that_another_neovim_has_sent_is_not_sent_again(start_agent, start_nvim):
+    slow = reply({"text": "1. No. " * 50, "chunk_chars": 1, "chunk_delay_ms": 100})
+    agent = start_agent(slow)
+    agent.command("edit code.py")
+    agent.command("1AgentComment Remove it.")
+    agent.command("AgentReview send")
+    wait_until(lambda: [each["state"] for each in stored(agent)] == ["sent"])
+    other = start_nvim()
+    other.command("edit code.py")
+    other.command("AgentReview send")
+    other.wait_for_message("No open comment.")
+
+
 def test_comments_outlive_a_neovim_that_is_killed(start_nvim, child, code):
     child.command("5,6AgentComment Use a clock.")
     child.close()
@@ -328,7 +446,7 @@ def test_a_round_sends_all_comments_and_shows_what_became_of_each(start_agent):
     agent.command("1AgentComment Remove it.")
     agent.command("AgentReview send")
     agent.wait_for_turns()
-    agent.wait_for_message("1 of 2 have changed lines")
+    agent.wait_for_message("Lines changed for 1 of 2 comments")
     *others, prompt = texts_told(agent.logged_messages()[0])
     assert not any("code.py" in each for each in others), "an @ attaches nothing"
     assert prompt.startswith(
@@ -357,7 +475,7 @@ def test_an_answered_comment_is_sent_again_once_it_is_edited(start_agent):
     agent.wait_for_turns()
     wait_until(lambda: stored(agent)[0]["state"] == "answered")
     agent.command("AgentReview send")
-    agent.wait_for_message("No open comment")
+    agent.wait_for_message("No open comment. To send one again, edit it with :AgentComment.")
     agent.command("1AgentComment Remove it, really.")
     agent.command("AgentReview send")
     agent.wait_for_turns(2)
@@ -550,6 +668,10 @@ def test_a_plan_is_accepted_or_not_with_comments_on_its_parts(start_agent, numbe
         "\\n", "\n"
     )
     assert agent.lua("return require('sanderling.session.live').current().state.mode") == mode
+    agent.wait_for_message("1 of 2 comments answered.")
+    agent.wait_for_screen("✓ model: I keep them.", "✗ no answer")
+    agent.command("AgentReview clear")
+    assert [each["text"] for each in stored(agent)] == ["Why?"]
 
 
 def test_both_sides_of_a_difference_can_have_comments(start_agent, code):

@@ -23,7 +23,7 @@ def comment_twice(child, path):
 
 def wait_for_outcomes(child):
     child.wait_for_turns()
-    child.wait_for_message("1 of 2 have changed lines")
+    child.wait_for_message("Lines changed for 1 of 2 comments")
     child.wait_for_screen(
         "✗ not changed · model: The import is needed.",
         "✓ changed · model: It sleeps for one second.",

@@ -111,6 +111,31 @@ def test_entries_that_overlap_are_one(start):
     assert accept_all(child, "a.txt") == ["a = 1", "new"]
 
 
+def test_a_run_on_its_own_results_sends_the_texts_of_the_first_list(start):
+    child = start(says("new", repeat=True))
+    quickfix(child, ("a.txt", 1, 1, "too short"), ("a.txt", 3, 3, ""))
+    child.command("AgentEach name it")
+    wait_for_end(child)
+    child.command("edit a.txt | AgentReject!")
+    child.lua(
+        """
+        _G.sent = {}
+        local edits = require('sanderling.inline.edits')
+        local begin = edits.begin_one
+        edits.begin_one = function(region, text, ...)
+          table.insert(_G.sent, text)
+          return begin(region, text, ...)
+        end
+        """
+    )
+    child.command("AgentEach again")
+    wait_until(lambda: child.lua("return #_G.sent == 2"))
+    assert child.lua("return _G.sent") == [
+        "again\n\nThe list says about this part:\ntoo short",
+        "again",
+    ]
+
+
 def test_entries_that_cannot_be_rewritten_are_named_first(start):
     child = start(says("new", repeat=True))
     quickfix(child, ("a.txt", 1, 0, ""), ("a.txt", 99, 0, ""), ("gone/c.txt", 1, 0, ""))
@@ -164,9 +189,9 @@ def test_a_second_command_stops_the_rest(start):
     child.command("AgentEach name it")
     assert question(child)
     child.command("AgentEach")
-    wait_for_end(child)
-    assert {each[2] for each in result(child)} == {"E"}
-    assert {each[3] for each in result(child)} == {"stopped"}
+    child.wait_for_message("Stopped: no rewrite was complete.")
+    assert [each[1] for each in result(child)] == [1, 2, 3, 4, 1]
+    assert {each[3] for each in result(child)} == {""}
 
 
 @quick
@@ -284,7 +309,10 @@ def test_a_range_of_a_file_is_a_rewrite_for_each_statement(start, project):
 def test_without_entries_it_says_so(start):
     child = start()
     child.command("AgentEach name it")
-    assert "No entries to rewrite." in child.lua("return vim.fn.execute('messages')")
+    child.wait_for_message("No entries to rewrite. :AgentPlaces and :AgentFind make a list.")
+    child.command("%argdelete")
+    child.command("AgentEach! name it")
+    child.wait_for_message("No entries to rewrite. :args {file} sets the argument list.")
 
 
 @quick

@@ -221,6 +221,28 @@ def test_lines_without_a_place_leave_the_list_as_it_is(child):
     assert "No existing place is named here." in child.lua("return vim.fn.execute('messages')")
 
 
+@pytest.mark.parametrize(
+    "line, text",
+    [
+        ("* `src/app.py:12`: it is here", "it is here"),
+        ("Look at src/app.py:4, where it is.", "Look at src/app.py:4, where it is."),
+        ("It is used in `src/app.py:5`.", "It is used in src/app.py:5."),
+        ("at load (src/app.py:7:3)", "at load"),
+        ("ERROR src/app.py:8", "ERROR"),
+        ("critical: src/app.py:9: it sleeps", "critical: it sleeps"),
+    ],
+)
+def test_the_text_of_an_entry_is_the_line_that_names_it(child, files, line, text):
+    assert child.lua(
+        """
+        local items = require('sanderling.access.entries').of({ (...) }, select(2, ...))
+        return vim.tbl_map(function(each) return each.text end, items)
+        """,
+        line,
+        str(files),
+    ) == [text]
+
+
 @quick
 @pytest.mark.usefixtures("files")
 def test_a_key_lists_the_places_of_the_answer_and_of_a_result(start_agent):
@@ -276,6 +298,7 @@ def test_a_search_becomes_the_quickfix_list_and_leaves_no_session(start_agent):
     ]
     assert agent.lua("return vim.fn.getqflist({ title = 0 }).title").endswith("errors handled")
     assert agent.lua("return vim.bo.buftype") == "quickfix"
+    agent.wait_for_message("2 places.")
     assert agent.lua("return #require('sanderling').list()") == 0
 
 

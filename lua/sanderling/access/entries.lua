@@ -387,16 +387,18 @@ end
 
 -- entries -------------------------------------------------------------------------------------------------------------
 
---- Return the text of a line without one of its places, and without Markdown.
+--- Return the text of a line without Markdown, and without one of its places unless that is in the middle of a sentence.
 ---@param line string
 ---@param place sanderling.access.entries.Place
 ---@return string
 local function text_of(line, place)
-  local text = line:sub(1, place.from - 1) .. line:sub(place.to)
+  local before, behind = line:sub(1, place.from - 1), line:sub(place.to)
+  local is_within = before:find('%l[,;]?%s+["\'`*]*$') and behind:find('^["\'`*]*[^:]')
+  local text = is_within and line or before .. behind
   text = text:gsub('%[([^%[%]]*)%]%([^()]*%)', '%1'):gsub('^%s*[%-%*%d%.%)#>|]+%s+', '')
   text = text:gsub('[`*]', ''):gsub('%s+', ' '):gsub('[%(%[<"]%s*[%)%]>"]', '')
   text = text:gsub('^[%s:,%)%-\226\128\147\226\128\148|]+', ''):gsub('[%s|]+$', '')
-  return words.plain(words.trimmed(text))
+  return words.plain(words.trimmed((text:gsub(':%s+:', ':'))))
 end
 
 ---@param search sanderling.access.entries.Search

@@ -18,12 +18,15 @@ local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
 local MAX_LINES = 200 -- that are remembered of the text
+local LIST_TITLE = 'Agent: comments'
 
 ---@param project string
 ---@return sanderling.comments.Comment[]
 local function of(project)
-  local list = store.of(project)
-  place.fill_all(project)
+  local list, changed, gone = store.of(project)
+  vim.iter(gone):each(place.hide)
+  vim.iter(changed):each(place.draw)
+  place.fill_all()
   return list
 end
 
@@ -121,15 +124,85 @@ local function make(text, buf, lines)
   place.show(comment, buf, true)
 end
 
---- Comment on lines of the current buffer: make a comment, or edit the one that is there. Without a text, ask for it.
+---@param list sanderling.comments.Comment[]
+---@return vim.quickfix.entry[]
+local function items_of(list)
+  return vim.tbl_map(function(comment)
+    local buf = place.buffer_of(comment)
+    local outcome = place.outcome(comment)
+    local text = words.first_line(comment.text)
+      .. (outcome ~= '' and ('  [%s]'):format(outcome) or '')
+    return {
+      bufnr = buf,
+      filename = not buf and comment.path ~= '' and comment.path or nil,
+      lnum = comment.first,
+      end_lnum = comment.last,
+      text = text,
+      type = comment.state == 'open' and 'I' or place.is_addressed(comment) and 'N' or 'W',
+      user_data = comment.id,
+    }
+  end, list)
+end
+
+--- Return the comments of the list's entries at the cursor, or in a range, if the current window shows the list.
+---@param range? [integer, integer]
+---@return sanderling.comments.Comment[]? listed nil: it does not
+local function listed(range)
+  local list = vim.bo.buftype == 'quickfix'
+    and vim.fn.getloclist(0, { filewinid = 0 }).filewinid == 0
+    and vim.fn.getqflist({ title = 0, items = 0 })
+  if not list or list.title ~= LIST_TITLE then
+    return nil
+  end
+  local lnum = api.nvim_win_get_cursor(0)[1]
+  local first, last = unpack(range or { lnum, lnum })
+  local ids = {} ---@type table<string, true>
+  for _, item in ipairs(vim.list_slice(list.items, first, last)) do
+    ids[item.user_data] = true
+  end
+  return vim.tbl_filter(function(comment)
+    return ids[comment.id] ~= nil
+  end, of(stored.project_here()))
+end
+
+--- Update the list after a comment in it was changed or removed.
+local function update_list()
+  local list = vim.fn.getqflist({ title = 0, items = 0 })
+  if list.title ~= LIST_TITLE then
+    return
+  end
+  local known = {} ---@type table<string, true>
+  for _, item in ipairs(list.items) do
+    known[item.user_data] = true
+  end
+  local left = vim.tbl_filter(function(comment)
+    return known[comment.id] ~= nil
+  end, place.sorted(of(stored.project_here())))
+  local view = vim.fn.winsaveview()
+  vim.fn.setqflist({}, 'r', { title = LIST_TITLE, items = items_of(left) })
+  vim.fn.winrestview(view)
+end
+
+--- Comment on lines of the current buffer: make a comment, or edit the one that is there. In the list of comments, edit
+--- the one of the entry. Without a text, ask for it.
 ---@param text string
 ---@param range? [integer, integer]
 function M.comment(text, range)
   local buf = api.nvim_get_current_buf()
   local lines = meant(buf, range)
   of(stored.project_here())
-  local existing = at(buf, range and range[1] or api.nvim_win_get_cursor(0)[1])
-  if existing and range and (existing.first ~= range[1] or existing.last ~= range[2]) then
+  local in_list = listed(range)
+  if in_list and #in_list == 0 then
+    return message.tell('No comment here.', vim.log.levels.WARN)
+  end
+  local existing = in_list and in_list[1]
+    or at(buf, range and range[1] or api.nvim_win_get_cursor(0)[1])
+  if
+    existing
+    and range
+    and not in_list
+    and (existing.first ~= range[1] or existing.last ~= range[2])
+  then
     existing = nil
   end
   local function set(typed)
@@ -140,6 +213,7 @@ function M.comment(text, range)
       make(typed, buf, lines)
     elseif vim.list_contains(store.all(), existing) then
       set_text(existing, typed)
+      update_list()
     end
   end
   if text ~= '' then
@@ -158,22 +232,23 @@ function M.comment(text, range)
   end
 end
 
---- Remove the comments at the cursor, or in a range.
+--- Remove the comments at the cursor, or in a range; in the list of comments, those of the entries.
 ---@param range? [integer, integer]
 function M.remove(range)
   local buf = api.nvim_get_current_buf()
   of(stored.project_here())
   place.settle(buf)
   local here = at(buf, api.nvim_win_get_cursor(0)[1])
-  local list = range
-      and vim.tbl_filter(function(comment)
-        return comment.first <= range[2] and comment.last >= range[1]
-      end, place.list(buf))
+  local list = listed(range)
+    or range and vim.tbl_filter(function(comment)
+      return comment.first <= range[2] and comment.last >= range[1]
+    end, place.list(buf))
     or { here }
   if #list == 0 then
     return message.tell('No comment here.', vim.log.levels.WARN)
   end
   vim.iter(list):each(remove)
+  update_list()
 end
 
 --- Comment on each place that a review by the model has found.
@@ -203,7 +278,7 @@ function M.add_findings(project, items)
       add(fields)
     end
   end
-  place.fill_all(project)
+  place.fill_all()
 end
 
 -- the list ------------------------------------------------------------------------------------------------------------
@@ -214,22 +289,8 @@ function M.list()
   if #list == 0 then
     return message.tell('No comments. :AgentComment makes one.')
   end
-  local items = vim.tbl_map(function(comment)
-    local buf = place.buffer_of(comment)
-    local outcome = place.outcome(comment)
-    local text = words.first_line(comment.text)
-      .. (outcome ~= '' and ('  [%s]'):format(outcome) or '')
-    return {
-      bufnr = buf,
-      filename = not buf and comment.path ~= '' and comment.path or nil,
-      lnum = comment.first,
-      end_lnum = comment.last,
-      text = text,
-      type = comment.state == 'open' and 'I' or comment.is_changed and 'N' or 'W',
-    }
-  end, list)
   scratch.quietly(function() -- this creates unloaded buffers for the files
-    vim.fn.setqflist({}, ' ', { title = 'Agent: comments', items = items })
+    vim.fn.setqflist({}, ' ', { title = LIST_TITLE, items = items_of(list) })
   end)
   vim.cmd('botright copen')
 end
@@ -241,7 +302,7 @@ function M.go(step)
   local lnum = api.nvim_win_get_cursor(0)[1]
   local list = vim.tbl_filter(function(comment)
     local is_reachable = comment.path ~= '' or place.buffer_of(comment) ~= nil
-    return not comment.is_changed and is_reachable
+    return not place.is_addressed(comment) and is_reachable
   end, place.sorted(of(project)))
   if #list == 0 then
     return message.tell('No open comment.', vim.log.levels.WARN)
@@ -263,11 +324,13 @@ function M.go(step)
   if there == buf then
     vim.cmd("normal! m'")
     api.nvim_win_set_cursor(0, { comment.first, 0 })
+    vim.cmd.normal({ 'zv', bang = true })
   elseif comment.path ~= '' then
     files.open({ path = comment.path, lnum = comment.first })
   elseif there and vim.fn.bufwinid(there) ~= -1 then
     api.nvim_set_current_win(vim.fn.bufwinid(there))
     api.nvim_win_set_cursor(0, { comment.first, 0 })
+    vim.cmd.normal({ 'zv', bang = true })
   else
     message.tell(('%s is not shown.'):format(words.plain(comment.name)), vim.log.levels.WARN)
   end
@@ -275,10 +338,14 @@ end
 
 --- Remove the comments whose lines the model has changed.
 function M.clear()
-  local done = vim.tbl_filter(function(comment)
-    return comment.is_changed == true
-  end, of(stored.project_here()))
+  local done = vim.tbl_filter(place.is_addressed, of(stored.project_here()))
+  if #done == 0 then
+    return message.tell(
+      'No comment was addressed yet. :AgentComment! removes the one at the cursor.'
+    )
+  end
   vim.iter(done):each(remove)
+  update_list()
   message.tell(words.counted(#done, 'comment') .. ' removed.')
 end
 
@@ -297,6 +364,19 @@ place.set_actions({
   end,
   previous_comment = function()
     M.go(-1)
+  end,
+})
+
+api.nvim_create_autocmd({ 'BufFilePost', 'BufWritePost' }, {
+  group = api.nvim_create_augroup('sanderling_comments_names', {}),
+  desc = 'Agent: keep the comments of a buffer that gets another name',
+  callback = function(args)
+    local path = place.path_of(args.buf)
+    for _, comment in ipairs(path ~= '' and place.list(args.buf) or {}) do
+      if comment.path ~= path then
+        place.change(comment, { path = path, name = name_of(args.buf, comment.project) })
+      end
+    end
   end,
 })
 

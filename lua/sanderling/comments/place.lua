@@ -12,12 +12,15 @@ local words = require('sanderling.ui.words')
 local ns = api.nvim_create_namespace('sanderling_comments')
 local below_ns = api.nvim_create_namespace('sanderling_comments_below')
 local SAVE_MS = 300 -- after the last change of the text
-local MAX_ROWS = 6 -- of a comment on the screen
+local MAX_ROWS = 6 -- of a comment on the screen, and of what became of it
+local MAX_LINE_BYTES = 2000 -- of a line of it
+local SIGN_CELLS = 2
 local MAX_LINES = 200 -- that are remembered of the text
 
 ---@class (exact) sanderling.comments.place.Place
 ---@field buf integer
 ---@field mark integer
+---@field sign? integer
 ---@field below? integer
 ---@field is_lost? boolean its lines are not in the text
 
@@ -29,6 +32,7 @@ local places = {}
 ---@field lines string[]
 
 ---@class (exact) sanderling.comments.place.Watched
+---@field width? integer for which the comments were drawn
 ---@field nr integer the change of the undo tree that was last seen
 ---@field max_nr integer
 ---@field states table<integer, table<string, sanderling.comments.place.Known>> by change and comment id: marks do not always return with undo
@@ -54,7 +58,11 @@ end
 function M.path_of(buf)
   local name = api.nvim_buf_get_name(buf)
   local has_file = name ~= '' and vim.bo[buf].buftype == ''
-  return has_file and (vim.uv.fs_realpath(name) or name) or ''
+  if not has_file then
+    return ''
+  end
+  local dir = vim.uv.fs_realpath(vim.fs.dirname(name)) -- the file may not be written yet
+  return vim.uv.fs_realpath(name) or dir and vim.fs.joinpath(dir, vim.fs.basename(name)) or name
 end
 
 ---@param comment sanderling.comments.Comment
@@ -78,6 +86,16 @@ end
 
 -- drawing -------------------------------------------------------------------------------------------------------------
 
+--- Did the turn change the lines of a comment? What has no file, such as a plan, cannot change: an answer is enough.
+---@param comment sanderling.comments.Comment
+---@return boolean
+function M.is_addressed(comment)
+  if comment.path == '' then
+    return comment.state == 'answered' and comment.claim ~= nil
+  end
+  return comment.is_changed == true
+end
+
 --- Return what became of a comment, empty for one that was not sent.
 ---@param comment sanderling.comments.Comment
 ---@return string
@@ -87,10 +105,50 @@ function M.outcome(comment)
   elseif comment.state ~= 'answered' then
     return ''
   end
+  if comment.path == '' then
+    return comment.claim and ('%s model: %s'):format(icons.passed, words.first_line(comment.claim))
+      or icons.failed .. ' no answer'
+  end
   local changed = comment.is_changed and icons.passed .. ' changed'
     or icons.failed .. ' not changed'
   local claim = comment.claim and words.first_line(comment.claim) or 'no answer'
   return changed .. icons.separator .. 'model: ' .. claim
+end
+
+--- Return how many cells lines below the text have. The sign column that the first comment of a buffer opens counts
+--- already, though Neovim opens it only when it draws the window.
+---@param buf integer
+---@return integer
+local function width_of(buf)
+  local win = vim.fn.bufwinid(buf)
+  if win == -1 then
+    return vim.o.columns - SIGN_CELLS
+  end
+  local has_numbers = vim.wo[win].number or vim.wo[win].relativenumber
+  local digits = #tostring(api.nvim_buf_line_count(buf))
+  local numbers = has_numbers and math.max(vim.wo[win].numberwidth, digits + 1) or 0
+  local is_open = vim.fn.getwininfo(win)[1].textoff >= numbers + SIGN_CELLS
+  local opens = vim.startswith(vim.wo[win].signcolumn, 'auto') and not is_open
+  return words.cells_in(win) - (opens and SIGN_CELLS or 0)
+end
+
+--- Return `lines` in rows of at most `width` cells, and no more than MAX_ROWS.
+---@param lines string[]
+---@param width integer
+---@return string[]
+local function rows_of(lines, width)
+  local rows = {} ---@type string[]
+  for _, line in ipairs(lines) do
+    local filled = words.filled(words.plain(line:sub(1, MAX_LINE_BYTES)), width)
+    vim.list_extend(rows, #filled > 0 and filled or { '' })
+    if #rows > MAX_ROWS then
+      rows = vim.list_slice(rows, 1, MAX_ROWS)
+      local more = ' ' .. icons.more
+      rows[MAX_ROWS] = words.fitting(rows[MAX_ROWS], width - api.nvim_strwidth(more)) .. more
+      break
+    end
+  end
+  return rows
 end
 
 ---@param comment sanderling.comments.Comment
@@ -99,21 +157,20 @@ end
 ---@return [string, string][][]
 local function lines_below(comment, width, is_lost)
   local rows = {} ---@type [string, string][][]
-  local function add(text, hl)
-    rows[#rows + 1] = { { words.fitting(icons.quote .. ' ' .. words.plain(text), width), hl } }
+  local quote = icons.quote .. ' '
+  local function add(lines, hl)
+    for _, row in ipairs(rows_of(lines, width - api.nvim_strwidth(quote))) do
+      rows[#rows + 1] = { { quote .. row, hl } }
+    end
   end
-  local lines = words.lines_of(comment.text)
-  for i = 1, math.min(#lines, MAX_ROWS) do
-    local number = i == 1 and comment.number and ('%d. '):format(comment.number) or ''
-    local more = i == MAX_ROWS and #lines > MAX_ROWS and icons.more or ''
-    add(number .. lines[i] .. more, 'AgentComment')
-  end
+  local number = comment.number and ('%d. '):format(comment.number) or ''
+  add(words.lines_of(number .. comment.text), 'AgentComment')
   if is_lost then
-    add('These lines are no longer in the text.', 'AgentWarning')
+    add({ 'These lines are no longer in the text.' }, 'AgentWarning')
   end
   local outcome = M.outcome(comment)
   if outcome ~= '' then
-    add(outcome, comment.is_changed and 'AgentCommentDone' or 'AgentStatus')
+    add({ outcome }, M.is_addressed(comment) and 'AgentCommentDone' or 'AgentStatus')
   end
   return rows
 end
@@ -123,12 +180,33 @@ local function draw(comment)
   local place = places[comment.id]
   local buf = place.buf
   local last = math.min(comment.last, api.nvim_buf_line_count(buf))
-  place.below = api.nvim_buf_set_extmark(buf, below_ns, last - 1, 0, {
-    id = place.below,
-    virt_lines = lines_below(comment, words.width_of(buf), place.is_lost),
+  -- Not on the mark that follows the lines: that one ends at the beginning of the next line, which would have a sign, too.
+  place.sign = api.nvim_buf_set_extmark(buf, below_ns, math.min(comment.first, last) - 1, 0, {
+    id = place.sign,
+    end_row = last - 1,
+    end_col = 0,
+    sign_text = icons.comment,
+    sign_hl_group = 'AgentComment',
     undo_restore = false,
     strict = false,
   })
+  place.below = api.nvim_buf_set_extmark(buf, below_ns, last - 1, 0, {
+    id = place.below,
+    virt_lines = lines_below(comment, width_of(buf), place.is_lost),
+    undo_restore = false,
+    strict = false,
+  })
+end
+
+--- Draw the comments of a buffer again, if its window has another width now.
+---@param buf integer
+local function redraw(buf)
+  local self = watched[buf]
+  local width = self and width_of(buf)
+  if self and self.width ~= width then
+    self.width = width
+    vim.iter(M.list(buf)):each(draw)
+  end
 end
 
 -- following the text --------------------------------------------------------------------------------------------------
@@ -152,8 +230,6 @@ local function set_mark(comment)
     end_col = 0,
     end_right_gravity = false,
     invalidate = true,
-    sign_text = icons.comment,
-    sign_hl_group = 'AgentComment',
     strict = false,
   })
 end
@@ -361,6 +437,14 @@ function M.show(comment, buf, is_new)
   M.update_keys(buf)
 end
 
+--- Draw a comment again after a change of its fields.
+---@param comment sanderling.comments.Comment
+function M.draw(comment)
+  if M.buffer_of(comment) then
+    draw(comment)
+  end
+end
+
 --- Change fields of a comment: save it, and show it so.
 ---@param comment sanderling.comments.Comment
 ---@param fields table<string, any> vim.NIL removes one
@@ -369,9 +453,7 @@ function M.change(comment, fields)
     comment[name] = value ~= vim.NIL and value or nil
   end
   store.save(comment)
-  if M.buffer_of(comment) then
-    draw(comment)
-  end
+  M.draw(comment)
 end
 
 ---@param comment sanderling.comments.Comment
@@ -380,8 +462,8 @@ function M.hide(comment)
   places[comment.id], unsaved[comment.id] = nil, nil
   if place and buf then
     api.nvim_buf_del_extmark(buf, ns, place.mark)
-    if place.below then
-      api.nvim_buf_del_extmark(buf, below_ns, place.below)
+    for _, mark in pairs({ place.sign, place.below }) do
+      api.nvim_buf_del_extmark(buf, below_ns, mark)
     end
     M.update_keys(buf)
   end
@@ -398,10 +480,9 @@ function M.fill(buf)
   end
 end
 
---- Show the comments of a project in all buffers.
----@param project string
-function M.fill_all(project)
-  if #store.of(project) > 0 then
+--- Show the comments that were read in all buffers.
+function M.fill_all()
+  if #store.all() > 0 then
     vim.iter(api.nvim_list_bufs()):each(M.fill)
   end
 end
@@ -426,14 +507,25 @@ function M.text_now(comment)
     or nil
 end
 
---- Find the lines of a comment whose file is not open.
----@param comment sanderling.comments.Comment
-function M.refresh(comment)
-  local lines = M.text_now(comment)
-  if lines and not M.buffer_of(comment) then
-    local first, last = anchor.find(lines, comment.lines, comment.first)
-    if first then
-      comment.first, comment.last = first, last
+--- Find the lines of comments whose files are not open.
+---@param list sanderling.comments.Comment[]
+local function refresh(list)
+  local texts = {} ---@type table<string, string[]|false> by path
+  for _, comment in ipairs(list) do
+    local buf, path = M.buffer_of(comment), comment.path
+    if buf then
+      M.settle(buf)
+    else
+      if texts[path] == nil then
+        texts[path] = M.text_now(comment) or false
+      end
+      local first, last ---@type integer?, integer
+      if texts[path] then
+        first, last = anchor.find(texts[path], comment.lines, comment.first)
+      end
+      if first then
+        comment.first, comment.last = first, last
+      end
     end
   end
 end
@@ -442,9 +534,7 @@ end
 ---@return sanderling.comments.Comment[] in the order of their places
 function M.sorted(list)
   list = vim.list_slice(list)
-  for _, comment in ipairs(list) do
-    M.refresh(comment)
-  end
+  refresh(list)
   table.sort(list, function(a, b)
     if a.name ~= b.name then
       return a.name < b.name
@@ -460,6 +550,20 @@ api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile', 'BufWinEnter' }, {
   desc = 'Agent: show the comments on a file',
   callback = function(args)
     M.fill(args.buf)
+    redraw(args.buf)
+  end,
+})
+api.nvim_create_autocmd({ 'WinResized', 'VimResized' }, {
+  group = group,
+  desc = 'Agent: wrap comments again',
+  callback = function()
+    local bufs = {} ---@type table<integer, true>
+    for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
+      bufs[api.nvim_win_get_buf(win)] = true
+    end
+    for buf in pairs(bufs) do
+      redraw(buf)
+    end
   end,
 })
 api.nvim_create_autocmd('VimLeavePre', {

@@ -149,10 +149,13 @@ local function begin(session, comments, prompt, turn)
     texts[path] = path ~= '' and (texts[path] or place.text_now(comment)) or nil
     round.sent[number] =
       { comment = comment, first = comment.first, last = comment.last, text = texts[path] }
-    place.change(
-      comment,
-      { state = 'sent', number = number, claim = vim.NIL, is_changed = vim.NIL }
-    )
+    place.change(comment, {
+      state = 'sent',
+      sender = vim.fn.getpid(),
+      number = number,
+      claim = vim.NIL,
+      is_changed = vim.NIL,
+    })
   end
 end
 
@@ -186,7 +189,10 @@ function M.send(project)
     return comment.state == 'open'
   end, place.sorted(store.of(project)))
   if #comments == 0 then
-    return message.tell('No open comment. :AgentComment makes one.', vim.log.levels.WARN)
+    local has_some = #store.of(project) > 0
+    local remedy = has_some and 'To send one again, edit it with :AgentComment.'
+      or ':AgentComment makes one.'
+    return message.tell('No open comment. ' .. remedy, vim.log.levels.WARN)
   end
   local session = chat.current_session()
   local lines = M.prompt(comments)
@@ -284,10 +290,12 @@ end
 local function settle(session_id, round, claims, is_whole)
   ---@param edits_of fun(sent: sanderling.comments.round.Sent): sanderling.Edit[] of its file
   local function finish(edits_of)
-    local changed = 0
+    local changed, in_files, answered = 0, 0, 0
     for number, sent in ipairs(round.sent) do
       local is_changed, claim = M.was_changed(sent, edits_of(sent)), claims[number]
       changed = changed + (is_changed and 1 or 0)
+      in_files = in_files + (sent.comment.path ~= '' and 1 or 0)
+      answered = answered + (claim and 1 or 0)
       local is_answered = is_whole or is_changed or claim ~= nil
       if sent.comment.state == 'sent' then -- otherwise the user has edited it meanwhile
         place.change(sent.comment, {
@@ -298,8 +306,9 @@ local function settle(session_id, round, claims, is_whole)
         })
       end
     end
-    local text = 'Comments: %d of %d have changed lines. :AgentReview list shows them.'
-    message.tell(text:format(changed, #round.sent))
+    local text = in_files > 0 and ('Lines changed for %d of %d comments.'):format(changed, in_files)
+      or ('%d of %d comments answered.'):format(answered, #round.sent)
+    message.tell(text .. ' :AgentReview list shows them.')
   end
   local paths = {} ---@type table<string, true>
   for _, sent in ipairs(round.sent) do

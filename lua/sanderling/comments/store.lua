@@ -18,12 +18,19 @@ M.MESSAGE = 'Your message' -- the name of a place in the chat, whose lines the m
 ---@field text string
 ---@field state 'open'|'sent'|'answered'
 ---@field is_finding? boolean a review by the model found it
+---@field sender? integer process id of the Neovim that has sent it
 ---@field number? integer in the prompt that it was sent with
 ---@field claim? string what the model answered
 ---@field is_changed? boolean the turn that answered it changed its lines
 
 ---@type table<string, sanderling.comments.Comment[]> by project, in the order of their ids
 local by_project = {}
+
+---@type table<string, string> of the file of each comment, as this Neovim last read or wrote it
+local versions = {}
+
+--- Fields that another Neovim changes. Where the lines are, each knows from its own buffers.
+local ANSWERED = { 'text', 'state', 'number', 'claim', 'is_changed', 'is_finding', 'sender' }
 
 local serial = 0
 
@@ -67,28 +74,81 @@ local function is_comment(value, project)
     end)
 end
 
---- Return the comments of a project, read from disk at the first call.
+--- Does the Neovim that has sent a comment still wait for its answer?
+---@param pid? integer
+---@return boolean
+local function is_alive(pid)
+  return pid ~= nil and pid ~= vim.fn.getpid() and vim.uv.kill(pid, 0) == 0
+end
+
+---@param path string
+---@return string? version nil: there is no such file
+local function version_of(path)
+  local stat = vim.uv.fs_stat(path)
+  return stat and ('%d.%d.%d'):format(stat.mtime.sec, stat.mtime.nsec, stat.ino)
+end
+
+--- Read a comment from its file, if this Neovim does not know that version of it.
+---@param project string
+---@param id string
+---@return sanderling.comments.Comment? comment
+local function read_new(project, id)
+  local path = vim.fs.joinpath(directory(project), id .. '.json')
+  local version = version_of(path)
+  if not version or versions[id] == version then
+    return nil
+  end
+  versions[id] = version
+  local value = private_file.read(path)
+  if not is_comment(value, project) then
+    return nil
+  end
+  local comment = value --[[@as sanderling.comments.Comment]]
+  if comment.state == 'sent' and not is_alive(comment.sender) then
+    comment.state = 'open' -- that Neovim ended before the answer came
+  end
+  return comment
+end
+
+--- Return the comments of a project, as they are on disk now: another Neovim may have changed them.
 ---@param project string
 ---@return sanderling.comments.Comment[]
+---@return sanderling.comments.Comment[] changed by another Neovim
+---@return sanderling.comments.Comment[] gone removed by another Neovim
 function M.of(project)
-  if not by_project[project] then
-    local list = {}
-    for name in vim.fs.dir(directory(project)) do
-      local value = name:find('%.json$')
-        and private_file.read(vim.fs.joinpath(directory(project), name))
-      if value and is_comment(value, project) then
-        if value.state ~= 'answered' then
-          value.state = 'open' -- Neovim ended before the answer came
-        end
-        list[#list + 1] = value
-      end
-    end
-    table.sort(list, function(a, b)
-      return a.id < b.id
-    end)
-    by_project[project] = list
+  local list = by_project[project] or {}
+  by_project[project] = list
+  local known, exists = {}, {} ---@type table<string, sanderling.comments.Comment>, table<string, true>
+  for _, comment in ipairs(list) do
+    known[comment.id] = comment
   end
-  return by_project[project]
+  local changed, gone = {}, {} ---@type sanderling.comments.Comment[], sanderling.comments.Comment[]
+  for name in vim.fs.dir(directory(project)) do
+    local id = name:match('^(.*)%.json$')
+    local new = id and read_new(project, id)
+    if id then
+      exists[id] = true
+    end
+    if new and known[new.id] then
+      for _, field in ipairs(ANSWERED) do
+        known[new.id][field] = new[field]
+      end
+      changed[#changed + 1] = known[new.id]
+    elseif new then
+      list[#list + 1] = new
+    end
+  end
+  for i = #list, 1, -1 do
+    local id = list[i].id
+    if versions[id] and not exists[id] then
+      versions[id] = nil
+      gone[#gone + 1] = table.remove(list, i)
+    end
+  end
+  table.sort(list, function(a, b)
+    return a.id < b.id
+  end)
+  return list, changed, gone
 end
 
 ---@return sanderling.comments.Comment[] of all projects that were asked for
@@ -100,7 +160,9 @@ end
 ---@param comment sanderling.comments.Comment
 ---@return boolean is_written
 function M.save(comment)
-  return private_file.write(path_of(comment), comment)
+  local is_written = private_file.write(path_of(comment), comment)
+  versions[comment.id] = is_written and version_of(path_of(comment)) or versions[comment.id]
+  return is_written
 end
 
 --- Write a comment that has only moved, unless another Neovim has removed it.
@@ -117,18 +179,21 @@ end
 ---@return boolean is_written
 function M.add(fields)
   local comment = vim.tbl_extend('error', fields, { id = new_id(), state = 'open' })
-  table.insert(M.of(comment.project), comment)
-  return comment, M.save(comment)
+  local list = M.of(comment.project)
+  local is_written = M.save(comment)
+  table.insert(list, comment)
+  return comment, is_written
 end
 
 ---@param comment sanderling.comments.Comment
 function M.remove(comment)
-  local list = M.of(comment.project)
+  local list = by_project[comment.project] or {}
   for i, each in ipairs(list) do
     if each == comment then
       table.remove(list, i)
     end
   end
+  versions[comment.id] = nil
   vim.uv.fs_unlink(path_of(comment))
 end
 

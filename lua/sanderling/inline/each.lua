@@ -95,7 +95,10 @@ local function part_of(item)
   end
   local text = words.trimmed(item.text or '')
   local is_line = text == words.trimmed(api.nvim_buf_get_lines(buf, first - 1, first, true)[1])
-  local notes = text ~= '' and not is_line and { text } or {}
+  local data = item.user_data --[[@as any]]
+  local notes = type(data) == 'table' and data.sanderling_notes
+    or text ~= '' and not is_line and { text }
+    or {}
   return { buf = buf, first = first, last = math.min(last, count), notes = notes }
 end
 
@@ -239,6 +242,7 @@ local function results_of(run)
       lnum = rows and rows + 1 or part.first,
       type = part.problem and 'E' or '',
       text = part.problem or words.first_line(run.instruction),
+      user_data = { sanderling_notes = part.notes }, -- for another run on this list
     }
   end
   return problems, items
@@ -248,14 +252,16 @@ end
 local function finish(run)
   running = nil
   local problems, items = results_of(run)
+  if run.is_stopped and #problems == #items then -- the user's list stays
+    return message.tell('Stopped: no rewrite was complete.')
+  end
   entries.show('AgentEach: ' .. words.first_line(run.instruction), items, false)
   local ready = words.counted(#items - #problems, 'rewrite') .. ' to review'
-  local failed = #problems > 0 and (', %d failed (%s)'):format(#problems, problems[1]) or ''
-  local text = ('%s%s. :copen lists them, :AgentAccept! accepts those of a buffer.'):format(
-    ready,
-    failed
-  )
-  message.tell(text, #problems > 0 and vim.log.levels.WARN or nil)
+  if #problems > 0 then
+    local text = ('%s, %d failed (%s): :copen lists them.'):format(ready, #problems, problems[1])
+    return message.tell(text, vim.log.levels.WARN)
+  end
+  message.tell(ready .. ": :copen lists them, :AgentAccept! accepts a buffer's.")
 end
 
 ---@param run sanderling.inline.each.Run
@@ -453,7 +459,7 @@ end
 function M.run(instruction, range, has_bang)
   if running then
     stop(running)
-    return message.tell('Stopped.')
+    return
   elseif instruction == '' then
     return message.ask({ prompt = 'Do with each: ' }, function(answer)
       if answer and answer:find('%S') then
@@ -464,7 +470,10 @@ function M.run(instruction, range, has_bang)
   local parts, problems = parts_of(items_of(range, has_bang), has_bang)
   if #parts == 0 then
     local why = problems[1] and (' (%s)'):format(problems[1]) or ''
-    return message.tell('No entries to rewrite' .. why .. '.', vim.log.levels.WARN)
+    local remedy = has_bang and ':args {file} sets the argument list.'
+      or ':AgentPlaces and :AgentFind make a list.'
+    local text = ('No entries to rewrite%s. %s'):format(why, #problems == 0 and remedy or '')
+    return message.tell(words.trimmed(text), vim.log.levels.WARN)
   elseif #parts > MAX then
     local text = '%d entries are too many at once (at most %d); nothing was sent.'
     return message.tell(text:format(#parts, MAX), vim.log.levels.WARN)

@@ -251,6 +251,15 @@ local function overlapping(buf, first, last)
   return nil, false
 end
 
+--- Does an edit of the lines `first` to `last` wait, or of a part of them?
+---@param buf integer
+---@param first integer line, from 1
+---@param last integer
+---@return boolean
+function M.is_any_at(buf, first, last)
+  return (overlapping(buf, first - 1, last - 1)) ~= nil
+end
+
 --- Refine an edit by another instruction.
 ---@param edit sanderling.inline.draw.Edit
 ---@param instruction string

@@ -63,10 +63,8 @@ local function finish(search, stop_reason)
   if #items > 0 then
     local is_open = is_waiting(search)
     entries.show('AgentFind: ' .. search.title, items, is_open)
-    if problem or not is_open then
-      local found = words.counted(#items, 'place') .. ': :copen lists them.'
-      message.tell(problem and ('%s But %s'):format(found, problem) or found)
-    end
+    local found = words.counted(#items, 'place') .. (is_open and '.' or ': :copen lists them.')
+    message.tell(problem and ('%s But %s'):format(found, problem) or found)
   elseif stop_reason == 'cancelled' then
     message.tell('Stopped.')
   elseif problem then

@@ -352,6 +352,32 @@ local function line_of(comment, number, project)
   return ('* %s%s, which ends in AI%s: %s.'):format(place, span, comment.sign, WANTED[comment.sign])
 end
 
+--- Lines that are attached, with the comments in them.
+---@class (exact) sanderling.inline.todo.Part
+---@field buf integer
+---@field first integer line
+---@field last integer
+---@field comments sanderling.inline.todo.Comment[]
+
+--- Return the lines around comments; where they meet, as one part.
+---@param comments sanderling.inline.todo.Comment[]
+---@return sanderling.inline.todo.Part[]
+local function parts_of(comments)
+  local parts = {} ---@type sanderling.inline.todo.Part[]
+  for _, comment in ipairs(comments) do
+    local first, last = math.max(1, comment.first - AROUND), comment.last + AROUND
+    local part = parts[#parts]
+    if part and part.buf == comment.buf and first <= part.last + 1 then
+      part.last = math.max(part.last, last)
+    else
+      part = { buf = comment.buf, first = first, last = last, comments = {} }
+      parts[#parts + 1] = part
+    end
+    table.insert(part.comments, comment)
+  end
+  return parts
+end
+
 ---@param comments sanderling.inline.todo.Comment[]
 ---@param project string
 ---@return string[]? lines
@@ -359,14 +385,15 @@ end
 local function prompt_of(comments, project)
   local lines = { 'Handle these comments that I left in the code:', '' }
   local selections = {}
-  for number, comment in ipairs(comments) do
-    local first, last = math.max(1, comment.first - AROUND), comment.last + AROUND
-    local selection, err = context.selection(comment.buf, first, last, project)
+  for number, part in ipairs(parts_of(comments)) do
+    local selection, err = context.selection(part.buf, part.first, part.last, project)
     if not selection then
       return nil, assert(err)
     end
     selections[number] = selection
-    lines[#lines + 1] = line_of(comment, number, project)
+    for _, comment in ipairs(part.comments) do
+      lines[#lines + 1] = line_of(comment, number, project)
+    end
   end
   return lines, selections
 end
@@ -413,10 +440,24 @@ local function project_here()
   return current and current.project or stored.root_here()
 end
 
+--- Return the comments whose removal does not wait as an edit, which the model has done.
+---@param comments sanderling.inline.todo.Comment[]
+---@return sanderling.inline.todo.Comment[]
+local function undone(comments)
+  return vim.tbl_filter(function(comment)
+    return not edits.is_any_at(comment.buf, comment.first, comment.last)
+  end, comments)
+end
+
 --- Send the comments in the project's buffers.
 function M.send()
   local project = project_here()
-  local comments, hidden = collect(buffers_of(project))
+  local all, hidden = collect(buffers_of(project))
+  local comments = undone(all)
+  if #all > 0 and #comments == 0 then
+    local text = 'First accept or reject the edits below the comments.'
+    return message.tell(text, vim.log.levels.WARN)
+  end
   local left_out = hidden > 0
       and ('%s with invisible characters left out. '):format(words.counted(hidden, 'comment'))
     or ''
@@ -436,7 +477,7 @@ function M.send_some(buf, is_meant)
   if not vim.list_contains(buffers_of(project), buf) then
     return
   end
-  local comments = vim.tbl_filter(is_meant, (collect({ buf })))
+  local comments = undone(vim.tbl_filter(is_meant, (collect({ buf }))))
   if #comments > 0 and send(comments, project) then
     message.tell(words.counted(#comments, 'comment') .. ' sent.')
   end

@@ -127,7 +127,7 @@ local function label(step)
   end
   local rows = {} ---@type [string, string][][]
   for _, line in ipairs(words.lines_of(text)) do
-    for _, row in ipairs(words.wrapped(words.plain(line), width)) do
+    for _, row in ipairs(words.filled(words.plain(line), width)) do
       rows[#rows + 1] = { { icons.quote .. ' ' .. row, 'AgentComment' } }
     end
   end

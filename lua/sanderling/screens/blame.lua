@@ -128,6 +128,33 @@ local function refresh(buf)
   end)
 end
 
+--- Show behind the lines of a buffer which turn wrote them, from now on.
+---@param buf integer
+---@param blame sanderling.Blame
+local function show_in(buf, blame)
+  shown[buf] = true
+  draw(buf, blame)
+  local function on(events, desc, callback)
+    api.nvim_create_autocmd(
+      events,
+      { group = group, buffer = buf, desc = 'Agent: ' .. desc, callback = callback }
+    )
+  end
+  on({ 'BufWritePost', 'FileChangedShellPost' }, 'update who wrote the lines', function()
+    refresh(buf)
+  end)
+  on({ 'BufUnload', 'BufWipeout' }, 'forget who wrote the lines', function()
+    hide(buf)
+    vim.schedule(function() -- `:e!` unloads the buffer, and loads it again
+      if api.nvim_buf_is_loaded(buf) then
+        ask_about(buf, function(again)
+          show_in(buf, again)
+        end)
+      end
+    end)
+  end)
+end
+
 --- Show behind the lines of the current buffer which turn wrote them, or hide that.
 function M.toggle()
   local buf = api.nvim_get_current_buf()
@@ -138,24 +165,7 @@ function M.toggle()
     if #(blame.lines or {}) == 0 then
       return message.tell(NOTHING)
     end
-    shown[buf] = true
-    draw(buf, blame)
-    api.nvim_create_autocmd({ 'BufWritePost', 'FileChangedShellPost' }, {
-      group = group,
-      buffer = buf,
-      desc = 'Agent: update who wrote the lines',
-      callback = function()
-        refresh(buf)
-      end,
-    })
-    api.nvim_create_autocmd({ 'BufUnload', 'BufWipeout' }, {
-      group = group,
-      buffer = buf,
-      desc = 'Agent: forget who wrote the lines',
-      callback = function()
-        hide(buf)
-      end,
-    })
+    show_in(buf, blame)
   end)
 end
 

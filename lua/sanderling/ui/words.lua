@@ -191,6 +191,30 @@ function M.wrapped(text, cells)
   return lines
 end
 
+--- Wrap `text` into lines of at most `cells`. Longer words, such as text without blanks, are broken.
+---@param text string
+---@param cells integer
+---@return string[]
+function M.filled(text, cells)
+  cells = math.max(cells, 2)
+  local lines = {} ---@type string[]
+  for word in text:gmatch('%S+') do
+    local longer = #lines > 0 and lines[#lines] .. ' ' .. word
+    local is_long = vim.api.nvim_strwidth(word) > cells
+    if longer and (is_long or vim.api.nvim_strwidth(longer) <= cells) then
+      lines[#lines] = longer
+    else
+      lines[#lines + 1] = word
+    end
+    while vim.api.nvim_strwidth(lines[#lines]) > cells do
+      local line = lines[#lines]
+      lines[#lines] = vim.fn.printf('%.*S', cells, line)
+      lines[#lines + 1] = line:sub(#lines[#lines] + 1)
+    end
+  end
+  return lines
+end
+
 --- Cut `text` if it is wider than `cells`, and mark it as cut.
 ---@param text string
 ---@param cells integer
