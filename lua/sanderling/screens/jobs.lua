@@ -19,6 +19,7 @@ local words = require('sanderling.ui.words')
 ---@field state sanderling.screens.jobs.State position in an escape sequence after the last output
 ---@field parameters string of an incomplete CSI sequence
 ---@field rest string an incomplete character
+---@field bar string the line above it, empty unless it is a terminal that the user can take
 ---@field is_over? boolean its end is shown
 
 ---@type table<string, sanderling.screens.jobs.Screen> by session and job
@@ -133,11 +134,22 @@ local function write(screen, text)
   pcall(api.nvim_chan_send, screen.channel, text) -- the buffer may be closing
 end
 
+--- Set what the line above a terminal says: who has it, and which key changes that.
+---@param screen sanderling.screens.jobs.Screen
+---@param text string
+local function set_bar(screen, text)
+  screen.bar = text
+  for _, win in ipairs(vim.fn.win_findbuf(screen.buf)) do
+    vim.wo[win][0].winbar = text
+  end
+end
+
 ---@param screen sanderling.screens.jobs.Screen
 ---@param sentence string
 local function write_end(screen, sentence)
   if not screen.is_over then
     screen.is_over = true
+    set_bar(screen, '')
     screen.state, screen.rest = 'text', ''
     write(screen, ('\27[0m\n[%s]\n'):format(words.plain(sentence)))
   end
@@ -235,14 +247,15 @@ end
 
 --- Show `buf` below all other windows, without the current window's local options.
 ---@param buf integer
-local function open_split(buf)
+---@param bar string
+local function open_split(buf, bar)
   local win = api.nvim_open_win(buf, true, {
     split = 'below',
     win = -1,
     height = math.max(3, math.floor(vim.o.lines / 3)),
   })
   scratch.set_win_options(win, {
-    winbar = '',
+    winbar = bar,
     winfixbuf = false,
     winfixheight = true,
     number = false,
@@ -285,15 +298,6 @@ end
 
 -- the user's terminal -------------------------------------------------------------------------------------------------
 
---- Set what the line above the terminal says: who has it, and which key changes that.
----@param buf integer
----@param text string
-local function set_bar(buf, text)
-  for _, win in ipairs(vim.fn.win_findbuf(buf)) do
-    vim.wo[win][0].winbar = text
-  end
-end
-
 local MODELS = ' The model has this terminal. i takes it: the model then sees and sends nothing.'
 local USERS = ' You have this terminal. <C-\\><C-n> hands it back. The model sees nothing of it.'
 
@@ -314,16 +318,18 @@ local function report_size(buf, job, session_id)
 end
 
 --- Let the user type in the job's terminal: terminal mode takes it, leaving the mode hands it back.
----@param buf integer
+---@param screen sanderling.screens.jobs.Screen
 ---@param job sanderling.ShownJob
----@param session_id string
-local function share(buf, job, session_id)
+local function share(screen, job)
+  local buf, session_id = screen.buf, screen.session_id
   ---@param what 'take'|'hand_back'
   local function use(what)
     live.act(session_id, { type = 'use_terminal', id = job.id, what = what })
-    set_bar(buf, what == 'take' and USERS or MODELS)
+    if not screen.is_over then
+      set_bar(screen, what == 'take' and USERS or MODELS)
+    end
   end
-  set_bar(buf, MODELS)
+  set_bar(screen, MODELS)
   for _, map in ipairs(api.nvim_buf_get_keymap(buf, 't')) do
     api.nvim_buf_del_keymap(buf, 't', map.lhs) -- all keys are the program's
   end
@@ -331,6 +337,9 @@ local function share(buf, job, session_id)
     buffer = buf,
     desc = 'Agent: take the terminal',
     callback = function()
+      if screen.is_over then
+        return true
+      end
       use('take')
       -- Not for the buffer: who leaves the mode by leaving the window is in another one when this fires.
       api.nvim_create_autocmd('TermLeave', {
@@ -345,7 +354,7 @@ local function share(buf, job, session_id)
   api.nvim_create_autocmd('WinResized', {
     desc = 'Agent: resize the terminal',
     callback = function()
-      if not api.nvim_buf_is_valid(buf) then
+      if screen.is_over or not api.nvim_buf_is_valid(buf) then
         return true
       end
       report_size(buf, job, session_id)
@@ -360,12 +369,13 @@ local function open(job, session_id)
   local is_in_front = not vim.startswith(job.id, 'j')
   local buf = scratch.new(is_in_front and 'command' or 'job ' .. job.id)
   scratch.set_buf_options(buf, { bufhidden = 'hide' })
-  open_split(buf)
-  local screen = {
+  open_split(buf, '')
+  local screen ---@type sanderling.screens.jobs.Screen
+  screen = {
     buf = buf,
     channel = api.nvim_open_term(buf, { -- in its window, which determines its size
       on_input = function(_, _, _, data)
-        if job.has_terminal then
+        if screen.bar ~= '' then
           live.act(session_id, {
             type = 'type_in_terminal',
             id = job.id,
@@ -378,11 +388,12 @@ local function open(job, session_id)
     state = 'text',
     parameters = '',
     rest = '',
+    bar = '',
   }
   screens[key(session_id, job.id)] = screen
   set_keys(buf, job, session_id)
-  if job.has_terminal then
-    share(buf, job, session_id)
+  if job.has_terminal and job.outcome == '' then
+    share(screen, job)
   end
   api.nvim_create_autocmd('BufUnload', {
     buffer = buf,
@@ -417,7 +428,7 @@ function M.show(id)
   if win ~= -1 then
     api.nvim_set_current_win(win)
   elseif screen and api.nvim_buf_is_loaded(screen.buf) then
-    open_split(screen.buf)
+    open_split(screen.buf, screen.bar)
   else
     open(job, session_id)
   end
