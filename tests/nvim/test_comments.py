@@ -259,6 +259,29 @@ end
 """
 
 
+def test_where_a_comment_is_is_saved_only_in_a_pause(child):
+    child.command("5AgentComment Slow.")
+    written, longest = child.lua("""
+      local private_file, written = require('sanderling.access.private_file'), 0
+      local write = private_file.write
+      private_file.write = function(...)
+        written = written + 1
+        return write(...)
+      end
+      local longest = 0
+      for _ = 1, 25 do
+        local start = vim.uv.now()
+        vim.api.nvim_buf_set_text(0, 4, 4, 4, 4, { 'x' })
+        vim.wait(20)
+        vim.uv.update_time()
+        longest = math.max(longest, vim.uv.now() - start)
+      end
+      return { written, longest }
+    """)
+    assert written == 0 or longest >= 300
+    wait_until(lambda: stored(child)[0]["lines"] == ["    " + "x" * 25 + "time.sleep(9)"])
+
+
 @quick
 def test_a_comment_follows_its_lines_through_random_edits(child):
     for _ in range(part(20)):

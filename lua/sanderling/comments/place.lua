@@ -7,13 +7,14 @@ local anchor = require('sanderling.comments.anchor')
 local icons = require('sanderling.ui.icons')
 local keys = require('sanderling.ui.keys')
 local store = require('sanderling.comments.store')
+local time = require('sanderling.ui.time')
 local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_comments')
 local below_ns = api.nvim_create_namespace('sanderling_comments_below')
 local SAVE_MS = 300 -- after the last change of the text
 local MAX_ROWS = 6 -- of a comment on the screen
-local MAX_LINES = 200 -- that are remembered of the text
+M.MAX_LINES = 200 -- that are remembered of the text
 
 ---@class (exact) sanderling.comments.place.Place
 ---@field buf integer
@@ -197,8 +198,8 @@ end
 ---@param first integer
 ---@param last integer
 ---@return string[] lines that are remembered of them
-local function excerpt(buf, first, last)
-  return api.nvim_buf_get_lines(buf, first - 1, math.min(last, first - 1 + MAX_LINES), false)
+function M.excerpt(buf, first, last)
+  return api.nvim_buf_get_lines(buf, first - 1, math.min(last, first - 1 + M.MAX_LINES), false)
 end
 
 --- Update a comment after a change of the text.
@@ -211,13 +212,13 @@ local function follow(comment, read, is_again, known)
   local first, last = covered(place)
   local before = { comment.first, comment.last, comment.lines }
   local was_lost = place.is_lost
-  if known and vim.deep_equal(known.lines, excerpt(place.buf, known.first, known.last)) then
+  if known and vim.deep_equal(known.lines, M.excerpt(place.buf, known.first, known.last)) then
     comment.first, comment.last, comment.lines = known.first, known.last, known.lines
     place.is_lost = false
     set_mark(comment)
   elseif first and not (place.is_lost or is_again) then
     comment.first, comment.last = first, last
-    comment.lines = excerpt(place.buf, first, last)
+    comment.lines = M.excerpt(place.buf, first, last)
   else
     find(comment, read())
   end
@@ -256,6 +257,8 @@ function M.save_moved()
   end
 end
 
+local save_soon = time.after_pause(SAVE_MS, M.save_moved)
+
 ---@param buf integer
 local function update(buf)
   is_due[buf] = nil
@@ -274,7 +277,7 @@ local function update(buf)
   end
   remember(buf)
   if next(unsaved) then
-    vim.defer_fn(M.save_moved, SAVE_MS)
+    save_soon(buf)
   end
 end
 
