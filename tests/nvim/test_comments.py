@@ -150,6 +150,7 @@ def test_the_list_is_the_quickfix_list(child):
         return { vim.fn.bufname(item.bufnr):match('[^/]*$'), item.lnum, item.end_lnum, item.text }
       end, vim.fn.getqflist())
     """) == [["code.py", 5, 6, "Use a clock."]]
+    assert child.lua("return vim.api.nvim_win_get_height(0)") == 1
 
 
 def test_a_buffer_without_a_file_can_have_comments(child):

@@ -5,9 +5,9 @@ local M = {}
 local api = vim.api
 local context = require('sanderling.inline.context')
 local edits = require('sanderling.inline.edits')
-local entries = require('sanderling.access.entries')
 local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
+local quickfix = require('sanderling.ui.quickfix')
 local regions = require('sanderling.inline.region')
 local stored = require('sanderling.session.stored')
 local units = require('sanderling.inline.units')
@@ -213,7 +213,7 @@ end
 local function finish(run)
   running = nil
   local problems, items = results_of(run)
-  entries.show('AgentEach: ' .. words.first_line(run.instruction), items, false)
+  quickfix.set('AgentEach: ' .. words.first_line(run.instruction), items)
   local ready = words.counted(#items - #problems, 'rewrite') .. ' to review'
   local failed = #problems > 0 and (', %d failed (%s)'):format(#problems, problems[1]) or ''
   local text = ('%s%s. :copen lists them, :AgentAccept! accepts those of a buffer.'):format(

@@ -14,13 +14,12 @@ local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
 local reviews = require('sanderling.editing.reviews')
 local saving = require('sanderling.editing.saving')
-local scratch = require('sanderling.ui.scratch')
+local quickfix = require('sanderling.ui.quickfix')
 local words = require('sanderling.ui.words')
 
 M.SCOPES = { 'hunk', 'file', 'turn', 'all' }
 
 local CONTEXT = 'sanderling' -- marks our quickfix lists
-local MAX_LIST_ROWS = 10 -- the default height of :copen
 local MAX_PROBLEMS = 3 -- shown in one message
 
 local NOTHING = 'No change to review'
@@ -473,10 +472,7 @@ function M.show_list(title, list, more)
     }
   end, list)
   vim.list_extend(items, more or {})
-  scratch.quietly(function() -- this creates an unloaded buffer for each entry's file
-    vim.fn.setqflist({}, ' ', { title = title, items = items, context = CONTEXT })
-  end)
-  vim.cmd(('botright copen %d'):format(math.min(#items, MAX_LIST_ROWS)))
+  quickfix.show(title, items, CONTEXT)
   if vim.fn.maparg('<CR>', 'n') == '' then
     vim.keymap.set('n', '<CR>', open_entry, { buffer = true, desc = 'Agent: open this entry' })
   end
