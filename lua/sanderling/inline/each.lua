@@ -73,6 +73,8 @@ local function buffer_of(item)
     return buf
   elseif buf > 0 then
     return load(api.nvim_buf_get_name(buf))
+  elseif item.filename then
+    return load(item.filename)
   end
   return nil, 'it names no file'
 end
@@ -150,9 +152,7 @@ end
 ---@return vim.quickfix.entry[] one for each whole file of the argument list
 local function items_of_arguments()
   return vim.tbl_map(function(name)
-    local buf = load(name)
-    local last = buf and api.nvim_buf_line_count(buf) or 0
-    return { bufnr = buf or 0, lnum = 1, end_lnum = last, text = '' }
+    return { filename = name, lnum = 1, end_lnum = math.huge, text = '' }
   end, vim.fn.argv(-1, -1) --[[@as string[] ]])
 end
 
