@@ -58,9 +58,9 @@ def places(child):
 def signs(child):
     """The lines with a comment's sign."""
     return child.lua("""
-      local ns = vim.api.nvim_create_namespace('sanderling_comments')
-      local marks = vim.api.nvim_buf_get_extmarks(0, ns, 0, -1, { details = true })
-      return vim.tbl_map(function(mark) return { mark[2] + 1, mark[4].end_row } end, marks)
+      local ns = vim.api.nvim_create_namespace('sanderling_comments_shown')
+      local marks = vim.api.nvim_buf_get_extmarks(0, ns, 0, -1, { details = true, type = 'sign' })
+      return vim.tbl_map(function(mark) return { mark[2] + 1, mark[4].end_row + 1 } end, marks)
     """)
 
 
@@ -72,7 +72,8 @@ def test_a_comment_is_below_its_lines_with_a_sign(child):
     shown = child.wait_for_screen("Use a clock.").splitlines()
     row = next(i for i, line in enumerate(shown) if "Use a clock." in line)
     assert "return 1" in shown[row - 1]
-    assert [line[:2] for line in shown[row - 2 : row]] == ["» ", "» "]
+    with_sign = [i for i, line in enumerate(shown) if line.startswith("»")]
+    assert with_sign == [row - 2, row - 1]
     assert signs(child) == [[5, 6]]
     assert not child.is_modified()
 
