@@ -67,9 +67,9 @@ def test_both_results_are_shown_next_to_each_other(repeated):
     )
     assert first[0].startswith("scripted · $")
     assert first[0].endswith(" · 2 files")
-    assert first[1:] == ["  a.txt  +2 -2", "  first.txt  created +1 -0", "", "All *done*."]
+    assert first[1:] == ["  a.txt  +2 −2", "  first.txt  created +1 −0", "", "All *done*."]
     assert second[0].startswith("other-model · $")
-    assert second[1:] == ["  a.txt  +1 -1", "  second.txt  created +1 -0", "", "All *done*."]
+    assert second[1:] == ["  a.txt  +1 −1", "  second.txt  created +1 −0", "", "All *done*."]
 
 
 @pytest.mark.parametrize("files", ["git"], indirect=True)

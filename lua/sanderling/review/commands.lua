@@ -8,7 +8,6 @@ local draw = require('sanderling.review.draw')
 local files = require('sanderling.access.files')
 local find = require('sanderling.editing.find')
 local hunks = require('sanderling.review.hunks')
-local icons = require('sanderling.ui.icons')
 local keys = require('sanderling.ui.keys')
 local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
@@ -453,7 +452,7 @@ end
 ---@param line string the first line
 ---@return string
 function M.summary(added, removed, line)
-  return ('+%d %s%d  %s'):format(added, icons.minus, removed, words.first_line(words.trimmed(line)))
+  return words.counts(added, removed) .. '  ' .. words.first_line(words.trimmed(line))
 end
 
 --- Show hunks and other entries in the quickfix list.

@@ -171,12 +171,8 @@ end)
 ---@return string
 local function line_of(file)
   local what = file.what ~= 'changed' and file.what .. ' ' or ''
-  return ('  %s  %s+%d -%d'):format(
-    words.plain(file.path),
-    what,
-    file.added or 0,
-    file.removed or 0
-  )
+  local counts = words.counts(file.added or 0, file.removed or 0)
+  return ('  %s  %s%s'):format(words.plain(file.path), what, counts)
 end
 
 ---@param result sanderling.TurnResult
