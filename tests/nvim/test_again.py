@@ -67,9 +67,21 @@ def test_both_results_are_shown_next_to_each_other(repeated):
     )
     assert first[0].startswith("scripted · $")
     assert first[0].endswith(" · 2 files")
-    assert first[1:] == ["  a.txt  +2 -2", "  first.txt  created +1 -0", "", "All *done*."]
+    assert first[1:] == ["  a.txt  +2 −2", "  first.txt  created +1 −0", "", "All *done*."]
     assert second[0].startswith("other-model · $")
-    assert second[1:] == ["  a.txt  +1 -1", "  second.txt  created +1 -0", "", "All *done*."]
+    assert second[1:] == ["  a.txt  +1 −1", "  second.txt  created +1 −0", "", "All *done*."]
+
+
+@pytest.mark.parametrize("files", ["git"], indirect=True)
+@pytest.mark.parametrize("arrange", ["", "tabonly", "wincmd T"])
+def test_the_comparison_is_closed_wherever_its_windows_are(repeated, arrange):
+    compare(repeated)
+    repeated.command(arrange)
+    repeated.feed("q")
+    wait_until(lambda: "result, in" not in repeated.screen_text())
+    assert "Error" not in repeated.lua("return vim.fn.execute('messages')")
+    assert repeated.lua("return vim.fn.bufname()") != "sanderling://again-second"
+    assert len(repeated.lua("return vim.api.nvim_list_tabpages()")) == 1
 
 
 def test_a_file_of_both_results_is_compared_in_diff_mode_and_lines_are_taken(repeated, files):

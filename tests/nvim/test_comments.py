@@ -58,9 +58,9 @@ def places(child):
 def signs(child):
     """The lines with a comment's sign."""
     return child.lua("""
-      local ns = vim.api.nvim_create_namespace('sanderling_comments')
-      local marks = vim.api.nvim_buf_get_extmarks(0, ns, 0, -1, { details = true })
-      return vim.tbl_map(function(mark) return { mark[2] + 1, mark[4].end_row } end, marks)
+      local ns = vim.api.nvim_create_namespace('sanderling_comments_shown')
+      local marks = vim.api.nvim_buf_get_extmarks(0, ns, 0, -1, { details = true, type = 'sign' })
+      return vim.tbl_map(function(mark) return { mark[2] + 1, mark[4].end_row + 1 } end, marks)
     """)
 
 
@@ -72,7 +72,8 @@ def test_a_comment_is_below_its_lines_with_a_sign(child):
     shown = child.wait_for_screen("Use a clock.").splitlines()
     row = next(i for i, line in enumerate(shown) if "Use a clock." in line)
     assert "return 1" in shown[row - 1]
-    assert [line[:1] for line in shown[row - 2 : row + 2]] == ["»", "»", " ", ""]
+    with_sign = [i for i, line in enumerate(shown) if line.startswith("»")]
+    assert with_sign == [row - 2, row - 1]
     assert signs(child) == [[5, 6]]
     assert not child.is_modified()
 
@@ -150,6 +151,7 @@ def test_the_list_is_the_quickfix_list(child):
         return { vim.fn.bufname(item.bufnr):match('[^/]*$'), item.lnum, item.end_lnum, item.text }
       end, vim.fn.getqflist())
     """) == [["code.py", 5, 6, "Use a clock."]]
+    assert child.lua("return vim.api.nvim_win_get_height(0)") == 1
 
 
 def test_entries_of_the_list_edit_and_remove_their_comments(child):
@@ -342,6 +344,29 @@ for step = 1, count do
   end
 end
 """
+
+
+def test_where_a_comment_is_is_saved_only_in_a_pause(child):
+    child.command("5AgentComment Slow.")
+    written, longest = child.lua("""
+      local private_file, written = require('sanderling.access.private_file'), 0
+      local write = private_file.write
+      private_file.write = function(...)
+        written = written + 1
+        return write(...)
+      end
+      local longest = 0
+      for _ = 1, 25 do
+        local start = vim.uv.now()
+        vim.api.nvim_buf_set_text(0, 4, 4, 4, 4, { 'x' })
+        vim.wait(20)
+        vim.uv.update_time()
+        longest = math.max(longest, vim.uv.now() - start)
+      end
+      return { written, longest }
+    """)
+    assert written == 0 or longest >= 300
+    wait_until(lambda: stored(child)[0]["lines"] == ["    " + "x" * 25 + "time.sleep(9)"])
 
 
 @quick

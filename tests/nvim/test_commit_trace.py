@@ -142,6 +142,14 @@ def test_without_the_option_or_lines_of_the_agents_the_message_is_only_the_model
     assert git(project, "for-each-ref", "refs/notes") == ""
 
 
+def test_a_message_that_is_closed_leaves_no_autocommand(committing, project):
+    agent = committing("note")
+    written(agent, project)
+    agent.command("Agent commit")
+    agent.command("edit app.py | bwipeout! COMMIT_EDITMSG")
+    assert agent.lua("return vim.api.nvim_get_autocmds({ group = 'sanderling_commit' })") == []
+
+
 @pytest.mark.parametrize("end", ["edit app.py | bunload COMMIT_EDITMSG", "quitall!"])
 def test_the_note_comes_with_the_commit_after_the_buffer_or_neovim_has_ended(
     committing, project, end

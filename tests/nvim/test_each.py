@@ -286,6 +286,14 @@ def test_the_argument_list_is_rewritten_as_whole_files(start):
     assert accept_all(child, "b.txt") == ["new"]
 
 
+def test_a_name_in_the_argument_list_without_a_file_is_reported_with_it(start):
+    child = start(says("new", repeat=True))
+    child.command("args a.txt gone.txt")
+    child.command("AgentEach! shorter")
+    assert "without 1 place (gone.txt does not exist)" in question(child)
+    wait_for_end(child)
+
+
 def test_a_range_of_the_list_takes_only_its_entries(start):
     child = start(says("new", repeat=True))
     quickfix(child, ("a.txt", 1, 1, ""), ("a.txt", 2, 2, ""), ("a.txt", 4, 4, ""))

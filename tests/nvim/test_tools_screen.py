@@ -892,6 +892,36 @@ def test_every_way_out_of_the_window_hands_the_terminal_back(screen):
         assert uses(screen) == ["take", "hand_back"] * number
 
 
+def test_the_line_above_a_terminal_returns_with_its_window(screen):
+    shared(screen)
+    screen.command("Agent terminal")
+    screen.command("hide")
+    screen.command("Agent terminal")
+    assert "The model has this terminal" in screen.lua("return vim.wo.winbar")
+
+
+def test_a_terminal_whose_program_has_ended_belongs_to_no_one(screen):
+    shared(screen)
+    screen.command("Agent terminal")
+    screen.feed("i")
+    wait_until(lambda: uses(screen) == ["take"])
+    shared(screen, "exit status 0")
+    wait_until(lambda: terminal(screen)[-1:] == ["[exit status 0]"])
+    assert screen.lua("return vim.wo.winbar") == ""
+    sent = len(screen.actions())
+    screen.feed("x<C-\\><C-n>")
+    wait_until(lambda: screen.mode() == "nt")
+    screen.feed("i")
+    wait_until(lambda: screen.mode() == "t")
+    screen.command("resize 9")
+    assert screen.lua("return vim.wo.winbar") == ""
+    hand_back = {"type": "use_terminal", "id": "j0", "what": "hand_back"}
+    assert screen.actions()[sent:] == [hand_back]
+    screen.command("bwipeout!")
+    screen.command("Agent terminal")
+    assert screen.lua("return vim.wo.winbar") == ""
+
+
 def test_the_program_gets_the_size_of_the_window(screen):
     shared(screen)
     screen.command("Agent terminal")

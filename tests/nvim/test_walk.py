@@ -190,6 +190,34 @@ def test_a_language_server_orders_the_walk_if_it_answers_in_time(
     assert [name for name, _ in all_steps(agent)] == names
 
 
+def test_a_walk_that_another_one_replaces_before_it_begins_leaves_no_marks(start_nvim, project):
+    (project / "a.txt").write_text("a\n")
+    (project / "b.txt").write_text("b\n")
+    child = start_nvim()
+    marks, shown = child.lua("""
+      local uses, walk = require('sanderling.review.uses'), require('sanderling.review.walk')
+      local callbacks = {}
+      uses.find = function(_, on_done)
+        callbacks[#callbacks + 1] = on_done
+      end
+      local bufs = {}
+      for i, name in ipairs({ 'a.txt', 'b.txt' }) do
+        vim.cmd.edit(name)
+        bufs[i] = vim.api.nvim_get_current_buf()
+        local path = vim.api.nvim_buf_get_name(0)
+        walk.begin({ { buf = bufs[i], before = { path = path, text = 'old\\n' } } }, vim.fn.getcwd())
+      end
+      for _, on_done in ipairs(callbacks) do
+        on_done({})
+      end
+      local ns = vim.api.nvim_get_namespaces().sanderling_walk_steps
+      return { vim.api.nvim_buf_get_extmarks(bufs[1], ns, 0, -1, {}), vim.fn.bufname() }
+    """)
+    assert marks == []
+    assert shown == "b.txt"
+    child.wait_for_screen("▎ 1/1")
+
+
 def test_another_agents_words_are_the_reasons_of_its_changes(start_guest, project):  # noqa: F811
     steps = [
         {"say": "I add a file."},

@@ -4,7 +4,6 @@ local M = {}
 
 local api = vim.api
 local files = require('sanderling.access.files')
-local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
 local MAX_LINE_BYTES = 2048 -- searched for places
@@ -14,7 +13,6 @@ local MAX_NAMES = 4000 -- of a text that are looked up on the disk, which freeze
 local MAX_BLANK_NAMES = 500 -- of these, names with blanks, whose beginning is not known
 local MAX_BLANKS = 6 -- in such a name
 local MAX_FILE_BYTES = 8 * 1024 * 1024 -- of a file whose lines are counted
-local MAX_LIST_ROWS = 10
 M.MAX = 1000 -- entries
 
 --- A place named on a line of text.
@@ -534,19 +532,6 @@ function M.of(lines, project, opts)
     end
   end
   return items
-end
-
---- Make `items` the quickfix list and show it.
----@param title string
----@param items vim.quickfix.entry[]
----@param is_open? boolean false: only set it
-function M.show(title, items, is_open)
-  scratch.quietly(function() -- this creates unloaded buffers for the files
-    vim.fn.setqflist({}, ' ', { title = title, items = items })
-  end)
-  if is_open ~= false then
-    vim.cmd(('botright copen %d'):format(math.min(#items, MAX_LIST_ROWS)))
-  end
 end
 
 return M

@@ -6,6 +6,7 @@ local browse = require('sanderling.chat.browse')
 local entries = require('sanderling.access.entries')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
+local quickfix = require('sanderling.ui.quickfix')
 local stored = require('sanderling.session.stored')
 local tools = require('sanderling.transcript.blocks.tool')
 local words = require('sanderling.ui.words')
@@ -22,7 +23,7 @@ local function show(title, lines, project, directory)
   if #items == 0 then
     return message.tell(NONE)
   end
-  entries.show('Agent: ' .. title, items)
+  quickfix.show('Agent: ' .. title, items)
 end
 
 --- Return the text of the model in the rows `first` to `last` of a transcript, without its tool calls.

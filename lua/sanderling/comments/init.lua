@@ -5,19 +5,19 @@ local M = {}
 local api = vim.api
 local bus = require('sanderling.host.bus')
 local context = require('sanderling.prompt.context')
-local files = require('sanderling.access.files')
 local lazy = require('sanderling.ui.lazy')
+local files = require('sanderling.access.files')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local place = require('sanderling.comments.place')
+local quickfix = require('sanderling.ui.quickfix')
 local rounds = lazy('sanderling.comments.round')
-local scratch = require('sanderling.ui.scratch')
 local small = lazy('sanderling.prompt.small')
 local store = require('sanderling.comments.store')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
-local MAX_LINES = 200 -- that are remembered of the text
+
 local LIST_TITLE = 'Agent: comments'
 
 ---@param project string
@@ -118,7 +118,7 @@ local function make(text, buf, lines)
     name = name_of(buf, project),
     first = first,
     last = last,
-    lines = api.nvim_buf_get_lines(buf, first - 1, math.min(last, first - 1 + MAX_LINES), false),
+    lines = place.excerpt(buf, first, last),
     text = text,
   })
   place.show(comment, buf, true)
@@ -272,8 +272,8 @@ function M.add_findings(project, items)
     }
     local all = place.text_now(fields) or {}
     fields.last = math.min(fields.last, #all)
-    fields.lines =
-      vim.list_slice(all, fields.first, math.min(fields.last, fields.first + MAX_LINES - 1))
+    local remembered = math.min(fields.last, fields.first + place.MAX_LINES - 1)
+    fields.lines = vim.list_slice(all, fields.first, remembered)
     if #fields.lines > 0 and not known[('%s:%d:%s'):format(path, item.lnum, item.text)] then
       add(fields)
     end
@@ -289,10 +289,7 @@ function M.list()
   if #list == 0 then
     return message.tell('No comments. :AgentComment makes one.')
   end
-  scratch.quietly(function() -- this creates unloaded buffers for the files
-    vim.fn.setqflist({}, ' ', { title = LIST_TITLE, items = items_of(list) })
-  end)
-  vim.cmd('botright copen')
+  quickfix.show(LIST_TITLE, items_of(list))
 end
 
 --- Go to the next comment that was not addressed, or with -1 to the previous one, across files.

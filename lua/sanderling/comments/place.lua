@@ -7,21 +7,22 @@ local anchor = require('sanderling.comments.anchor')
 local icons = require('sanderling.ui.icons')
 local keys = require('sanderling.ui.keys')
 local store = require('sanderling.comments.store')
+local time = require('sanderling.ui.time')
 local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_comments')
-local below_ns = api.nvim_create_namespace('sanderling_comments_below')
+local shown_ns = api.nvim_create_namespace('sanderling_comments_shown')
 local SAVE_MS = 300 -- after the last change of the text
 local MAX_ROWS = 6 -- of a comment on the screen, and of what became of it
 local MAX_LINE_BYTES = 2000 -- of a line of it
 local SIGN_CELLS = 2
-local MAX_LINES = 200 -- that are remembered of the text
+M.MAX_LINES = 200 -- that are remembered of the text
 
 ---@class (exact) sanderling.comments.place.Place
 ---@field buf integer
----@field mark integer
----@field sign? integer
----@field below? integer
+---@field mark integer follows the lines
+---@field sign? integer mark
+---@field below? integer mark
 ---@field is_lost? boolean its lines are not in the text
 
 ---@type table<string, sanderling.comments.place.Place> by comment id
@@ -179,18 +180,18 @@ end
 local function draw(comment)
   local place = places[comment.id]
   local buf = place.buf
-  local last = math.min(comment.last, api.nvim_buf_line_count(buf))
-  -- Not on the mark that follows the lines: that one ends at the beginning of the next line, which would have a sign, too.
-  place.sign = api.nvim_buf_set_extmark(buf, below_ns, math.min(comment.first, last) - 1, 0, {
+  local count = api.nvim_buf_line_count(buf)
+  local first, last = math.min(comment.first, count), math.min(comment.last, count)
+  -- Not a sign of the mark that follows the lines: that ends on the next line, which would have a sign, too.
+  place.sign = api.nvim_buf_set_extmark(buf, shown_ns, first - 1, 0, {
     id = place.sign,
     end_row = last - 1,
-    end_col = 0,
     sign_text = icons.comment,
     sign_hl_group = 'AgentComment',
     undo_restore = false,
     strict = false,
   })
-  place.below = api.nvim_buf_set_extmark(buf, below_ns, last - 1, 0, {
+  place.below = api.nvim_buf_set_extmark(buf, shown_ns, last - 1, 0, {
     id = place.below,
     virt_lines = lines_below(comment, width_of(buf), place.is_lost),
     undo_restore = false,
@@ -273,8 +274,18 @@ end
 ---@param first integer
 ---@param last integer
 ---@return string[] lines that are remembered of them
-local function excerpt(buf, first, last)
-  return api.nvim_buf_get_lines(buf, first - 1, math.min(last, first - 1 + MAX_LINES), false)
+function M.excerpt(buf, first, last)
+  return api.nvim_buf_get_lines(buf, first - 1, math.min(last, first - 1 + M.MAX_LINES), false)
+end
+
+---@param comment sanderling.comments.Comment
+---@return boolean its sign and the lines below it are where it is
+local function is_shown_at(comment)
+  local place, opts = places[comment.id], { details = true }
+  local sign = api.nvim_buf_get_extmark_by_id(place.buf, shown_ns, place.sign or 0, opts)
+  local below = api.nvim_buf_get_extmark_by_id(place.buf, shown_ns, place.below or 0, {})
+  local first, last = comment.first - 1, comment.last - 1
+  return below[1] == last and sign[1] == first and sign[3].end_row == last
 end
 
 --- Update a comment after a change of the text.
@@ -287,13 +298,13 @@ local function follow(comment, read, is_again, known)
   local first, last = covered(place)
   local before = { comment.first, comment.last, comment.lines }
   local was_lost = place.is_lost
-  if known and vim.deep_equal(known.lines, excerpt(place.buf, known.first, known.last)) then
+  if known and vim.deep_equal(known.lines, M.excerpt(place.buf, known.first, known.last)) then
     comment.first, comment.last, comment.lines = known.first, known.last, known.lines
     place.is_lost = false
     set_mark(comment)
   elseif first and not (place.is_lost or is_again) then
     comment.first, comment.last = first, last
-    comment.lines = excerpt(place.buf, first, last)
+    comment.lines = M.excerpt(place.buf, first, last)
   else
     find(comment, read())
   end
@@ -301,8 +312,7 @@ local function follow(comment, read, is_again, known)
   if has_changed then
     unsaved[comment.id] = comment
   end
-  local below = api.nvim_buf_get_extmark_by_id(place.buf, below_ns, place.below or 0, {})
-  if has_changed or place.is_lost ~= was_lost or below[1] ~= comment.last - 1 then
+  if has_changed or place.is_lost ~= was_lost or not is_shown_at(comment) then
     draw(comment)
   end
 end
@@ -332,6 +342,8 @@ function M.save_moved()
   end
 end
 
+local save_soon = time.after_pause(SAVE_MS, M.save_moved)
+
 ---@param buf integer
 local function update(buf)
   is_due[buf] = nil
@@ -350,7 +362,7 @@ local function update(buf)
   end
   remember(buf)
   if next(unsaved) then
-    vim.defer_fn(M.save_moved, SAVE_MS)
+    save_soon(buf)
   end
 end
 
@@ -387,7 +399,7 @@ local function watch(buf)
   if watched[buf] then
     return
   end
-  for _, each in ipairs({ ns, below_ns }) do -- marks that outlived `:e`
+  for _, each in ipairs({ ns, shown_ns }) do -- marks that outlived `:e`
     api.nvim_buf_clear_namespace(buf, each, 0, -1)
   end
   local nr = change_of(buf)
@@ -462,9 +474,8 @@ function M.hide(comment)
   places[comment.id], unsaved[comment.id] = nil, nil
   if place and buf then
     api.nvim_buf_del_extmark(buf, ns, place.mark)
-    for _, mark in pairs({ place.sign, place.below }) do
-      api.nvim_buf_del_extmark(buf, below_ns, mark)
-    end
+    api.nvim_buf_del_extmark(buf, shown_ns, place.sign or 0)
+    api.nvim_buf_del_extmark(buf, shown_ns, place.below or 0)
     M.update_keys(buf)
   end
 end

@@ -138,24 +138,18 @@ function trace.note(buf, root)
       is_written = true
     end,
   })
-  local function begin()
-    if is_written and head then
-      is_written = false
-      local argv = host.argv(python, 'sanderling')
-      vim.list_extend(argv, { 'trace', '--note', '--after', head })
-      vim.fn.jobstart(argv, { cwd = root, detach = true })
-    end
-  end
-  api.nvim_create_autocmd('BufUnload', {
+  api.nvim_create_autocmd('BufUnload', { -- also fires when Neovim ends
     group = group,
     buffer = buf,
     desc = 'Agent: add the note when the commit is made',
-    callback = begin,
-  })
-  api.nvim_create_autocmd('VimLeavePre', {
-    group = group,
-    desc = 'Agent: add the note when the commit is made',
-    callback = begin,
+    callback = function()
+      if is_written and head then
+        is_written = false
+        local argv = host.argv(python, 'sanderling')
+        vim.list_extend(argv, { 'trace', '--note', '--after', head })
+        vim.fn.jobstart(argv, { cwd = root, detach = true })
+      end
+    end,
   })
 end
 

@@ -5,9 +5,9 @@ local M = {}
 local api = vim.api
 local context = require('sanderling.inline.context')
 local edits = require('sanderling.inline.edits')
-local entries = require('sanderling.access.entries')
 local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
+local quickfix = require('sanderling.ui.quickfix')
 local regions = require('sanderling.inline.region')
 local stored = require('sanderling.session.stored')
 local units = require('sanderling.inline.units')
@@ -73,6 +73,8 @@ local function buffer_of(item)
     return buf
   elseif buf > 0 then
     return load(api.nvim_buf_get_name(buf))
+  elseif item.filename then
+    return load(item.filename)
   end
   return nil, 'it names no file'
 end
@@ -180,9 +182,7 @@ end
 ---@return vim.quickfix.entry[] one for each whole file of the argument list
 local function items_of_arguments()
   return vim.tbl_map(function(name)
-    local buf = load(name)
-    local last = buf and api.nvim_buf_line_count(buf) or 0
-    return { bufnr = buf or 0, lnum = 1, end_lnum = last, text = '' }
+    return { filename = name, lnum = 1, end_lnum = math.huge, text = '' }
   end, vim.fn.argv(-1, -1) --[[@as string[] ]])
 end
 
@@ -255,7 +255,7 @@ local function finish(run)
   if run.is_stopped and #problems == #items then -- the user's list stays
     return message.tell('Stopped: no rewrite was complete.')
   end
-  entries.show('AgentEach: ' .. words.first_line(run.instruction), items, false)
+  quickfix.set('AgentEach: ' .. words.first_line(run.instruction), items)
   local ready = words.counted(#items - #problems, 'rewrite') .. ' to review'
   if #problems > 0 then
     local text = ('%s, %d failed (%s): :copen lists them.'):format(ready, #problems, problems[1])

@@ -10,6 +10,7 @@ local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
+local quickfix = require('sanderling.ui.quickfix')
 local sessions = require('sanderling.inline.sessions')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
@@ -62,7 +63,8 @@ local function finish(search, stop_reason)
     or not is_whole and ('the search ended early (%s)'):format(stop_reason)
   if #items > 0 then
     local is_open = is_waiting(search)
-    entries.show('AgentFind: ' .. search.title, items, is_open)
+    local put = is_open and quickfix.show or quickfix.set
+    put('AgentFind: ' .. search.title, items)
     local found = words.counted(#items, 'place') .. (is_open and '.' or ': :copen lists them.')
     message.tell(problem and ('%s But %s'):format(found, problem) or found)
   elseif stop_reason == 'cancelled' then

@@ -7,6 +7,7 @@ local comments = require('sanderling.comments')
 local entries = require('sanderling.access.entries')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
+local quickfix = require('sanderling.ui.quickfix')
 local words = require('sanderling.ui.words')
 
 local TYPES = { critical = 'E', major = 'E', minor = 'I' }
@@ -47,7 +48,7 @@ bus.subscribe('turn_ended', function(session_id, event)
   local items = M.parse(session.transcript:answer_lines(), session.project)
   if #items > 0 then
     local title = 'Agent: ' .. words.trimmed(words.first_line(prompt))
-    entries.show(title, items, false)
+    quickfix.set(title, items)
     comments.add_findings(session.project, items)
     local text = '%s: :copen lists them, :AgentReview send asks the model to deal with them.'
     message.tell(text:format(words.counted(#items, 'finding')))

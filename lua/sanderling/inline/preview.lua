@@ -126,7 +126,7 @@ end
 ---@return sanderling.inline.preview.Chunks[]
 local function lines_of(view, tabstop, height)
   local difference = view.difference
-  local counts = ('  +%d %s%d'):format(difference.added, icons.minus, difference.removed)
+  local counts = '  ' .. words.counts(difference.added, difference.removed)
   local lines = { { { icons.header .. view.title, 'AgentEditTitle' }, { counts, 'AgentStatus' } } }
   local room = M.room(height, view.is_whole)
   local rows = M.bounded(folded(difference.rows), room, view.is_whole, function(row)

@@ -8,19 +8,17 @@ local draw = require('sanderling.review.draw')
 local files = require('sanderling.access.files')
 local find = require('sanderling.editing.find')
 local hunks = require('sanderling.review.hunks')
-local icons = require('sanderling.ui.icons')
 local keys = require('sanderling.ui.keys')
 local loading = require('sanderling.access.loading')
 local message = require('sanderling.ui.message')
 local reviews = require('sanderling.editing.reviews')
 local saving = require('sanderling.editing.saving')
-local scratch = require('sanderling.ui.scratch')
+local quickfix = require('sanderling.ui.quickfix')
 local words = require('sanderling.ui.words')
 
 M.SCOPES = { 'hunk', 'file', 'turn', 'all' }
 
 local CONTEXT = 'sanderling' -- marks our quickfix lists
-local MAX_LIST_ROWS = 10 -- the default height of :copen
 local MAX_PROBLEMS = 3 -- shown in one message
 
 local NOTHING = 'No change to review'
@@ -454,7 +452,7 @@ end
 ---@param line string the first line
 ---@return string
 function M.summary(added, removed, line)
-  return ('+%d %s%d  %s'):format(added, icons.minus, removed, words.first_line(words.trimmed(line)))
+  return words.counts(added, removed) .. '  ' .. words.first_line(words.trimmed(line))
 end
 
 --- Show hunks and other entries in the quickfix list.
@@ -473,10 +471,7 @@ function M.show_list(title, list, more)
     }
   end, list)
   vim.list_extend(items, more or {})
-  scratch.quietly(function() -- this creates an unloaded buffer for each entry's file
-    vim.fn.setqflist({}, ' ', { title = title, items = items, context = CONTEXT })
-  end)
-  vim.cmd(('botright copen %d'):format(math.min(#items, MAX_LIST_ROWS)))
+  quickfix.show(title, items, CONTEXT)
   if vim.fn.maparg('<CR>', 'n') == '' then
     vim.keymap.set('n', '<CR>', open_entry, { buffer = true, desc = 'Agent: open this entry' })
   end

@@ -32,7 +32,7 @@ local MAX_ROWS = 8 -- of what the model said
 
 ---@type sanderling.review.walk.Walk?
 local walk
-local begun = 0 -- walks so far
+local newest = {} ---@type sanderling.review.walk.Step[] of the walk, or of the one that is about to begin
 
 -- the steps -----------------------------------------------------------------------------------------------------------
 
@@ -191,9 +191,9 @@ local function clear()
 end
 
 local function stop()
-  local list = walk and walk.steps or {}
+  local list = newest
   clear()
-  walk = nil
+  walk, newest = nil, {}
   each_buffer(list, function(buf)
     api.nvim_buf_clear_namespace(buf, steps_ns, 0, -1)
     update_keys(buf)
@@ -262,10 +262,9 @@ function M.begin(files, project)
   if #steps == 0 then
     return message.tell('No change is left to walk through.')
   end
-  begun = begun + 1
-  local number_here = begun
+  newest = steps
   uses.find(steps, function(found)
-    if number_here ~= begun then
+    if newest ~= steps then
       return -- another walk was asked for meanwhile
     end
     local numbers = order.sorted(#steps, found, function(number)

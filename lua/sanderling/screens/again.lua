@@ -171,12 +171,8 @@ end)
 ---@return string
 local function line_of(file)
   local what = file.what ~= 'changed' and file.what .. ' ' or ''
-  return ('  %s  %s+%d -%d'):format(
-    words.plain(file.path),
-    what,
-    file.added or 0,
-    file.removed or 0
-  )
+  local counts = words.counts(file.added or 0, file.removed or 0)
+  return ('  %s  %s%s'):format(words.plain(file.path), what, counts)
 end
 
 ---@param result sanderling.TurnResult
@@ -230,14 +226,19 @@ end
 local function show(pair, results)
   vim.cmd.tabnew()
   vim.bo.bufhidden = 'wipe'
-  local tab = api.nvim_get_current_tabpage()
+  local bufs = {} ---@type integer[]
   local sides = { assert(pair.worktree.source), assert(pair.worktree.directory) }
   local function close()
-    vim.cmd.tabclose(api.nvim_tabpage_get_number(tab))
+    for _, buf in ipairs(bufs) do
+      if api.nvim_buf_is_valid(buf) then
+        api.nvim_buf_delete(buf, { force = true })
+      end
+    end
   end
   for i, result in ipairs(results) do
     local lines, paths = lines_of(result)
     local buf = page.new_buffer(i == 1 and 'again-first' or 'again-second', {})
+    bufs[i] = buf
     local marks = { { row = 0, end_col = #lines[1], hl = 'AgentBusy' } }
     for lnum in pairs(paths) do
       marks[#marks + 1] = { row = lnum - 1, end_col = #lines[lnum], hl = 'AgentStatus' }

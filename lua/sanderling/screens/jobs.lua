@@ -19,8 +19,8 @@ local words = require('sanderling.ui.words')
 ---@field state sanderling.screens.jobs.State position in an escape sequence after the last output
 ---@field parameters string of an incomplete CSI sequence
 ---@field rest string an incomplete character
+---@field bar string the line above it, empty unless it is a terminal that the user can take
 ---@field is_over? boolean its end is shown
----@field bar string the line above it
 ---@field shared? integer the autocommands of a terminal that the user can take
 
 ---@type table<string, sanderling.screens.jobs.Screen> by session and job
@@ -135,7 +135,7 @@ local function write(screen, text)
   pcall(api.nvim_chan_send, screen.channel, text) -- the buffer may be closing
 end
 
---- Set the line above a terminal.
+--- Set what the line above a terminal says: who has it, and which key changes that.
 ---@param screen sanderling.screens.jobs.Screen
 ---@param text string
 local function set_bar(screen, text)
@@ -348,6 +348,9 @@ local function share(screen, job)
     buffer = buf,
     desc = 'Agent: take the terminal',
     callback = function()
+      if screen.is_over then
+        return true
+      end
       use('take')
       -- Not for the buffer: who leaves the mode by leaving the window is in another one when this fires.
       api.nvim_create_autocmd('TermLeave', { -- not in the group either: it comes after BufUnload
@@ -381,11 +384,12 @@ local function open(job, session_id)
   local is_shared = job.has_terminal and job.outcome == ''
   local bar = is_shared and MODELS or '' -- before the terminal, which has the size of what the bar leaves
   open_split(buf, bar)
-  local screen = {
+  local screen ---@type sanderling.screens.jobs.Screen
+  screen = {
     buf = buf,
     channel = api.nvim_open_term(buf, { -- in its window, which determines its size
       on_input = function(_, _, _, data)
-        if job.has_terminal then
+        if screen.bar ~= '' then
           live.act(session_id, {
             type = 'type_in_terminal',
             id = job.id,

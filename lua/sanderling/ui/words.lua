@@ -278,17 +278,23 @@ function M.width_of(buf)
   return win ~= -1 and M.cells_in(win) or vim.o.columns
 end
 
+---@param added integer
+---@param removed integer
+---@return string numbers of lines
+function M.counts(added, removed)
+  return ('+%d %s%d'):format(added, icons.minus, removed)
+end
+
 --- Return one line about a file that undo restored, or would restore.
 ---@param file sanderling.RestoredFile
 ---@return string
 function M.restored(file)
   local added, removed = file.added or 0, file.removed or 0
-  local counts = ('+%d %s%d'):format(added, icons.minus, removed)
   local parts = { M.plain(file.path) }
   if file.how == 'left' then
     parts[2] = 'stays: ' .. M.plain(file.why or '')
   elseif added + removed > 0 then
-    parts[2] = counts
+    parts[2] = M.counts(added, removed)
   end
   if file.how == 'merged' then
     parts[#parts + 1] = 'merged with your changes'
