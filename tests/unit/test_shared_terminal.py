@@ -334,6 +334,27 @@ async def test_what_the_shell_brings_back_from_its_history_is_hidden(desk):
     assert HIDDEN in shown
 
 
+@pytest.mark.parametrize("edit", ["BSpace", "C-a C-d C-d C-d C-d C-d C-d C-l", "M-b M-d"])
+async def test_a_line_of_the_history_stays_hidden_when_the_model_edits_it(desk, edit):
+    await desk.begin()
+    await desk.user_types("echo my-old-secret\r", "\nmy-old-secret")
+    await desk.settles()
+    await desk.send("clear\n")
+    await desk.keys(f"Up Up {edit}")
+    await happens(lambda: "y-old-" in desk.whole_screen())
+    assert "old" not in await desk.screen_text()
+
+
+async def test_a_narrower_window_does_not_show_what_the_user_typed(desk):
+    await desk.begin()
+    await desk.user_types(": my-old-secret\r", ": my-old-secret")
+    await desk.settles()
+    desk.terminal.type_text("clear; history | tail -n 2 | head -n 1\n")
+    await happens(lambda: "1  : my-old-secret" in desk.whole_screen())
+    desk.terminal.resize(24, 18)
+    assert "my-o" not in await desk.screen_text()
+
+
 async def test_the_user_can_show_what_is_hidden(desk):
     await desk.begin()
     await desk.user_types("echo not secret\r", "\nnot secret")

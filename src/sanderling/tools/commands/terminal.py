@@ -106,6 +106,8 @@ class Terminal:
             except anyio.EndOfStream:
                 return
             self.screen.feed(chunk)
+            if self._typed:
+                self._hide_typed()  # at once: the next keys may erase a part of it, and show the rest
             self._note_change()
             unpaused += len(chunk)
             if unpaused >= FEED_PAUSE_BYTES:
