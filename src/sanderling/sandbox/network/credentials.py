@@ -36,10 +36,13 @@ SHOWN_PATHS = 8
 Headers = list[tuple[bytes, bytes]]
 ReadSecret = Callable[[str, Credential], str]
 
-_ENCODING, _RANGES = b"accept-encoding", {b"range", b"if-range"}
-_OTHER_METHODS = {b"x-http-method", b"x-http-method-override", b"x-method-override"}
+_ENCODING = b"accept-encoding"
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
-_DROPPED = {b"authorization", b"cookie", _ENCODING} | _RANGES | _OTHER_METHODS
+_DROPPED = (
+    rb"authorization|cookie|accept-encoding|range|if-range"
+    rb"|x-(http-)?method(-override)?|x-original-.*|x-rewrite-.*|forwarded|x-forwarded-.*"
+)
+"""Headers that could reveal the secret, or name another method or path than those that were checked."""
 
 
 class Placeholder(NamedTuple):
@@ -141,9 +144,14 @@ class SecretProxy:
 
 
 def with_secret(headers: Headers, authorization: bytes) -> Headers:
-    """Return a request's headers with the secret, without headers that could reveal it or change the method."""
-    kept = [(name, value) for name, value in headers if name not in _DROPPED]
+    """Return a request's headers with the secret, without headers that could reveal it, or change the method or the path."""
+    kept = [(name, value) for name, value in headers if not re.fullmatch(_DROPPED, _as_read(name))]
     return [*kept, (_ENCODING, b"identity"), (b"authorization", authorization)]
+
+
+def _as_read(name: bytes) -> bytes:
+    """Return a header's name as servers read it that make variables of headers (RFC 3875, section 4.1.18)."""
+    return name.replace(b"_", b"-")
 
 
 class Mask:
@@ -217,7 +225,7 @@ def _is_plain(path: str) -> bool:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    return fnmatchcase(path, pattern.replace("[", "[[]"))  # only `*` is special
+    return fnmatchcase(path, re.sub(r"[\[?]", r"[\g<0>]", pattern))  # only `*` is special
 
 
 def _shown(paths: Sequence[str]) -> str:
