@@ -602,3 +602,23 @@ async def test_a_frontend_that_watches_no_longer_hands_the_terminal_back(tmp_pat
         assert terminal.is_users
         talk.conversation.act(WatchJob("j1", is_on=False))
         assert not terminal.is_users
+
+
+async def test_a_frontend_does_not_hand_back_the_terminal_that_another_one_shows(tmp_path):
+    talk = Talk(tmp_path, ("bash", {"command": "exec cat", "pty": True}), mode="auto")
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Begin."))
+        terminal = talk.services.workspace.jobs.find("j1").terminal
+        assert terminal
+        other = talk.conversation.views.seen_by(lambda _: None)
+        talk.conversation.act(WatchJob("j1"))
+        other.show(WatchJob("j1"))
+        talk.conversation.act(UseTerminal("j1", "take"))
+        other.show(WatchJob("j1", is_on=False))
+        assert terminal.is_users
+        other.show(WatchJob("j1"))
+        talk.conversation.act(WatchJob("j1", is_on=False))
+        assert terminal.is_users
+        await happens(lambda: "j1" in other._watched)
+        other.close()
+        assert not terminal.is_users

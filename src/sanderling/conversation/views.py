@@ -67,9 +67,10 @@ class SessionViews:
             case WatchJob(job_id, is_on):
                 self._stop_watching(job_id)
                 if is_on:
+                    self._services.workspace.jobs.note_viewer(job_id, self)
                     start(self._watch_job, job_id)
                 else:
-                    self._services.workspace.jobs.hand_back(job_id)
+                    self._services.workspace.jobs.hand_back(job_id, self)
             case ShowEarlier(before):
                 start(self._show_earlier, before)
             case _:
@@ -248,6 +249,12 @@ class SessionViews:
                 return
             await terminal.next_change()
             await anyio.sleep(FRAME_S)
+
+    def close(self) -> None:
+        """Watch no job any more, because the frontend is gone."""
+        for job_id in [*self._watched]:
+            self._stop_watching(job_id)
+            self._services.workspace.jobs.hand_back(job_id, self)
 
     def _stop_watching(self, job_id: str) -> None:
         if scope := self._watched.pop(job_id, None):

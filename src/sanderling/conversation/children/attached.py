@@ -101,6 +101,7 @@ class AttachedChild:
 
     def close(self) -> None:
         self._child.detach(self._emit)
+        self._views.close()
         self._is_closed = True
         self._attached.cancel()
         if self._own:

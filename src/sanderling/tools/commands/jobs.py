@@ -249,10 +249,18 @@ class Jobs:
             raise ToolError(f"{job.id} has no terminal. Start it with bash, pty=true.")
         return job.terminal
 
-    def hand_back(self, job_id: str) -> None:
-        """Give the job's terminal back to the model, if the user has it and sees it no longer."""
+    def note_viewer(self, job_id: str, viewer: object) -> None:
+        """Note that a frontend shows the job's terminal, if it has one."""
         with suppress(ToolError):
-            self.find_terminal(job_id).hand_back()
+            self.find_terminal(job_id).viewers.add(viewer)
+
+    def hand_back(self, job_id: str, viewer: object) -> None:
+        """Give the job's terminal back to the model, if the user has it and no other frontend than `viewer` shows it."""
+        with suppress(ToolError):
+            terminal = self.find_terminal(job_id)
+            terminal.viewers.discard(viewer)
+            if not terminal.viewers:
+                terminal.hand_back()
 
     def find_shown(self, shown_id: str) -> Job:
         """

@@ -61,6 +61,7 @@ class Terminal:
     def __init__(self, device: CommandTerminal, command: str, take: Callable[[str], None]) -> None:
         self.is_users = False
         self.mark = secrets.token_hex(4)
+        self.viewers = set[object]()  # the frontends that show it
         self.line: str | None = ""
         self.is_shell = self._was_shell = re.fullmatch(_SHELL, command) is not None
         self.scrollback = deque[Row](maxlen=MAX_SCROLLBACK)
