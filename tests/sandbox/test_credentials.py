@@ -1,6 +1,9 @@
 """Secrets that commands can use but not read: through the proxy alone, through real git in the sandbox, and under attack from inside."""
 
+import html
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -335,6 +338,35 @@ def test_sizes_of_the_pieces_do_not_depend_on_what_they_contain(sizes, data):
             shown[-1].append(len(mask.feed(rest[:size])))
             rest = rest[size:]
     assert shown[0] == shown[1] == shown[2]
+
+
+ODD = "p&a<s>s'w+o=r/d"
+
+
+@pytest.mark.parametrize("secret", [ODD, f'{ODD}"\\x', SECRET, '\\\\""&&"\\'])
+@pytest.mark.parametrize(
+    "spell",
+    [
+        json.dumps,
+        lambda text: json.dumps(text).replace("/", "\\/"),
+        lambda text: re.sub("[&<>]", lambda it: f"\\u{ord(it[0]):04x}", json.dumps(text)),
+        lambda text: re.sub(
+            "[&<>+`'\"]", lambda it: f"\\u{ord(it[0]):04X}", text.replace("\\", "\\\\")
+        ),
+        html.escape,
+        lambda text: html.escape(text, quote=False),
+        lambda text: html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+        lambda text: quote(text, safe=""),
+        lambda text: quote(text, safe="!'()*"),
+        lambda text: quote(text, safe=";,/?:@&=+$!*'()#"),
+    ],
+)
+def test_spellings_of_json_html_and_urls_are_masked(spell, secret):
+    mask = Mask(secret.encode(), secret.encode())
+    spelled = spell(secret)
+    inner = spelled[1:-1] if spelled[0] == '"' == spelled[-1] else spelled
+    shown = mask.masked(f"{spelled} {inner}".encode()).decode()
+    assert set(shown) <= {*'" *'}
 
 
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc", "abcd"])
