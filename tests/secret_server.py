@@ -48,6 +48,7 @@ class SecretServer(ThreadingHTTPServer):
         }
         self.authorizations: list[tuple[str, str, str]] = []
         self.headers: list[dict[str, str]] = []
+        self.trailers: list[bytes] = []
         self.elsewhere = ""
 
     @property
@@ -87,6 +88,8 @@ class _Handler(BaseHTTPRequestHandler):
         data = f'{{"Authorization": "{sent}"}} {sent.partition(" ")[2]}'.encode()
         if path == "/echo/gzip":
             self._answer(200, gzip.compress(data), {"Content-Encoding": "gzip"})
+        elif path == "/echo/body":
+            self._answer(200, b"".join(self._body()), {})
         elif path == "/echo/head":
             self._answer(200, b"", {"X-Echo": sent, "Set-Cookie": f"a={sent}"})
         elif path == "/echo/bytes":
@@ -149,7 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
             while size := int(self.rfile.readline().split(b";")[0], 16):
                 yield self.rfile.read(size)
                 self.rfile.readline()
-            self.rfile.readline()
+            while line := self.rfile.readline().strip():
+                self.server.trailers.append(line)
             return
         left = int(self.headers.get("Content-Length", "0"))
         while left:

@@ -7,8 +7,9 @@ import sys
 import anyio
 import pytest
 
+from sanderling.config import Credential, Settings
 from sanderling.errors import ConfigError
-from sanderling.mcp.project_file import servers_in
+from sanderling.mcp.project_file import proposals, servers_in
 from sanderling.mcp.servers import filled_in
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.actions import ControlToolServer, TrustFiles
@@ -61,6 +62,7 @@ def test_servers_over_http_are_read_under_all_their_names():
         {"command": "it", "args": ["${LLAMACPP_API_KEY}"]},
         {"command": "it", "env": {"KEY": "${HEADER_KEY}"}},
         {"command": "it", "env": {"KEY": "${SEARCH_KEY}"}},
+        {"url": "https://a.example", "headers": {"X": "${GIT_SECRET}"}},
     ],
 )
 def test_no_server_of_a_project_is_given_the_key_of_a_models_provider(server):
@@ -74,10 +76,15 @@ def test_no_server_of_a_project_is_given_the_key_of_a_models_provider(server):
         "LLAMACPP_API_KEY",
         "HEADER_KEY",
         "SEARCH_KEY",
+        "GIT_SECRET",
     )
     environment = dict.fromkeys((*keys, *others), "sk-1")
     proposal = servers_in(
-        file_with(it=server), environment, providers=own, search_key="$SEARCH_KEY"
+        file_with(it=server),
+        environment,
+        providers=own,
+        search_key="$SEARCH_KEY",
+        secrets=frozenset({"GIT_SECRET"}),
     )["it"]
     assert proposal.server is None
     assert "the key of a model's provider" in proposal.problem
@@ -270,3 +277,16 @@ async def test_a_file_that_is_wrong_is_told_and_the_session_opens(tmp_path, proj
     async with talking(tmp_path) as talk:
         await talk.say("go")
         assert any(".mcp.json is wrong" in notice.text for notice in talk.of(Notice))
+
+
+def test_no_server_of_a_project_gets_the_secret_of_a_credential(tmp_path, project, monkeypatch):
+    monkeypatch.setenv("GIT_SECRET", "ghp_secret0123456789")
+    credential = Credential(hosts=("git.example",), source="env", variable="GIT_SECRET")
+    settings = Settings(str(tmp_path / "state"), sandbox_credentials={"git": credential})
+    (project / ".mcp.json").write_text(
+        file_with(it={"url": "https://a.example", "headers": {"X": "${GIT_SECRET}"}})
+    )
+    trust(tmp_path, project)
+    found, _ = proposals(Trust(str(tmp_path / "state"), str(project)), settings)
+    assert found["it"].server is None
+    assert "the secret of a credential" in found["it"].problem

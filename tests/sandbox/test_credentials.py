@@ -1,6 +1,9 @@
 """Secrets that commands can use but not read: through the proxy alone, through real git in the sandbox, and under attack from inside."""
 
+import html
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -199,6 +202,8 @@ async def test_only_the_asterisk_of_a_path_is_special(server):
     async with scene(server, paths=("/a[bc]*",)) as it:
         assert (await it.ask("/a[bc]d")).startswith("HTTP/1.1 200 ")
         assert (await it.ask("/ab")).startswith("HTTP/1.1 403 ")
+    async with scene(server, paths=("/a?b",)) as it:
+        assert (await it.ask("/axb")).startswith("HTTP/1.1 403 ")
 
 
 async def test_placeholder_of_before_plan_mode_is_refused_in_it(server):
@@ -216,6 +221,34 @@ async def test_method_cannot_be_changed_by_a_header(server):
         more = "X-HTTP-Method-Override: DELETE\r\nCookie: a=b\r\nRange: bytes=1-2\r\nConnection: accept-encoding\r\n"
         await it.ask(more=more)
     assert not {"x-http-method-override", "cookie", "range"} & server.headers[0].keys()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "X_HTTP_Method_Override",  # the same to a server with CGI's variables
+        "X-Original-URL",
+        "x_rewrite-url",
+        "X-Original-Method",
+        "X-Forwarded-Uri",
+        "X-Forwarded-Method",
+        "Accept_Encoding",
+    ],
+)
+async def test_path_and_method_cannot_be_changed_by_a_header_of_another_name(server, name):
+    async with scene(server) as it:
+        await it.ask(more=f"{name}: /other\r\nX-Mine: 1\r\n")
+    assert name.lower() not in server.headers[0]
+    assert server.headers[0]["x-mine"] == "1"
+
+
+async def test_trailers_of_a_request_with_the_secret_are_dropped(server):
+    body = "2\r\nok\r\n0\r\nX-HTTP-Method-Override: DELETE\r\n\r\n"
+    async with scene(server) as it:
+        head = f"POST http://{server.host}/echo/body HTTP/1.1\r\nHost: {server.host}\r\n"
+        sent = f"Authorization: token {MARK}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        assert b"ok" in await say(it.port, f"{head}{sent}{body}".encode())
+    assert server.trailers == []
 
 
 async def test_server_without_a_trusted_certificate_gets_no_secret(server, monkeypatch):
@@ -306,6 +339,35 @@ def test_sizes_of_the_pieces_do_not_depend_on_what_they_contain(sizes, data):
             shown[-1].append(len(mask.feed(rest[:size])))
             rest = rest[size:]
     assert shown[0] == shown[1] == shown[2]
+
+
+ODD = "p&a<s>s'w+o=r/d"
+
+
+@pytest.mark.parametrize("secret", [ODD, f'{ODD}"\\x', SECRET, '\\\\""&&"\\'])
+@pytest.mark.parametrize(
+    "spell",
+    [
+        json.dumps,
+        lambda text: json.dumps(text).replace("/", "\\/"),
+        lambda text: re.sub("[&<>]", lambda it: f"\\u{ord(it[0]):04x}", json.dumps(text)),
+        lambda text: re.sub(
+            "[&<>+`'\"]", lambda it: f"\\u{ord(it[0]):04X}", text.replace("\\", "\\\\")
+        ),
+        html.escape,
+        lambda text: html.escape(text, quote=False),
+        lambda text: html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+        lambda text: quote(text, safe=""),
+        lambda text: quote(text, safe="!'()*"),
+        lambda text: quote(text, safe=";,/?:@&=+$!*'()#"),
+    ],
+)
+def test_spellings_of_json_html_and_urls_are_masked(spell, secret):
+    mask = Mask(secret.encode(), secret.encode())
+    spelled = spell(secret)
+    inner = spelled[1:-1] if spelled[0] == '"' == spelled[-1] else spelled
+    shown = mask.masked(f"{spelled} {inner}".encode()).decode()
+    assert set(shown) <= {*'" *'}
 
 
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc", "abcd"])

@@ -13,11 +13,11 @@ import pytest
 from tests.conftest import DEADLINE_S, find_neovim, happens, prove_rest
 from tests.sandboxes import in_own_task
 from tests.unit.test_bash import Desk
-from tests.unit.test_tool_uses import Talk
+from tests.unit.test_tool_uses import Talk, uses
 
 from sanderling.errors import ToolError
 from sanderling.permissions.decide import decide
-from sanderling.permissions.rules import Rule
+from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.protocol.actions import ResizeTerminal, TypeInTerminal, UseTerminal, WatchJob
 from sanderling.protocol.events import Event, JobOutput
 from sanderling.protocol.messages import Prompt
@@ -370,6 +370,27 @@ async def test_what_the_shell_brings_back_from_its_history_is_hidden(desk):
     assert HIDDEN in shown
 
 
+@pytest.mark.parametrize("edit", ["BSpace", "C-a C-d C-d C-d C-d C-d C-d C-l", "M-b M-d"])
+async def test_a_line_of_the_history_stays_hidden_when_the_model_edits_it(desk, edit):
+    await desk.begin()
+    await desk.user_types("echo my-old-secret\r", "\nmy-old-secret")
+    await desk.settles()
+    await desk.send("clear\n")
+    await desk.keys(f"Up Up {edit}")
+    await happens(lambda: "y-old-" in desk.whole_screen())
+    assert "old" not in await desk.screen_text()
+
+
+async def test_a_narrower_window_does_not_show_what_the_user_typed(desk):
+    await desk.begin()
+    await desk.user_types(": my-old-secret\r", ": my-old-secret")
+    await desk.settles()
+    desk.terminal.type_text("clear; history | tail -n 2 | head -n 1\n")
+    await happens(lambda: "1  : my-old-secret" in desk.whole_screen())
+    desk.terminal.resize(24, 18)
+    assert "my-o" not in await desk.screen_text()
+
+
 async def test_the_user_can_show_what_is_hidden(desk):
     await desk.begin()
     await desk.user_types("echo not secret\r", "\nnot secret")
@@ -490,6 +511,64 @@ async def test_a_line_that_is_typed_in_parts_is_judged_as_a_whole(desk):
     assert decided(desk, "auto", "deny bash git push", action="send", text="sh\n") == "deny"
     await desk.send("sh")
     assert decided(desk, "auto", "deny bash git push", action="keys", keys=["Enter"]) == "deny"
+
+
+async def test_parts_of_a_line_in_one_message_are_judged_as_a_whole(tmp_path):
+    parts = [
+        ("jobs", {"action": "send", "id": "j1", "text": text}) for text in ("touch nev", "er\n")
+    ]
+    begin = ("bash", {"command": "exec bash --norc", "pty": True})
+    rules = (rule_from_text("deny bash touch never"),)
+    talk = Talk(tmp_path, begin, uses(*parts), mode="auto", rules=rules)
+    await talk.run("once")
+    assert [result.is_error for result in talk.results] == [False, False, True]
+    assert "A rule forbids this" in talk.told(2)
+    assert not (talk.project / "never").exists()
+
+
+@pytest.mark.parametrize("beginning", ["git \\\n", "git pu\\\n", "if true; then\n", "echo 'a\n"])
+async def test_a_command_of_several_lines_is_judged_as_a_whole(desk, beginning):
+    await desk.begin("bash --norc", "bash-")
+    deny, end = "deny bash git push", "sh\n" if "pu" in beginning else "push\n"
+    await desk.send(beginning)
+    assert decided(desk, "auto", deny, action="send", text=end) in ("ask", "deny")
+    assert decided(desk, "auto", "deny bash git", action="send", text="'; git push\n") != "allow"
+    await desk.keys("C-c")
+    assert decided(desk, "auto", deny, action="send", text="make\n") == "allow"
+
+
+@pytest.mark.parametrize("text", ["git pus\t\n", "fc -s pusx=push\n", "true; r x=h\n"])
+async def test_completion_and_the_history_may_make_any_line(desk, text):
+    await desk.begin("bash --norc", "bash-")
+    deny = "deny bash git push"
+    assert decided(desk, "auto", deny, action="send", text=text) == "ask"
+    desk.terminal.type_text(text.removesuffix("\n"))
+    assert decided(desk, "auto", deny, action="keys", keys="Enter") == "ask"
+
+
+async def test_what_the_terminal_answers_may_be_a_part_of_the_line(desk):
+    await desk.begin("bash --norc", "bash-")
+    assert decided(desk, "ask", "allow bash make", action="send", text="make\n") == "allow"
+    await desk.send(r"printf '\033[c'" + "\n")
+    assert decided(desk, "ask", "allow bash make", action="send", text="make\n") == "ask"
+
+
+async def test_what_the_model_typed_ahead_is_dropped_when_the_user_takes_over(desk):
+    program = (
+        "import os, time; print('re' + 'ady')\nwhile not os.path.exists('go'): time.sleep(0.05)\n"
+        "data = b''\nwhile b'Z' not in data: data += os.read(0, 65536)\nprint('got', len(data))"
+    )
+    (desk.project / "count.py").write_text(program)
+    await desk.begin("stty raw -echo; python3 count.py; exec cat", "ready")
+    desk.terminal.type_text("x" * 500_000)
+    await anyio.wait_all_tasks_blocked()
+    desk.terminal.take(desk)
+    desk.terminal.type(b"Z")
+    (desk.project / "go").touch()
+    await happens(lambda: "got " in desk.whole_screen())
+    found = re.search(r"got (\d+)", desk.whole_screen())
+    assert found
+    assert int(found[1]) < 200_000
 
 
 async def test_keys_that_may_complete_a_denied_line_are_asked_about(desk):

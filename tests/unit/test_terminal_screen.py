@@ -122,6 +122,7 @@ def test_the_length_of_hidden_text_is_not_shown():
         (b"abc\r", "abc", "abc"),
         ("pässwört\r".encode(), "=pässwört=", f"={HIDDEN}="),
         (b"\x1b[200~pasted text\x1b[201~", "pasted text", HIDDEN),
+        (b"correct horse\r", "orrect hors", HIDDEN),
     ],
 )
 def test_what_the_user_typed_stays_hidden_where_it_is_repeated(typed, text, shown):
@@ -132,6 +133,26 @@ def test_what_the_user_typed_stays_hidden_where_it_is_repeated(typed, text, show
     row.put(0, text, row.pens[0] if row.pens else screen_with("x").rows[0].pens[0])
     known.hide_in([row])
     assert row.visible() == shown
+
+
+def test_pasted_text_is_known_wherever_its_input_is_divided():
+    pasted = b"\x1b[200~hunter2\x1b[201~"
+    for at in range(2, len(pasted)):
+        known = TypedText()
+        known.note(pasted[:at])
+        known.note(pasted[at:])
+        known.keep()
+        screen = screen_with("hunter2")
+        known.hide_in(screen.rows)
+        assert screen.visible() == [HIDDEN], at
+
+
+def test_the_number_of_hidden_wide_characters_is_not_shown():
+    screen = screen_with("漢字漢字")
+    known = TypedText()
+    known.note("漢字漢字\r".encode())
+    known.hide_in(screen.rows)
+    assert screen.visible() == [HIDDEN]
 
 
 def test_what_the_user_typed_is_hidden_over_the_end_of_a_row():

@@ -537,8 +537,9 @@ class _AgentBuilder(NamedTuple):
                 "the container is the sandbox, and its network is not Sanderling's: leave out --net"
             )
         from sanderling.providers.endpoint import keys_of_providers  # reads a table
+        from sanderling.sandbox.credentials import secret_variables  # rarely needed
 
-        secrets = {each.variable for each in settings.sandbox_credentials.values() if each.variable}
+        secrets = secret_variables(settings.sandbox_credentials)
         return policy._replace(keys=keys_of_providers(settings.providers) | secrets)
 
     def _policy_here(self, settings: Settings) -> SandboxPolicy:

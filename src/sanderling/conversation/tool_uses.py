@@ -550,6 +550,8 @@ def _depends(use: _Use, earlier: _Use) -> bool:
     """Return whether `use` may see or undo the effects of `earlier`."""
     if use.effect.tool == earlier.effect.tool == DEBUG:  # one program
         return True
+    if use.effect.terminal and earlier.effect.terminal:  # maybe parts of one line
+        return True
     match _kind(earlier), _kind(use):
         case ("write", "write") | ("write", "read") | ("read", "write"):
             paths = earlier.effect.path, use.effect.path  # searches include everything below

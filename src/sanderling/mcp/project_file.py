@@ -3,7 +3,7 @@ Servers that a project proposes: in its settings, and in `.mcp.json`, the file t
 
 Both take effect once the user trusts them as they are, and each server starts once the user has allowed it. In `.mcp.json`, `${NAME}`
 stands for a variable of our environment, and `${NAME:-default}` for the variable or else the default. Variables that may contain the key
-of a model's provider or of web_search are not filled in. Keys of other agents are ignored.
+of a model's provider or of web_search, or the secret of a credential, are not filled in. Keys of other agents are ignored.
 """
 
 import os
@@ -32,6 +32,7 @@ from sanderling.errors import ConfigError
 from sanderling.mcp.servers import McpServer, load_server
 from sanderling.project.trust.trust import MCP_FILE, Trust
 from sanderling.providers.endpoint import keys_of_providers
+from sanderling.sandbox.credentials import secret_variables
 
 _HTTP = ("http", "streamable-http", "streamableHttp")
 
@@ -57,7 +58,7 @@ class _Declared(msgspec.Struct, frozen=True):
 
         if withheld := self._variables() & keys:
             raise ConfigError(
-                f"it requires {min(withheld)}, the key of a model's provider or of web_search, which a project's server does not get"
+                f"it requires {min(withheld)}, the key of a model's provider or of web_search, or the secret of a credential, which a project's server does not get"
             )
         if self.type == "sse":
             raise ConfigError(OLD_TRANSPORT)
@@ -115,6 +116,7 @@ def proposals(
             trust.read(MCP_FILE) or "{}",
             providers=settings.providers,
             search_key=settings.web_search_api_key,
+            secrets=secret_variables(settings.sandbox_credentials),
         )
     except ConfigError as error:
         problem = error
@@ -128,16 +130,17 @@ def servers_in(
     *,
     providers: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     search_key: str = "",
+    secrets: frozenset[str] = frozenset(),
 ) -> dict[str, ProposedServer]:
     """
     Return the servers that `.mcp.json` proposes, by name.
 
-    They get no key of a preset or of the user's `providers`, and not the variable that `search_key` names.
+    They get no key of a preset or of the user's `providers`, not the variable that `search_key` names, and none of the `secrets`.
 
     Raises:
         ConfigError: the file is invalid.
     """
-    keys = keys_of_providers(providers) | {*variables_in(search_key)}
+    keys = keys_of_providers(providers) | {*variables_in(search_key)} | secrets
     try:
         declared = servers_of(text)
     except ServersFileError as error:

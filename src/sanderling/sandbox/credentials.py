@@ -86,6 +86,11 @@ def check_credentials(credentials: Mapping[str, Credential], passed: Sequence[st
             raise ConfigError(message, ("sandbox", "env"))
 
 
+def secret_variables(credentials: Mapping[str, Credential]) -> frozenset[str]:
+    """Return the variables of our environment that hold secrets of credentials."""
+    return frozenset(each.variable for each in credentials.values() if each.variable)
+
+
 def places_of(host: str) -> list[tuple[str, int]]:
     """
     Return the hosts and ports by which a client can name the `host` of a credential.

@@ -52,6 +52,7 @@ from sanderling.config.layers import own_settings, upon
 from sanderling.config.server_names import fitted_server
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.providers.endpoint import keys_of_providers
+from sanderling.sandbox.credentials import secret_variables
 from sanderling.sandbox.kernel.layout import remove_tree
 
 LOGS, TESTS = Path("/logs"), Path("/tests")
@@ -379,7 +380,8 @@ def _resolved(values: Mapping[str, str], job: Job) -> dict[str, str]:
     Raises:
         UnsupportedError: one is missing, or may be a secret of the user's.
     """
-    keys = keys_of_providers(own_settings().providers)
+    own = own_settings()
+    keys = keys_of_providers(own.providers) | secret_variables(own.sandbox_credentials)
     return resolved(values, secrets=keys, shared=job.variables)
 
 

@@ -15,7 +15,7 @@ the secret.
 import re
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
@@ -36,10 +36,13 @@ SHOWN_PATHS = 8
 Headers = list[tuple[bytes, bytes]]
 ReadSecret = Callable[[str, Credential], str]
 
-_ENCODING, _RANGES = b"accept-encoding", {b"range", b"if-range"}
-_OTHER_METHODS = {b"x-http-method", b"x-http-method-override", b"x-method-override"}
+_ENCODING = b"accept-encoding"
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
-_DROPPED = {b"authorization", b"cookie", _ENCODING} | _RANGES | _OTHER_METHODS
+_DROPPED = (
+    rb"authorization|cookie|accept-encoding|range|if-range"
+    rb"|x-(http-)?method(-override)?|x-original-.*|x-rewrite-.*|forwarded|x-forwarded-.*"
+)
+"""Headers that could reveal the secret, or name another method or path than those that were checked."""
 
 
 class Placeholder(NamedTuple):
@@ -141,9 +144,14 @@ class SecretProxy:
 
 
 def with_secret(headers: Headers, authorization: bytes) -> Headers:
-    """Return a request's headers with the secret, without headers that could reveal it or change the method."""
-    kept = [(name, value) for name, value in headers if name not in _DROPPED]
+    """Return a request's headers with the secret, without headers that could reveal it, or change the method or the path."""
+    kept = [(name, value) for name, value in headers if not re.fullmatch(_DROPPED, _as_read(name))]
     return [*kept, (_ENCODING, b"identity"), (b"authorization", authorization)]
+
+
+def _as_read(name: bytes) -> bytes:
+    """Return a header's name as servers read it that make variables of headers (RFC 3875, section 4.1.18)."""
+    return name.replace(b"_", b"-")
 
 
 class Mask:
@@ -217,7 +225,7 @@ def _is_plain(path: str) -> bool:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    return fnmatchcase(path, pattern.replace("[", "[[]"))  # only `*` is special
+    return fnmatchcase(path, re.sub(r"[\[?]", r"[\g<0>]", pattern))  # only `*` is special
 
 
 def _shown(paths: Sequence[str]) -> str:
@@ -228,12 +236,44 @@ def _shown(paths: Sequence[str]) -> str:
 def _spellings(text: bytes) -> Iterable[bytes]:
     """Return a text as it is, and as JSON, URLs and HTML spell it."""
     yield text
-    yield text.replace(b"/", rb"\/")
-    yield text.replace(b"&", b"&amp;").replace(b"+", b"&#43;")
-    for safe in ("", "/"):
+    in_json = re.sub(rb'["\\]', rb"\\\g<0>", text)
+    yield in_json
+    yield in_json.replace(b"/", rb"\/")
+    for special, escape in _IN_JSON_FOR_HTML:
+        for plain in (in_json, text.replace(b"\\", rb"\\")):
+            yield re.sub(special, partial(_as_escape, escape), plain)
+    for names in _IN_HTML:
+        yield re.sub(rb"[&<>\"'+]", partial(_as_entity, names), text)
+    for safe in ("", "/", "!'()*", ";,/?:@&=+$!*'()#"):
         quoted = quote_from_bytes(text, safe=safe)
         yield quoted.encode()
         yield re.sub("%..", lambda found: found[0].lower(), quoted).encode()
+
+
+_IN_JSON_FOR_HTML = (
+    (rb"[&<>]", rb"\u%04x"),
+    (rb"[&<>='\"]", rb"\u%04x"),
+    (rb"[&<>+`'\"]", rb"\u%04X"),
+)
+"""As Go and Rails, Gson and .NET spell it."""
+_BASIC = {b"&": b"&amp;", b"<": b"&lt;", b">": b"&gt;"}
+_IN_HTML = (
+    _BASIC,
+    _BASIC | {b'"': b"&quot;", b"'": b"&#x27;"},
+    _BASIC | {b'"': b"&quot;", b"'": b"&#39;"},
+    _BASIC | {b'"': b"&quot;", b"'": b"&#039;"},
+    _BASIC | {b'"': b"&#34;", b"'": b"&#39;"},
+    _BASIC | {b'"': b"&#34;", b"'": b"&#39;", b"+": b"&#43;"},
+)
+"""As text, and as Python, Ruby, PHP and Go spell it."""
+
+
+def _as_escape(escape: bytes, found: re.Match[bytes]) -> bytes:
+    return escape % ord(found[0])
+
+
+def _as_entity(names: Mapping[bytes, bytes], found: re.Match[bytes]) -> bytes:
+    return names.get(found[0], found[0])
 
 
 def _encodings(secret: bytes) -> Iterable[bytes]:

@@ -23,6 +23,7 @@ from itertools import chain
 import anyio
 
 from sanderling.errors import ToolError
+from sanderling.permissions.shell.grammar import parse
 from sanderling.sandbox.terminals import CommandTerminal
 from sanderling.tools.commands.keys import encoded, is_enter, is_interrupt
 from sanderling.tools.commands.output import MAX_TOLD_BYTES
@@ -45,24 +46,26 @@ _SHELL = (
 )
 _TURNING = r"\b(?:cd|pushd|popd|export|declare|typeset|unset|source|alias|set|shopt|eval|exec|trap|hash|enable|function)\b|^\s*\.\s|[=(){}]"
 """What may change the meaning of later lines."""
+_RECALLING = r"\t|\bfc\b|(?:^|[;&|])\s*r\b"
+"""What makes another line of this one: completion, and the history."""
 
 
 class Terminal:
     """
     A terminal with its screen. `take` gets text for the log.
 
-    No other terminal has this `mark`, not even in a resumed session. `line` is what the model has typed since the last Enter, None if it
-    cannot be known. `is_shell`: lines mean what they mean in a new shell.
+    No other terminal has this `mark`, not even in a resumed session. `line` is what the model has typed of a command that has not ended, None
+    if it cannot be known. `is_shell`: lines mean what they mean in a new shell.
     """
 
     def __init__(self, device: CommandTerminal, command: str, take: Callable[[str], None]) -> None:
         self.mark = secrets.token_hex(4)
         self.line: str | None = ""
-        self.is_shell = re.fullmatch(_SHELL, command) is not None
+        self.is_shell = self._was_shell = re.fullmatch(_SHELL, command) is not None
         self.scrollback = deque[Row](maxlen=MAX_SCROLLBACK)
         self.left_count = 0  # rows that have left the screen
         self.changes = 0
-        self.screen = Screen(ROWS, COLUMNS, self._put, self._leave)
+        self.screen = Screen(ROWS, COLUMNS, self._answer, self._leave)
         self._device = device
         self._holders: set[object] = set()
         self._take = take
@@ -107,6 +110,8 @@ class Terminal:
             except anyio.EndOfStream:
                 return
             self.screen.feed(chunk)
+            if self._typed:
+                self._hide_typed()  # at once: the next keys may erase a part of it, and show the rest
             self._note_change()
             unpaused += len(chunk)
             if unpaused >= FEED_PAUSE_BYTES:
@@ -138,6 +143,12 @@ class Terminal:
     def _put(self, data: bytes) -> None:
         self._unsent += data[: MAX_UNSENT_BYTES - len(self._unsent)]
         self._is_unsent.set()
+
+    def _answer(self, data: bytes) -> None:
+        """Answer the program's question. A shell may take that for a part of the model's line."""
+        self.line = None
+        self.is_shell = False
+        self._put(data)
 
     def _leave(self, row: Row) -> None:
         self.scrollback.append(row)
@@ -187,15 +198,16 @@ class Terminal:
         if not text:
             raise ToolError("`text` is empty. Enter alone is action keys: Enter.")
         self._check_is_models()
-        lines = text.replace("\r\n", "\n").split("\n")
-        before = self.line or ""
-        if any(re.search(_TURNING, line) for line in (before + lines[0], *lines[1:])):
+        text = text.replace("\r\n", "\n")
+        whole = (self.line or "") + text
+        if re.search(_RECALLING, whole, re.MULTILINE):
+            self.line = None
+        if self.line is None or re.search(_TURNING, whole, re.MULTILINE):
             self.is_shell = False
-        if len(lines) > 1:
-            self.line = lines[-1]
-        elif self.line is not None:
-            self.line += text
-        self._put("\r".join(lines).encode(errors="replace"))
+        if self.line is not None:
+            ended, enter, begun = whole.rpartition("\n")
+            self.line = self._unended(ended) + begun if enter else whole
+        self._put(text.replace("\n", "\r").encode(errors="replace"))
 
     def press(self, keys: str) -> None:
         """
@@ -206,12 +218,19 @@ class Terminal:
         """
         data = encoded(keys, is_application=self.screen.has(APPLICATION_CURSOR))
         self._check_is_models()
-        if is_enter(keys) or is_interrupt(keys):
+        if is_interrupt(keys):
             self.line = ""
+        elif is_enter(keys):
+            self.line = None if self.line is None else self._unended(self.line)
         else:
             self.line = None
             self.is_shell = False
         self._put(data)
+
+    def _unended(self, line: str) -> str:
+        """Return the `line` if its command goes on after Enter, or might; otherwise ""."""
+        goes_on = line.endswith("\\") or (self._was_shell and parse(line).problem)
+        return f"{line}\n" if goes_on else ""
 
     def _check_is_models(self) -> None:
         if self.is_users:
@@ -221,7 +240,8 @@ class Terminal:
         """Return the line that the program would get with this text or these keys; "" if it cannot be known."""
         if self.line is None or (is_keys and not is_enter(given)):
             return ""
-        return self.line if is_keys else self.line + given
+        line = self.line if is_keys else self.line + given
+        return "" if re.search(_RECALLING, line, re.MULTILINE) else line
 
     async def wait_for_output(self, wait_s: float) -> None:
         """
@@ -282,7 +302,12 @@ class Terminal:
         return bool(self._holders)
 
     def take(self, holder: object) -> None:
-        """Give the terminal to the user, who may have it in several frontends: each is a holder."""
+        """
+        Give the terminal to the user, who may have it in several frontends: each is a holder.
+
+        What the model has typed and the terminal did not take yet is dropped.
+        """
+        self._unsent = b""
         self._holders.add(holder)
         self.screen.hides = True
         if self._handed_back.is_set():

@@ -6,22 +6,34 @@ import re
 from sanderling.tools.commands.screen import Row
 
 MIN_LINE_CHARS = 4  # a PIN; shorter ones occur everywhere
-MIN_WORD_CHARS = 8  # of a line: otherwise `make test` would hide each "test" in the output
-MAX_TEXTS = 4_096
+PIECE_CHARS = 8  # of a line: otherwise `make test` would hide each "test" in the output
+MAX_TEXTS = 1 << 17
 _SEQUENCE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?"
+_INCOMPLETE = r"\x1b\[[0-?]*[ -/]*\Z"
 
 
 class TypedText:
-    """Lines and long words that the user has typed. Only in memory, and only as long as the terminal lives."""
+    """
+    Lines that the user has typed. Only in memory, and only as long as the terminal lives.
+
+    A program may repeat a part of a line, or the model may edit one that it brought back from a history. So each piece of a long line is
+    remembered.
+    """
 
     def __init__(self) -> None:
         self._line = ""
+        self._pending = ""
         self._decode = codecs.getincrementaldecoder("utf-8")("ignore").decode
-        self._texts: dict[str, None] = {}
-        self._by_start: dict[str, list[str]] = {}
+        self._texts: dict[str, None] = {}  # short lines, and the pieces of long ones
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
 
     def note(self, data: bytes) -> None:
-        for character in re.sub(_SEQUENCE, "\n", self._decode(data)):
+        text = self._pending + self._decode(data)
+        self._pending = rest[0] if (rest := re.search(_INCOMPLETE, text)) else ""
+        text = text[: len(text) - len(self._pending)]
+        for character in re.sub(_SEQUENCE, "\n", text):
             if character in "\b\x7f":
                 self._line = self._line[:-1]
             elif character < " ":
@@ -32,29 +44,21 @@ class TypedText:
     def keep(self) -> None:
         """End the line, and remember it."""
         line, self._line = self._line.strip(), ""
-        words = [word for word in line.split() if len(word) >= MIN_WORD_CHARS]
-        for text in (line, *words):
-            if len(text) >= MIN_LINE_CHARS and text not in self._texts:
-                self._texts[text] = None
-                self._by_start.setdefault(text[:MIN_LINE_CHARS], []).append(text)
+        length = min(len(line), PIECE_CHARS)
+        if length < MIN_LINE_CHARS:
+            return
+        for at in range(len(line) - length + 1):
+            self._texts[line[at : at + length]] = None
         while len(self._texts) > MAX_TEXTS:
-            self._drop(next(iter(self._texts)))
-
-    def _drop(self, text: str) -> None:
-        del self._texts[text]
-        start = text[:MIN_LINE_CHARS]
-        self._by_start[start].remove(text)
-        if not self._by_start[start]:
-            del self._by_start[start]
+            del self._texts[next(iter(self._texts))]
 
     def forget(self) -> None:
-        self._line = ""
+        self._line = self._pending = ""
         self._texts.clear()
-        self._by_start.clear()
 
     def hide_in(self, rows: list[Row]) -> None:
         """Hide these texts in `rows`, which are one line."""
-        if not self._by_start:
+        if not self._texts:
             return
         text = ""
         places: list[tuple[Row, int]] = []
@@ -62,8 +66,15 @@ class TypedText:
             for column, cell in enumerate(row.cells):
                 text += cell
                 places += [(row, column)] * len(cell)
+        lengths = range(MIN_LINE_CHARS, PIECE_CHARS + 1)
         for at in range(len(text) - MIN_LINE_CHARS + 1):
-            for hidden in self._by_start.get(text[at : at + MIN_LINE_CHARS], ()):
-                if text.startswith(hidden, at):
-                    for row, column in places[at : at + len(hidden)]:
-                        row.pens[column] = row.pens[column]._replace(is_hidden=True)
+            for length in lengths:
+                if text[at : at + length] in self._texts:
+                    for row, column in places[at : at + length]:
+                        _hide(row, column)
+
+
+def _hide(row: Row, column: int) -> None:
+    row.pens[column] = row.pens[column]._replace(is_hidden=True)
+    if row.cells[column + 1 : column + 2] == [""]:  # the second half of a wide character
+        row.pens[column + 1] = row.pens[column + 1]._replace(is_hidden=True)
