@@ -282,6 +282,26 @@ def test_a_command_in_a_clients_terminal_is_killed_when_the_turn_is_stopped(star
     assert terminals.made["term-0"].wait(DEADLINE_S) == -signal.SIGKILL
 
 
+@pytest.mark.parametrize(
+    "where, said",
+    [("sandbox", r"over here\nover here\n[j1 has a terminal"), ("editor", "which take no input")],
+)
+def test_the_model_has_a_terminal_of_its_own_unless_commands_run_in_the_clients(
+    start, home, where, said
+):
+    home.config.write_text(f'acp_terminals = "{where}"\n')
+    pty = {"id": "t1", "name": "bash", "input": {"command": "exec cat", "pty": True}}
+    text = {"action": "send", "id": "j1", "text": "over here\n"}
+    send = {"id": "t2", "name": "jobs", "input": text}
+    agent = start("--model", home.script([{"tool_use": pty}], [{"tool_use": send}], [DONE]))
+    agent.answers["session/request_permission"] = chosen("once")
+    agent.initialize(terminal=True)
+    session = agent.new()
+    assert agent.prompt(session, "go") == "end_turn"
+    assert agent.finish() == 0
+    assert said in (home.state / "sessions" / f"{session}.jsonl").read_text()
+
+
 @prove
 @pytest.mark.parametrize("answer", [None, lambda _: {}, lambda _: {"terminalId": "gone"}])
 def test_a_client_whose_terminals_fail_is_no_end_of_the_turn(start, home, answer):

@@ -10,7 +10,14 @@ from websockets.asyncio.server import serve
 
 from sanderling.acp.remote.address import parse_address
 from sanderling.errors import ConfigError
-from sanderling.protocol.actions import AnswerApproval, CancelTurn, SubmitPrompt
+from sanderling.protocol.actions import (
+    AnswerApproval,
+    CancelTurn,
+    SetMode,
+    SubmitPrompt,
+    TypeInTerminal,
+    UseTerminal,
+)
 from sanderling.protocol.events import (
     ApprovalRequested,
     ConnectionChanged,
@@ -64,6 +71,31 @@ async def test_a_turn_goes_on_while_the_connection_is_cut_and_is_shown_once(else
             assert "waiting" in states(talk)
             assert cutter.made >= 3
     assert next(each.delay_s for each in talk.of(ConnectionChanged) if each.delay_s) == 0.5
+
+
+async def test_the_model_has_a_terminal_on_the_server_which_nobody_can_take(elsewhere, server):
+    pty = {"name": "bash", "input": {"command": "exec cat", "pty": True}}
+    text = {"action": "send", "id": "j1", "text": "over there\n"}
+    send = {"name": "jobs", "input": text}
+    elsewhere.script(
+        [
+            {"step": [{"tool_use": pty}]},
+            {"step": [{"text": "one"}]},
+            {"step": [{"tool_use": send}]},
+            {"step": [{"text": "two"}]},
+        ]
+    )
+    server.start()
+    async with elsewhere.talk(address=server.address()) as talk:
+        await talk.wait_for(lambda: "connected" in states(talk))
+        talk.act(SetMode("auto"))
+        assert await talk.ask("go") == "end_turn", talk.errors
+        talk.act(UseTerminal("j1", "take"))
+        talk.act(TypeInTerminal("j1", b"unexpected\r"))
+        assert await talk.ask("again") == "end_turn", talk.errors
+    log = server.log()
+    assert r"over there\nover there\n[j1 has a terminal" in log
+    assert "unexpected" not in log
 
 
 @prove

@@ -5,10 +5,20 @@ import random
 import anyio
 import pytest
 
-from sanderling.protocol.actions import CancelTurn, RunCommand, SetMode, UndoTurn
+from sanderling.protocol.actions import (
+    CancelTurn,
+    RunCommand,
+    SetMode,
+    TypeInTerminal,
+    UndoTurn,
+    UseTerminal,
+    WatchJob,
+)
 from sanderling.protocol.events import (
     ApprovalRequested,
     CommandEnded,
+    JobOutput,
+    JobsChanged,
     ModeChanged,
     SandboxChanged,
     ToolEnded,
@@ -72,6 +82,35 @@ async def test_what_the_model_asks_for_is_done_here_and_kept_there(elsewhere, se
     assert f"project root: {elsewhere.here}" in log
     assert "hi > b.txt" in log
     assert "SECRET" not in log
+
+
+async def test_the_model_has_a_terminal_here_which_the_user_can_take(elsewhere, server):
+    elsewhere.script(
+        [
+            {"step": [use("bash", command="exec cat", pty=True)]},
+            {"step": [use("jobs", action="send", id="j1", text="over here\n")]},
+            {"step": [{"text": "one"}]},
+            {"step": [use("jobs", action="screen", id="j1", wait_s=30)]},
+            {"step": [{"text": "two"}]},
+        ]
+    )
+    server.start()
+    async with elsewhere.talk(address=server.address()) as talk:
+        await talk.wait_for(lambda: "connected" in states(talk))
+        talk.act(SetMode("auto"))
+        assert await talk.ask("go") == "end_turn", talk.errors
+        assert talk.of(JobsChanged)[-1].jobs[0].has_terminal
+        talk.act(WatchJob("j1"))
+        talk.act(UseTerminal("j1", "take"))
+        talk.act(TypeInTerminal("j1", b"secret words\r"))
+        await talk.wait_for(
+            lambda: "secret words" in "".join(each.text for each in talk.of(JobOutput))
+        )
+        talk.act(UseTerminal("j1", "hand_back"))
+        assert await talk.ask("again") == "end_turn", talk.errors
+    log = server.log()
+    assert r"over here\nover here\n[hidden]" in log
+    assert "secret" not in log
 
 
 async def test_mode_rules_questions_and_undo_are_those_of_here(elsewhere, server):

@@ -1320,3 +1320,16 @@ def test_fallback_model_of_an_unknown_provider_is_refused_and_nothing_is_sent(sh
     assert done.returncode == 2
     assert "nowhere" in done.stderr
     assert api.prompts == []
+
+
+# --- terminals ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_model_uses_a_terminal(shell):
+    pty = {"name": "bash", "input": {"command": "exec cat", "pty": True}}
+    send = {"name": "jobs", "input": {"action": "send", "id": "j1", "text": "over here\n"}}
+    steps = ([{"tool_use": each}] for each in (pty, send))
+    done = shell.play(*steps, [{"text": "Done."}], args=("--mode", "auto"))
+    assert done.returncode == 0, done.stderr
+    log = next((shell.state / "sessions").glob("*.jsonl")).read_text()
+    assert r"over here\nover here\n[j1 has a terminal" in log

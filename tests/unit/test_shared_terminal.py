@@ -144,7 +144,7 @@ async def test_a_rebase_is_done_in_an_editor(desk, editor):
         pytest.skip(f"{editor} is not installed")
     git = "git -c user.name=a -c user.email=a@b.c"
     made = (
-        f"rm -rf .git; git init -q; for i in 1 2 3; do {git} commit -q --allow-empty -m c$i; done"
+        f"git init -q repo; cd repo; for i in 1 2 3; do {git} commit -q --allow-empty -m c$i; done"
     )
     await desk.say(made)
     await desk.begin(

@@ -16,6 +16,7 @@ from sanderling.acp.wire.ours import RUN_TOOL, ToolAnswer, ToolOutput, ToolReque
 from sanderling.errors import ToolError
 from sanderling.tools.base import Context, Tool
 from sanderling.tools.catalog import TOOLS
+from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Content, Outcome
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class ClientToolProxy:
             return await self._run(tool.name, msgspec.to_builtins(args), context)
 
         run.__doc__ = tool.description
-        return Tool(tool.name, tool.input_type, run, tool.effect, tool.title, is_elsewhere=True)
+        effect = _effect_on_job if tool.name == "jobs" else tool.effect
+        return Tool(tool.name, tool.input_type, run, effect, tool.title, is_elsewhere=True)
 
     async def _run(self, name: str, given: dict[str, Any], context: Context) -> Outcome:
         request = ToolRequest(
@@ -135,6 +137,11 @@ class ClientToolProxy:
             is_denied=answer.is_denied,
             output_chars=answer.output_chars,
         )
+
+
+def _effect_on_job(_args: object, _workspace: object) -> Effect:
+    """Return none: what input means to a terminal is known only where the job is, and is judged there."""
+    return Effect("jobs", "none")
 
 
 def _content(answer: Any) -> Content:
