@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from tests.unit.test_tool_uses import Talk
 
 from sanderling.permissions.rules import rule_from_text
 from sanderling.project.trust.trust import MAX_FOLLOWED_BYTES, Trust
-from sanderling.protocol.events import ApprovalRequested
+from sanderling.protocol.events import ApprovalRequested, TrustNeeded
 from sanderling.protocol.messages import text_of
 
 RULES = tuple(
@@ -20,6 +21,14 @@ RULES = tuple(
     )
 )
 ADD = {"old": "Be kind.\n", "new": "Be kind.\nUse tabs.\n"}
+
+
+@pytest.fixture
+def outside():
+    with TemporaryDirectory(dir=Path.home()) as name:
+        path = Path(name, "notes.md")
+        path.write_text("Be kind.\n")
+        yield path
 
 
 def edit(path: str = "AGENTS.md", **more: str) -> Any:
@@ -217,6 +226,40 @@ async def test_a_file_that_cannot_be_written_says_so_and_asks_nothing_more(tmp_p
     await talk.run()
     assert "is a directory" in talk.told()
     assert talk.questions == []
+
+
+async def test_a_command_that_writes_them_in_auto_mode_ends_the_trust_and_the_user_sees_it(
+    tmp_path,
+):
+    talk = Talk(tmp_path, ("bash", {"command": "echo 'Use tabs.' >> AGENTS.md"}), mode="auto")
+    path = instructions(talk)
+    trust(talk, "AGENTS.md")
+    await talk.run()
+    assert talk.questions == []
+    assert path.read_text() == "Be kind.\nUse tabs.\n"
+    assert trusted(talk) is None
+    assert [each.paths for each in talk.of(TrustNeeded)] == [("AGENTS.md",)]
+
+
+async def test_a_read_only_file_says_so_and_stays(tmp_path):
+    talk = Talk(tmp_path, edit())
+    path = instructions(talk)
+    path.chmod(0o444)
+    await talk.run()
+    assert "AGENTS.md cannot be written: its mode" in talk.told()
+    assert talk.questions == []
+    assert path.read_text() == "Be kind.\n"
+
+
+async def test_a_link_out_of_the_project_is_a_question_about_its_target(tmp_path, outside):
+    talk = Talk(tmp_path, edit(), mode="auto", rules=RULES)
+    (talk.project / "AGENTS.md").symlink_to(outside)
+    await talk.run("deny")
+    (question,) = talk.questions
+    assert question.choices == ("once",)
+    assert f"It is outside the project. Allowing grants {outside}." in question.reason
+    assert "where the model does not get it" in question.reason
+    assert outside.read_text() == "Be kind.\n"
 
 
 def test_two_sessions_that_accept_changes_of_two_files_keep_the_trust_in_both(state, project):

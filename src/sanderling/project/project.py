@@ -135,8 +135,12 @@ class Project:
 
     def note_on_change(self, path: str) -> str:
         """Return what a change of the instructions at the absolute `path` would mean, for the user who decides about it."""
-        if self.trust.relative(path) is None:
+        own = config_dir()
+        places = ((path, own), (os.path.realpath(path), os.path.realpath(own)))
+        if any(Path(file).is_relative_to(directory) for file, directory in places):
             return "The model gets this in all your projects."
+        if self.trust.relative(path) is None:
+            return "It is outside the project, where the model does not get it."
         if self.trust.keeps_trust(path):
             return "The model gets this in later sessions of the project: accepting the change also trusts it."
         return "This file is not trusted, so the model does not get it until you trust it."

@@ -30,8 +30,8 @@ from sanderling.text import name_set
 
 BUILT_IN = name_set(
     """
-    help new clear resume sessions fork rename export compact undo redo rewind config model effort role option mode net sandbox
-    todo usage cost settings trust rules skills plugins worktrees mcp login logout close exit
+    help new clear resume sessions fork rename export compact remember undo redo again rewind config model effort role option mode
+    net sandbox todo usage cost settings trust rules skills plugins worktrees mcp login logout close exit
     """
 )
 """Commands that the chat window runs itself; `lua/sanderling/verbs` has the tables."""
