@@ -31,7 +31,8 @@ from sanderling.sandbox.credentials import (
     read_secret,
 )
 from sanderling.sandbox.environment import new_mark
-from sanderling.sandbox.network.credentials import Mask, SecretProxy
+from sanderling.sandbox.network import credentials as module
+from sanderling.sandbox.network.credentials import Mask, Placeholder, SecretProxy
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.proxy import serve_proxy
 from sanderling.sandbox.processes import PIPE
@@ -259,6 +260,25 @@ async def test_server_without_a_trusted_certificate_gets_no_secret(server, monke
         assert "localhost gets no secret: " in response
         assert not it.uses
     assert not server.authorizations
+
+
+async def test_secret_is_read_once_and_again_when_it_is_too_old(monkeypatch):
+    read = list[str]()
+
+    def read_secret(name: str, _: Credential) -> str:
+        read.append(name)
+        return SECRET
+
+    credential = Credential(hosts=("github.com",))
+    proxy = SecretProxy([("github", credential)], read_secret, lambda _: None, str)
+    use = CredentialUse("github", "GET", "github.com", "/", MARK)
+    placeholder = Placeholder(use, credential, "token", "", 443)
+    for _ in range(3):
+        await proxy.authorization(placeholder)
+    assert read == ["github"]
+    monkeypatch.setattr(module, "KEPT_S", -1.0)
+    await proxy.authorization(placeholder)
+    assert read == ["github", "github"]
 
 
 async def test_missing_secret_is_an_error_that_says_so(server):

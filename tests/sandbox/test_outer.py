@@ -205,6 +205,19 @@ def test_rules_forbid_as_they_do_elsewhere(shell):
     assert not (shell.project.parent / "outside").exists()
 
 
+def test_commands_do_not_see_the_variable_with_the_secret_of_a_credential(shell):
+    shell.environment["WORK_SECRET"] = "sanderling-0123456789abcdef"
+    shell.config.write_text(
+        '[sandbox.credentials.work]\nhosts = ["git.example"]\nsource = "env"\nvariable = "WORK_SECRET"\n'
+    )
+    look = {"tool_use": {"name": "bash", "input": {"command": "env | sort > seen"}}}
+    played = shell.play([look], DONE, args=("--sandbox", "outer-unchecked", "--mode", "auto"))
+    assert played.returncode == 0, played.stderr
+    seen = (shell.project / "seen").read_text()
+    assert "PATH=" in seen
+    assert "0123456789abcdef" not in seen
+
+
 def test_the_model_learns_what_confines_its_commands(shell):
     played = shell.play(DONE, args=("--sandbox", "outer-unchecked"))
     assert played.returncode == 0

@@ -391,6 +391,26 @@ async def test_a_narrower_window_does_not_show_what_the_user_typed(desk):
     assert "my-o" not in await desk.screen_text()
 
 
+async def test_what_is_repeated_and_leaves_the_screen_unseen_is_hidden_in_the_log(desk):
+    await desk.begin()
+    await desk.user_types("echo my-old-secret\r", "\nmy-old-secret")
+    await desk.settles()
+    await desk.send("clear; history; seq 100; echo do''ne\n", "done")
+    assert "my-old-secret" not in desk.log()
+    assert HIDDEN in desk.log()
+    assert "\n50\n" in desk.log()
+
+
+async def test_the_cursor_does_not_reveal_how_long_a_hidden_text_is(desk):
+    await desk.begin("cat", "")
+    assert "column 1 " in await desk.screen_text()
+    await desk.user_types("pass", "pass")
+    await desk.settles()
+    shown = await desk.screen_text()
+    assert HIDDEN in shown
+    assert "cursor at row 1 of 24x80" in shown
+
+
 async def test_the_user_can_show_what_is_hidden(desk):
     await desk.begin()
     await desk.user_types("echo not secret\r", "\nnot secret")
@@ -587,9 +607,16 @@ async def test_an_allow_rule_does_not_cover_a_shell_that_was_changed(desk, befor
     assert decided(desk, "ask", "allow bash make", action="send", text="make\n") == "ask"
 
 
-async def test_an_allow_rule_covers_neither_other_programs_nor_what_follows_the_users_input(desk):
+async def test_an_allow_rule_does_not_cover_other_programs(desk):
     await desk.begin("python3 -q", ">>>")
     assert decided(desk, "ask", "allow bash make", action="send", text="make\n") == "ask"
+
+
+async def test_an_allow_rule_does_not_cover_what_follows_the_users_input(desk):
+    await desk.begin("bash --norc", "bash-")
+    await desk.user_types("git pu", "git pu")
+    assert decided(desk, "ask", "allow bash make", action="send", text="make\n") == "ask"
+    assert decided(desk, "auto", "deny bash git push", action="send", text="sh\n") == "ask"
 
 
 async def test_a_terminal_with_more_access_than_the_mode_gives_is_asked_about(desk):

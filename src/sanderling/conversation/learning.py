@@ -140,8 +140,8 @@ class Learner:
         trust = self._services.project.trust
         found = [file for name in INSTRUCTION_NAMES if (file := trust.look(name))]
         trusted = next((file for file in found if file.state == "trusted"), None)
-        path = trusted or (found or [None])[0]
-        name = path.path if path else "AGENTS.md"
+        names = [file.path for file in (trusted, *found) if file]
+        name = (*names, "AGENTS.md")[0]
         return _File(f"{trust.project}/{name}", trusted.text if trusted else "")
 
     def _own_file(self) -> _File:

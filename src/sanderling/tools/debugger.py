@@ -71,7 +71,7 @@ class DebugSession(msgspec.Struct, frozen=True):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """A frame of a stack; `line` counts from 1. Without a `path`, its source is not a file. `is_selected` in the editor."""
+    """A frame of a stack; `line` counts from 1. Without a `path`, its source is not a file. `is_selected`: the editor shows it."""
 
     name: str
     line: int
@@ -120,7 +120,7 @@ class Breakpoint(msgspec.Struct, frozen=True):
 
 
 class Waited(msgspec.Struct, frozen=True):
-    """How far a program is that was continued: `exit_code` may be unknown."""
+    """The state of a program some time after it was continued. `exit_code` may be unknown."""
 
     state: Literal["running", "stopped", "ended"]
     exit_code: int | None = None

@@ -34,9 +34,9 @@ class Effect(msgspec.Struct, frozen=True):
     `leaves_sandbox`: it needs more than the session's sandbox grants. `paths` are all files of a change to several; `path` is then a directory that contains them. `server` identifies the
     declaration of the called server, so that a permission does not hold for another server of the same name. `does` is what a tool
     outside the sandbox declares to do; nothing confines it. `exported` lists variables
-    set by earlier commands that can change what runs (`NAME='value'`, `NAME (unset)`), in readable form. `terminal`: it is input for what runs
-    there, a shell that no input has changed, or another program; then `server` names terminal and input. Without a `command` it is unknown
-    which line the input completes.
+    set by earlier commands that can change what runs (`NAME='value'`, `NAME (unset)`), in readable form. `terminal`: it is input in a
+    terminal, for a shell that no input has changed, or for another program; for a program, `server` names the terminal and the input. Without
+    a `command`, it is unknown which line the input completes.
     """
 
     tool: str

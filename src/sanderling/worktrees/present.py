@@ -26,7 +26,8 @@ def commit_present(git: Git, worktree: str, earlier: Mapping[str, Side]) -> str:
     """
     Return a commit of all files in git's directory that are not ignored, for a copy at `worktree`.
 
-    Of `.env` files it has only what is committed: the sandbox hides them because their content is in no commit. `earlier` replaces what is at these absolute paths. Neither index nor branches change.
+    Of `.env` files it has only what is committed: the sandbox hides them because their content is in no commit. `earlier` replaces what is at
+    these absolute paths. Neither index nor branches change.
 
     Raises:
         WorktreeError: there is too much to copy, or git cannot read it.

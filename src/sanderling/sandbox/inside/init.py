@@ -82,8 +82,9 @@ def run(channel: socket.socket, confinement: Confinement, parent: int) -> NoRetu
     """
     Run as the init of the command that the zygote, process `parent`, sends over `channel`.
 
-    The message has the descriptors of stdin, stdout, stderr, and a status pipe. If the command cannot be started, the reason is written
-    to that pipe, as a sentence. A fifth is a socket for the ends of the command's terminal. An empty command requests a file worker, with its socket as stdin.
+    The message has the descriptors of stdin, stdout, stderr and a status pipe; if the command has a terminal, also of the socket that gets
+    its two ends. If the command cannot be started, the reason is written to the pipe, as a sentence. An empty command requests a file worker,
+    with its socket as stdin.
     """
     problem = ""
     try:

@@ -198,7 +198,7 @@ class Zygote:
 
     def _launch(self, key: int, launch: wire.Message, descriptors: list[int]) -> None:
         status = descriptors[init.STATUS_FD]
-        streams = [each for each in descriptors if each != status]
+        to_close = [each for each in descriptors if each != status]
         pid = 0
         try:
             pid = self._handed_over(launch, tuple(descriptors))
@@ -208,11 +208,11 @@ class Zygote:
                 _end(pid)
             with suppress(OSError):  # the host may have stopped waiting
                 os.write(status, NOT_STARTED.format(reason=error.strerror).encode())
-            streams.append(status)
+            to_close.append(status)
         else:
             self._running[watch.fileno()] = RunningInit(key, pid, status, watch)
             self._poll.register(watch, select.POLLIN)
-        for descriptor in streams:
+        for descriptor in to_close:
             os.close(descriptor)
         if not self.view.can_nest and not self.view.is_for_one:
             self._make_spare()  # at once, because its limit counts all existing processes

@@ -43,8 +43,8 @@ class Job:
     """
     A command of the model.
 
-    `id` is empty while it runs in the foreground, for the call `tool_use_id`. `outcome` says how it ended, and is empty while it runs; `log` is all of its
-    output, with a `terminal` the text that has left the screen.
+    `id` is empty while it runs in the foreground, for the call `tool_use_id`. `outcome` says how it ended, and is empty while it runs. `log`
+    is all of its output; with a `terminal`, the text that has left the screen.
     """
 
     def __init__(
