@@ -40,6 +40,12 @@ def files(record: Record) -> dict[str, str]:
     }
 
 
+def blobs_in(repository: Path) -> set[str]:
+    found = run_git(repository, "cat-file", "--batch-all-objects", "--batch-check").splitlines()
+    blobs = [line.split()[0] for line in found if line.split()[1] == "blob"]
+    return {run_git(repository, "cat-file", "blob", blob) for blob in blobs}
+
+
 def test_a_copy_has_the_present_files_except_for_the_earlier_ones(
     worktrees: Worktrees, project: Path
 ):
@@ -82,10 +88,11 @@ def test_a_copy_has_of_env_files_only_what_is_committed(
     earlier = {f"{project}/.env.test": Side("file", b"D=secret\n")}
     record = Worktrees(str(state), str(project)).copy("second", turn_in(project), earlier)
     assert files(record) == {".env": "A=\n", ".env.example": "C=\n", "old.env": "B=\n"}
-    found = run_git(project, "cat-file", "--batch-all-objects", "--batch-check").splitlines()
-    blobs = [line.split()[0] for line in found if line.split()[1] == "blob"]
-    contents = {run_git(project, "cat-file", "blob", blob) for blob in blobs}
-    assert contents == {"A=", "B=", "C="}  # not even as an object, all of which commands can read
+    assert blobs_in(project) == {
+        "A=",
+        "B=",
+        "C=",
+    }  # not even as an object, all of which commands can read
 
 
 def test_the_directory_of_an_env_file_is_no_option_of_git(
@@ -142,6 +149,34 @@ def test_a_subdirectory_of_a_repository_is_copied_with_the_rest(state: Path, pro
     )
     assert files(record) == {"b.txt": "before\n"}
     assert Path(record.directory, "a.txt").exists()
+
+
+@pytest.mark.parametrize("has_commit", [True, False])
+def test_of_files_outside_of_the_project_a_copy_has_only_what_is_committed(
+    tmp_path: Path, state: Path, *, has_commit: bool
+):
+    top = tmp_path / "home"
+    (top / "sub").mkdir(parents=True)
+    (top / "sub" / "b.txt").write_text("b\n")
+    (top / ".ssh").mkdir()
+    run_git(top, "init", "-q")
+    for name in ("config", "gone", "staged"):
+        (top / ".ssh" / name).write_text(f"{name}\n")
+    run_git(top, "add", ".ssh")
+    if has_commit:
+        run_git(top, "commit", "-qm", "first")
+    (top / ".ssh" / "gone").unlink()
+    for name in ("id_rsa", "config", "staged"):
+        (top / ".ssh" / name).write_text(f"SECRET {name}\n")
+    earlier = {f"{top}/.ssh/before": Side("file", b"SECRET before\n")}
+    record = Worktrees(str(state), str(top / "sub")).copy("second", turn_in(top / "sub"), earlier)
+    assert files(record) == {"b.txt": "b\n"}
+    found = Path(record.directory, ".ssh").glob("*")
+    names = ["config", "gone", "staged"] if has_commit else []
+    assert sorted((each.name, each.read_text()) for each in found) == [
+        (name, f"{name}\n") for name in names
+    ]
+    assert not any("SECRET" in each for each in blobs_in(top))  # commands can read all objects
 
 
 def test_a_project_without_git_is_copied_with_a_repository_of_its_own(plain: Path, state: Path):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sanderling.changes.timeline import Timeline
 from sanderling.conversation.undo.bringing import BEHIND_LINK, bring
 from sanderling.errors import WorktreeError
 from sanderling.worktrees.worktrees import Worktrees
@@ -45,7 +46,7 @@ async def test_a_link_that_became_a_directory_is_one_in_the_project(tmp_path: Pa
     run_git(project, "commit", "-qm", "link")
     name = await worked(tmp_path, "rm d; mkdir d; echo a > d/kept; echo b > d/new")
     async with tree(tmp_path, [said("x")], sandbox={"write": [str(outside)]}) as it:
-        done = await bring(it.services, name)
+        done = await bring(it.services, name, Timeline([]))
     assert done.left == ()
     assert not (project / "d").is_symlink()
     assert (project / "d/kept").read_text() == "a\n"
@@ -68,7 +69,7 @@ async def test_a_directory_that_is_now_a_link_elsewhere_is_left(
     (project / "d").symlink_to(target)
     before = sorted((project / target).iterdir())
     async with tree(tmp_path, [said("x")], sandbox={"write": [str(tmp_path / "outside")]}) as it:
-        done = await bring(it.services, name)
+        done = await bring(it.services, name, Timeline([]))
     assert [(each.path, each.why) for each in done.left] == [(f"{project}/d/new", BEHIND_LINK)]
     assert (project / "c").read_text() == "c\n"
     assert sorted((project / target).iterdir()) == before
@@ -87,5 +88,5 @@ async def test_kept_work_with_paths_that_no_project_has_is_refused(
     await worked(tmp_path, f"cat > /tmp/x.py <<'END'\n{program}\nEND\npython3 /tmp/x.py", "other")
     async with tree(tmp_path, [said("x")]) as it:
         with pytest.raises(WorktreeError, match="cannot be a file of a project"):
-            await bring(it.services, name)
+            await bring(it.services, name, Timeline([]))
     assert run_git(project, "status", "--porcelain") == ""

@@ -63,6 +63,9 @@ local FIELDS = {
   text = 'string',
 }
 
+local OPTIONAL =
+  { number = 'number', claim = 'string', is_changed = 'boolean', is_finding = 'boolean' }
+
 ---@param value? table
 ---@param project string
 ---@return boolean
@@ -71,6 +74,15 @@ local function is_comment(value, project)
     and value.project == project
     and vim.iter(FIELDS):all(function(name, type_)
       return type(value[name]) == type_
+    end)
+    and vim.iter({ value.first, value.last }):all(function(lnum)
+      return lnum >= 1 and lnum < math.huge and lnum % 1 == 0
+    end)
+    and vim.iter(pairs(value.lines)):all(function(_, line)
+      return type(line) == 'string'
+    end)
+    and vim.iter(OPTIONAL):all(function(name, type_)
+      return value[name] == nil or type(value[name]) == type_
     end)
 end
 

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from sanderling.errors import WorktreeError
 from sanderling.paths import is_within
@@ -22,27 +22,35 @@ TOO_MUCH = (
 )
 
 
-def commit_present(git: Git, worktree: str, earlier: Mapping[str, Side]) -> str:
+def commit_present(git: Git, worktree: str, prefix: str, earlier: Mapping[str, Side]) -> str:
     """
     Return a commit of all files in git's directory that are not ignored, for a copy at `worktree`.
 
-    Of `.env` files it has only what is committed: the sandbox hides them because their content is in no commit. `earlier` replaces what is at
-    these absolute paths. Neither index nor branches change.
+    Commands there can read all that is in a commit. So of `.env` files, and of files outside of the project, to which `prefix` leads from
+    git's directory, it has only what is committed: the sandbox hides the rest. `earlier` replaces what is at these absolute paths. Neither
+    index nor branches change.
 
     Raises:
         WorktreeError: there is too much to copy, or git cannot read it.
     """
     top = os.path.realpath(git.directory)
     inside = {
-        os.path.relpath(path, top): side for path, side in earlier.items() if is_within(path, top)
+        os.path.relpath(path, top): side
+        for path, side in earlier.items()
+        if is_within(path, f"{top}/{prefix}".rstrip("/"))
     }
+
+    def is_hidden(path: str) -> bool:
+        return _is_secret(path) or (prefix != "" and not path.startswith(f"{prefix}/"))
+
     head = git.maybe("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     with Index(git, worktree) as index:
-        _check_size(top, (*index.changed("--diff-filter=d"), *index.untracked()))
-        index.add_everything(_is_secret)  # commands can read all objects
+        changed = (*index.changed("--diff-filter=d"), *index.untracked())
+        _check_size(top, (path for path in changed if not is_hidden(path)))
+        index.add_everything(is_hidden)
         for path in copyable(git, inside, index.env):
             index.put(path, *_entry(git, path, inside[path]))
-        _leave_out_secrets(git, index, head)
+        _leave_out(git, index, head, is_hidden)
         tree = index.tree()
     parents = ("-p", head) if head else ()
     return git.line("commit-tree", tree, *parents, "-m", "Sanderling: before the repeated prompt")
@@ -62,17 +70,20 @@ def _is_secret(path: str) -> bool:
     return is_env_file(os.path.basename(path)) and not path.endswith(PUBLIC_ENV_ENDINGS)
 
 
-def _leave_out_secrets(git: Git, index: Index, head: str | None) -> None:
+def _leave_out(
+    git: Git, index: Index, head: str | None, is_left_out: Callable[[str], bool]
+) -> None:
     """Replace what the user has staged, or deleted, by what is committed."""
     if head:
-        compare = ("diff-index", "--cached", "--name-only", "--no-renames", "-z", head)
-        changed = git.paths(*compare, env=index.env)
+        compare = ("diff-index", "--cached", "--raw", "--no-abbrev", "--no-renames", "-z", head)
+        fields = git.paths(*compare, env=index.env)
+        committed = zip(fields[1::2], (field[1:].split() for field in fields[::2]), strict=True)
+        index.put_all(
+            (path, mode, blob) for path, (mode, _, blob, *_) in committed if is_left_out(path)
+        )
     else:
-        changed = git.paths("ls-files", "-z", env=index.env)
-    for path in filter(_is_secret, changed):
-        committed = git.line("ls-tree", head, "--", path) if head else ""
-        mode, _, blob = committed.partition("\t")[0].split() if committed else ("", "", "")
-        index.put(path, mode, blob)
+        staged = git.paths("ls-files", "-z", env=index.env)
+        index.remove([path for path in staged if is_left_out(path)])
 
 
 def _entry(git: Git, path: str, side: Side) -> tuple[str, str]:

@@ -8,7 +8,7 @@ would be missing.
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Self
 
@@ -222,11 +222,18 @@ class Index:
 
     def put(self, path: str, mode: str, blob: str) -> None:
         """Replace the entry of `path`; without a `mode`, remove it."""
-        if not mode:
-            self._update([path], "--force-remove")
-            return
-        entry = os.fsencode(f"{mode} {blob}\t{path}\0")
-        self._git.run("update-index", "-z", "--index-info", stdin=entry, env=self.env)
+        if mode:
+            self.put_all([(path, mode, blob)])
+        else:
+            self.remove([path])
+
+    def put_all(self, entries: Iterable[tuple[str, str, str]]) -> None:
+        """Replace the entries of paths by modes and blobs; a mode of zeros removes one."""
+        data = "".join(f"{mode} {blob}\t{path}\0" for path, mode, blob in entries)
+        self._git.run("update-index", "-z", "--index-info", stdin=os.fsencode(data), env=self.env)
+
+    def remove(self, paths: list[str]) -> None:
+        self._update(paths, "--force-remove")
 
     def add_everything(self, is_left_out: Callable[[str], bool] = lambda _: False) -> None:
         """Add all files that are not ignored, without other repositories. Those that are left out keep their entries."""

@@ -126,7 +126,7 @@ class Worktrees:
                 init = ("init", "--quiet", "--bare", "--template=", "--initial-branch=copy")
                 Git(str(self._root), self._project).run(*init, record.repository)
             whole = Git(top, self._project, repository=record.repository)
-            base = commit_present(whole, record.directory, earlier)
+            base = commit_present(whole, record.directory, record.prefix, earlier)
             inside = f"{base}:{record.prefix}"
             if record.prefix and whole.maybe("cat-file", "-t", inside) != "tree":
                 raise WorktreeError(f"git has no file of {printable(record.prefix)}")
