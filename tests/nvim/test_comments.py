@@ -180,7 +180,9 @@ def test_a_comment_on_a_buffer_that_is_gone_can_be_removed_from_the_list(start_n
 
 
 def test_long_comments_are_wrapped_and_follow_the_width_of_their_window(child):
-    text = "Use a clock, not the time of the process, which stops. " + "時計を使う" * 12 + "。"
+    text = (
+        "Use a clock, not the time of the process, which stops. " + "時計を使う" * 12 + "。"
+    )  # 177 cells
     child.command(f"5AgentComment {text}")
 
     def rows():
@@ -195,6 +197,11 @@ def test_long_comments_are_wrapped_and_follow_the_width_of_their_window(child):
     child.command("vsplit")
     child.command("wincmd l | enew | wincmd h | vertical resize 50")
     wait_until(lambda: len(rows()) > 2 and shown() == "".join(text.split()), "wrapped again")
+    child.command("wincmd l | buffer code.py | vertical resize 75")
+    child.command("wincmd h")
+    wait_until(
+        lambda: len(rows()) > 4 and shown() == "".join(text.split()), "fits the narrower one"
+    )
 
 
 def test_the_next_comment_opens_its_fold(child):

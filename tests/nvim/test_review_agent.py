@@ -158,10 +158,12 @@ def test_where_nothing_was_changed_the_difference_says_so(start_agent):
     agent.command("AgentDiff")
     assert "No session is open" in agent.messages()
     agent.ask_and_wait()
+    agent.command("AgentDiff walk")
+    agent.wait_for_message("nothing in this turn. :AgentDiff walk session shows all turns.")
     agent.command("AgentDiff session")
     agent.wait_for_message("The agent changed nothing in this session.")
     agent.command("AgentDiff all")
-    assert "AgentDiff: turn or session, not 'all'" in agent.messages()
+    assert "AgentDiff: turn, session or walk, not 'all'" in agent.messages()
 
 
 @pytest.mark.parametrize(

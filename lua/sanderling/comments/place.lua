@@ -116,21 +116,30 @@ function M.outcome(comment)
   return changed .. icons.separator .. 'model: ' .. claim
 end
 
---- Return how many cells lines below the text have. The sign column that the first comment of a buffer opens counts
---- already, though Neovim opens it only when it draws the window.
----@param buf integer
+--- Return how many cells a window has for lines below the text. The sign column that the first comment of a buffer opens
+--- counts already, though Neovim opens it only when it draws the window.
+---@param win integer
 ---@return integer
-local function width_of(buf)
-  local win = vim.fn.bufwinid(buf)
-  if win == -1 then
-    return vim.o.columns - SIGN_CELLS
-  end
+local function cells_below(win)
   local has_numbers = vim.wo[win].number or vim.wo[win].relativenumber
-  local digits = #tostring(api.nvim_buf_line_count(buf))
+  local digits = #tostring(api.nvim_buf_line_count(api.nvim_win_get_buf(win)))
   local numbers = has_numbers and math.max(vim.wo[win].numberwidth, digits + 1) or 0
   local is_open = vim.fn.getwininfo(win)[1].textoff >= numbers + SIGN_CELLS
   local opens = vim.startswith(vim.wo[win].signcolumn, 'auto') and not is_open
   return words.cells_in(win) - (opens and SIGN_CELLS or 0)
+end
+
+--- Return the width for the comments of a buffer: that of its narrowest window in this tab page.
+---@param buf integer
+---@return integer
+local function width_of(buf)
+  local width ---@type integer?
+  for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
+    if api.nvim_win_get_buf(win) == buf then
+      width = math.min(width or math.huge, cells_below(win))
+    end
+  end
+  return width or vim.o.columns - SIGN_CELLS
 end
 
 --- Return `lines` in rows of at most `width` cells, and no more than MAX_ROWS.
@@ -145,7 +154,8 @@ local function rows_of(lines, width)
     if #rows > MAX_ROWS then
       rows = vim.list_slice(rows, 1, MAX_ROWS)
       local more = ' ' .. icons.more
-      rows[MAX_ROWS] = words.fitting(rows[MAX_ROWS], width - api.nvim_strwidth(more)) .. more
+      local room = math.max(0, width - api.nvim_strwidth(more))
+      rows[MAX_ROWS] = vim.fn.printf('%.*S', room, rows[MAX_ROWS]) .. more
       break
     end
   end

@@ -28,6 +28,8 @@ local by_project = {}
 
 ---@type table<string, string> of the file of each comment, as this Neovim last read or wrote it
 local versions = {}
+---@type table<string, string> of the directory of each project: every file that is written or removed changes it
+local scanned = {}
 
 --- Fields that another Neovim changes. Where the lines are, each knows from its own buffers.
 local ANSWERED = { 'text', 'state', 'number', 'claim', 'is_changed', 'is_finding', 'sender' }
@@ -130,6 +132,11 @@ end
 function M.of(project)
   local list = by_project[project] or {}
   by_project[project] = list
+  local version = version_of(directory(project))
+  if version and scanned[project] == version then
+    return list, {}, {}
+  end
+  scanned[project] = version
   local known, exists = {}, {} ---@type table<string, sanderling.comments.Comment>, table<string, true>
   for _, comment in ipairs(list) do
     known[comment.id] = comment
@@ -168,11 +175,25 @@ function M.all()
   return vim.iter(vim.tbl_values(by_project)):flatten():totable()
 end
 
+--- Change the directory of a project without reading it again, unless another Neovim has changed it, too.
+---@generic T
+---@param project string
+---@param change fun(): T
+---@return T
+local function privately(project, change)
+  local is_known = scanned[project] == version_of(directory(project))
+  local result = change()
+  scanned[project] = is_known and version_of(directory(project)) or nil
+  return result
+end
+
 --- Write a comment that has changed.
 ---@param comment sanderling.comments.Comment
 ---@return boolean is_written
 function M.save(comment)
-  local is_written = private_file.write(path_of(comment), comment)
+  local is_written = privately(comment.project, function()
+    return private_file.write(path_of(comment), comment)
+  end)
   versions[comment.id] = is_written and version_of(path_of(comment)) or versions[comment.id]
   return is_written
 end
@@ -206,7 +227,9 @@ function M.remove(comment)
     end
   end
   versions[comment.id] = nil
-  vim.uv.fs_unlink(path_of(comment))
+  privately(comment.project, function()
+    vim.uv.fs_unlink(path_of(comment))
+  end)
 end
 
 return M

@@ -15,6 +15,7 @@ local message = require('sanderling.ui.message')
 local reading = require('sanderling.access.reading')
 local scratch = require('sanderling.ui.scratch')
 local walk = lazy('sanderling.review.walk')
+local words = require('sanderling.ui.words')
 
 require('sanderling.review') -- it draws the hunks
 
@@ -154,7 +155,8 @@ function M.show(args, is_side_by_side)
   end
   scope = scope ~= '' and scope or 'turn'
   if not vim.list_contains(M.SCOPES, scope) then
-    error(('scope: expected %s, got %s'):format(table.concat(M.SCOPES, ' or '), scope), 0)
+    local known = vim.list_extend(vim.list_slice(M.SCOPES), walking and {} or { 'walk' })
+    error(('scope: expected %s, got %s'):format(words.one_of(known), scope), 0)
   end
   local session = live.current()
   if not session then
@@ -169,7 +171,9 @@ function M.show(args, is_side_by_side)
   }
   ask(request, function(result)
     if #result.files + #(result.left or {}) == 0 then
-      message.tell(('The agent changed nothing in this %s.'):format(scope))
+      local command = ':AgentDiff ' .. (walking and 'walk ' or '') .. 'session'
+      local more = scope == 'turn' and (' %s shows all turns.'):format(command) or ''
+      message.tell(('The agent changed nothing in this %s.%s'):format(scope, more))
       return
     end
     local source = { session_id = session.id, tool_use_id = '', turn = session.state.turn or '' }
