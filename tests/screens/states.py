@@ -321,12 +321,12 @@ def each_place(child: Pictured) -> None:
     child.feed(
         ":call setqflist([{'bufnr': bufnr(), 'lnum': 4}, {'bufnr': bufnr(), 'lnum': 8}])<CR>"
     )
-    child.feed(":AgentEach take strings<CR>")
+    child.feed(":AgentEach take decimals<CR>")
     child.wait_for_screen("2 rewrites in 1 file")
     child.feed("1<CR>")
     child.wait_for_screen("2 rewrites to review")
     child.feed(":copen<CR>")
-    child.wait_for_screen("take strings")
+    child.wait_for_screen("take decimals")
 
 
 def guest(child: Pictured) -> None:
@@ -406,8 +406,8 @@ PLACES = says(
     }
 )
 EACH = [
-    *says({"text": "def add(a: float, b: float) -> float:\n    return float(a) + float(b)\n"}),
-    *says({"text": "def divide(a: float, b: float) -> float:\n    return float(a) / float(b)\n"}),
+    *says({"text": "def add(a: Decimal, b: Decimal) -> Decimal:\n"}),
+    *says({"text": "def divide(a: Decimal, b: Decimal) -> Decimal:\n"}),
 ]
 OVERLOADED = {
     "type": "retry_scheduled",

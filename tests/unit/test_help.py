@@ -112,6 +112,13 @@ def test_the_contents_name_the_chapters_in_their_order():
     assert all(after == before + 1 for before, after in pairwise(numbers))
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "doc").glob("*.txt")), ids=lambda path: path.stem)
+def test_each_page_is_in_the_contents_and_is_read_as_help(path):
+    text = path.read_text()
+    assert set(TAG.findall(text)) & set(LINK.findall(CONTENTS))
+    assert text.splitlines()[-1].strip() == "vim:tw=78:ts=8:noet:ft=help:norl:"
+
+
 def test_no_line_of_the_help_is_there_twice_in_a_row():
     lines = HELP.splitlines()
     assert [line for line, after in pairwise(lines) if line == after and line] == []

@@ -1,5 +1,5 @@
---- The tools and callbacks in Lua, and whether a debug session runs, which the host has to know. It needs no other module, because the user's
---- configuration declares them while Neovim starts.
+--- What the host has to know of Neovim: the tools and callbacks in Lua, and whether a debug session runs. This module
+--- needs no other, because the user's configuration declares tools and callbacks while Neovim starts.
 local M = {}
 
 ---@class (exact) sanderling.host.declared.Tool

@@ -232,10 +232,8 @@ local function lines_of(hunk)
     return { ('%s: %s'):format(hunk.session_id, GONE) }
   end
   local at = ('%s, %s'):format(os.date('%d %b %Y %H:%M', hunk.at), stored.age(os.time() - hunk.at))
-  local facts = { author_of(hunk), cost_of(hunk) .. ' for the turn', hunk.outcome, at }
-  facts = vim.tbl_filter(function(fact)
-    return fact ~= nil
-  end, { facts[1] or 'unknown model', facts[2], facts[3], facts[4] })
+  local author, cost = author_of(hunk) or 'unknown model', cost_of(hunk) .. ' for the turn'
+  local facts = { author, cost, hunk.outcome, at }
   local lines = { table.concat(facts, icons.separator) }
   lines[2] = ('session %s, turn %d'):format(hunk.session_id, hunk.number)
   lines[3] = ''
