@@ -37,7 +37,7 @@ from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.proxy import serve_proxy
 from sanderling.sandbox.processes import PIPE
 from sanderling.session.session import Session
-from tests.conftest import ROOT, examples, prove
+from tests.conftest import ROOT, examples, happens, prove
 from tests.sandbox.test_network import HttpServer, listening, say, server_for
 from tests.sandbox.test_sandbox import PYTHON, run
 from tests.secret_server import MALFORMED, SecretServer, make_certificate, secret_server
@@ -215,6 +215,22 @@ async def test_placeholder_of_before_plan_mode_is_refused_in_it(server):
         assert "The credential 'github' is not for plan mode." in refused
         assert not it.uses
     assert not server.authorizations
+
+
+async def test_request_that_began_before_plan_mode_does_not_go_on_in_it(server):
+    async with scene(server) as it, await anyio.connect_tcp("127.0.0.1", it.port) as client:
+        await client.send(
+            f"POST http://{server.host}/echo/body HTTP/1.1\r\nHost: {server.host}\r\n"
+            f"Authorization: token {MARK}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        )
+        await happens(lambda: bool(server.authorizations))
+        it.why_off = "not for plan mode"
+        await client.send(b"3\r\nbad\r\n0\r\n\r\n")
+        got = b""
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            while True:
+                got += await client.receive()
+        assert b"bad" not in got
 
 
 async def test_method_cannot_be_changed_by_a_header(server):

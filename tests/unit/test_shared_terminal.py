@@ -79,6 +79,23 @@ class TerminalDesk(Desk):
     async def ends(self) -> None:
         await happens(lambda: not self.jobs.find("j1").is_running)
 
+    async def begin_counting(self) -> None:
+        """Begin a program that reads its input once there is a file `go`, and counts it up to a Z."""
+        (self.project / "count.py").write_text(
+            "import os, time; print('re' + 'ady')\nwhile not os.path.exists('go'): time.sleep(0.05)\n"
+            "data = b''\nwhile b'Z' not in data: data += os.read(0, 65536)\nprint('got', len(data), '.')"
+        )
+        await self.begin("stty raw -echo; python3 count.py; exec cat", "ready")
+
+    async def counted_until_z(self) -> int:
+        """What it counts when the user, who has the terminal, types the Z."""
+        self.terminal.type(b"Z")
+        (self.project / "go").touch()
+        await happens(lambda: "got" in self.whole_screen() and "." in self.whole_screen())
+        found = re.search(r"got (\d+)", self.whole_screen())
+        assert found
+        return int(found[1])
+
     def log(self) -> str:
         return self.jobs.find("j1").log.path.read_text()
 
@@ -574,21 +591,21 @@ async def test_what_the_terminal_answers_may_be_a_part_of_the_line(desk):
 
 
 async def test_what_the_model_typed_ahead_is_dropped_when_the_user_takes_over(desk):
-    program = (
-        "import os, time; print('re' + 'ady')\nwhile not os.path.exists('go'): time.sleep(0.05)\n"
-        "data = b''\nwhile b'Z' not in data: data += os.read(0, 65536)\nprint('got', len(data))"
-    )
-    (desk.project / "count.py").write_text(program)
-    await desk.begin("stty raw -echo; python3 count.py; exec cat", "ready")
+    await desk.begin_counting()
     desk.terminal.type_text("x" * 500_000)
     await anyio.wait_all_tasks_blocked()
     desk.terminal.take(desk)
-    desk.terminal.type(b"Z")
-    (desk.project / "go").touch()
-    await happens(lambda: "got " in desk.whole_screen())
-    found = re.search(r"got (\d+)", desk.whole_screen())
-    assert found
-    assert int(found[1]) < 200_000
+    assert await desk.counted_until_z() < 200_000
+
+
+async def test_what_the_user_typed_ahead_is_not_dropped_when_the_user_takes_over_again(desk):
+    await desk.begin_counting()
+    desk.terminal.take(desk)
+    desk.terminal.type(b"x" * 500_000)
+    await anyio.wait_all_tasks_blocked()
+    desk.terminal.hand_back(desk)
+    desk.terminal.take(desk)
+    assert await desk.counted_until_z() == 500_001
 
 
 async def test_keys_that_may_complete_a_denied_line_are_asked_about(desk):

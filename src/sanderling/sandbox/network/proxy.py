@@ -324,7 +324,7 @@ class _Exchange:
         head = replace(request, target=path, headers=headers, http_version=HTTP_VERSION)
         await self._send_event(server, head)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._forward_body, server, masking is None)
+            tasks.start_soon(self._forward_body, server, masking is not None)
             if masking:
                 await self._return_masked(server, *masking)
             else:
@@ -332,11 +332,13 @@ class _Exchange:
             tasks.cancel_scope.cancel()
         await self._see_off()
 
-    async def _forward_body(self, server: _Peer, has_trailers: bool) -> None:
+    async def _forward_body(self, server: _Peer, has_secret: bool) -> None:
         event = None
         while not isinstance(event, h11.EndOfMessage):
             event = await self._next_event(self.client)
-            if isinstance(event, h11.EndOfMessage) and not has_trailers:
+            if has_secret and self.secrets and self.secrets.why_off():
+                raise ConnectionAbortedError  # since the request began
+            if isinstance(event, h11.EndOfMessage) and has_secret:
                 event = h11.EndOfMessage()  # a server may take trailers for headers
             # A server may respond without reading the rest of the body. The client still sends it, then reads the response.
             with suppress(OSError):

@@ -72,6 +72,7 @@ class Terminal:
         self._typed = TypedText()
         self._seen = 0
         self._unsent = b""
+        self._users_unsent = 0  # how many bytes of it are the user's, from the beginning
         self._changed = anyio.Event()
         self._handed_back = anyio.Event()
         self._is_unsent = anyio.Event()
@@ -125,6 +126,7 @@ class Terminal:
                 await self._is_unsent.wait()
             sent = self._device.send(self._unsent)
             self._unsent = self._unsent[sent:]
+            self._users_unsent = max(0, self._users_unsent - sent)
             if not sent:  # its buffer is full, which no poll reports
                 await anyio.sleep(RETRY_S)
 
@@ -307,7 +309,7 @@ class Terminal:
 
         What the model has typed and the terminal did not take yet is dropped.
         """
-        self._unsent = b""
+        self._unsent = self._unsent[: self._users_unsent]
         self._holders.add(holder)
         self.screen.hides = True
         if self._handed_back.is_set():
@@ -321,6 +323,7 @@ class Terminal:
         if self.is_users:
             self._typed.note(data)
             self._put(data)
+            self._users_unsent = len(self._unsent)
 
     def hand_back(self, holder: object) -> None:
         """Give the terminal to the model, unless another holder has it."""
