@@ -20,6 +20,7 @@ local words = require('sanderling.ui.words')
 ---@field parameters string of an incomplete CSI sequence
 ---@field rest string an incomplete character
 ---@field is_over? boolean its end is shown
+---@field bar? string the line above it, if the user can type there
 
 ---@type table<string, sanderling.screens.jobs.Screen> by session and job
 local screens = {}
@@ -133,13 +134,33 @@ local function write(screen, text)
   pcall(api.nvim_chan_send, screen.channel, text) -- the buffer may be closing
 end
 
+--- Say above the terminal who has it and which key changes that, or how it ended.
+---@param screen sanderling.screens.jobs.Screen
+---@param text? string default: as before
+local function set_bar(screen, text)
+  screen.bar = text or screen.bar
+  for _, win in ipairs(screen.bar and vim.fn.win_findbuf(screen.buf) or {}) do
+    vim.wo[win][0].winbar = screen.bar
+  end
+end
+
+--- Show how it ended: below the text, or above a terminal, whose program may still draw its last screen.
 ---@param screen sanderling.screens.jobs.Screen
 ---@param sentence string
 local function write_end(screen, sentence)
-  if not screen.is_over then
-    screen.is_over = true
+  if screen.is_over then
+    return
+  end
+  screen.is_over = true
+  sentence = words.plain(sentence)
+  if screen.bar then
+    local text = (' Ended: %s. <C-\\><C-n> leaves terminal mode.'):format(
+      (sentence:gsub('%.$', ''))
+    )
+    set_bar(screen, (text:gsub('%%', '%%%%')))
+  else
     screen.state, screen.rest = 'text', ''
-    write(screen, ('\27[0m\n[%s]\n'):format(words.plain(sentence)))
+    write(screen, ('\27[0m\n[%s]\n'):format(sentence))
   end
 end
 
@@ -285,15 +306,6 @@ end
 
 -- the user's terminal -------------------------------------------------------------------------------------------------
 
---- Set what the line above the terminal says: who has it, and which key changes that.
----@param buf integer
----@param text string
-local function set_bar(buf, text)
-  for _, win in ipairs(vim.fn.win_findbuf(buf)) do
-    vim.wo[win][0].winbar = text
-  end
-end
-
 local MODELS = ' The model has this terminal. i takes it: the model then sees and sends nothing.'
 local USERS = ' You have this terminal. <C-\\><C-n> hands it back. The model sees nothing of it.'
 
@@ -314,16 +326,18 @@ local function report_size(buf, job, session_id)
 end
 
 --- Let the user type in the job's terminal: terminal mode takes it, leaving the mode hands it back.
----@param buf integer
+---@param screen sanderling.screens.jobs.Screen
 ---@param job sanderling.ShownJob
 ---@param session_id string
-local function share(buf, job, session_id)
+local function share(screen, job, session_id)
+  local buf = screen.buf
   ---@param what 'take'|'hand_back'
   local function use(what)
-    live.act(session_id, { type = 'use_terminal', id = job.id, what = what })
-    set_bar(buf, what == 'take' and USERS or MODELS)
+    if not screen.is_over then
+      live.act(session_id, { type = 'use_terminal', id = job.id, what = what })
+      set_bar(screen, what == 'take' and USERS or MODELS)
+    end
   end
-  set_bar(buf, MODELS)
   for _, map in ipairs(api.nvim_buf_get_keymap(buf, 't')) do
     api.nvim_buf_del_keymap(buf, 't', map.lhs) -- all keys are the program's
   end
@@ -361,28 +375,36 @@ local function open(job, session_id)
   local buf = scratch.new(is_in_front and 'command' or 'job ' .. job.id)
   scratch.set_buf_options(buf, { bufhidden = 'hide' })
   open_split(buf)
+  ---@type sanderling.screens.jobs.Screen
   local screen = {
     buf = buf,
-    channel = api.nvim_open_term(buf, { -- in its window, which determines its size
-      on_input = function(_, _, _, data)
-        if job.has_terminal then
-          live.act(session_id, {
-            type = 'type_in_terminal',
-            id = job.id,
-            data = vim.base64.encode(data),
-          })
-        end
-      end,
-    }),
+    channel = 0,
     session_id = session_id,
     state = 'text',
     parameters = '',
     rest = '',
   }
+  if job.has_terminal then
+    set_bar(screen, MODELS) -- before the terminal gets its size
+    if job.outcome ~= '' then
+      write_end(screen, job.outcome)
+    end
+  end
+  screen.channel = api.nvim_open_term(buf, { -- in its window, which determines its size
+    on_input = function(_, _, _, data)
+      if job.has_terminal and not screen.is_over then
+        live.act(session_id, {
+          type = 'type_in_terminal',
+          id = job.id,
+          data = vim.base64.encode(data),
+        })
+      end
+    end,
+  })
   screens[key(session_id, job.id)] = screen
   set_keys(buf, job, session_id)
   if job.has_terminal then
-    share(buf, job, session_id)
+    share(screen, job, session_id)
   end
   api.nvim_create_autocmd('BufUnload', {
     buffer = buf,
@@ -418,18 +440,26 @@ function M.show(id)
     api.nvim_set_current_win(win)
   elseif screen and api.nvim_buf_is_loaded(screen.buf) then
     open_split(screen.buf)
+    set_bar(screen)
   else
     open(job, session_id)
   end
 end
 
 --- Let the model see what is on the screen of a job's terminal now, although the user typed it.
----@param id string
+---@param id string of the job; empty: the newest terminal that runs
 function M.reveal(id)
-  local job = find(id)
-  if job and job.has_terminal then
+  local shared = vim.tbl_filter(function(job)
+    return job.has_terminal == true and job.outcome == ''
+  end, known())
+  local job = id == '' and shared[#shared] or (id ~= '' and find(id)) or nil
+  if vim.list_contains(shared, job) then
     live.act(assert(live.current_id()), { type = 'use_terminal', id = job.id, what = 'show' })
     message.tell(('The model sees the whole screen of %s.'):format(job.id))
+  elseif id == '' then
+    message.tell('No terminal runs in this conversation.', vim.log.levels.WARN)
+  elseif job and job.has_terminal then
+    message.tell(('%s has already ended: %s.'):format(job.id, words.plain(job.outcome)))
   elseif job then
     message.tell(('%s has no terminal.'):format(job.id), vim.log.levels.WARN)
   end
