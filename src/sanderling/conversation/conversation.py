@@ -33,6 +33,8 @@ from sanderling.protocol.requests import Answer, RepeatPrompt, SessionRequest
 from sanderling.sandbox.sandbox import VERIFYING, must_verify
 
 BUSY = "Stop the turn first: the model is working."
+REMEMBERING = "Lines are being proposed already."
+REMEMBERING_WAITS = "Lines are proposed when this turn has ended."
 ROLE_WAITS = "The role changes at the end of this turn."
 NOT_REPEATED = (
     "Only prompts to Sanderling's own agent, with the files on this machine, can be repeated."
@@ -84,7 +86,7 @@ class Conversation:
         # A scope while only a summary is written.
         self._turn: OneTurn | anyio.CancelScope | None = None
         self._next_role: str | None = None
-        self._is_to_remember = False
+        self._is_to_remember = self._is_remembering = False
         self._arrived = anyio.Event()
         self._is_closed = False
         services.restore(mode, role)
@@ -134,7 +136,7 @@ class Conversation:
                 services.compactor.ask(focus)
                 self._is_to_remember = self._is_to_remember or services.settings.auto_remember
             case actions.Remember():
-                self._is_to_remember = True
+                self._ask_to_remember()
             case actions.UndoCompaction():
                 self._unless_in_turn(services.compactor.undo)
             case (
@@ -349,17 +351,27 @@ class Conversation:
                 return
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 
+    def _ask_to_remember(self) -> None:
+        if self._is_to_remember or self._is_remembering:
+            self.services.emit(events.Notice("info", REMEMBERING))
+        elif self._turn:
+            self.services.emit(events.Notice("info", REMEMBERING_WAITS))
+        self._is_to_remember = not self._is_remembering
+
     async def _learn(self) -> None:
         """Propose lines for the instructions between turns, as the user requested."""
         from sanderling.conversation.learning import Learner  # only on request
 
-        self._is_to_remember = False
+        self._is_to_remember, self._is_remembering = False, True
+        self.services.emit(events.RememberingStarted())
         with anyio.CancelScope() as scope, self._active(scope):
             try:
                 await Learner(self.services).propose()
             except BudgetSpentError:
                 await self._show_end("budget")
                 return
+            finally:
+                self._is_remembering = False
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 
     async def _undo(self) -> None:
