@@ -44,7 +44,7 @@ def test_github_is_added_from_gh_and_the_rest_of_the_file_stays(home):
     home.config.write_text(before)
     done = home.run("credentials", "add", "github")
     assert done.returncode == 0, done
-    assert 'Next: add ["api.github.com"] to sandbox.hosts there.' in done.stdout
+    assert 'Next: add ["api.github.com"] to sandbox.hosts there; set network' in done.stdout
     assert home.config.read_text().startswith(f"{before}\n\n[sandbox.credentials.github]\n")
     assert declared(home)["github"]["source"] == "command"
     listed = home.run("credentials")
@@ -58,6 +58,17 @@ def test_github_is_added_from_gh_and_the_rest_of_the_file_stays(home):
     assert not [
         each for each in (done, listed, tested, again) if SECRET in each.stdout + each.stderr
     ]
+
+
+def test_what_commands_still_need_is_named_until_it_is_there(home):
+    with_gh(home)
+    home.config.write_text('[sandbox]\nhosts = ["github.com", "api.github.com"]')
+    done = home.run("credentials", "add", "github")
+    assert done.stdout.endswith('Next: set network = "proxy" there, or use :AgentNet proxy.\n')
+    listed = home.run("credentials").stdout
+    assert 'Set network = "proxy", or use :AgentNet proxy' in listed
+    home.config.write_text(f'network = "proxy"\n{home.config.read_text()}')
+    assert home.run("credentials").stdout.startswith("  info   credential github")
 
 
 def test_without_gh_the_secret_is_read_from_standard_input_into_the_keychain(home):
@@ -77,7 +88,9 @@ def test_without_gh_the_secret_is_read_from_standard_input_into_the_keychain(hom
     [
         (("work",), "name the hosts that get the secret of 'work': --host"),
         (("a.b", "--host", "x.org"), "'a.b' is not a name"),
-        (("work", "--host", "*.org", "--variable", "T"), "the credential 'work' is wrong"),
+        (("work", "--host", "*.org", "--variable", "T"), "'*.org' is not a host: use a name like"),
+        (("work", "--host", "https://x.org/", "--variable", "T"), "'https://x.org/' is not a host"),
+        (("work", "--hosts", "x.org", "--variable", "T"), "unrecognized arguments: --hosts x.org"),
         (("work", "--host", "x.org", "--source", "env"), "set `variable`"),
         (("work", "--host", "x.org", "--variable", "PATH"), "commands see PATH"),
         (("work", "--host", "x.org", "--variable", "NO_SUCH"), "There is no secret"),

@@ -68,7 +68,7 @@ def add(commands: Any) -> None:
     action.add_argument("name", metavar="NAME", help=f"{', '.join(PRESETS)}, or any other name")
     action.add_argument("--host", action="append", metavar="H", help="a host that gets the secret")
     action.add_argument("--source", choices=("keychain", "command", "env"))
-    action.add_argument("--command", metavar="WORDS", help="prints the secret")
+    action.add_argument("--command", dest="words", metavar="WORDS", help="prints the secret")
     action.add_argument("--variable", metavar="V", help="the variable with the secret")
     action.add_argument("--user", metavar="U", help="the user that git sends with the secret")
     action.set_defaults(run=add_it)
@@ -101,7 +101,13 @@ def add_it(arguments: argparse.Namespace) -> int:
         return _fail(error)
     where = "in the keychain" if known else f"to {_file()}"
     unlisted = _unlisted(credential, settings)
-    advice = f" Next: add {json.dumps(unlisted)} to sandbox.hosts there." if unlisted else ""
+    steps = [f"add {json.dumps(unlisted)} to sandbox.hosts there"] if unlisted else []
+    steps += (
+        ['set network = "proxy" there, or use :AgentNet proxy']
+        if settings.network != "proxy"
+        else []
+    )
+    advice = f" Next: {'; '.join(steps)}." if steps else ""
     sys.stdout.write(visible(f"{'Stored' if known else 'Added'} {name} {where}.{advice}\n"))
     return 0
 
@@ -142,7 +148,7 @@ def _is_changed(arguments: argparse.Namespace) -> bool:
         (
             arguments.host,
             arguments.source,
-            arguments.command,
+            arguments.words,
             arguments.variable,
             arguments.user,
         )
@@ -153,7 +159,7 @@ def _table_of(arguments: argparse.Namespace) -> Table:
     table = {**PRESETS.get(arguments.name, {})}
     if table.get("source") == "command" and not shutil.which("gh"):
         del table["source"]
-    command = shlex.split(arguments.command or "")
+    command = shlex.split(arguments.words or "")
     source = "command" if command else "env" if arguments.variable else ""
     given = {
         "hosts": arguments.host,
@@ -176,6 +182,11 @@ def _checked(name: str, table: Table, settings: Settings) -> Credential:
         raise UsageError(f"'{name}' is not a name: use letters, digits, - and _")
     if not table.get("hosts"):
         raise UsageError(f"name the hosts that get the secret of '{name}': --host git.example.com")
+    for host in table["hosts"]:
+        if not re.fullmatch(r"[^\s/@*]+", host):
+            raise UsageError(
+                f"'{host}' is not a host: use a name like git.example.com, without * and https://"
+            )
     try:
         credential = msgspec.convert(table, Credential)
     except msgspec.ValidationError as error:
@@ -207,7 +218,9 @@ def _store(name: str, writable: Sequence[str]) -> None:
     except subprocess.SubprocessError as error:
         raise ConfigError("the keychain does not answer: unlock it and try again") from error
     if done.returncode:
-        raise ConfigError("the keychain did not keep the secret: unlock it, or use --variable")
+        raise ConfigError(
+            "the keychain did not keep the secret: unlock or install one, or use --variable or --command"
+        )
 
 
 def _declare(name: str, table: Table) -> None:
