@@ -350,10 +350,10 @@ def credential_lines(
         unlisted = [host for host in credential.hosts if not rules.allow_all_of(host)]
         advice = [f"Add {', '.join(unlisted)} to sandbox.hosts"] if unlisted else []
         advice += [NO_PROXY] if settings.network != "proxy" else []
-        if advice:
+        if unlisted:
             yield Line("warn", f"{text} (commands do not reach all of them)", tuple(advice))
         elif not is_asking:
-            yield Line("info", text)
+            yield Line("info", text, tuple(advice))
         if is_asking:
             try:
                 read_secret(name, credential, (project, *settings.sandbox_write))
