@@ -940,6 +940,14 @@ def test_agent_reveal_finds_the_terminal_behind_a_command_and_says_when_it_has_e
     assert len(screen.actions("use_terminal")) == 1
 
 
+def test_a_terminal_can_be_taken_while_the_call_that_starts_it_still_runs(screen):
+    screen.send(started("bash", "bash …", "t7"))
+    shared(screen)
+    screen.command("Agent terminal")
+    assert screen.actions("watch_job") == [{"type": "watch_job", "id": "j0", "is_on": True}]
+    assert "The model has this terminal" in screen.lua("return vim.wo.winbar")
+
+
 def test_a_terminal_that_is_shown_again_has_its_line_and_its_first_row(screen):
     shared(screen)
     screen.command("Agent terminal")

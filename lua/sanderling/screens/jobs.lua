@@ -226,6 +226,14 @@ local function in_front()
   end
 end
 
+--- Is it the job that the tool has just started? One with a terminal is a job before its tool has ended.
+---@param job sanderling.ShownJob
+---@param tool sanderling.ShownJob
+---@return boolean
+local function is_of(job, tool)
+  return job.has_terminal == true and vim.startswith(job.command, (tool.command:gsub(' ?…$', '')))
+end
+
 --- Return what one wants to watch: the command in the foreground, else the newest running job, else the newest.
 ---@param list sanderling.ShownJob[]
 ---@return sanderling.ShownJob?
@@ -233,7 +241,11 @@ local function most_wanted(list)
   local running = vim.tbl_filter(function(job)
     return job.outcome == ''
   end, list)
-  return in_front() or running[#running] or list[#list]
+  local newest, tool = running[#running], in_front()
+  if newest and tool and is_of(newest, tool) then
+    return newest
+  end
+  return tool or newest or list[#list]
 end
 
 --- Return the job `id`; report it if there is none.
