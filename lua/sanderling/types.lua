@@ -126,6 +126,9 @@
 ---@class (exact) sanderling.CompactionUndone
 ---@field type 'compaction_undone'
 
+---@class (exact) sanderling.RememberingStarted
+---@field type 'remembering_started'
+
 ---@class (exact) sanderling.RestoredFile
 ---@field path string
 ---@field how? 'left'|'merged'|'restored'
@@ -413,7 +416,7 @@
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.EffortChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.RoleChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ChildChanged|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.ConnectionChanged|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.EffortChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.RememberingStarted|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.RoleChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ChildChanged|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.ConnectionChanged|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
@@ -1081,6 +1084,7 @@
 ---| sanderling.CompactionStarted
 ---| sanderling.Compacted
 ---| sanderling.CompactionUndone
+---| sanderling.RememberingStarted
 ---| sanderling.FilesRestored
 ---| sanderling.ChangesUnreviewed
 ---| sanderling.ConversationRewound
@@ -1238,6 +1242,7 @@
 ---@overload fun(type: 'compaction_started', fn: fun(event: sanderling.CompactionStarted, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'compacted', fn: fun(event: sanderling.Compacted, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'compaction_undone', fn: fun(event: sanderling.CompactionUndone, session: sanderling.Session)): sanderling.Handle
+---@overload fun(type: 'remembering_started', fn: fun(event: sanderling.RememberingStarted, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'files_restored', fn: fun(event: sanderling.FilesRestored, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'changes_unreviewed', fn: fun(event: sanderling.ChangesUnreviewed, session: sanderling.Session)): sanderling.Handle
 ---@overload fun(type: 'conversation_rewound', fn: fun(event: sanderling.ConversationRewound, session: sanderling.Session)): sanderling.Handle

@@ -63,7 +63,7 @@ def test_the_prompt_runs_again_with_the_other_model_in_a_copy(repeated, files):
 def test_both_results_are_shown_next_to_each_other(repeated):
     first, second = compare(repeated)
     repeated.wait_for_screen(
-        "First result, in the project", "<CR> compare  a apply  D remove  q close"
+        "First result, in the project", "<CR> diff  a apply  D remove  q close"
     )
     assert first[0].startswith("scripted · $")
     assert first[0].endswith(" · 2 files")
@@ -146,6 +146,28 @@ def test_a_model_that_does_not_exist_gets_no_request_and_the_prompt_comes_back(r
     agent.command("AgentAgain nowhere:model")
     agent.wait_for_transcript("Keeping ")
     wait_until(lambda: agent.prompt_lines() == ["go"])
+    agent.wait_for_transcript("Choose a model with :AgentModel, then send the prompt")
+
+
+def test_the_prompt_runs_again_in_the_mode_of_its_session(start_agent, files):  # noqa: ARG001
+    agent = start_agent(DONE, setup={"mode": "auto"})
+    agent.ask_and_wait()
+    agent.command("AgentAgain")
+    agent.wait_for_transcript(":AgentAgain! compares both results.")
+    assert agent.lua("return require('sanderling.session.live').current().state.mode") == "auto"
+
+
+def test_without_a_prompt_the_user_is_shown_so_although_no_chat_is_open(start_agent, files):  # noqa: ARG001
+    agent = start_agent(DONE)
+    agent.command("AgentAgain")
+    agent.wait_for_message("There is no prompt to repeat yet.")
+
+
+def test_the_keys_of_the_comparison_fit_into_half_of_80_columns(repeated):
+    repeated.rpc.request("nvim_ui_try_resize", 80, 24)
+    compare(repeated)
+    keys = "<CR> diff  a apply  D remove  q close"
+    wait_until(lambda: repeated.screen_text().count(keys) == 2, repeated.screen_text, 5)
 
 
 def test_commands_in_the_copy_can_commit_and_the_project_does_not_change(run_agent, files):

@@ -78,6 +78,44 @@ def test_a_rejected_hunk_leaves_the_file(corrected):
     assert agent.lines(path) == ["Be kind."]
 
 
+def test_a_second_request_while_lines_are_proposed_asks_nothing_and_agentstop_ends_the_first(
+    corrected,
+):
+    agent, path = corrected(says("project: Use pnpm, never npm."))
+    remember(agent, path)
+    agent.command("AgentRemember")
+    agent.wait_for_transcript("Lines are being proposed already.")
+    agent.command("AgentStop")
+    wait_until(lambda: agent.float() is None, agent.screen_text)
+    agent.wait_for_screen("idle")
+    assert agent.transcript_text().count("what to remember") == 1
+    assert agent.lines(path) == ["Be kind."]
+
+
+def test_agentstop_ends_a_proposal_for_which_the_model_takes_long(corrected):
+    agent, _ = corrected({"step": [{"text": "project: A.", "delay_ms": 60_000}]})
+    agent.command("AgentRemember")
+    agent.wait_for_screen("remembering")
+    agent.command("AgentStop")
+    agent.wait_for_screen("idle")
+
+
+def test_agentstop_ends_a_summary(corrected):
+    agent, _ = corrected({"step": [{"text": "A summary.", "delay_ms": 60_000}]})
+    agent.command("Agent compact")
+    agent.wait_for_screen("summarizing")
+    agent.command("AgentStop")
+    agent.wait_for_screen("idle")
+
+
+def test_lines_that_are_requested_during_a_turn_are_announced(start_agent):
+    agent = start_agent(says("One moment."), {"step": [{"text": "Slow.", "delay_ms": 60_000}]})
+    agent.chat("go")
+    agent.ask("and now")
+    agent.command("AgentRemember")
+    agent.wait_for_transcript("Lines are proposed when this turn has ended.")
+
+
 def test_unsaved_text_of_the_users_stays_and_is_not_written(corrected):
     agent, path = corrected(says("project: Use pnpm, never npm."))
     agent.command("edit AGENTS.md")

@@ -977,9 +977,59 @@ def test_agent_reveal_shows_the_model_the_screen(screen):
     shared(screen)
     screen.command("Agent reveal")
     assert screen.actions() == [{"type": "use_terminal", "id": "j0", "what": "show"}]
-    screen.send(jobs(""))
+    screen.send(jobs("", ""))
+    screen.command("Agent reveal j1")
+    assert "j1 has no terminal" in screen.messages()
+
+
+def test_agent_reveal_finds_the_terminal_behind_a_command_and_says_when_it_has_ended(screen):
+    shared(screen)
+    screen.send(started("bash", "make test", "t7"))
     screen.command("Agent reveal")
-    assert "j0 has no terminal" in screen.messages()
+    assert [each["id"] for each in screen.actions("use_terminal")] == ["j0"]
+    shared(screen, "exit status 0")
+    screen.command("Agent reveal j0")
+    assert "j0 has already ended: exit status 0." in screen.messages()
+    screen.command("Agent reveal")
+    assert "No terminal runs in this conversation." in screen.messages()
+    assert len(screen.actions("use_terminal")) == 1
+
+
+def test_a_terminal_can_be_taken_while_the_call_that_starts_it_still_runs(screen):
+    screen.send(started("bash", "bash …", "t7"))
+    shared(screen)
+    screen.command("Agent terminal")
+    assert screen.actions("watch_job") == [{"type": "watch_job", "id": "j0", "is_on": True}]
+    assert "The model has this terminal" in screen.lua("return vim.wo.winbar")
+
+
+def test_a_terminal_that_is_shown_again_has_its_line_and_its_first_row(screen):
+    shared(screen)
+    screen.command("Agent terminal")
+    rows = screen.actions("resize_terminal")[-1]["rows"]
+    screen.send(job_output("\x1b[m\x1b[H\x1b[J>>> " + "\r\n" * (rows - 1) + "\x1b[1;5H"))
+    wait_until(lambda: terminal(screen) == [">>> "])
+    assert screen.lua("return vim.fn.line('w0')") == 1
+    screen.feed("q")
+    wait_until(lambda: screen.lua("return vim.bo.buftype") != "terminal")
+    screen.command("Agent terminal")
+    assert "The model has this terminal" in screen.lua("return vim.wo.winbar")
+
+
+@pytest.mark.parametrize("is_opened_before", [True, False])
+def test_a_terminal_that_has_ended_says_so_and_cannot_be_taken(screen, is_opened_before):
+    shared(screen, "" if is_opened_before else "exit status 0 %x")
+    screen.command("Agent terminal")
+    shared(screen, "exit status 0 %x")
+    screen.send(job_output("\x1b[m\x1b[H\x1b[J>>> exit()"))
+    wait_until(lambda: terminal(screen) == [">>> exit()"])
+    assert " Ended: exit status 0 %%x." in screen.lua("return vim.wo.winbar")
+    screen.feed("i")
+    wait_until(lambda: screen.mode() == "t")
+    screen.feed("x<C-\\><C-n>")
+    wait_until(lambda: screen.mode() == "nt")
+    assert " Ended: exit status 0 %%x." in screen.lua("return vim.wo.winbar")
+    assert (uses(screen), typed(screen)) == ([], b"")
 
 
 def test_a_job_is_watched_no_longer_when_its_buffer_is_gone_and_again_when_it_is_asked_for(screen):

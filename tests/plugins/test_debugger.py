@@ -385,15 +385,12 @@ def test_a_mistake_is_named(debugpy, model, arguments, expected):
 @pytest.mark.parametrize(
     "arguments, note",
     [
-        (
-            {"op": "evaluate", "expression": "a + b"},
-            "This runs code in the debugger or the debugged program",
-        ),
-        ({"op": "step_over"}, "This continues or stops the debugged program"),
-        ({"op": "set_breakpoint", "path": "app.py", "line": 3}, "continues or stops"),
+        ({"op": "evaluate", "expression": "a + b"}, "holds for all code, not for steps."),
+        ({"op": "step_over"}, "holds for all steps and for breakpoints without a condition, not"),
+        ({"op": "set_breakpoint", "path": "app.py", "line": 3}, "This moves or stops the debugged"),
         (
             {"op": "set_breakpoint", "path": "app.py", "line": 3, "condition": "a"},
-            "This runs code in the debugger or the debugged program",
+            "This runs code in the debugged program.",
         ),
     ],
 )
@@ -404,7 +401,7 @@ def test_what_affects_the_program_asks(debugpy, model, arguments, note):
     child.wait_for_question()
     asked = " ".join(child.question_text().split())
     assert note in asked
-    assert "the sandbox does not confine" in asked
+    assert "It runs programs outside the sandbox." in asked
     child.answer_question("d")
     assert "denied" in child.results()[0]
     assert line_of(child) == 2

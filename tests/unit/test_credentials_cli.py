@@ -44,7 +44,7 @@ def test_github_is_added_from_gh_and_the_rest_of_the_file_stays(home):
     home.config.write_text(before)
     done = home.run("credentials", "add", "github")
     assert done.returncode == 0, done
-    assert 'Next: add ["api.github.com"] to sandbox.hosts there.' in done.stdout
+    assert 'Next: add ["api.github.com"] to sandbox.hosts there; set network' in done.stdout
     assert home.config.read_text().startswith(f"{before}\n\n[sandbox.credentials.github]\n")
     assert declared(home)["github"]["source"] == "command"
     listed = home.run("credentials")
@@ -58,6 +58,17 @@ def test_github_is_added_from_gh_and_the_rest_of_the_file_stays(home):
     assert not [
         each for each in (done, listed, tested, again) if SECRET in each.stdout + each.stderr
     ]
+
+
+def test_what_commands_still_need_is_named_until_it_is_there(home):
+    with_gh(home)
+    home.config.write_text('[sandbox]\nhosts = ["github.com", "api.github.com"]')
+    done = home.run("credentials", "add", "github")
+    assert done.stdout.endswith('Next: set network = "proxy" there, or use :AgentNet proxy.\n')
+    listed = home.run("credentials").stdout
+    assert 'Set network = "proxy", or use :AgentNet proxy' in listed
+    home.config.write_text(f'network = "proxy"\n{home.config.read_text()}')
+    assert "Set network" not in home.run("credentials").stdout
 
 
 def test_without_gh_the_secret_is_read_from_standard_input_into_the_keychain(home):
@@ -77,7 +88,9 @@ def test_without_gh_the_secret_is_read_from_standard_input_into_the_keychain(hom
     [
         (("work",), "name the hosts that get the secret of 'work': --host"),
         (("a.b", "--host", "x.org"), "'a.b' is not a name"),
-        (("work", "--host", "*.org", "--variable", "T"), "the credential 'work' is wrong"),
+        (("work", "--host", "*.org", "--variable", "T"), "'*.org' is not a host: use a name like"),
+        (("work", "--host", "https://x.org/", "--variable", "T"), "'https://x.org/' is not a host"),
+        (("work", "--hosts", "x.org", "--variable", "T"), "unrecognized arguments: --hosts x.org"),
         (("work", "--host", "x.org", "--source", "env"), "set `variable`"),
         (("work", "--host", "x.org", "--variable", "PATH"), "commands see PATH"),
         (("work", "--host", "x.org", "--variable", "NO_SUCH"), "There is no secret"),
@@ -99,6 +112,41 @@ def test_credentials_in_another_form_are_left_to_the_user(home):
     done = home.run("credentials", "add", "github")
     assert done.returncode == 2
     assert "add this to" in done.stderr
+    assert home.config.read_text() == text
+
+
+OTHERS = """\
+# mine
+[sandbox]
+hosts = ["x.org"]  # [not a table]
+
+[[permissions]]
+action = "ask"
+tool = "bash"
+"""
+
+
+def test_remove_takes_the_table_and_the_secret_and_leaves_the_rest(home):
+    home.config.write_text(OTHERS)
+    home.run("credentials", "add", "github", stdin=f"{SECRET}\n")
+    home.config.write_text(home.config.read_text() + "\n# about tools\n[tools]\ndisabled = []\n")
+    removed = home.run("credentials", "remove", "github")
+    assert removed.returncode == 0, removed
+    assert removed.stdout.startswith("Removed github from ")
+    assert home.config.read_text().startswith(OTHERS)
+    assert home.config.read_text().endswith("\n# about tools\n[tools]\ndisabled = []\n")
+    assert "github" not in home.config.read_text()
+    assert json.loads((home.folder / "keychain.json").read_text()) == {}
+    again = home.run("credentials", "remove", "github")
+    assert (again.returncode, "there is no credential 'github'" in again.stderr) == (2, True)
+
+
+def test_remove_leaves_another_form_to_the_user(home):
+    text = "sandbox = { credentials = { a = { hosts = ['x.org'] } } }\n"
+    home.config.write_text(text)
+    done = home.run("credentials", "remove", "a")
+    assert done.returncode == 2
+    assert "remove the credential 'a' from" in done.stderr
     assert home.config.read_text() == text
 
 

@@ -219,10 +219,11 @@ function Session:act(action, sent)
   return not err
 end
 
---- Send a request about this session. If it fails, the transcript says why.
+--- Send a request about this session.
 ---@param request table a sanderling.Request, without its `session_id`
 ---@param on_answer fun(result: table, is_here: boolean) is_here: the user has not moved on meanwhile
-function Session:ask(request, on_answer)
+---@param on_failure? fun(sentence: string) default: the transcript says why
+function Session:ask(request, on_answer, on_failure)
   local id, err = self.id, host.open(self.id)
   if err then
     return self:note({ type = 'local_failed', message = err })
@@ -238,7 +239,7 @@ function Session:ask(request, on_answer)
   ask(
     request,
     if_open(on_answer),
-    if_open(function(sentence)
+    if_open(on_failure or function(sentence)
       self:say('warning', sentence)
     end)
   )

@@ -20,6 +20,7 @@ return {
   compaction_started = true,
   compacted = true,
   compaction_undone = true,
+  remembering_started = true,
   files_restored = true,
   changes_unreviewed = true,
   conversation_rewound = true,

@@ -22,8 +22,10 @@ local ns = api.nvim_create_namespace('sanderling_again')
 
 local NO_REPEATED = 'No prompt was repeated here. :AgentAgain repeats the last one.'
 local COMPARE = ':AgentAgain! compares both results.'
+local CHOOSE =
+  'Nothing was sent. Choose a model with :AgentModel, then send the prompt, or remove the copy with :AgentWorktrees.'
 local NAMED = {
-  { 'again_diff', 'compare' },
+  { 'again_diff', 'diff' },
   { 'again_apply', 'apply' },
   { 'again_remove', 'remove' },
   { 'close', 'close' },
@@ -40,6 +42,7 @@ end
 ---@class (exact) sanderling.screens.again.Start
 ---@field found sanderling.RepeatedPrompt
 ---@field model string the one that the user named, or empty
+---@field mode 'ask'|'auto'|'plan' of the session whose prompt is repeated
 ---@field is_asked? boolean the session was asked to use it
 
 ---@type table<string, sanderling.screens.again.Start> by session
@@ -49,8 +52,12 @@ local running = {}
 
 ---@param session sanderling.chat.session.Session
 local function send(session)
-  local prompt = starting[session.id].found.prompt
+  local start = starting[session.id]
+  local prompt = start.found.prompt
   starting[session.id], running[session.id] = nil, true
+  if session.state.mode ~= start.mode then
+    session:act({ type = 'set_mode', mode = start.mode })
+  end
   local opts = { selections = prompt.selections, is_verbatim = true }
   session:send(vim.split(prompt.text, '\n', { plain = true }), opts)
 end
@@ -95,6 +102,7 @@ when_starting('notice', function(session, start, event)
   if start.is_asked and vim.startswith(event.text, 'Keeping ') then -- there is no such model
     starting[session.id] = nil
     session:put_back_prompts({ start.found.prompt })
+    session:say('info', CHOOSE)
   end
 end)
 
@@ -115,9 +123,9 @@ end)
 local function repeat_prompt(session, model)
   local request = { type = 'repeat_prompt', new_id = stored.new_id(), model = model }
   session:ask(request, function(found, is_here)
-    starting[request.new_id] = { found = found, model = model }
+    starting[request.new_id] = { found = found, model = model, mode = session.state.mode }
     chat.open(request.new_id, session.project, { focus = is_here })
-  end)
+  end, complain)
 end
 
 -- comparing -----------------------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ local words = require('sanderling.ui.words')
 ---@field state sanderling.screens.jobs.State position in an escape sequence after the last output
 ---@field parameters string of an incomplete CSI sequence
 ---@field rest string an incomplete character
----@field bar string the line above it, empty unless it is a terminal that the user can take
 ---@field is_over? boolean its end is shown
+---@field bar? string the line above it, if the user can type there
 ---@field shared? integer the autocommands of a terminal that the user can take
 
 ---@type table<string, sanderling.screens.jobs.Screen> by session and job
@@ -135,13 +135,13 @@ local function write(screen, text)
   pcall(api.nvim_chan_send, screen.channel, text) -- the buffer may be closing
 end
 
---- Set what the line above a terminal says: who has it, and which key changes that.
+--- Say above the terminal who has it and which key changes that, or how it ended.
 ---@param screen sanderling.screens.jobs.Screen
----@param text string
+---@param text? string default: as before
 local function set_bar(screen, text)
-  screen.bar = text
-  for _, win in ipairs(vim.fn.win_findbuf(screen.buf)) do
-    vim.wo[win][0].winbar = text
+  screen.bar = text or screen.bar
+  for _, win in ipairs(screen.bar and vim.fn.win_findbuf(screen.buf) or {}) do
+    vim.wo[win][0].winbar = screen.bar
   end
 end
 
@@ -151,18 +151,27 @@ local function stop_sharing(screen)
   if screen.shared then
     api.nvim_del_augroup_by_id(screen.shared)
     screen.shared = nil
-    set_bar(screen, '')
   end
 end
 
+--- Show how it ended: below the text, or above a terminal, whose program may still draw its last screen.
 ---@param screen sanderling.screens.jobs.Screen
 ---@param sentence string
 local function write_end(screen, sentence)
-  if not screen.is_over then
-    screen.is_over = true
-    stop_sharing(screen)
+  if screen.is_over then
+    return
+  end
+  screen.is_over = true
+  stop_sharing(screen)
+  sentence = words.plain(sentence)
+  if screen.bar then
+    local text = (' Ended: %s. <C-\\><C-n> leaves terminal mode.'):format(
+      (sentence:gsub('%.$', ''))
+    )
+    set_bar(screen, (text:gsub('%%', '%%%%')))
+  else
     screen.state, screen.rest = 'text', ''
-    write(screen, ('\27[0m\n[%s]\n'):format(words.plain(sentence)))
+    write(screen, ('\27[0m\n[%s]\n'):format(sentence))
   end
 end
 
@@ -228,6 +237,14 @@ local function in_front()
   end
 end
 
+--- Is it the job that the tool has just started? One with a terminal is a job before its tool has ended.
+---@param job sanderling.ShownJob
+---@param tool sanderling.ShownJob
+---@return boolean
+local function is_of(job, tool)
+  return job.has_terminal == true and vim.startswith(job.command, (tool.command:gsub(' ?…$', '')))
+end
+
 --- Return what one wants to watch: the command in the foreground, else the newest running job, else the newest.
 ---@param list sanderling.ShownJob[]
 ---@return sanderling.ShownJob?
@@ -235,7 +252,11 @@ local function most_wanted(list)
   local running = vim.tbl_filter(function(job)
     return job.outcome == ''
   end, list)
-  return in_front() or running[#running] or list[#list]
+  local newest, tool = running[#running], in_front()
+  if newest and tool and is_of(newest, tool) then
+    return newest
+  end
+  return tool or newest or list[#list]
 end
 
 --- Return the job `id`; report it if there is none.
@@ -258,15 +279,14 @@ end
 
 --- Show `buf` below all other windows, without the current window's local options.
 ---@param buf integer
----@param bar string
-local function open_split(buf, bar)
+local function open_split(buf)
   local win = api.nvim_open_win(buf, true, {
     split = 'below',
     win = -1,
     height = math.max(3, math.floor(vim.o.lines / 3)),
   })
   scratch.set_win_options(win, {
-    winbar = bar,
+    winbar = '',
     winfixbuf = false,
     winfixheight = true,
     number = false,
@@ -332,13 +352,16 @@ end
 --- Let the user type in the job's terminal: terminal mode takes it, leaving the mode hands it back.
 ---@param screen sanderling.screens.jobs.Screen
 ---@param job sanderling.ShownJob
-local function share(screen, job)
-  local buf, session_id = screen.buf, screen.session_id
+---@param session_id string
+local function share(screen, job, session_id)
+  local buf = screen.buf
   screen.shared = api.nvim_create_augroup('sanderling.terminal.' .. buf, {})
   ---@param what 'take'|'hand_back'
   local function use(what)
-    live.act(session_id, { type = 'use_terminal', id = job.id, what = what })
-    set_bar(screen, what == 'take' and USERS or MODELS)
+    if not screen.is_over then
+      live.act(session_id, { type = 'use_terminal', id = job.id, what = what })
+      set_bar(screen, what == 'take' and USERS or MODELS)
+    end
   end
   for _, map in ipairs(api.nvim_buf_get_keymap(buf, 't')) do
     api.nvim_buf_del_keymap(buf, 't', map.lhs) -- all keys are the program's
@@ -348,18 +371,13 @@ local function share(screen, job)
     buffer = buf,
     desc = 'Agent: take the terminal',
     callback = function()
-      if screen.is_over then
-        return true
-      end
       use('take')
       -- Not for the buffer: who leaves the mode by leaving the window is in another one when this fires.
       api.nvim_create_autocmd('TermLeave', { -- not in the group either: it comes after BufUnload
         once = true,
         desc = 'Agent: hand the terminal back',
         callback = function()
-          if not screen.is_over then
-            use('hand_back')
-          end
+          use('hand_back')
         end,
       })
     end,
@@ -381,33 +399,37 @@ local function open(job, session_id)
   local is_in_front = not vim.startswith(job.id, 'j')
   local buf = scratch.new(is_in_front and 'command' or 'job ' .. job.id)
   scratch.set_buf_options(buf, { bufhidden = 'hide' })
-  local is_shared = job.has_terminal and job.outcome == ''
-  local bar = is_shared and MODELS or '' -- before the terminal, which has the size of what the bar leaves
-  open_split(buf, bar)
-  local screen ---@type sanderling.screens.jobs.Screen
-  screen = {
+  open_split(buf)
+  ---@type sanderling.screens.jobs.Screen
+  local screen = {
     buf = buf,
-    channel = api.nvim_open_term(buf, { -- in its window, which determines its size
-      on_input = function(_, _, _, data)
-        if screen.bar ~= '' then
-          live.act(session_id, {
-            type = 'type_in_terminal',
-            id = job.id,
-            data = vim.base64.encode(data),
-          })
-        end
-      end,
-    }),
+    channel = 0,
     session_id = session_id,
-    bar = bar,
     state = 'text',
     parameters = '',
     rest = '',
   }
+  if job.has_terminal then
+    set_bar(screen, MODELS) -- before the terminal gets its size
+    if job.outcome ~= '' then
+      write_end(screen, job.outcome)
+    end
+  end
+  screen.channel = api.nvim_open_term(buf, { -- in its window, which determines its size
+    on_input = function(_, _, _, data)
+      if job.has_terminal and not screen.is_over then
+        live.act(session_id, {
+          type = 'type_in_terminal',
+          id = job.id,
+          data = vim.base64.encode(data),
+        })
+      end
+    end,
+  })
   screens[key(session_id, job.id)] = screen
   set_keys(buf, job, session_id)
-  if is_shared then
-    share(screen, job)
+  if job.has_terminal and not screen.is_over then
+    share(screen, job, session_id)
   end
   api.nvim_create_autocmd('BufUnload', {
     buffer = buf,
@@ -443,19 +465,27 @@ function M.show(id)
   if win ~= -1 then
     api.nvim_set_current_win(win)
   elseif screen and api.nvim_buf_is_loaded(screen.buf) then
-    open_split(screen.buf, screen.bar)
+    open_split(screen.buf)
+    set_bar(screen)
   else
     open(job, session_id)
   end
 end
 
 --- Let the model see what is on the screen of a job's terminal now, although the user typed it.
----@param id string
+---@param id string of the job; empty: the newest terminal that runs
 function M.reveal(id)
-  local job = find(id)
-  if job and job.has_terminal then
+  local shared = vim.tbl_filter(function(job)
+    return job.has_terminal == true and job.outcome == ''
+  end, known())
+  local job = id == '' and shared[#shared] or (id ~= '' and find(id)) or nil
+  if vim.list_contains(shared, job) then
     live.act(assert(live.current_id()), { type = 'use_terminal', id = job.id, what = 'show' })
     message.tell(('The model sees the whole screen of %s.'):format(job.id))
+  elseif id == '' then
+    message.tell('No terminal runs in this conversation.', vim.log.levels.WARN)
+  elseif job and job.has_terminal then
+    message.tell(('%s has already ended: %s.'):format(job.id, words.plain(job.outcome)))
   elseif job then
     message.tell(('%s has no terminal.'):format(job.id), vim.log.levels.WARN)
   end

@@ -47,7 +47,7 @@ local tallies = require('sanderling.session.tally')
 ---@field guest_options sanderling.GuestOption[] options of the external agent
 ---@field models? string[] once they were listed
 ---@field model_notes? table<string, string> notes on the models
----@field activity 'idle'|'starting'|'thinking'|'streaming'|'summarizing'|'stopping'|'waiting for you'|'failed'
+---@field activity 'idle'|'starting'|'thinking'|'streaming'|'summarizing'|'remembering'|'stopping'|'waiting for you'|'failed'
 ---@field is_in_turn boolean
 ---@field turn? string id of the last turn's prompt
 ---@field tally sanderling.session.tally.Tally
@@ -117,10 +117,17 @@ function M.count_prompts(state)
 end
 
 ---@param state sanderling.session.state.State
+---@return boolean the model works for a turn, a summary or a proposal
+function M.is_working(state)
+  local activity = state.activity
+  return state.is_in_turn or activity == 'summarizing' or activity == 'remembering'
+end
+
+---@param state sanderling.session.state.State
 ---@return boolean something can be stopped
 function M.is_busy(state)
   local counts = M.count_prompts(state)
-  return state.is_in_turn or #state.commands > 0 or counts.queued + counts.steering > 0
+  return M.is_working(state) or #state.commands > 0 or counts.queued + counts.steering > 0
 end
 
 ---@param state sanderling.session.state.State
@@ -178,7 +185,7 @@ local function expect_turn(state)
 end
 
 ---@param state sanderling.session.state.State
----@param activity 'thinking'|'streaming'|'summarizing'
+---@param activity 'thinking'|'streaming'|'summarizing'|'remembering'
 local function work(state, activity)
   if state.activity ~= 'stopping' then
     state.activity = activity
@@ -402,8 +409,12 @@ function changes.compaction_started(state)
   work(state, 'summarizing')
 end
 
+function changes.remembering_started(state)
+  work(state, 'remembering')
+end
+
 function changes.local_stop_sent(state)
-  if state.is_in_turn then
+  if M.is_working(state) then
     state.activity = 'stopping'
   end
 end

@@ -250,7 +250,7 @@ local function state_hl(state)
   elseif #state.questions > 0 or state.retry then
     return 'AgentWarning'
   end
-  local is_busy = state.is_in_turn or state.activity == 'summarizing' or is_running(state)
+  local is_busy = states.is_working(state) or is_running(state)
   return is_busy and 'AgentBusy' or 'AgentStatus'
 end
 

@@ -1,5 +1,5 @@
 """
-`sanderling credentials add|list|test`: secrets that commands in the sandbox can use but not read.
+`sanderling credentials add|list|test|remove`: secrets that commands in the sandbox can use but not read.
 
 `add` reads the secret once before it writes anything, and no action prints it.
 """
@@ -53,12 +53,12 @@ PRESETS: dict[str, Table] = {
 def add(commands: Any) -> None:
     parser = commands.add_parser(
         "credentials",
-        description="Add, list and test secrets that commands in the sandbox can use but not read. Without an action, list them."
+        description="Add, list, test and remove secrets that commands in the sandbox can use but not read. Without an action, list them."
         " `:help sanderling-credentials` describes them.",
         epilog=f"The exit status is 0; {EXIT_FAILED} if a secret cannot be read; {EXIT_USAGE} for a mistake.",
     )
     list_alone(parser, list_them)
-    actions = parser.add_subparsers(metavar="{add,list,test}")
+    actions = parser.add_subparsers(metavar="{add,list,test,remove}")
     action = actions.add_parser(
         "add",
         help="declare a credential in config.toml, and store its secret in the keychain if that is its source",
@@ -68,7 +68,7 @@ def add(commands: Any) -> None:
     action.add_argument("name", metavar="NAME", help=f"{', '.join(PRESETS)}, or any other name")
     action.add_argument("--host", action="append", metavar="H", help="a host that gets the secret")
     action.add_argument("--source", choices=("keychain", "command", "env"))
-    action.add_argument("--command", metavar="WORDS", help="prints the secret")
+    action.add_argument("--command", dest="words", metavar="WORDS", help="prints the secret")
     action.add_argument("--variable", metavar="V", help="the variable with the secret")
     action.add_argument("--user", metavar="U", help="the user that git sends with the secret")
     action.set_defaults(run=add_it)
@@ -79,6 +79,11 @@ def add(commands: Any) -> None:
     action.add_argument("names", nargs="*", metavar="NAME", help="only these")
     add_project(action)
     action.set_defaults(run=test_them)
+    action = actions.add_parser(
+        "remove", help="remove it from config.toml, and its secret from the keychain"
+    )
+    action.add_argument("name", metavar="NAME")
+    action.set_defaults(run=remove_it)
 
 
 def add_it(arguments: argparse.Namespace) -> int:
@@ -101,8 +106,34 @@ def add_it(arguments: argparse.Namespace) -> int:
         return _fail(error)
     where = "in the keychain" if known else f"to {_file()}"
     unlisted = _unlisted(credential, settings)
-    advice = f" Next: add {json.dumps(unlisted)} to sandbox.hosts there." if unlisted else ""
+    steps = [f"add {json.dumps(unlisted)} to sandbox.hosts there"] if unlisted else []
+    steps += (
+        ['set network = "proxy" there, or use :AgentNet proxy']
+        if settings.network != "proxy"
+        else []
+    )
+    advice = f" Next: {'; '.join(steps)}." if steps else ""
     sys.stdout.write(visible(f"{'Stored' if known else 'Added'} {name} {where}.{advice}\n"))
+    return 0
+
+
+def remove_it(arguments: argparse.Namespace) -> int:
+    name = arguments.name
+    try:
+        refuse_options(arguments, "json", "project")
+        settings = own_settings()
+        known = settings.sandbox_credentials
+        if name not in known:
+            raise UsageError(f"there is no credential '{name}'{did_you_mean(name, known)}")
+        changed = _without(name)
+        if known[name].source == "keychain":
+            writable = (project_root(""), *settings.sandbox_write)
+            if _in_keychain("del", name, "", writable).returncode:
+                say(f"the keychain has no secret of '{name}', or is locked")
+        replace_text(user_file(), changed)
+    except SanderlingError as error:
+        return _fail(error)
+    sys.stdout.write(visible(f"Removed {name} from {_file()}.\n"))
     return 0
 
 
@@ -142,7 +173,7 @@ def _is_changed(arguments: argparse.Namespace) -> bool:
         (
             arguments.host,
             arguments.source,
-            arguments.command,
+            arguments.words,
             arguments.variable,
             arguments.user,
         )
@@ -153,7 +184,7 @@ def _table_of(arguments: argparse.Namespace) -> Table:
     table = {**PRESETS.get(arguments.name, {})}
     if table.get("source") == "command" and not shutil.which("gh"):
         del table["source"]
-    command = shlex.split(arguments.command or "")
+    command = shlex.split(arguments.words or "")
     source = "command" if command else "env" if arguments.variable else ""
     given = {
         "hosts": arguments.host,
@@ -176,6 +207,11 @@ def _checked(name: str, table: Table, settings: Settings) -> Credential:
         raise UsageError(f"'{name}' is not a name: use letters, digits, - and _")
     if not table.get("hosts"):
         raise UsageError(f"name the hosts that get the secret of '{name}': --host git.example.com")
+    for host in table["hosts"]:
+        if not re.fullmatch(r"[^\s/@*]+", host):
+            raise UsageError(
+                f"'{host}' is not a host: use a name like git.example.com, without * and https://"
+            )
     try:
         credential = msgspec.convert(table, Credential)
     except msgspec.ValidationError as error:
@@ -193,11 +229,21 @@ def _store(name: str, writable: Sequence[str]) -> None:
         secret = ""
     if not secret.strip():
         raise UsageError("no secret was given, so nothing changed")
-    argv = (sys.executable, "-m", "keyring", "set", KEYCHAIN_SERVICE, name)
+    done = _in_keychain("set", name, secret.strip(), writable)
+    if done.returncode:
+        raise ConfigError(
+            "the keychain did not keep the secret: unlock or install one, or use --variable or --command"
+        )
+
+
+def _in_keychain(
+    action: str, name: str, given: str, writable: Sequence[str]
+) -> subprocess.CompletedProcess[bytes]:
+    argv = (sys.executable, "-m", "keyring", action, KEYCHAIN_SERVICE, name)
     try:
-        done = subprocess.run(  # noqa: S603
+        return subprocess.run(  # noqa: S603
             argv,
-            input=secret.strip().encode(),
+            input=given.encode(),
             capture_output=True,
             cwd="/",
             env=trusted_environment(writable),
@@ -206,8 +252,6 @@ def _store(name: str, writable: Sequence[str]) -> None:
         )
     except subprocess.SubprocessError as error:
         raise ConfigError("the keychain does not answer: unlock it and try again") from error
-    if done.returncode:
-        raise ConfigError("the keychain did not keep the secret: unlock it, or use --variable")
 
 
 def _declare(name: str, table: Table) -> None:
@@ -234,6 +278,34 @@ def _declare(name: str, table: Table) -> None:
     if not is_right:
         raise ConfigError(f"add this to {_file()} yourself:\n" + "\n".join(lines))
     replace_text(user_file(), changed)
+
+
+def _without(name: str) -> str:
+    """
+    Return the user's config.toml without the table, whose other lines stay as they are.
+
+    Raises:
+        ConfigError: the file declares credentials in another form.
+    """
+    text, _ = read_text(user_file())
+    text = (text or "").removesuffix("\n") + "\n"
+    header = rf"[ \t]*\[sandbox\.credentials\.{re.escape(name)}\]"
+    # Comments before the next table are about that one.
+    found = re.search(
+        rf"(?m)^{header}.*\n?(?:(?![ \t]*\[).*\n)*?(?=(?:[ \t]*(?:#.*)?\n)*(?:[ \t]*\[|\Z))", text
+    )
+    changed = text[: found.start()] + text[found.end() :] if found else text
+    try:
+        wanted = deepcopy(tomllib.loads(text))
+        del wanted["sandbox"]["credentials"][name]
+        after = tomllib.loads(changed)
+        after.setdefault("sandbox", {}).setdefault("credentials", {})
+        is_right = after == wanted
+    except (tomllib.TOMLDecodeError, RecursionError, AttributeError, TypeError, KeyError):
+        is_right = False
+    if not is_right:
+        raise ConfigError(f"remove the credential '{name}' from {_file()} yourself")
+    return changed
 
 
 def _unlisted(credential: Credential, settings: Settings) -> list[str]:

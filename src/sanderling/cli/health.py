@@ -324,6 +324,9 @@ async def _sandbox(subject: _Subject) -> list[Line]:
     return [*found, Line("info", network), *lines]
 
 
+NO_PROXY = 'Set network = "proxy", or use :AgentNet proxy'
+
+
 def credential_lines(
     settings: Settings, project: str, *, is_asking: bool, names: Sequence[str] = ()
 ) -> Iterator[Line]:
@@ -344,11 +347,13 @@ def credential_lines(
         paths = ", ".join(each for each in credential.paths if not each.endswith("/*"))
         text += f", for {paths}" if paths else ""
         text += "" if credential.paths else ", but not here: the project has no remote on them"
-        if unlisted := [host for host in credential.hosts if not rules.allow_all_of(host)]:
-            advice = f"Add {', '.join(unlisted)} to sandbox.hosts"
-            yield Line("warn", f"{text}: commands do not reach all of them", (advice,))
+        unlisted = [host for host in credential.hosts if not rules.allow_all_of(host)]
+        advice = [f"Add {', '.join(unlisted)} to sandbox.hosts"] if unlisted else []
+        advice += [NO_PROXY] if settings.network != "proxy" else []
+        if unlisted:
+            yield Line("warn", f"{text} (commands do not reach all of them)", tuple(advice))
         elif not is_asking:
-            yield Line("info", text)
+            yield Line("info", text, tuple(advice))
         if is_asking:
             try:
                 read_secret(name, credential, (project, *settings.sandbox_write))

@@ -39,6 +39,8 @@ from sanderling.protocol.requests import (
 from sanderling.sandbox.sandbox import VERIFYING, must_verify
 
 BUSY = "Stop the turn first: the model is working."
+REMEMBERING = "Lines are being proposed already."
+REMEMBERING_WAITS = "Lines are proposed when this turn has ended."
 ROLE_WAITS = "The role changes at the end of this turn."
 NOT_REPEATED = (
     "Only prompts to Sanderling's own agent, with the files on this machine, can be repeated."
@@ -91,6 +93,7 @@ class Conversation:
         self._turn: OneTurn | anyio.CancelScope | None = None
         self._next_role: str | None = None
         self._proposal: _Proposal | None = None
+        self._is_remembering = False
         self._arrived = anyio.Event()
         self._is_closed = False
         services.restore(mode, role)
@@ -141,7 +144,7 @@ class Conversation:
                 if services.settings.auto_remember:
                     self._propose(is_asked=False)
             case actions.Remember():
-                self._propose(is_asked=True)
+                self._ask_to_remember()
             case actions.UndoCompaction():
                 self._unless_in_turn(services.compactor.undo)
             case (
@@ -369,11 +372,20 @@ class Conversation:
                 return
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 
+    def _ask_to_remember(self) -> None:
+        if self._proposal or self._is_remembering:
+            self.services.emit(events.Notice("info", REMEMBERING))
+        elif self._turn:
+            self.services.emit(events.Notice("info", REMEMBERING_WAITS))
+        if not self._is_remembering:
+            self._propose(is_asked=True)
+
     async def _learn(self, proposal: "_Proposal") -> None:
         """Propose lines for the instructions between turns."""
         from sanderling.conversation.learning import Learner  # only on request
 
-        self._proposal = None
+        self._proposal, self._is_remembering = None, True
+        self.services.emit(events.RememberingStarted())
         with anyio.CancelScope() as scope, self._active(scope):
             try:
                 await Learner(self.services).propose(is_asked=proposal.is_asked)
@@ -381,6 +393,7 @@ class Conversation:
                 await self._show_end("budget")
                 return
             finally:
+                self._is_remembering = False
                 proposal.is_done.set()
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 

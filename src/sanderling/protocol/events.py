@@ -163,6 +163,10 @@ class CompactionUndone(_Event, tag="compaction_undone", frozen=True):
     """The last compaction was undone: the model sees the earlier conversation again."""
 
 
+class RememberingStarted(_Event, tag="remembering_started", frozen=True):
+    """The model starts to propose lines for `AGENTS.md`, between turns."""
+
+
 class TrustNeeded(_Event, tag="trust_needed", frozen=True):
     """Project files that are ignored because the user has not trusted their current content."""
 
@@ -660,6 +664,7 @@ Event = (
     | CompactionStarted
     | Compacted
     | CompactionUndone
+    | RememberingStarted
     | FilesRestored
     | ChangesUnreviewed
     | ConversationRewound

@@ -29,10 +29,8 @@ MAX_VALUE_CHARS = 300
 MAX_SUMMARY_CHARS = 60
 MAX_WAIT_S = 600
 OWNER = "nvim-dap"
-STEPPING = "This continues or stops the debugged program, which the sandbox does not confine."
-EVALUATING = (
-    "This runs code in the debugger or the debugged program, which the sandbox does not confine."
-)
+STEPPING = "This moves or stops the debugged program. An answer for longer holds for all steps and for breakpoints without a condition, not for code."
+EVALUATING = "This runs code in the debugged program. An answer for longer holds for all code, not for steps."
 ENDED = "The program has ended, and with it debug session {id}.{code}"
 STILL_RUNNING = "The program is still running after {limit}. `stack` says whether it has stopped since, `pause` stops it."
 
