@@ -17,7 +17,6 @@ local store = require('sanderling.comments.store')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
-
 local LIST_TITLE = 'Agent: comments'
 
 ---@param project string
