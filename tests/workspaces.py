@@ -7,6 +7,7 @@ from typing import Any
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
 from sanderling.permissions.decide import only_reads_with
+from sanderling.permissions.shell.grammar import parse
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.tools.commands.jobs import Jobs
 from sanderling.tools.commands.shell import Shell
@@ -27,7 +28,9 @@ def workspace_of(
 ) -> Workspace:
     """`start` runs the tasks of commands."""
     shell = Shell(str(project), sandbox, only_reads_with)
-    jobs = Jobs(shell, sandbox, start, on_change)
+    jobs = Jobs(
+        shell, sandbox, start, on_change, is_unfinished=lambda line: bool(parse(line).problem)
+    )
     journal = Journal(Path(sandbox.effective_policy.policy.state_dir, "changes"), "s", str(project))
     changes = CommandChanges(journal, lambda: jobs.are_running, lambda _: None)
     return Workspace(str(project), sandbox, shell, jobs, journal, changes, editor)

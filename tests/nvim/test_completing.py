@@ -36,7 +36,7 @@ PROSE = {
     "find",
     "each",
 }
-EMPTY_HERE = {"option", "terminal"}  # no external agent answers, and no job has run
+EMPTY_HERE = {"option", "reveal", "terminal"}  # no external agent answers, and no job has run
 
 
 @pytest.fixture

@@ -892,34 +892,21 @@ def test_every_way_out_of_the_window_hands_the_terminal_back(screen):
         assert uses(screen) == ["take", "hand_back"] * number
 
 
-def test_the_line_above_a_terminal_returns_with_its_window(screen):
-    shared(screen)
-    screen.command("Agent terminal")
-    screen.command("hide")
-    screen.command("Agent terminal")
-    assert "The model has this terminal" in screen.lua("return vim.wo.winbar")
-
-
 def test_a_terminal_whose_program_has_ended_belongs_to_no_one(screen):
     shared(screen)
     screen.command("Agent terminal")
     screen.feed("i")
     wait_until(lambda: uses(screen) == ["take"])
     shared(screen, "exit status 0")
-    wait_until(lambda: terminal(screen)[-1:] == ["[exit status 0]"])
-    assert screen.lua("return vim.wo.winbar") == ""
+    wait_until(lambda: " Ended: exit status 0." in screen.lua("return vim.wo.winbar"))
     sent = len(screen.actions())
     screen.feed("x<C-\\><C-n>")
     wait_until(lambda: screen.mode() == "nt")
     screen.feed("i")
     wait_until(lambda: screen.mode() == "t")
     screen.command("resize 9")
-    assert screen.lua("return vim.wo.winbar") == ""
-    hand_back = {"type": "use_terminal", "id": "j0", "what": "hand_back"}
-    assert screen.actions()[sent:] == [hand_back]
-    screen.command("bwipeout!")
-    screen.command("Agent terminal")
-    assert screen.lua("return vim.wo.winbar") == ""
+    assert screen.actions()[sent:] == []
+    assert " Ended: exit status 0." in screen.lua("return vim.wo.winbar")
 
 
 def test_the_program_gets_the_size_of_the_window(screen):
@@ -951,8 +938,7 @@ def test_the_line_above_says_who_has_the_terminal_until_its_program_has_ended(sc
     screen.command("Agent terminal")
     assert "The model has the terminal" in screen.lua("return vim.wo.winbar")
     shared(screen, "exit status 0")
-    wait_until(lambda: terminal(screen) == ["[exit status 0]"])
-    assert screen.lua("return vim.wo.winbar") == ""
+    wait_until(lambda: " Ended: exit status 0." in screen.lua("return vim.wo.winbar"))
     screen.feed("i")
     wait_until(lambda: screen.mode() == "t")
     assert uses(screen) == []
@@ -960,7 +946,7 @@ def test_the_line_above_says_who_has_the_terminal_until_its_program_has_ended(sc
     screen.feed("<C-\\><C-n>")
     screen.command("bwipeout!")
     screen.command("Agent terminal")
-    assert screen.lua("return vim.wo.winbar") == "", "nobody has what has ended"
+    assert " Ended: exit status 0." in screen.lua("return vim.wo.winbar")
 
 
 def test_cursor_keys_are_sent_as_the_program_asked(screen):
@@ -1000,7 +986,7 @@ def test_a_terminal_can_be_taken_while_the_call_that_starts_it_still_runs(screen
     shared(screen)
     screen.command("Agent terminal")
     assert screen.actions("watch_job") == [{"type": "watch_job", "id": "j0", "is_on": True}]
-    assert "The model has this terminal" in screen.lua("return vim.wo.winbar")
+    assert "The model has the terminal" in screen.lua("return vim.wo.winbar")
 
 
 def test_a_terminal_that_is_shown_again_has_its_line_and_its_first_row(screen):
@@ -1013,7 +999,7 @@ def test_a_terminal_that_is_shown_again_has_its_line_and_its_first_row(screen):
     screen.feed("q")
     wait_until(lambda: screen.lua("return vim.bo.buftype") != "terminal")
     screen.command("Agent terminal")
-    assert "The model has this terminal" in screen.lua("return vim.wo.winbar")
+    assert "The model has the terminal" in screen.lua("return vim.wo.winbar")
 
 
 @pytest.mark.parametrize("is_opened_before", [True, False])

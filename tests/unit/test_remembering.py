@@ -261,7 +261,7 @@ async def test_blame_names_the_command_and_the_prompt_before_it(tmp_path):
         hunk = blame.hunks[lines.hunk]
         assert (lines.first, lines.count) == (2, 2)
         assert (hunk.title, hunk.turn, hunk.number, hunk.prompt) == (
-            ":AgentRemember",
+            "/remember",
             "p1",
             1,
             "Run the tests.",

@@ -290,7 +290,14 @@ class SessionServices:
         sandbox = SessionSandbox(policy, self._note_sandbox_event, self._emit_sandbox)
         sandbox.own_programs = self._own_programs
         shell = Shell(policy.project, sandbox, _only_reads_with, elsewhere)
-        jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
+        jobs = Jobs(
+            shell,
+            sandbox,
+            self.tasks.start,
+            self._emit_jobs,
+            self._emit_denial,
+            is_unfinished=_is_unfinished,
+        )
         todo = TodoList(self.memory.keep)
         read_cache = ReadCache(disk=sandbox.environment.disk)
         if self.parent and self._shares_changes:
@@ -517,6 +524,12 @@ def _problem_of_condition(condition: str) -> str:
     from sanderling.permissions.conditions import problem_of  # it loads the shell's grammar
 
     return problem_of(condition)
+
+
+def _is_unfinished(line: str) -> bool:
+    from sanderling.permissions.shell.grammar import parse  # loads the grammar
+
+    return bool(parse(line).problem)
 
 
 def _only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confined: bool) -> bool:

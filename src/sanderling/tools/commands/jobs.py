@@ -183,7 +183,7 @@ class Jobs:
     The commands of a session's model.
 
     `start` starts a task that ends with the session. `on_change` is called when a job begins, ends, or is dropped; `on_denied` with
-    accesses refused to background jobs, whose results are not awaited.
+    accesses refused to background jobs, whose results are not awaited. `is_unfinished` judges whether a shell waits for more of a line.
     """
 
     def __init__(
@@ -193,12 +193,15 @@ class Jobs:
         start: Callable[[Callable[[Job], Coroutine[Any, Any, None]], Job], None],
         on_change: Callable[[], None] = lambda: None,
         on_denied: Callable[[Denial], None] = lambda _: None,
+        *,
+        is_unfinished: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._shell = shell
         self._sandbox = sandbox
         self._start = start
         self._on_change = on_change
         self._on_denied = on_denied
+        self._is_unfinished = is_unfinished
         self._running: list[Job] = []  # in the foreground, too
         self._jobs: dict[str, Job] = {}
         self._count = 0
@@ -279,6 +282,8 @@ class Jobs:
         path, shown_as = self._shell.new_log(started)
         log = OutputLog(path, shown_as=shown_as, is_new=True, max_file_bytes=MAX_LOG_BYTES)
         job = Job(command, started, log, show, tool_use_id)
+        if job.terminal:
+            job.terminal.is_unfinished = self._is_unfinished
         self._running.append(job)
         self._start(self._run, job)
         return job

@@ -23,7 +23,6 @@ from itertools import chain
 import anyio
 
 from sanderling.errors import ToolError
-from sanderling.permissions.shell.grammar import parse
 from sanderling.sandbox.terminals import CommandTerminal
 from sanderling.tools.commands.keys import encoded, is_enter, is_interrupt
 from sanderling.tools.commands.output import MAX_TOLD_BYTES
@@ -60,6 +59,7 @@ class Terminal:
 
     def __init__(self, device: CommandTerminal, command: str, take: Callable[[str], None]) -> None:
         self.mark = secrets.token_hex(4)
+        self.is_unfinished: Callable[[str], bool] = lambda _: False
         self.line: str | None = ""
         self.is_shell = self._was_shell = re.fullmatch(_SHELL, command) is not None
         self.scrollback = deque[Row](maxlen=MAX_SCROLLBACK)
@@ -231,7 +231,7 @@ class Terminal:
 
     def _unended(self, line: str) -> str:
         """Return the `line` if its command goes on after Enter, or might; otherwise ""."""
-        goes_on = line.endswith("\\") or (self._was_shell and parse(line).problem)
+        goes_on = line.endswith("\\") or (self._was_shell and self.is_unfinished(line))
         return f"{line}\n" if goes_on else ""
 
     def _check_is_models(self) -> None:
