@@ -48,6 +48,7 @@ def worked(work):
 
 
 def test_virtual_text_names_the_prompt_and_is_toggled(worked):
+    worked.command("set columns=200")
     worked.command("AgentBlame")
     wait_until(lambda: labels(worked))
     assert list(labels(worked)) == [2]
@@ -133,6 +134,7 @@ def box(agent):
 
 def test_wide_text_is_cut_to_cells_in_a_label_and_whole_in_the_float(work):
     agent = work(CJK_PROMPT, CJK_LINE)
+    agent.command("set columns=200")
     agent.command("AgentBlame")
     wait_until(lambda: labels(agent))
     title = labels(agent)[2].split(" · ")[0]
@@ -143,6 +145,18 @@ def test_wide_text_is_cut_to_cells_in_a_label_and_whole_in_the_float(work):
     agent.command("AgentBlame!")
     shown = agent.wait_for_screen("Who wrote this", "+" + CJK_LINE)
     assert CJK_PROMPT[:10] in shown
+
+
+def test_a_label_fits_its_window_also_after_a_resize(worked):
+    worked.command("set columns=200")
+    worked.command("AgentBlame")
+    wait_until(lambda: labels(worked))
+    whole = labels(worked)[2]
+    worked.command("vertical resize 34")
+    wait_until(lambda: labels(worked)[2].endswith("…"))
+    assert whole.startswith(labels(worked)[2].rstrip("…"))
+    worked.command("vertical resize 120")
+    wait_until(lambda: labels(worked)[2] == whole)
 
 
 @pytest.mark.parametrize("columns, lines", [(40, 12), (24, 8)])

@@ -329,6 +329,59 @@ def each_place(child: Pictured) -> None:
     child.wait_for_screen("take decimals")
 
 
+def commented(child: Pictured) -> None:
+    child.command("edit calc.py")
+    child.command(
+        "8,9AgentComment 割る数が 0 のとき: should the caller of divide() see an error, or infinity?"
+    )
+    child.command("13AgentComment Why not sum()?")
+    child.wait_for_screen("Why not sum()?")
+
+
+def walked(child: Pictured) -> None:
+    in_auto_mode(child, "Refuse an empty list.")
+    idle(child)
+    child.command("AgentDiff walk")
+    child.wait_for_screen("1/2")
+
+
+def blamed(child: Pictured) -> None:
+    in_auto_mode(child, "Refuse an empty list.")
+    idle(child)
+    child.feed("<C-w>h")
+    child.command("edit calc.py")
+    child.command("AgentBlame")
+    labels = "return vim.api.nvim_get_namespaces().sanderling_blame"
+    wait_until(
+        lambda: child.lua(
+            f"return #vim.api.nvim_buf_get_extmarks(0, {child.lua(labels) or 0}, 0, -1, {{}})"
+        )
+    )
+
+
+def blamed_line(child: Pictured) -> None:
+    blamed(child)
+    child.feed("13G")
+    child.command("AgentBlame!")
+    child.wait_for_screen("opens the session")
+
+
+def terminal(child: Pictured) -> None:
+    in_auto_mode(child, "Log in.")
+    idle(child)
+    child.command("Agent terminal")
+    child.wait_for_screen("Password:", "has the terminal")
+
+
+def repeated(child: Pictured) -> None:
+    in_auto_mode(child, "Refuse an empty list.")
+    idle(child)
+    child.command("AgentAgain")
+    child.wait_for_screen("compares both")
+    child.command("AgentAgain!")
+    child.wait_for_screen("calc.py")
+
+
 def guest(child: Pictured) -> None:
     child.command("AgentChat mine")
     child.wait_for_screen("Ask ")
@@ -409,6 +462,19 @@ EACH = [
     *says({"text": "def add(a: Decimal, b: Decimal) -> Decimal:\n"}),
     *says({"text": "def divide(a: Decimal, b: Decimal) -> Decimal:\n"}),
 ]
+WALK = says(
+    {"text": "The caller has to see both mistakes, so neither is hidden by a number."},
+    use(
+        "edit",
+        path="calc.py",
+        edits=[FIX[0], {"old": "    return a / b\n", "new": "    return float(a) / b\n"}],
+    ),
+) + says({"text": "Both are errors now."})
+REPEATED = says(use("edit", "t2", path="calc.py", edits=FIX[1:])) + says({"text": "Shorter."})
+PASSWORD = says(
+    use("bash", command='printf "Password: "; read -rs word', pty=True),
+    {"text": "It asks for your password."},
+) + says({"text": "Take the terminal, please."})
 OVERLOADED = {
     "type": "retry_scheduled",
     "attempt": 3,
@@ -504,6 +570,12 @@ STATES = [
     State("edit-light", "The same on light ground", edited, REWRITTEN, commands=LIGHT),
     State("places", "The places that an answer names, in the quickfix list", places, PLACES),
     State("each", "Each place of the quickfix list is rewritten", each_place, EACH),
+    State("comments", "Comments on lines, for the next review round", commented),
+    State("walk", "The first step of a walk through the changes", walked, WALK),
+    State("blame", "Which turn wrote the lines", blamed, EDIT),
+    State("blame-line", "The turn that wrote a line", blamed_line, EDIT),
+    State("terminal", "A terminal that the model and the user share", terminal, PASSWORD),
+    State("again", "The results of two models", repeated, EDIT + REPEATED),
     State("mentions", "A prompt with mentions", mentions),
     State("slash", "The menu of slash commands", slash_menu),
     State(

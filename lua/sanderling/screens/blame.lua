@@ -90,7 +90,9 @@ end
 
 -- virtual text --------------------------------------------------------------------------------------------------------
 
----@type table<integer, true> buffers that show who wrote their lines
+local MARGIN = 3 -- a cell between a line and the label, and two blanks
+
+---@type table<integer, table<integer, string>> the labels of buffers that show who wrote their lines, by mark
 local shown = {}
 
 ---@param buf integer
@@ -102,22 +104,52 @@ local function hide(buf)
   end
 end
 
+--- Draw a label behind a line, as far as the window has room.
+---@param buf integer
+---@param row integer from 0
+---@param label string
+---@param mark? integer
+---@return integer mark
+local function put(buf, row, label, mark)
+  local cells = api.nvim_buf_call(buf, function()
+    return vim.fn.strdisplaywidth(vim.fn.getline(row + 1))
+  end)
+  local width = words.width_of(buf)
+  local room = width - cells % width - MARGIN
+  return api.nvim_buf_set_extmark(buf, ns, row, 0, {
+    id = mark,
+    virt_text = { { '  ' .. words.fitting(label, math.max(room, 1)), 'AgentStatus' } },
+    hl_mode = 'combine',
+    strict = false,
+  })
+end
+
 ---@param buf integer
 ---@param blame sanderling.Blame
 local function draw(buf, blame)
   api.nvim_buf_clear_namespace(buf, ns, 0, -1)
+  shown[buf] = {}
   local labels = {} ---@type table<integer, string>
   for _, lines in ipairs(blame.lines or {}) do
     local hunk = lines.hunk + 1
     labels[hunk] = labels[hunk] or label_of(blame.hunks[hunk])
     local count = lines.count > 1 and (' (%d lines)'):format(lines.count) or ''
-    api.nvim_buf_set_extmark(buf, ns, lines.first - 1, 0, {
-      virt_text = { { '  ' .. labels[hunk] .. count, 'AgentStatus' } },
-      hl_mode = 'combine',
-      strict = false,
-    })
+    local label = labels[hunk] .. count
+    shown[buf][put(buf, lines.first - 1, label)] = label
   end
 end
+
+api.nvim_create_autocmd('WinResized', {
+  group = group,
+  desc = 'Agent: fit who wrote the lines',
+  callback = function()
+    for buf, labels in pairs(shown) do
+      for _, mark in ipairs(api.nvim_buf_get_extmarks(buf, ns, 0, -1, {})) do
+        put(buf, mark[2], labels[mark[1]], mark[1])
+      end
+    end
+  end,
+})
 
 ---@param buf integer
 local function refresh(buf)
@@ -132,7 +164,6 @@ end
 ---@param buf integer
 ---@param blame sanderling.Blame
 local function show_in(buf, blame)
-  shown[buf] = true
   draw(buf, blame)
   local function on(events, desc, callback)
     api.nvim_create_autocmd(
