@@ -18,7 +18,7 @@ TOOL = debug_tool(cast("Any", None))
             "evaluate drop() (session 2, frame 0)",
             "It names session 2, frame 0. This runs code",
         ),
-        ({"op": "step_in", "thread": 3}, "step_in (thread 3)", "It names thread 3. This continues"),
+        ({"op": "step_in", "thread": 3}, "step_in (thread 3)", "It names thread 3. This moves"),
     ],
 )
 async def test_a_question_names_another_session_thread_or_frame(

@@ -13,6 +13,7 @@ local message = require('sanderling.ui.message')
 local regions = require('sanderling.inline.region')
 local sources = require('sanderling.prompt.sources')
 local stored = require('sanderling.session.stored')
+local words = require('sanderling.ui.words')
 
 local group = api.nvim_create_augroup('sanderling_commit', {})
 
@@ -25,7 +26,7 @@ local NOT_READY = 'The trailer Agent-Trace is not ready yet: write again to add 
 ---@return integer first
 ---@return integer last
 local function message_lines(buf)
-  local comment = vim.trim(vim.bo[buf].commentstring:match('^(.-)%%s') or '#')
+  local comment = words.trimmed(vim.bo[buf].commentstring:match('^(.-)%%s') or '#')
   local lines, last = api.nvim_buf_get_lines(buf, 0, -1, false), nil
   for i, line in ipairs(lines) do
     if comment ~= '' and vim.startswith(line, comment) then
@@ -127,7 +128,7 @@ function trace.note(buf, root)
   end
   local head ---@type string? the last commit, '' without one
   git.start(root, { 'rev-parse', '--verify', '--quiet', 'HEAD^{commit}' }, function(result)
-    head = vim.trim(result.stdout or '')
+    head = words.trimmed(result.stdout or '')
   end)
   local is_written = false
   api.nvim_create_autocmd('BufWritePost', {
@@ -179,7 +180,7 @@ function M.write(arguments)
     trace[config.options.commit_trace](buf, root)
   end
   local region = regions.lines(buf, message_lines(buf))
-  edits.begin(region, vim.trim('/commit ' .. arguments), { selection })
+  edits.begin(region, words.trimmed('/commit ' .. arguments), { selection })
 end
 
 return M
