@@ -182,7 +182,7 @@ local function update_list()
   vim.fn.winrestview(view)
 end
 
---- Comment on lines of the current buffer: make a comment, or edit the one that is there. In the list of comments, edit
+--- Comment on lines of the current buffer: make a comment, or edit an existing one. In the list of comments, edit
 --- the one of the entry. Without a text, ask for it.
 ---@param text string
 ---@param range? [integer, integer]
@@ -231,7 +231,7 @@ function M.comment(text, range)
   end
 end
 
---- Remove the comments at the cursor, or in a range; in the list of comments, those of the entries.
+--- Remove the comments at the cursor, or in a range; in the list of comments, the comments of the entries.
 ---@param range? [integer, integer]
 function M.remove(range)
   local buf = api.nvim_get_current_buf()

@@ -39,7 +39,7 @@ local rounds = {}
 -- the prompt ----------------------------------------------------------------------------------------------------------
 
 ---@param lines string[]
----@return string a fence that none of the lines ends
+---@return string a fence that no line ends
 local function fence_for(lines)
   local longest = 2
   for _, line in ipairs(lines) do

@@ -131,7 +131,7 @@ local function refusal(item, project)
   end
 end
 
---- Group parts by file, in the order of their lines, and join those that overlap.
+--- Group parts by file, in the order of their lines, and join parts that overlap.
 ---@param parts sanderling.inline.each.Part[]
 ---@return sanderling.inline.each.Part[]
 local function grouped(parts)
@@ -452,7 +452,7 @@ local function confirm(instruction, parts, left_out)
   end)
 end
 
---- Rewrite each entry of the quickfix list, of `range`, or with `!` of the argument list. While a run goes on, stop it.
+--- Rewrite each entry of the quickfix list, of `range`, or with `!` of the argument list. During a run, stop it.
 ---@param instruction string
 ---@param range? [integer, integer]
 ---@param has_bang boolean

@@ -1,4 +1,4 @@
---- Comments for the model in the project's buffers: those that end in `AI!` say what to do, those that end in `AI?` ask.
+--- Comments for the model in the project's buffers: `AI!` at the end requests a change, `AI?` asks a question.
 --- They are sent as one prompt, only when the user says so: the comments of a repository are other people's text.
 local M = {}
 
@@ -194,7 +194,7 @@ local function beginning(line, left, most)
   end
 end
 
---- Return the line where a comment that goes on behind its marker ends.
+--- Return the line where a comment ends that continues behind its marker.
 ---@param lines string[]
 ---@param lnum integer of the marker
 ---@param behind integer

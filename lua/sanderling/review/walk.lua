@@ -32,7 +32,7 @@ local MAX_ROWS = 8 -- of what the model said
 
 ---@type sanderling.review.walk.Walk?
 local walk
-local newest = {} ---@type sanderling.review.walk.Step[] of the walk, or of the one that is about to begin
+local newest = {} ---@type sanderling.review.walk.Step[] of the walk, or of the next one until it begins
 
 -- the steps -----------------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ local function show(step)
     virt_lines = rows,
     virt_lines_above = is_first,
     virt_lines_leftcol = true,
-    right_gravity = false, -- such marks come first: these lines are above those that the change removed
+    right_gravity = false, -- such marks come first: these lines are above the removed lines
     undo_restore = false,
     strict = false,
   })

@@ -41,7 +41,7 @@ end
 --- A prompt that is about to be sent in its new session.
 ---@class (exact) sanderling.screens.again.Start
 ---@field found sanderling.RepeatedPrompt
----@field model string the one that the user named, or empty
+---@field model string as the user named it, or empty
 ---@field mode 'ask'|'auto'|'plan' of the session whose prompt is repeated
 ---@field is_asked? boolean the session was asked to use it
 

@@ -30,7 +30,7 @@ local function cost_of(hunk)
   return hunk.is_priced and words.dollars(hunk.usd) or '$?'
 end
 
---- Return who wrote a hunk: the external agent, the child, the model, as far as they are known.
+--- Return who wrote a hunk: the external agent, the child, the model, where known.
 ---@param hunk sanderling.BlamedHunk
 ---@return string?
 local function author_of(hunk)
@@ -104,7 +104,7 @@ local function hide(buf)
   end
 end
 
---- Draw a label behind a line, as far as the window has room.
+--- Draw a label behind a line, cut to the window's room.
 ---@param buf integer
 ---@param row integer from 0
 ---@param label string

@@ -1,17 +1,17 @@
 """
 A job's terminal, which the model and the user share.
 
-Either of them has it, never both. While the user has it, the model neither sees nor sends anything, and all that the program writes is drawn
-hidden: the model sees `[hidden]` in its place, for as long as it is on the screen, and so does the log. That does not end with the
-hand-back, because the echo of the last keys may still be on its way. It ends when the program has read all input, the host has read all
-output, and the terminal was quiet for a moment.
+Either of them has it, never both. While the user has it, the model neither sees nor sends anything. Text that the program writes meanwhile
+is hidden: on the screen and in the log the model sees `[hidden]` instead, for as long as the text is there. Hiding continues after the
+hand-back, because the echo of the last keys may still arrive: until the program has read all input, the host has read all output, and the
+terminal was quiet for a moment.
 
-A program can be busy for longer than that moment, and a shell can bring back a line from its history. Therefore lines that the user typed
-stay hidden wherever they appear (`typed.py`). A pause alone would not do, whatever its length: a shell echoes what was typed ahead when
-its command has ended. To hide everything until the model's next input would do, but hides the whole output of `sudo apt install`, for which
-the user typed a password. What a program does with the input otherwise, such as write it to a file, cannot be known here.
+A program can be busy for longer than that moment, and a shell can recall a line from its history. Therefore lines that the user typed stay
+hidden wherever they appear (`typed.py`). A longer pause does not help: a shell echoes typed-ahead text when its command has ended. Hiding
+everything until the model's next input would, but it would also hide the output of `sudo apt install`, for which the user typed a password.
+A program can use the input in other ways, such as writing it to a file: that cannot be known here.
 
-The log has the text that left the screen, and the last screen, not the bytes: it is what the model would have seen.
+The log has the text that left the screen, and the last screen, as the model would have seen them. It does not have the bytes.
 """
 
 import re
@@ -44,7 +44,7 @@ _SHELL = (
     r"\s*(?:exec\s+)?(?:\S*/)?(?:ba|da|z|k)?sh(?:\s+(?:-i|-l|--norc|--noprofile|--login|-f))*\s*"
 )
 _TURNING = r"\b(?:cd|pushd|popd|export|declare|typeset|unset|source|alias|set|shopt|eval|exec|trap|hash|enable|function)\b|^\s*\.\s|[=(){}]"
-"""What may change the meaning of later lines."""
+"""Commands that may change the meaning of later lines."""
 _RECALLING = r"\t|\bfc\b|(?:^|[;&|])\s*r\b"
 """What makes another line of this one: completion, and the history."""
 
@@ -230,9 +230,9 @@ class Terminal:
         self._put(data)
 
     def _unended(self, line: str) -> str:
-        """Return the `line` if its command goes on after Enter, or might; otherwise ""."""
-        goes_on = line.endswith("\\") or (self._was_shell and self.is_unfinished(line))
-        return f"{line}\n" if goes_on else ""
+        """Return the `line` if its command continues after Enter, or might; otherwise ""."""
+        continues = line.endswith("\\") or (self._was_shell and self.is_unfinished(line))
+        return f"{line}\n" if continues else ""
 
     def _check_is_models(self) -> None:
         if self.is_users:
