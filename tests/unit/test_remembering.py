@@ -21,6 +21,7 @@ from sanderling.protocol.actions import (
     RejectChanges,
     RejectedHunk,
     Remember,
+    Rewind,
     SetMode,
     UndoTurn,
 )
@@ -143,6 +144,15 @@ async def test_a_denied_proposal_changes_nothing(tmp_path):
         await talk.remember("deny: not worth it")
         assert not (talk.project / "AGENTS.md").exists()
         assert talk.notices[-1] == "AGENTS.md stays as it is."
+
+
+async def test_a_session_whose_prompts_were_all_rewound_proposes_its_corrections(tmp_path):
+    async with denied(tmp_path) as talk:
+        talk.conversation.act(Rewind("p1"))
+        await talk.until(PromptsReturned)
+        assert talk.services.session.prompts == []
+        await talk.remember("once")
+        assert "Use pnpm, never npm." in (talk.project / "AGENTS.md").read_text()
 
 
 async def test_lines_for_all_projects_go_into_the_users_own_file(tmp_path, monkeypatch):

@@ -99,7 +99,8 @@ class Learner:
         services, workspace = self._services, self._services.workspace
         name = printable(workspace.shown(path))
         args = AppendInput(path, lines, MAX_SENT_BYTES)
-        use_id = f"{REMEMBERING}{services.session.prompts[-1].id}:{uuid4().hex}"
+        prompts = services.session.prompts  # all of them may have been rewound
+        use_id = f"{REMEMBERING}{prompts[-1].id if prompts else ''}:{uuid4().hex}"
         request = UseRequest(
             use_id,
             append,
