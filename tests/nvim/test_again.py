@@ -141,12 +141,24 @@ def test_without_a_repeated_prompt_there_is_nothing_to_compare(run_agent, files)
     agent.wait_for_message("No prompt was repeated here.")
 
 
-def test_a_model_that_does_not_exist_gets_no_request_and_the_prompt_comes_back(run_agent, files):  # noqa: ARG001
+def test_for_a_model_that_does_not_exist_no_copy_is_made(run_agent, files):  # noqa: ARG001
     agent = run_agent(DONE)
+    sessions = "return #require('sanderling.session.live').all()"
     agent.command("AgentAgain nowhere:model")
-    agent.wait_for_transcript("Keeping ")
-    wait_until(lambda: agent.prompt_lines() == ["go"])
-    agent.wait_for_transcript("Choose a model with :AgentModel, then send the prompt")
+    agent.wait_for_message("nowhere")
+    assert copies(agent) == []
+    assert agent.lua(sessions) == 1
+
+
+def test_the_default_is_the_model_that_the_session_has_now(run_agent, files):  # noqa: ARG001
+    agent = run_agent(DONE)
+    agent.command("AgentModel other-model")
+    state = "return require('sanderling.session.live').current().state.model"
+    wait_until(lambda: agent.lua(state) == "other-model")
+    agent.command("AgentAgain")
+    agent.wait_for_transcript(":AgentAgain! compares both results.")
+    assert "Repeats the prompt with other-model" in agent.transcript_text()
+    assert agent.lua(state) == "other-model"
 
 
 def test_the_prompt_runs_again_in_the_mode_of_its_session(start_agent, files):  # noqa: ARG001

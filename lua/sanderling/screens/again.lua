@@ -22,8 +22,6 @@ local ns = api.nvim_create_namespace('sanderling_again')
 
 local NO_REPEATED = 'No prompt was repeated here. :AgentAgain repeats the last one.'
 local COMPARE = ':AgentAgain! compares both results.'
-local CHOOSE =
-  'Nothing was sent. Choose a model with :AgentModel, then send the prompt, or remove the copy with :AgentWorktrees.'
 local NAMED = {
   { 'again_diff', 'diff' },
   { 'again_apply', 'apply' },
@@ -38,72 +36,31 @@ end
 
 -- repeating -----------------------------------------------------------------------------------------------------------
 
---- A prompt that is about to be sent in its new session.
----@class (exact) sanderling.screens.again.Start
----@field found sanderling.RepeatedPrompt
----@field model string as the user named it, or empty
----@field mode 'ask'|'auto'|'plan' of the session whose prompt is repeated
----@field is_asked? boolean the session was asked to use it
-
----@type table<string, sanderling.screens.again.Start> by session
+---@type table<string, sanderling.RepeatedPrompt> prompts that are about to be sent, by their new session
 local starting = {}
 ---@type table<string, true> sessions in which the repeated turn runs
 local running = {}
 
 ---@param session sanderling.chat.session.Session
-local function send(session)
-  local start = starting[session.id]
-  local prompt = start.found.prompt
-  starting[session.id], running[session.id] = nil, true
-  if session.state.mode ~= start.mode then
-    session:act({ type = 'set_mode', mode = start.mode })
-  end
-  local opts = { selections = prompt.selections, is_verbatim = true }
-  session:send(vim.split(prompt.text, '\n', { plain = true }), opts)
-end
-
---- Call `fn` with a session that is about to repeat a prompt, once its event is drawn.
----@param type string
----@param fn fun(session: sanderling.chat.session.Session, start: sanderling.screens.again.Start, event: table)
-local function when_starting(type, fn)
-  bus.subscribe(type, function(session_id, event)
-    vim.schedule(function()
-      local session, start = live.find(session_id), starting[session_id]
-      if session and start then
-        fn(session, start, event)
-      end
-    end)
-  end)
-end
-
-when_starting('history_shown', function(session, start)
-  if start.is_asked then
-    return
-  end
-  local found = start.found
+---@param found sanderling.RepeatedPrompt
+local function send(session, found)
   local about =
     { ('Repeats the prompt with %s in a private copy.'):format(found.model), found.cost }
   vim.list_extend(about, found.notes or {})
   session:say('info', words.plain(table.concat(about, ' ')))
-  if start.model == '' then
-    return send(session)
-  end
-  start.is_asked = true
-  session:act({ type = 'set_model', model = start.model })
-end)
+  running[session.id] = true
+  local opts = { selections = found.prompt.selections, is_verbatim = true }
+  session:send(vim.split(found.prompt.text, '\n', { plain = true }), opts)
+end
 
-when_starting('model_changed', function(session, start)
-  if start.is_asked then
-    send(session)
-  end
-end)
-
-when_starting('notice', function(session, start, event)
-  if start.is_asked and vim.startswith(event.text, 'Keeping ') then -- there is no such model
-    starting[session.id] = nil
-    session:put_back_prompts({ start.found.prompt })
-    session:say('info', CHOOSE)
-  end
+bus.subscribe('history_shown', function(session_id)
+  vim.schedule(function() -- after it is drawn
+    local session, found = live.find(session_id), starting[session_id]
+    if session and found then
+      starting[session_id] = nil
+      send(session, found)
+    end
+  end)
 end)
 
 bus.subscribe('turn_ended', function(session_id)
@@ -123,7 +80,7 @@ end)
 local function repeat_prompt(session, model)
   local request = { type = 'repeat_prompt', new_id = stored.new_id(), model = model }
   session:ask(request, function(found, is_here)
-    starting[request.new_id] = { found = found, model = model, mode = session.state.mode }
+    starting[request.new_id] = found
     chat.open(request.new_id, session.project, { focus = is_here })
   end, complain)
 end

@@ -28,7 +28,7 @@ from sanderling.protocol.messages import Prompt, ToolResult
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.providers import Provider
-from sanderling.providers.choice import DEFAULT, choose, make_provider
+from sanderling.providers.choice import DEFAULT, choose, find_model, make_provider
 from sanderling.providers.models.known import split
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.policy import TOO_WIDE, SandboxPolicy
@@ -317,6 +317,7 @@ class _AgentBuilder(NamedTuple):
             more_tools=options.more_tools,
         )
         services.workspace.children = self._children(services, read_providers)
+        services.full_name_of = partial(find_model, settings, read_providers)
         if options.elsewhere:
             services.sandbox.switch(is_on=False)
         if settings.small_model and options.is_eager and not options.model_proxy:

@@ -129,6 +129,7 @@ class SessionServices:
         self.origin = ""  # of a change of instructions that no prompt asked for
         self.answer_note = ""  # to the model, with each prompt
         self.titler: Titler | None = None  # if a small model titles sessions
+        self.full_name_of: Callable[[str], str] = str  # of a model; raises ConfigError
         self.worktree: SessionWorktree | None = None  # in which the session works, if it has one
         self.shows_calls = False  # events have the inputs and results of tool calls
         self.tasks = BackgroundTasks()

@@ -77,6 +77,18 @@ def make_provider(
     return ProviderChoice(settings, sample, fallback, model_proxy, read_providers)
 
 
+def find_model(settings: Settings, read_providers: ReadProviders, model: str) -> str:
+    """
+    Return the full name of `model`.
+
+    Raises:
+        ConfigError: no provider has it.
+    """
+    choice = make_provider(settings, read_providers=read_providers)
+    choice.set_model(model)
+    return choice.model
+
+
 def search_warning(settings: Settings) -> str:
     """Return that the chosen model's API cannot do the searches that the settings leave to it; empty if it can."""
     name, model = _first_choice(settings, "demo")

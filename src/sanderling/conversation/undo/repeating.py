@@ -21,6 +21,7 @@ from sanderling.errors import SessionError
 from sanderling.protocol.messages import Message, Prompt
 from sanderling.protocol.requests import RepeatedPrompt, RepeatPrompt, ShowResult, TurnResult
 from sanderling.session.log import log_path
+from sanderling.session.records import LoggedState
 from sanderling.session.store import fork
 from sanderling.worktrees.changes import Side
 from sanderling.worktrees.records import Repeated
@@ -39,6 +40,7 @@ async def repeat(
     Make the copy and the fork in which the last prompt is repeated.
 
     Raises:
+        ConfigError: there is no such model.
         SessionError: there is no prompt, or the session cannot be forked.
         WorktreeError: there can be no copy.
         ToolError: no sandbox is available, or the editor does not answer.
@@ -46,9 +48,12 @@ async def repeat(
     session = services.session
     if not (prompts := session.prompt_history.prompts):
         raise SessionError(NO_PROMPT)
-    prompt, model = prompts[-1], request.model or services.provider.model
+    prompt, model = prompts[-1], services.provider.model
+    if request.model:
+        model = services.full_name_of(request.model)
     planned = await undoer.planned((prompt.id,))
-    notes = await to_thread.run_sync(partial(_fork, services, request.new_id, prompt, planned))
+    make = partial(_fork, services, request.new_id, prompt, planned, model)
+    notes = await to_thread.run_sync(make)
     return RepeatedPrompt(prompt, model, _cost(services, prompt, model), notes)
 
 
@@ -64,7 +69,7 @@ def _cost(services: SessionServices, prompt: Prompt, model: str) -> str:
 
 
 def _fork(
-    services: SessionServices, new_id: str, prompt: Prompt, planned: RestorePlan
+    services: SessionServices, new_id: str, prompt: Prompt, planned: RestorePlan, model: str
 ) -> tuple[str, ...]:
     """Make the copy, then the log that names it. Return notes about the copy."""
     session, shown = services.session, services.workspace.shown
@@ -73,7 +78,16 @@ def _fork(
     directory = session.path.parent
     repeated = Repeated(session.id, prompt.id, session.work_dir, str(log_path(directory, new_id)))
     with copied(session, services.settings, new_id, repeated, earlier, notes=left) as record:
-        fork(directory, session.id, new_id, prompt.id, is_before=True, worktree=record.name)
+        states = (LoggedState("model", model), LoggedState("mode", services.gate.mode))
+        fork(
+            directory,
+            session.id,
+            new_id,
+            prompt.id,
+            is_before=True,
+            worktree=record.name,
+            states=states,
+        )
     return record.notes
 
 

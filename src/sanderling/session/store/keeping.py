@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from itertools import chain
@@ -89,13 +89,15 @@ def fork(
     parent: str = "",
     is_read_only: bool = False,
     worktree: str = "",
+    states: Iterable[LoggedState] = (),
 ) -> Prompt | None:
     """
     Copy a session, which may be open, into the new session `new_id`, up to the end of the turn of `prompt_id`.
 
     Without a `prompt_id`, copy all of it. With `is_before`, stop before the prompt and return it; with `before_use`, before the message with
     this tool call. A child has a `parent`, and its access. Damaged lines of the source are left out. Long outputs of commands are not
-    copied. The copy works in `worktree`, or without it where the source does: in its worktree or in the project.
+    copied. The copy works in `worktree`, or without it where the source does: in its worktree or in the project. It has `states` instead of
+    the source's.
 
     Raises:
         SessionError: the session or prompt does not exist, `new_id` is taken, or a log cannot be read or written.
@@ -117,7 +119,8 @@ def fork(
         )
         try:
             with replacing(target) as fork_file:
-                fork_file.writelines(map(Codec().encoded, chain((new,), cut.kept(records))))
+                kept = chain((new,), cut.kept(records), states)
+                fork_file.writelines(map(Codec().encoded, kept))
                 if prompt_id and not cut.prompt:
                     raise SessionError(f"there is no prompt {prompt_id} in the session {source_id}")
         except OSError as error:
