@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 from tests.nvim.replies import DONE, bash, reply, say
+from tests.nvim.test_guests import start_guest  # noqa: F401 - a fixture
+from tests.remote.conftest import elsewhere  # noqa: F401 - a fixture
 from tests.worktrees.conftest import run_git
 
+NOT_REPEATED = "Only prompts to Sanderling's own agent, with the files on this machine"
 TEXT = "".join(f"line {n}\n" for n in range(1, 21))
 FIRST = "sed -i -e 's/line 3$/three/' -e 's/line 18$/eighteen/' a.txt; echo 1 > first.txt"
 SECOND = "sed -i -e 's/line 3$/III/' a.txt; echo 2 > second.txt"
@@ -173,6 +176,25 @@ def test_without_a_prompt_the_user_is_shown_so_although_no_chat_is_open(start_ag
     agent = start_agent(DONE)
     agent.command("AgentAgain")
     agent.wait_for_message("There is no prompt to repeat yet.")
+
+
+def test_a_prompt_to_an_external_agent_is_not_repeated(start_guest):  # noqa: F811
+    guest = start_guest({"prompts": {"*": [{"say": "Done."}]}})
+    guest.ask_and_wait()
+    guest.command("AgentAgain")
+    guest.wait_for_message(NOT_REPEATED)
+    assert copies(guest) == []
+    assert len(guest.session_files()) == 1
+
+
+def test_a_prompt_to_a_remote_session_is_not_repeated(start_nvim, elsewhere):  # noqa: F811
+    child = start_nvim({"PATH": f"{elsewhere.bin}:/usr/bin:/bin"})
+    child.command(f"AgentChat {elsewhere.address()}")
+    child.wait_for_screen("idle")
+    child.submit_and_wait("ping")
+    child.command("AgentAgain")
+    child.wait_for_message(NOT_REPEATED)
+    assert [*elsewhere.here.parent.rglob("again-*")] == []
 
 
 def test_the_keys_of_the_comparison_fit_into_half_of_80_columns(repeated):
