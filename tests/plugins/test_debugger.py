@@ -346,6 +346,50 @@ def test_a_breakpoint_has_a_condition(debugpy, model):
     assert child.lua(signs) == "DapBreakpointCondition"
 
 
+@pytest.mark.parametrize(
+    "terms, shown",
+    [
+        ({"log_message": "b is {b}"}, "app.py:3 [logs b is {b}]"),
+        ({"condition": "b > 9", "hit_condition": "2"}, "app.py:3 [if b > 9; hits 2]"),
+    ],
+)
+def test_a_breakpoint_that_replaces_the_users_says_so_in_the_question_and_the_result(
+    debugpy, model, terms, shown
+):
+    child = debugpy(permissions=[])
+    place = "require('dap.breakpoints').set(..., vim.fn.bufnr('app.py'), 3)"
+    child.lua(place, terms)
+    model.uses = [debug("set_breakpoint", path="app.py", line=3)]
+    child.ask()
+    child.wait_for_question()
+    assert f"It replaces {shown}. This moves" in " ".join(child.question_text().split())
+    child.answer_question("a")
+    [result] = child.results()
+    assert result == f"Set: app.py:3: return result\nIt replaced {shown}."
+
+
+def test_a_plain_breakpoint_that_gets_a_condition_is_replaced_too(debugpy, model):
+    child = debugpy()
+    model.uses = [debug("set_breakpoint", path="app.py", line=2, condition="b == 3")]
+    model.uses += [debug("set_breakpoint", path="app.py", line=2, condition="b == 3")]
+    child.ask_and_wait()
+    first, same = child.results()
+    assert first.endswith("\nIt replaced app.py:2.")
+    assert "replaced" not in same
+
+
+def test_removing_the_users_breakpoints_names_their_conditions(debugpy, model):
+    child = debugpy(permissions=[])
+    place = "require('dap.breakpoints').set({ log_message = 'b' }, vim.fn.bufnr('app.py'), 3)"
+    child.lua(place)
+    model.uses = [debug("clear_breakpoint", path="app.py")]
+    child.ask()
+    child.wait_for_question()
+    assert "It removes app.py:3 [logs b]. This" in " ".join(child.question_text().split())
+    child.answer_question("a")
+    assert child.results() == ["2 breakpoints removed. It removed app.py:3 [logs b]."]
+
+
 def test_a_file_that_is_not_open_is_loaded_without_the_users_autocommands(debugpy, model, project):
     (project / "other.py").write_text("x = 1\n")
     child = debugpy()
@@ -464,6 +508,47 @@ def test_the_tool_comes_with_a_session_and_no_request_loses_the_cache(debugpy, m
     child.command("AgentNew")
     child.ask_and_wait("fourth")
     assert "debug" not in model.tools()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        debug("evaluate", expression="a"),
+        debug("step_over"),
+        debug("set_breakpoint", path="app.py", line=3),
+    ],
+)
+def test_no_question_is_asked_when_no_session_runs_any_more(debugpy, model, use):
+    child = debugpy(permissions=[])
+    child.ask_and_wait("first")
+    end(child)
+    model.uses = [use]
+    child.ask_and_wait("second")
+    assert "No debug session runs in the editor." in child.results()[-1]
+    assert child.events("AgentApprovalRequested") == []
+
+
+def test_nothing_is_remembered_of_sessions_before_the_first_that_runs(debugpy, model, app):
+    def remembered(child):
+        return child.lua("return require('sanderling.host.debugging').of(1)")
+
+    child = debugpy()
+    model.uses = [debug("evaluate", frame=1, expression="items"), debug("step_over")]
+    child.ask_and_wait()
+    assert remembered(child)["stops"] == 1
+    assert remembered(child)["last"]["reason"] == "step"
+    end(child)
+    launch(child, app, "second")
+    wait_until(lambda: remembered(child) == {"stops": 0, "references": []})
+
+
+def test_a_breakpoint_that_the_adapter_never_confirms_leaves_no_listener(debugpy, model):
+    child = debugpy()
+    child.lua("require('dap.session').set_breakpoints = function() end")
+    model.uses = [debug("set_breakpoint", path="app.py", line=3)]
+    child.ask_and_wait()
+    assert "did not answer within 7 s (setBreakpoints)" in child.results()[0]
+    assert child.lua("return next(require('dap').listeners.before.setBreakpoints) == nil")
 
 
 def test_the_session_may_end_while_the_model_waits(debugpy, model):

@@ -6,7 +6,14 @@ import pytest
 
 from sanderling.tools.debugger import DebugInput, debug_tool
 
-TOOL = debug_tool(cast("Any", None))
+
+class Running:
+    """An editor in which all debug sessions run that a call names."""
+
+    async def check(self, session: int) -> None: ...
+
+
+TOOL = debug_tool(cast("Any", Running()))
 
 
 @pytest.mark.parametrize(
@@ -25,7 +32,7 @@ async def test_a_question_names_another_session_thread_or_frame(
     given: dict[str, Any], title: str, note: str
 ):
     args = DebugInput(**given)
-    context = cast("Any", type("Context", (), {"workspace": None}))
+    context = cast("Any", type("Context", (), {"workspace": None, "may_read": None}))
     assert TOOL.title(args, context.workspace) == title
     assert TOOL.look
     preview = await TOOL.look(args, context)

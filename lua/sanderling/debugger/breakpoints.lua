@@ -74,7 +74,7 @@ local function send(buf, lnum)
     if session.initialized and not session.closed then
       local in_buffer = placed().get(buf)
       local listeners = require('dap').listeners.before.setBreakpoints
-      listeners.sanderling = function(of, _, body, request)
+      local function listen(of, _, body, request)
         if of ~= session or not request or #request.breakpoints ~= #(body or {}).breakpoints then
           return
         end
@@ -84,10 +84,14 @@ local function send(buf, lnum)
           end
         end
       end
-      sessions.await(session, 'setBreakpoints', function(settle)
+      listeners[listen] = listen
+      local ok, problem = pcall(sessions.await, session, 'setBreakpoints', function(settle)
         session:set_breakpoints(in_buffer, settle)
       end)
-      listeners.sanderling = nil
+      listeners[listen] = nil
+      if not ok then
+        error(problem, 0)
+      end
     end
   end
   return answer
@@ -121,24 +125,39 @@ function M.set(file, lnum, condition)
   return made
 end
 
+--- Return the breakpoint of a line, or all of a file.
+---@param file sanderling.code.File
+---@param lnum integer 0: all
+---@return table[]
+local function found_at(file, lnum)
+  local list = placed()
+  local buf = find.buffer_of(file.path, file.device, file.inode, file.place)
+  return vim.tbl_filter(function(each)
+    return lnum == 0 or each.line == lnum
+  end, buf and list.get(buf)[buf] or {})
+end
+
+---@param file sanderling.code.File
+---@param lnum integer 0: all of the file
+---@return table[]
+function M.at(file, lnum)
+  return vim.tbl_map(described, found_at(file, lnum))
+end
+
 --- Remove the breakpoint of a line, or all of a file.
 ---@param file sanderling.code.File
 ---@param lnum integer 0: all
 ---@return integer count
 function M.clear(file, lnum)
-  local list = placed()
-  local buf = find.buffer_of(file.path, file.device, file.inode, file.place)
-  local count = 0
-  for _, each in ipairs(buf and list.get(buf)[buf] or {}) do
-    if (lnum == 0 or each.line == lnum) and list.remove(buf, each.line) then
-      count = count + 1
-    end
+  local found = found_at(file, lnum)
+  for _, each in ipairs(found) do
+    placed().remove(each.buf, each.line)
   end
-  if not buf or count == 0 then
-    return asking.fail(NOT_THERE)
+  if #found == 0 then
+    asking.fail(NOT_THERE)
   end
-  send(buf)
-  return count
+  send(found[1].buf)
+  return #found
 end
 
 return M

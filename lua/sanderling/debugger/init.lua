@@ -34,13 +34,6 @@ local function cut(text, most)
     or text:sub(1, most + vim.str_utf_start(text, most + 1) - 1) .. ' [cut]'
 end
 
----@param session table
----@return integer
-local function count_stops(session)
-  local stops = debugging.stops[session.id]
-  return stops and stops.count or 0
-end
-
 -- frames ---------------------------------------------------------------------------------------------------------------
 
 ---@param session table
@@ -74,7 +67,7 @@ end
 ---@param thread integer
 ---@return table? stop
 local function exception_of(session, thread)
-  if debugging.stops[session.id] or not session.capabilities.supportsExceptionInfoRequest then
+  if debugging.of(session.id).last or not session.capabilities.supportsExceptionInfoRequest then
     return nil
   end
   local info = sessions.try(session, 'exceptionInfo', { threadId = thread }) or {}
@@ -119,24 +112,12 @@ end
 
 -- values ---------------------------------------------------------------------------------------------------------------
 
----@class (exact) sanderling.debugger.Given
----@field stops integer how often the session had stopped
----@field references table<integer, true>
-
----@type table<integer, sanderling.debugger.Given> references that the model knows, by the session's id
-local given_references = {}
-
 --- Remember that the model gets a reference. Adapters use the same numbers again after the next stop.
 ---@param session table
 ---@param reference integer?
 ---@return integer
 local function give(session, reference)
-  local given_now, stops = given_references[session.id], count_stops(session)
-  if not given_now or given_now.stops ~= stops then
-    given_now = { stops = stops, references = {} }
-    given_references[session.id] = given_now
-  end
-  given_now.references[reference or 0] = true
+  debugging.of(session.id).references[reference or 0] = true
   return reference or 0
 end
 
@@ -145,9 +126,7 @@ end
 ---@param reference integer
 local function check_reference(session, reference)
   sessions.thread(session, 0)
-  local given_now = given_references[session.id]
-  local is_current = given_now and given_now.stops == count_stops(session)
-  if not is_current or not given_now.references[reference] then
+  if not debugging.of(session.id).references[reference] then
     asking.fail(STALE:format(reference))
   end
 end
@@ -273,7 +252,7 @@ end
 local function wait(number, id, stops)
   local session ---@type table?
   local function has_stopped()
-    return session and count_stops(session) > stops and sessions.stopped_thread(session) ~= nil
+    return session and debugging.of(id).stops > stops and sessions.stopped_thread(session) ~= nil
   end
   waiting[number] = true
   asking.wait_until(math.huge, function()
@@ -282,9 +261,10 @@ local function wait(number, id, stops)
     end)
     return not waiting[number] or not session or has_stopped()
   end)
-  debugging.quiet[id] = nil
+  local about = debugging.of(id)
+  about.is_quiet = nil
   if not session then
-    return { state = 'ended', exit_code = debugging.exits[id] }
+    return { state = 'ended', exit_code = about.exit_code }
   elseif has_stopped() then
     show(session)
     return { state = 'stopped' }
@@ -328,8 +308,9 @@ M.answer = door.serve({
   end),
   control = question(function(id, thread_id, control)
     local session = sessions.find(id)
-    local stops = count_stops(session)
-    debugging.quiet[session.id] = true
+    local about = debugging.of(session.id)
+    local stops = about.stops
+    about.is_quiet = true
     local ok, problem
     if control == 'pause' then
       ok, problem = pcall(pause, session, thread_id)
@@ -337,7 +318,7 @@ M.answer = door.serve({
       ok, problem = pcall(continue, session, thread_id, REQUESTS[control])
     end
     if not ok then
-      debugging.quiet[session.id] = nil
+      about.is_quiet = nil
       error(problem, 0)
     end
     return { session.id, stops }
@@ -356,7 +337,11 @@ M.answer = door.serve({
       end)
     end,
   },
+  check = question(function(id)
+    return sessions.find(id).id
+  end),
   breakpoints = question(breakpoints.list),
+  at = question(breakpoints.at),
   set = question(breakpoints.set),
   clear = question(breakpoints.clear),
 })

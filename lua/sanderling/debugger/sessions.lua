@@ -44,8 +44,8 @@ function M.stopped_thread(session)
   if session.stopped_thread_id then
     return session.stopped_thread_id
   end
-  local stops = debugging.stops[session.id]
-  local thread = stops and session.threads[stops.last.threadId]
+  local last = debugging.of(session.id).last
+  local thread = last and session.threads[last.threadId]
   return thread and thread.stopped and thread.id or nil
 end
 
@@ -146,8 +146,7 @@ end
 ---@param thread integer?
 ---@return table
 local function last_stop(session, thread)
-  local stops = debugging.stops[session.id]
-  local stop = thread and stops and stops.last or {}
+  local stop = thread and debugging.of(session.id).last or {}
   return {
     reason = tostring(stop.reason or ''),
     description = tostring(stop.description or ''),

@@ -5,20 +5,27 @@ local M = {}
 local api = vim.api
 local declared = require('sanderling.host.declared')
 
----@class (exact) sanderling.host.debugging.Stops
----@field count integer how often the session has stopped since it was noticed
----@field last table the last event "stopped" of the Debug Adapter Protocol
+--- What is known of a debug session, also after its end.
+---@class (exact) sanderling.host.debugging.Known
+---@field stops integer how often it has stopped since it was noticed
+---@field last? table the last event "stopped" of the Debug Adapter Protocol
+---@field references table<integer, true> those of the current stop that the model has seen
+---@field exit_code? integer of its program
+---@field is_quiet? boolean its next stop must not move the user
 
----@type table<integer, sanderling.host.debugging.Stops> by the session's id
-M.stops = {}
----@type table<integer, integer> the exit code of a program, by the session's id
-M.exits = {}
-
----@type table<integer, true?> sessions whose next stop must not move the user, by id
-M.quiet = {}
+---@type table<integer, sanderling.host.debugging.Known> by the session's id
+local known = {}
 
 ---@type table? the loaded nvim-dap, once it is watched
 local watched
+local is_debugging = false
+
+---@param id integer of a session
+---@return sanderling.host.debugging.Known
+function M.of(id)
+  known[id] = known[id] or { stops = 0, references = {} }
+  return known[id]
+end
 
 --- Return nvim-dap, if the user has loaded it, and not another module of that name.
 ---@return table?
@@ -32,17 +39,18 @@ local function watch_events(dap)
   watched = dap
   -- nvim-dap goes to where the program has stopped. If the model has continued it, the user may be typing elsewhere.
   dap.listeners.before.event_stopped.sanderling = function(session, body)
-    if body and M.quiet[session.id] then
-      M.quiet[session.id] = nil
+    local about = M.of(session.id)
+    if body and about.is_quiet then
+      about.is_quiet = nil
       body.preserveFocusHint = true
     end
   end
   dap.listeners.after.event_stopped.sanderling = function(session, body)
-    local stops = M.stops[session.id]
-    M.stops[session.id] = { count = (stops and stops.count or 0) + 1, last = body or {} }
+    local about = M.of(session.id)
+    about.stops, about.last, about.references = about.stops + 1, body or {}, {}
   end
   dap.listeners.after.event_exited.sanderling = function(session, body)
-    M.exits[session.id] = body and body.exitCode
+    M.of(session.id).exit_code = body and body.exitCode
   end
 end
 
@@ -51,7 +59,12 @@ local function look()
   if dap and dap ~= watched then
     watch_events(dap)
   end
-  declared.set_debugging(dap ~= nil and next(dap.sessions()) ~= nil)
+  local was_debugging = is_debugging
+  is_debugging = dap ~= nil and next(dap.sessions()) ~= nil
+  if is_debugging and not was_debugging then
+    known = {} -- of earlier sessions: a call that waited for the end of one has read its exit code by now
+  end
+  declared.set_debugging(is_debugging)
 end
 
 --- Notice when debug sessions begin and end.

@@ -416,12 +416,16 @@ local function send(comments, project)
     message.tell(selections --[[@as string]], vim.log.levels.ERROR)
     return false
   end
-  for _, comment in ipairs(comments) do
-    api.nvim_buf_clear_namespace(comment.buf, TYPED, comment.first - 1, comment.last)
-  end
   local session = chat.current_session()
   chat.show({ focus = false })
+  local opts = {
+    selections = selections --[[@as sanderling.Selection[] ]],
+  }
+  if not session:send(lines, opts) then
+    return false
+  end
   sent[table.concat(lines, '\n')] = vim.tbl_map(function(comment)
+    api.nvim_buf_clear_namespace(comment.buf, TYPED, comment.first - 1, comment.last)
     return {
       buf = comment.buf,
       text = text_of(comment),
@@ -429,9 +433,7 @@ local function send(comments, project)
       tick = api.nvim_buf_get_changedtick(comment.buf),
     }
   end, comments)
-  return session:send(lines, {
-    selections = selections --[[@as sanderling.Selection[] ]],
-  })
+  return true
 end
 
 ---@return string

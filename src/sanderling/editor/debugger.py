@@ -18,6 +18,9 @@ class NeovimDebugger:
     def __init__(self, bridge: Bridge) -> None:
         self._questions = EditorQuestions(bridge, "sanderling.debugger")
 
+    async def check(self, session: int) -> None:
+        await self._ask("check", session)
+
     async def stack(self, session: int, thread: int, most: int) -> Stack:
         return msgspec.convert(await self._ask("stack", session, thread, most), Stack)
 
@@ -47,6 +50,10 @@ class NeovimDebugger:
 
     async def breakpoints(self) -> Sequence[Breakpoint]:
         return msgspec.convert(await self._ask("breakpoints"), tuple[Breakpoint, ...])
+
+    async def breakpoints_at(self, file: CodeFile, line: int) -> Sequence[Breakpoint]:
+        found = await self._ask("at", msgspec.structs.asdict(file), line)
+        return msgspec.convert(found, tuple[Breakpoint, ...])
 
     async def set_breakpoint(self, file: CodeFile, line: int, condition: str) -> Breakpoint:
         made = await self._ask("set", msgspec.structs.asdict(file), line, condition)

@@ -6,6 +6,7 @@ a program outside the sandbox.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -24,6 +25,7 @@ from sanderling.tools.workspace import Workspace
 
 Control = Literal["continue", "step_over", "step_in", "step_out", "pause"]
 READING = ("stack", "variables", "breakpoints")
+REPLACING = {"set_breakpoint": "replace", "clear_breakpoint": "remove"}
 MAX_FRAMES = 20
 MAX_VALUE_CHARS = 300
 MAX_SUMMARY_CHARS = 60
@@ -131,6 +133,8 @@ class Debugger(Protocol):
     Its methods raise `ToolError` if no such session or thread exists, or the debugger refuses or does not answer.
     """
 
+    async def check(self, session: int) -> None: ...
+
     async def stack(self, session: int, thread: int, most: int) -> Stack: ...
 
     async def variables(self, session: int, thread: int, frame: int | None) -> Sequence[Values]:
@@ -152,6 +156,10 @@ class Debugger(Protocol):
         ...
 
     async def breakpoints(self) -> Sequence[Breakpoint]: ...
+
+    async def breakpoints_at(self, file: CodeFile, line: int) -> Sequence[Breakpoint]:
+        """Return the breakpoint of a line, or for line 0 all of the file."""
+        ...
 
     async def set_breakpoint(self, file: CodeFile, line: int, condition: str) -> Breakpoint: ...
 
@@ -202,7 +210,10 @@ class DebugInput(msgspec.Struct, forbid_unknown_fields=True):
 def debug_tool(debugger: Debugger) -> Tool:
     """Return the tool for the sessions of `debugger`."""
 
-    @tool(DebugInput, effect=_effect, title=_title, preview=_preview)
+    async def preview(args: DebugInput, context: Context) -> Preview:
+        return await _Call(debugger, args, context).preview()
+
+    @tool(DebugInput, effect=_effect, title=_title, preview=preview)
     async def debug(args: DebugInput, context: Context) -> Outcome:
         """
         Inspect and control the program that the user debugs in the editor.
@@ -255,13 +266,6 @@ def _where(args: DebugInput) -> str:
     )
 
 
-async def _preview(args: DebugInput, context: Context) -> Preview:
-    subject = _subject(args, context.workspace)
-    where = f"It names {_where(args)}. " if _where(args) else ""
-    note = where + (EVALUATING if _runs_code(args) else STEPPING)
-    return Preview(subject if args.op == "evaluate" else f"{args.op} {subject}".strip(), note=note)
-
-
 class _Answer(NamedTuple):
     text: str
     summary: str
@@ -275,6 +279,25 @@ class _Call:
         self._workspace = context.workspace
         self._reach = Reach(context)
         self._rows = Rows(context, self._reach)
+
+    async def preview(self) -> Preview:
+        """
+        Return what the user is asked about. Earlier calls of the message, which may still run, can change where the program is.
+
+        Raises:
+            ToolError: there is no such session.
+        """
+        args = self._args
+        await self._debugger.check(args.session)
+        subject = _subject(args, self._workspace)
+        where = f"It names {_where(args)}. " if _where(args) else ""
+        replaced = ""
+        if args.op in REPLACING:
+            with suppress(ToolError):  # of the file, which a call before this one may make
+                replaced = await self._replaced(await self._file(), "s")
+        note = where + replaced + (EVALUATING if _runs_code(args) else STEPPING)
+        shown = subject if args.op == "evaluate" else f"{args.op} {subject}".strip()
+        return Preview(shown, note=note)
 
     async def run(self) -> Outcome:
         """
@@ -395,8 +418,9 @@ class _Call:
                 return await self._set_breakpoint()
             case "clear_breakpoint":
                 file = await self._file()
+                replaced = await self._replaced(file, "d")
                 removed = await self._debugger.clear_breakpoints(file, self._args.line)
-                text = f"{counted(removed, 'breakpoint')} removed."
+                text = f"{counted(removed, 'breakpoint')} removed. {replaced}".rstrip()
                 return _Answer(text, f"{removed} removed")
             case _:
                 found = await self._debugger.breakpoints()
@@ -406,29 +430,50 @@ class _Call:
 
     async def _set_breakpoint(self) -> _Answer:
         file, line = await self._file(), self._args.line
-        if not line:
-            raise ToolError("set_breakpoint needs a `line`.")
+        replaced = await self._replaced(file, "d")
         made = await self._debugger.set_breakpoint(file, line, self._args.condition)
         moved = f" The debugger moved it from line {line}." if made.line != line else ""
-        return _Answer(f"Set: {await self._breakpoint(made)}{moved}", "set")
+        text = f"Set: {await self._breakpoint(made)}{moved}\n{replaced}"
+        return _Answer(text.rstrip(), "set")
+
+    async def _replaced(self, file: CodeFile, ending: str) -> str:
+        """Return a sentence, with the `ending` of its verb, about breakpoints whose condition, hits or message the call loses; "" if none."""
+        args = self._args
+        placed = await self._debugger.breakpoints_at(file, args.line)
+        lost = [
+            self._place(each) + (f" [{terms}]" if (terms := _terms(each)) else "")
+            for each in placed
+            if (each.condition, each.hit_condition, each.log_message) != (args.condition, "", "")
+        ]
+        return f"It {REPLACING[args.op]}{ending} {', '.join(lost)}. " if lost else ""
 
     async def _file(self) -> CodeFile:
         if not self._args.path:
             raise ToolError(f"{self._args.op} needs the `path` of a file.")
+        if self._args.op == "set_breakpoint" and not self._args.line:
+            raise ToolError("set_breakpoint needs a `line`.")
         return await self._reach.named(self._workspace.path(self._args.path))
 
     async def _breakpoint(self, each: Breakpoint) -> str:
         where, source = self._place(each), await self._source(each)
         words = [
-            each.condition and f"if {_line(each.condition)}",
-            each.hit_condition and f"hits {_line(each.hit_condition)}",
-            each.log_message and f"logs {_line(each.log_message)}",
+            _terms(each),
             "rejected by the debugger" if each.is_verified is False else "",
             "not confirmed by the debugger yet" if each.is_verified is None else "",
             _line(each.message),
         ]
         said = "; ".join(filter(None, words))
         return (f"{where}: {source}" if source else where) + (f"  [{said}]" if said else "")
+
+
+def _terms(each: Breakpoint) -> str:
+    """Return when a breakpoint stops, or what it logs instead; "" if it always stops."""
+    words = [
+        each.condition and f"if {_line(each.condition)}",
+        each.hit_condition and f"hits {_line(each.hit_condition)}",
+        each.log_message and f"logs {_line(each.log_message)}",
+    ]
+    return "; ".join(filter(None, words))
 
 
 def _line(text: str) -> str:
