@@ -16,6 +16,7 @@ from tests.wires import chat, ollama, responses
 from tests.wires.servers import SERVERS
 from tests.wires.talk import ATTEMPTS, Talk
 
+from sanderling.conversation.model_calls import WINDOW_S
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (
     AnswerRestarted,
@@ -280,9 +281,20 @@ async def test_turn_without_a_key_ends_with_the_error_and_the_session_lives(
     await talk.aclose()
 
 
-async def test_first_turn_says_that_modules_are_loading(server, talk):
+@pytest.mark.parametrize("patience_s", [WINDOW_S, 0.0])
+async def test_first_turn_says_that_modules_are_loading(server, talk, monkeypatch, patience_s):
+    """Once, even if the model's window is not known in time."""
+    monkeypatch.setattr("sanderling.conversation.model_calls.WINDOW_S", patience_s)
     server.answer(talk.hello())
-    await talk.say("Good morning.")
+
+    async def load_late() -> None:
+        async with talk.provider._provider._loading:
+            await talk.until(ProviderStarting)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(load_late)
+        await anyio.wait_all_tasks_blocked()
+        await talk.say("Good morning.")
     await talk.say("Good evening.")
     kinds = [type(event) for event in talk.events]
     assert kinds.count(ProviderStarting) == 1

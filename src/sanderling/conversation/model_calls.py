@@ -145,8 +145,7 @@ class ModelCalls:
         provider, model = self._provider, self._provider.model
         if provider.limits is None and provider.is_local and model != self._measured:
             self._measured = model
-            if not provider.is_ready:
-                self._emit(events.ProviderStarting())
+            await self._get_ready()
             with anyio.move_on_after(WINDOW_S):
                 await provider.learn_limits()
         limits = provider.limits
@@ -251,11 +250,14 @@ class ModelCalls:
             self._may_search(),
         )
 
-    async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Make the attempt until it succeeds or retrying is no use."""
+    async def _get_ready(self) -> None:
         if not self._provider.is_ready:
             self._emit(events.ProviderStarting())
             await self._provider.prepare()
+
+    async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Make the attempt until it succeeds or retrying is no use."""
+        await self._get_ready()
         number, paid = 1, 0
         while True:
             try:
