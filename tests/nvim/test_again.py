@@ -1,5 +1,6 @@
 """A prompt that is repeated in a private copy, and the comparison of both results; only the model is a script."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,17 @@ def test_the_comparison_is_closed_wherever_its_windows_are(repeated, arrange):
     assert "Error" not in repeated.lua("return vim.fn.execute('messages')")
     assert repeated.lua("return vim.fn.bufname()") != "sanderling://again-second"
     assert len(repeated.lua("return vim.api.nvim_list_tabpages()")) == 1
+
+
+def test_in_a_shell_the_second_result_is_shown_as_a_diff_and_does_not_replace_the_first(repeated):
+    name = next(each.stem for each in copies(repeated))
+    argv = [sys.executable, "-m", "sanderling", "worktrees", "show", "--diff", name]
+    shown = repeated.lua("return vim.system(...):wait().stdout", argv)
+    assert "-line 3\n+III\n" in shown
+    assert "second.txt" in shown
+    assert "eighteen" not in shown
+    applied = repeated.lua("return vim.system(...):wait().stdout", [*argv[:4], "apply", name])
+    assert "a.txt  conflict, left as it is: the same lines were changed since" in applied
 
 
 def test_a_file_of_both_results_is_compared_in_diff_mode_and_lines_are_taken(repeated, files):
