@@ -16,7 +16,9 @@ DRAWN_APART = {
     "edit-light",
 }
 MIN_CONTRAST = 1.9  # of the dimmest text of the default colors, NonText
-VARIANTS = {state.name: state for state in STATES if state.name not in DRAWN_APART}
+VARIANTS = {
+    state.name: state for state in STATES if state.name not in DRAWN_APART and state.is_possible
+}
 
 # What is on the screen, from Neovim itself: what the cells show is compared to it.
 FACTS = """

@@ -156,7 +156,7 @@ def test_the_model_reads_stack_and_variables_without_a_question(debugpy, model, 
     model.uses += [debug("breakpoints")]
     child.ask_and_wait()
     stack, inner, outer, breakpoints = child.results()
-    assert "Debug session 1 'app' (debugpy): stopped" in stack
+    assert "Debug session 1 'app' (debugpy): stopped in thread 1 (MainThread)." in stack
     assert "#0 divide app.py:2: result = a / b  (selected in the editor)" in stack
     assert "#1 main app.py:10: total += divide(12, n)" in stack
     assert "  a: int = 12\n  b: int = 1" in inner

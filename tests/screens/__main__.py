@@ -38,13 +38,14 @@ def shown(state: State, home: Path) -> Iterator[Pictured]:
     for name, text in {"calc.py": CODE, **state.files}.items():
         (project / name).write_text(text)
     (home / "script.json").write_text(json.dumps({"version": 1, "reply": state.replies}))
+    plugin = [f"set runtimepath^={state.plugin_path}"] if state.plugin_path else []
     child = Pictured(
         home,
         project,
         {},
         columns=state.columns,
         lines=state.lines,
-        commands=("set laststatus=2 noruler noshowcmd", *state.commands),
+        commands=("set laststatus=2 noruler noshowcmd", *plugin, *state.commands),
     )
     try:
         child.record_events()
@@ -91,7 +92,11 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.to.mkdir(exist_ok=True)
     for state in STATES:
-        if not arguments.names or state.name in arguments.names:
+        if arguments.names and state.name not in arguments.names:
+            continue
+        if not state.is_possible:
+            print(f"{state.name} needs {state.plugin} in $PLUGINS: scripts/fetch_plugins.sh")
+        else:
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
                 path = arguments.to / f"{state.name}.svg"
                 path.write_text(picture(state, Path(home) / "home"))

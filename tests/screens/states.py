@@ -1,9 +1,11 @@
 """The states of the screen that are pictured: each says what the model answers, how large the screen is, and what a person does."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.acp_client.conftest import AGENT
@@ -93,6 +95,15 @@ TODO = [
     {"content": "run the tests", "status": "pending"},
 ]
 LATER = {"delay_ms": 60000}
+DEBUGGER = """
+local dap, python = require('dap'), ...
+dap.adapters.python = { type = 'executable', command = python, args = { '-m', 'debugpy.adapter' } }
+require('dap.breakpoints').set({}, vim.fn.bufnr('calc.py'), 16)
+dap.run({
+  type = 'python', request = 'launch', name = 'main', program = vim.fn.getcwd() .. '/main.py',
+  python = python, console = 'internalConsole',
+})
+"""
 
 
 def use(name: str, use_id: str = "t1", **input_: Any) -> dict[str, Any]:
@@ -127,6 +138,16 @@ class State:
     setup: dict[str, Any] = field(default_factory=dict)
     commands: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)  # of the project, in addition to calc.py
+    plugin: str = ""  # a directory in $PLUGINS: scripts/fetch_plugins.sh
+
+    @property
+    def plugin_path(self) -> Path | None:
+        """Where the plugin is, if the state needs one."""
+        return Path(os.environ.get("PLUGINS", ""), self.plugin).absolute() if self.plugin else None
+
+    @property
+    def is_possible(self) -> bool:
+        return self.plugin_path is None or self.plugin_path.is_dir()
 
 
 def says(*steps: dict[str, Any]) -> list[dict[str, Any]]:
@@ -382,6 +403,33 @@ def repeated(child: Pictured) -> None:
     child.wait_for_screen("calc.py")
 
 
+def remembered(child: Pictured) -> None:
+    child.command("edit AGENTS.md")
+    ask(child, "Run the tests.")
+    child.wait_for_question()
+    child.command("AgentDeny use pytest, never unittest")
+    idle(child)
+    child.command("AgentRemember")
+    child.wait_for_question(2)
+    child.feed("<C-w>h]h")
+
+
+def debugged(child: Pictured) -> None:
+    child.lua(DEBUGGER, sys.executable)
+    stopped = "return (require('dap').session() or {}).current_frame ~= nil"
+    wait_until(lambda: not child.is_blocked() and child.lua(stopped), "the program has stopped")
+    ask(child, "Why does it fail here?")
+    idle(child)
+    child.feed("<C-w>k[tzo[tzo")
+
+
+def todo(child: Pictured) -> None:
+    child.feed("9GA  # raise ValueError if b is 0 AI!<Esc>:write<CR>")
+    child.command("AgentTodo!")
+    child.wait_for_question()
+    child.feed("]h")
+
+
 def guest(child: Pictured) -> None:
     child.command("AgentChat mine")
     child.wait_for_screen("Ask ")
@@ -475,6 +523,28 @@ PASSWORD = says(
     use("bash", command='printf "Password: "; read -rs word', pty=True),
     {"text": "It asks for your password."},
 ) + says({"text": "Take the terminal, please."})
+REMEMBERED = (
+    says(use("bash", command="python -m unittest"))
+    + says({"text": "With pytest, then."})
+    + says({"text": "project: Run the tests with pytest, never with unittest."})
+)
+DEBUGGED = says(
+    {"text": "I look at the values."},
+    use("debug", op="stack"),
+    use("debug", "t2", op="evaluate", expression="values, len(values)"),
+) + says({"text": "`values` is empty, so `divide` gets 0 as `b`."})
+TODO_DONE = says(
+    use(
+        "edit",
+        path="calc.py",
+        edits=[
+            {
+                "old": "    return a / b  # raise ValueError if b is 0 AI!\n",
+                "new": '    if b == 0:\n        raise ValueError("b is 0")\n    return a / b\n',
+            }
+        ],
+    )
+)
 OVERLOADED = {
     "type": "retry_scheduled",
     "attempt": 3,
@@ -576,6 +646,17 @@ STATES = [
     State("blame-line", "The turn that wrote a line", blamed_line, EDIT),
     State("terminal", "A terminal that the model and the user share", terminal, PASSWORD),
     State("again", "The results of two models", repeated, EDIT + REPEATED),
+    State("memory", "A line that is to be remembered", remembered, REMEMBERED, files=RULES),
+    State("todo", "A comment for the model, and the change that replaces it", todo, TODO_DONE),
+    State(
+        "debug",
+        "The model looks at a program that the user debugs",
+        debugged,
+        DEBUGGED,
+        setup={"permissions": [{"action": "allow", "tool": "debug"}]},
+        files={"main.py": "from calc import mean\n\nprint(mean([]))\n"},
+        plugin="nvim-dap",
+    ),
     State("mentions", "A prompt with mentions", mentions),
     State("slash", "The menu of slash commands", slash_menu),
     State(

@@ -16,6 +16,7 @@ local MAX_RESULT_BYTES = 200000
 local STALE = '#%d is not a value of the current stop: list the variables again.'
 local NO_FRAME = 'Thread %d has no frame %d.'
 local HAS_STOPPED = 'The program has stopped already: see `stack`.'
+local NO_EXCEPTION = 'exception: type unknown' -- debugpy's answer at another stop; others refuse, as the protocol says
 local NO_THREADS = 'The debugger names no thread that could be paused.'
 local REQUESTS =
   { continue = 'continue', step_over = 'next', step_in = 'stepIn', step_out = 'stepOut' }
@@ -72,7 +73,9 @@ local function exception_of(session, thread)
   end
   local info = sessions.try(session, 'exceptionInfo', { threadId = thread }) or {}
   local id = info.exceptionId or ''
-  return id ~= '' and { reason = 'exception', description = info.description or '', text = id }
+  return id ~= ''
+      and id ~= NO_EXCEPTION
+      and { reason = 'exception', description = info.description or '', text = id }
     or nil
 end
 
