@@ -313,6 +313,21 @@ def test_a_comment_that_was_sent_by_the_command_is_not_sent_again(writer):
     assert str(sent(agent)[1]["content"]).count("which ends in AI!") == 1
 
 
+def test_a_comment_that_could_not_be_sent_is_sent_at_the_next_write(writer):
+    agent = writer()
+    options = "require('sanderling.config').options"
+    agent.lua(f"python, {options}.python = {options}.python, '/no/such/python'")
+    agent.type_keys("A -- make it 5 AI!<Esc>")
+    agent.command("write")
+    agent.wait_for_transcript("'/no/such/python', which cannot be run.")
+    assert "1 comment sent." not in agent.messages()
+    agent.lua(f"{options}.python = python")
+    agent.command("write")
+    agent.wait_for_turns()
+    (message,) = sent(agent)
+    assert "`a.lua:1`, which ends in AI!" in str(message["content"])
+
+
 def test_what_the_agent_writes_sends_nothing(writer):
     agent = writer(
         reply(say("Hello.")), reply(edit("a.lua", "local z = 3", "local z = 4 -- next AI!")), DONE

@@ -311,6 +311,17 @@ function Session:let_go()
   end
 end
 
+--- Is a prompt still to be answered: not sent yet, or waiting?
+---@param text string
+---@return boolean
+function Session:is_waiting(text)
+  local sent = vim.list_extend(states.prompts_waiting(self.state), self.state.unconfirmed)
+  return #self.leaving > 0
+    or vim.iter(sent):any(function(prompt)
+      return prompt.text == text
+    end)
+end
+
 ---@private
 ---@param leaving sanderling.chat.session.Leaving
 function Session:submit(leaving)

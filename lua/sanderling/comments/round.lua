@@ -12,7 +12,6 @@ local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local place = require('sanderling.comments.place')
 local queue = require('sanderling.approval.queue')
-local states = require('sanderling.session.state')
 local store = require('sanderling.comments.store')
 local words = require('sanderling.ui.words')
 
@@ -100,15 +99,7 @@ end
 ---@return boolean
 local function is_under_way(session_id, round)
   local session = live.find(session_id)
-  if not session then
-    return false
-  end
-  local waiting = states.prompts_waiting(session.state)
-  return round.turn ~= nil
-    or #session.leaving > 0
-    or vim.iter(waiting):any(function(prompt)
-      return prompt.text == round.prompt
-    end)
+  return session ~= nil and (round.turn ~= nil or session:is_waiting(round.prompt))
 end
 
 --- Open the comments again whose prompt the user has taken back.

@@ -398,14 +398,29 @@ local function prompt_of(comments, project)
   return lines, selections
 end
 
----@type table<string, sanderling.inline.todo.Sent[]> by prompt
-local sent = {}
+---@class (exact) sanderling.inline.todo.Leaving
+---@field session_id string
+---@field comments sanderling.inline.todo.Sent[]
+
+---@type table<string, sanderling.inline.todo.Leaving> comments whose turn has not begun, by prompt
+local leaving = {}
+
+--- Forget the comments of prompts that the user has taken back.
+local function forget_withdrawn()
+  for prompt, each in pairs(leaving) do
+    local session = live.find(each.session_id)
+    if not session or not session:is_waiting(prompt) then
+      leaving[prompt] = nil
+    end
+  end
+end
 
 --- Send comments to the model, in the chat.
 ---@param comments sanderling.inline.todo.Comment[]
 ---@param project string
----@return boolean is_sent false: the user is shown why not
+---@return boolean is_sent false: the user is shown why not, and the comments can be sent again
 local function send(comments, project)
+  forget_withdrawn()
   if #comments > MAX then
     local text = '%d comments are too many for one prompt (at most %d); nothing was sent.'
     message.tell(text:format(#comments, MAX), vim.log.levels.WARN)
@@ -416,15 +431,15 @@ local function send(comments, project)
     message.tell(selections --[[@as string]], vim.log.levels.ERROR)
     return false
   end
-  local session = chat.current_session()
-  chat.show({ focus = false })
+  local session, prompt = chat.current_session(), table.concat(lines, '\n')
   local opts = {
     selections = selections --[[@as sanderling.Selection[] ]],
   }
-  if not session:send(lines, opts) then
+  chat.show({ focus = false })
+  if not session:send(lines, opts) or not session:is_waiting(prompt) then
     return false
   end
-  sent[table.concat(lines, '\n')] = vim.tbl_map(function(comment)
+  local sent = vim.tbl_map(function(comment)
     api.nvim_buf_clear_namespace(comment.buf, TYPED, comment.first - 1, comment.last)
     return {
       buf = comment.buf,
@@ -433,6 +448,7 @@ local function send(comments, project)
       tick = api.nvim_buf_get_changedtick(comment.buf),
     }
   end, comments)
+  leaving[prompt] = { session_id = session.id, comments = sent }
   return true
 end
 
@@ -529,8 +545,9 @@ end
 local running = {}
 
 bus.subscribe('turn_started', function(session_id, event)
-  local text = words.trimmed(event.prompt.text)
-  running[session_id], sent[text] = sent[text], nil
+  local prompt = words.trimmed(event.prompt.text)
+  local begun = leaving[prompt]
+  running[session_id], leaving[prompt] = begun and begun.comments, nil
 end)
 
 -- The model was asked to delete each comment that it has done. If it forgets one, the next `:AgentTodo!` would send it again.
