@@ -227,7 +227,7 @@ M.rows = {
   },
   {
     name = 'auto_remember',
-    default = false,
+    default = true,
     doc = 'propose lines for AGENTS.md after :AgentCompact and at the end',
     host = true,
   },

@@ -202,7 +202,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = True
     auto_remember: Annotated[
         bool, Meta(description="propose lines for AGENTS.md after :AgentCompact and at the end")
-    ] = False
+    ] = True
     script: Annotated[str, Meta(description="the file of the provider 'scripted'")] = ""
     providers: Annotated[dict[str, Table], Meta(description="providers of models, by name")] = {}
     prices: Annotated[
