@@ -64,7 +64,8 @@ function M.run(session, is_at_once, close)
   if session.is_fresh or not host.is_running() then
     return close()
   end
-  if session.state.proposes and not is_at_once and not proposing[id] then
+  local state = session.state
+  if state.proposes and state.is_correctable and not is_at_once and not proposing[id] then
     return propose(session, close)
   end
   finish(id, close)
