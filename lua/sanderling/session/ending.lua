@@ -65,7 +65,7 @@ function M.run(session, is_at_once, close)
     return close()
   end
   local state = session.state
-  if state.proposes and state.is_correctable and not is_at_once and not proposing[id] then
+  if state.proposes and state.is_corrected and not is_at_once and not proposing[id] then
     return propose(session, close)
   end
   finish(id, close)
