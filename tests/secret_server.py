@@ -1,5 +1,5 @@
 """
-An HTTPS server for `localhost` that wants a secret: git repositories by the real `git http-backend`, and paths that try to reveal it.
+An HTTPS server that wants a secret: git repositories by the real `git http-backend`, a little of GitHub's API, and paths that try to reveal it.
 
 It runs in threads of the test process and keeps the `Authorization` header of each request.
 """
@@ -35,6 +35,7 @@ MALFORMED = {
 """Odd responses that have the secret where a proxy may not look."""
 
 
+NAMES = ("localhost", "github.com", "api.github.com")
 GRAPHQL = {
     "viewer": {"login": "me"},
     "repository": {
@@ -96,9 +97,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(302, b"", {"Location": self.server.elsewhere})
         elif sent not in self.server.accepted:
             self._answer(401, b"no", {"WWW-Authenticate": 'Basic realm="test"'})
-        elif path.startswith("/git/"):
+        elif ".git/" in path:
             self._git(path.removeprefix("/git"), query)
-        elif path == "/api/graphql":
+        elif path == "/graphql":
             query = b"".join(self._body()).decode()
             data = {field: value for field, value in GRAPHQL.items() if field in query}
             self._answer(200, json.dumps({"data": data}).encode(), JSON)
@@ -186,12 +187,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """Return the key and the certificate of `localhost`, which signs itself."""
+    """Return the key and the certificate of `localhost` and of GitHub's hosts, which signs itself."""
     key, certificate = directory / "key.pem", directory / "cert.pem"
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"),
+            *("-subj", "/CN=localhost", "-addext", f"subjectAltName=DNS:{',DNS:'.join(NAMES)}"),
             *("-keyout", key, "-out", certificate),
         ],
         check=True,

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from base64 import b64decode, b64encode, urlsafe_b64encode
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import anyio
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sanderling.cli.credentials import PRESETS
 from sanderling.config import Credential, Settings
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.protocol.events import Notice, TurnEnded
@@ -806,35 +809,43 @@ async def test_each_use_is_a_line_of_the_transcript_and_the_secret_is_in_no_file
 
 
 @pytest.mark.skipif(not shutil.which("gh"), reason="gh is not installed")
-async def test_gh_works_with_the_default_methods_and_paths(place, server, monkeypatch):
-    credential = Credential(
-        hosts=(server.host,),
-        source="env",
-        variable=VARIABLE,
-        placeholders=("GH_ENTERPRISE_TOKEN",),
-    )
-    credentials = (("github", credential),)
+async def test_gh_and_git_work_with_a_credential_for_github_as_it_is_added(
+    place, server, monkeypatch
+):
+    look_up = socket.getaddrinfo
+
+    def look_up_here(host: str | bytes, port: int, *arguments, **options):
+        if port == 443:
+            host, port = "127.0.0.1", server.server_port
+        return look_up(host, port, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up_here)
+    table = PRESETS["github"] | {"source": "env", "variable": VARIABLE}
+    credentials = (("github", msgspec.convert(table, Credential)),)
+    hosts = (*table["hosts"], f"127.0.0.1:{server.server_port}")
     shutil.copy(shutil.which("gh"), place.project / "gh")
-    env = {"GH_HOST": server.host, "GH_REPO": f"{server.host}/me/it"}
+    changes = {"hosts": hosts, "credentials": credentials}
+    async with sandbox_with(place, server, monkeypatch, **changes) as sandbox:
 
-    async with sandbox_with(place, server, monkeypatch, credentials=credentials) as sandbox:
-
-        async def gh(words: str) -> str:
-            status, out, errors = await run(sandbox, f"./gh {words}", env=env)
-            assert status == 0, (words, errors)
+        async def output_of(command: str, status: int = 0) -> str:
+            ended, out, errors = await run(sandbox, command, env={"GH_REPO": "me/it"})
+            assert ended == status, (command, errors)
             return out + errors
 
-        assert await gh("api user --jq .login") == "me\n"
-        assert "A change" in await gh("pr list")
-        assert "A defect" in await gh("issue list")
-        assert f"Logged in to {server.host} as me" in await gh("auth status")
-        status, _, errors = await run(sandbox, "./gh repo edit $GH_REPO --description x", env=env)
-        assert status == 1
-        assert "'github' is not for PATCH, only for GET, HEAD, POST" in errors
+        assert await output_of("./gh api user --jq .login") == "me\n"
+        assert "A change" in await output_of("./gh pr list")
+        assert "A defect" in await output_of("./gh issue list")
+        assert "Logged in to github.com as me" in await output_of("./gh auth status")
+        assert not await output_of("git push -q https://github.com/it.git main")
+        refused = await output_of("./gh repo edit me/it --description x", status=1)
+        assert "'github' is not for PATCH, only for GET, HEAD, POST" in refused
         uses = [event for event in place.events if isinstance(event, CredentialUse)]
-        assert {(use.method, use.host, use.path) for use in uses} == {
-            ("GET", "localhost", "/api/v3/user"),
-            ("GET", "localhost", "/api/v3/"),
-            ("POST", "localhost", "/api/graphql"),
+        assert {(use.method, use.host + use.path) for use in uses} == {
+            ("GET", "api.github.com/user"),
+            ("GET", "api.github.com/"),
+            ("POST", "api.github.com/graphql"),
+            ("GET", "github.com/it.git/info/refs"),
+            ("POST", "github.com/it.git/git-receive-pack"),
         }
-    assert {sent for _, _, sent in server.authorizations} == {f"token {SECRET}"}
+    sent = {sent for _, _, sent in server.authorizations}
+    assert sent == {f"token {SECRET}", basic("x-access-token", SECRET)}
