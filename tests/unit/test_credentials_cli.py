@@ -78,9 +78,9 @@ def test_what_commands_still_need_is_named_until_it_is_there(home):
     with_gh(home)
     home.config.write_text('[sandbox]\nhosts = ["github.com", "api.github.com"]')
     done = home.run("credentials", "add", "github")
-    assert done.stdout.endswith('Next: set network = "proxy" there, or use :AgentNet proxy.\n')
+    assert done.stdout.endswith('Next: set network = "proxy" there, or use :AgentNet in Neovim.\n')
     listed = home.run("credentials").stdout
-    assert 'Set network = "proxy", or use :AgentNet proxy' in listed
+    assert 'Set network = "proxy", or use :AgentNet in Neovim' in listed
     home.config.write_text(f'network = "proxy"\n{home.config.read_text()}')
     assert "Set network" not in home.run("credentials").stdout
 

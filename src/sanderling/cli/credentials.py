@@ -119,7 +119,7 @@ def add_it(arguments: argparse.Namespace) -> int:
     unlisted = _unlisted(credential, settings)
     steps = [f"add {json.dumps(unlisted)} to sandbox.hosts there"] if unlisted else []
     steps += (
-        ['set network = "proxy" there, or use :AgentNet proxy']
+        ['set network = "proxy" there, or use :AgentNet in Neovim']
         if settings.network != "proxy"
         else []
     )

@@ -324,7 +324,7 @@ async def _sandbox(subject: _Subject) -> list[Line]:
     return [*found, Line("info", network), *lines]
 
 
-NO_PROXY = 'Set network = "proxy", or use :AgentNet proxy'
+NO_PROXY = 'Set network = "proxy", or use :AgentNet in Neovim'
 
 
 def credential_lines(
