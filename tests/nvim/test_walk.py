@@ -107,6 +107,33 @@ def test_each_step_shows_its_number_and_what_the_model_said_before_it(start_agen
     assert agent.lua("return vim.fn.maparg(']w', 'n')") == ""
 
 
+def label(agent):
+    """The rows above the step, as drawn."""
+    return [line.split("│")[0].rstrip() for line in agent.screen() if line.startswith("▎")]
+
+
+WORDS = "The parser keeps comments now, so that the printer can write them where they were."
+
+
+@pytest.mark.parametrize("first", ["", "-- above\n\n"])
+def test_the_words_of_a_step_are_wrapped_again_when_the_window_is_resized(
+    start_agent, project, first
+):
+    (project / "code.lua").write_text(first + "local a = 1\n")
+    change = reply(say(WORDS), edit("code.lua", "a = 1", "a = 2"))
+    agent = start_agent(reply(use("read", path="code.lua")), change, DONE, columns=160)
+    agent.command("AgentMode auto")
+    agent.command("edit code.lua")
+    agent.ask_and_wait()
+    agent.command("wincmd t | only | rightbelow vnew | wincmd p")
+    walk(agent)
+    for cells, rows in ((100, 1), (40, 3), (60, 2)):
+        agent.command(f"vertical resize {cells}")
+        wait_until(lambda rows=rows: len(label(agent)) == rows, f"{rows} rows in {cells} cells")
+        shown = " ".join(line.removeprefix("▎ ") for line in label(agent))
+        assert shown == f"1/1 · {WORDS}"
+
+
 def test_what_is_imported_comes_first_and_tests_come_last(walked):
     agent = walked(
         write("tests/test_all.py", TEST), write("main.py", MAIN), write("zhelper.py", HELPER),
