@@ -626,6 +626,26 @@ def test_the_findings_of_a_review_become_comments(start_claude, server):
     assert places(child) == [[5, 5, "critical: it sleeps."], [9, 10, "minor: empty"]]
 
 
+def test_a_misspelled_word_starts_no_review_but_a_file_of_that_name_and_a_branch_do(
+    start_claude, server, project
+):
+    (project / "lint").write_text("a = 1\n")
+    for _ in range(2):
+        server.answer(Reply(message_start(), text("I found nothing."), done()))
+    child = start_claude()
+    for wrong in ("lst", "sned", "Clear"):
+        child.command(f"AgentReview {wrong}")
+        child.wait_for_message(
+            f"AgentReview: send, list or clear, not '{wrong}'. If it is a branch:"
+        )
+    child.command("AgentReview lint")
+    child.wait_for_turns()
+    child.command("AgentReview branch lst")
+    child.wait_for_turns(2)
+    asked = [str(prompt.json()["messages"][-1]) for prompt in server.prompts]
+    assert ["What: lint" in asked[0], "What: branch lst" in asked[1]] == [True, True]
+
+
 def test_the_text_of_a_finding_is_not_sent_as_the_model_has_chosen_the_file(
     start_claude, server, tmp_path
 ):
