@@ -312,19 +312,18 @@ function M.go(step)
   local index = step > 0 and behind + vim.v.count1 - 1 or before - vim.v.count1 + 1
   local comment = list[(index - 1) % #list + 1]
   local there = place.buffer_of(comment)
-  if there == buf then
-    vim.cmd("normal! m'")
-    api.nvim_win_set_cursor(0, { comment.first, 0 })
-    vim.cmd.normal({ 'zv', bang = true })
-  elseif comment.path ~= '' then
-    files.open({ path = comment.path, lnum = comment.first })
-  elseif there and vim.fn.bufwinid(there) ~= -1 then
-    api.nvim_set_current_win(vim.fn.bufwinid(there))
-    api.nvim_win_set_cursor(0, { comment.first, 0 })
-    vim.cmd.normal({ 'zv', bang = true })
-  else
-    message.tell(('%s is not shown.'):format(words.plain(comment.name)), vim.log.levels.WARN)
+  if there ~= buf and comment.path ~= '' then
+    return files.open({ path = comment.path, lnum = comment.first })
   end
+  local win = there == buf and 0 or vim.fn.bufwinid(assert(there))
+  if win == -1 then
+    local text = ('%s is not shown.'):format(words.plain(comment.name))
+    return message.tell(text, vim.log.levels.WARN)
+  end
+  api.nvim_set_current_win(win)
+  vim.cmd("normal! m'")
+  api.nvim_win_set_cursor(0, { comment.first, 0 })
+  vim.cmd.normal({ 'zv', bang = true })
 end
 
 --- Remove the comments whose lines the model has changed.

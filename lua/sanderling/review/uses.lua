@@ -95,9 +95,8 @@ local function imported_by(buf)
   return found
 end
 
---- Call `fn` with the number of each step that belongs to a buffer.
 ---@param steps sanderling.review.walk.Step[]
----@return table<integer, integer[]>
+---@return table<integer, integer[]> the numbers of the steps of each buffer
 local function by_buffer(steps)
   local found = {} ---@type table<integer, integer[]>
   for number, step in ipairs(steps) do

@@ -82,8 +82,7 @@ end
 ---@param file sanderling.FileBefore
 ---@return sanderling.review.walk.Step[] in the order of their lines
 local function steps_in(buf, file)
-  local old = vim.split(file.text or '', '\n', { plain = true })
-  old[#old] = old[#old] ~= '' and old[#old] or nil
+  local old = edits.lines_of(file.text or '')
   local lines = find.is_empty(buf) and {} or api.nvim_buf_get_lines(buf, 0, -1, true)
   return vim.tbl_map(function(part)
     local from, gone, first, count = unpack(part)
