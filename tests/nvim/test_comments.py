@@ -153,7 +153,7 @@ def test_the_next_comment_can_be_in_another_file(child, project):
 
 def test_the_list_is_the_quickfix_list(child):
     child.command("5,6AgentComment Use a clock.")
-    child.command("AgentReview list")
+    child.command("AgentReview list ")
     assert child.lua("""
       return vim.tbl_map(function(item)
         return { vim.fn.bufname(item.bufnr):match('[^/]*$'), item.lnum, item.end_lnum, item.text }

@@ -44,6 +44,7 @@ local comment_words = { 'send', 'list', 'clear' }
 ---@param what string
 ---@return boolean is_done false: the model is asked to review `what`
 local function review_comments(what)
+  what = words.trimmed(what)
   if vim.list_contains(comment_words, what) then
     comments[what]()
     return true
