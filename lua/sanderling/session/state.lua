@@ -41,7 +41,8 @@ local tallies = require('sanderling.session.tally')
 ---@field agent string the external agent, else empty
 ---@field parent string the session that started this one for a part of its task, else empty
 ---@field worktree string the name of the worktree that it works in, else empty
----@field proposes? boolean closing it first proposes lines for AGENTS.md
+---@field proposes? boolean closing it first proposes lines for AGENTS.md from what the user corrected
+---@field is_correctable boolean it has a tool call, or more than one prompt: else the user can have corrected nothing
 ---@field children sanderling.ChildChanged[] its child sessions in the order of their start, as last known
 ---@field connection? sanderling.session.state.Connection of a remote session
 ---@field guest_options sanderling.GuestOption[] options of the external agent
@@ -78,6 +79,7 @@ local function at_rest()
     activity = 'idle',
     is_in_turn = false,
     is_todo_old = false,
+    is_correctable = false,
     tools = {},
     questions = {},
     mode = 'ask',
@@ -235,7 +237,7 @@ local changes = {
 function changes.session_opened(state, event)
   state.model, state.title, state.agent = event.model, event.title or '', event.agent or ''
   state.parent, state.worktree = event.parent or '', event.worktree or ''
-  state.proposes = event.proposes
+  state.proposes, state.is_correctable = event.proposes, event.is_resumed or false
 end
 
 function changes.connection_changed(state, event, now_ns)
@@ -374,6 +376,7 @@ end
 
 function changes.turn_started(state, event)
   confirm(state, { event.prompt })
+  state.is_correctable = state.is_correctable or state.turn ~= nil
   state.is_in_turn, state.activity, state.tools, state.retry = true, 'thinking', {}, nil
   state.turn, state.is_todo_old = event.prompt.id, true
   think(state)
@@ -392,6 +395,7 @@ function changes.tool_started(state, event)
 end
 
 function changes.tool_ended(state, event)
+  state.is_correctable = true
   state.tools = without(state.tools, event.id)
   think(state)
 end

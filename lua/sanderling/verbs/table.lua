@@ -168,6 +168,7 @@ return {
     name = 'compact',
     desc = 'summarize the conversation to free context',
     forms = 'ex slash',
+    has_command = true,
     args = '* focus',
     bang = 'undo it',
     undo = 'undo',
