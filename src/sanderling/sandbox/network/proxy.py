@@ -117,7 +117,7 @@ class _SecretError(_RequestError):
     """A request that gets no secret. Its reason phrase says why, because gh shows no body that is not JSON."""
 
     def __init__(self, status: int, text: str) -> None:
-        super().__init__(status, text, text)
+        super().__init__(status, text, " ".join(text.split()))
 
 
 class _Peer:
