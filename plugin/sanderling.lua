@@ -94,6 +94,12 @@ command('Sessions', {
   bang = true,
   complete = true,
 })
+command('Compact', {
+  desc = 'summarize the conversation to free context; with ! undo it',
+  nargs = '*',
+  bang = true,
+  complete = true,
+})
 command('Remember', {
   desc = 'propose lines for AGENTS.md from what you corrected',
   nargs = '?',
@@ -264,7 +270,6 @@ map_verb('n', 'Clear', 'start a new session in these windows')
 map_verb('n', 'Fork', 'continue in a copy of this session')
 map_verb('n', 'Rename', 'give the session a title')
 map_verb('n', 'Export', 'write the session as Markdown')
-map_verb('n', 'Compact', 'summarize the conversation to free context')
 map_verb('n', 'Rewind', 'go back to before a prompt: conversation, files or both')
 map_verb('n', 'Option', "set an external agent's option")
 map_verb('n', 'Agents', 'choose an external agent to chat with')

@@ -1,10 +1,11 @@
 """
-An HTTPS server for `localhost` that wants a secret: git repositories by the real `git http-backend`, and paths that try to reveal it.
+An HTTPS server that wants a secret: git repositories by the real `git http-backend`, a little of GitHub's API, and paths that try to reveal it.
 
 It runs in threads of the test process and keeps the `Authorization` header of each request.
 """
 
 import gzip
+import json
 import os
 import socket
 import ssl
@@ -18,6 +19,7 @@ from threading import Thread
 from typing import Any
 
 CHUNK_BYTES = 1 << 16
+JSON = {"Content-Type": "application/json"}
 MALFORMED = {
     "hint": "HTTP/1.1 103 Early Hints\r\nLink: {sent}\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     "coding": "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\n{sent}\r\n0\r\n\r\n",
@@ -31,6 +33,24 @@ MALFORMED = {
     "more": "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na{sent}",
 }
 """Odd responses that have the secret where a proxy may not look."""
+
+
+NAMES = ("localhost", "github.com", "api.github.com")
+GRAPHQL = {
+    "viewer": {"login": "me"},
+    "repository": {
+        "hasIssuesEnabled": True,
+        "pullRequests": {
+            "totalCount": 1,
+            "nodes": [{"number": 7, "title": "A change", "state": "OPEN", "headRefName": "topic"}],
+        },
+        "issues": {
+            "totalCount": 1,
+            "nodes": [{"number": 8, "title": "A defect", "state": "OPEN"}],
+        },
+    },
+}
+"""The fields of gh's queries. Those below `repository` may be more than it asked for."""
 
 
 class SecretServer(ThreadingHTTPServer):
@@ -77,12 +97,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(302, b"", {"Location": self.server.elsewhere})
         elif sent not in self.server.accepted:
             self._answer(401, b"no", {"WWW-Authenticate": 'Basic realm="test"'})
-        elif path.startswith("/git/"):
+        elif ".git/" in path:
             self._git(path.removeprefix("/git"), query)
+        elif path == "/graphql":
+            query = b"".join(self._body()).decode()
+            data = {field: value for field, value in GRAPHQL.items() if field in query}
+            self._answer(200, json.dumps({"data": data}).encode(), JSON)
         else:
-            self._answer(200, b'{"login": "me"}', {"Content-Type": "application/json"})
+            self._answer(200, b'{"login": "me"}', JSON)
 
-    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = _serve  # noqa: N815  the library looks for these names
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _serve  # noqa: N815  the library looks for these names
 
     def _echo(self, path: str, sent: str) -> None:
         data = f'{{"Authorization": "{sent}"}} {sent.partition(" ")[2]}'.encode()
@@ -163,12 +187,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """Return the key and the certificate of `localhost`, which signs itself."""
+    """Return the key and the certificate of `localhost` and of GitHub's hosts, which signs itself."""
     key, certificate = directory / "key.pem", directory / "cert.pem"
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"),
+            *("-subj", "/CN=localhost", "-addext", f"subjectAltName=DNS:{',DNS:'.join(NAMES)}"),
             *("-keyout", key, "-out", certificate),
         ],
         check=True,

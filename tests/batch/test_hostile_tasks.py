@@ -50,6 +50,48 @@ def test_a_task_gets_no_secret_variable_of_the_user(home: Batches, toml: str):
     assert SECRET not in everything_in(home.out)
 
 
+CREDENTIAL = """
+[sandbox.credentials.git]
+hosts = ["git.example"]
+source = "env"
+variable = "PLAIN"
+"""
+PROJECT_SERVERS = {
+    "mcpServers": {
+        "m": {"command": "sh", "args": ["-c", "echo $0 > /app/started; cat", "got:${PLAIN}"]}
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        '[environment.env]\nX = "${PLAIN}"\n',
+        '[verifier.env]\nX = "${PLAIN}"\n',
+        SERVER.format("${PLAIN}"),
+    ],
+)
+def test_a_task_gets_no_variable_of_a_credential_whatever_its_name(home: Batches, toml: str):
+    home.environment["PLAIN"] = SECRET
+    home.config.write_text(CREDENTIAL)
+    harbor_task(home, **{"task.toml": toml, "tests/test.sh": "env\n"})
+    results = play(home, [bash("env")], DONE)
+    assert results["task"]["state"] == "unsupported", results
+    assert "add --env PLAIN" in results["task"]["reason"]
+    assert SECRET not in everything_in(home.out)
+
+
+def test_a_server_of_the_project_of_a_task_gets_no_variable_of_a_credential(home: Batches):
+    home.environment["PLAIN"] = SECRET
+    rule = '[[permissions]]\naction = "allow"\ntool = "mcp__m__*"\n'
+    home.config.write_text(f"{CREDENTIAL}{rule}")
+    files = {"task.toml": CLOSED, "environment/.mcp.json": json.dumps(PROJECT_SERVERS)}
+    harbor_task(home, **files)
+    results = play(home, [bash("cat .mcp.json; env")], DONE)
+    assert results["task"]["state"] == "completed", results
+    assert SECRET not in everything_in(home.out)
+
+
 def test_a_task_reads_the_secret_variables_that_the_user_names(home: Batches):
     home.environment["GITHUB_TOKEN"] = SECRET
     toml = CLOSED + '[verifier.env]\nX = "${GITHUB_TOKEN}"\n'

@@ -58,6 +58,20 @@ def test_virtual_text_names_the_prompt_and_is_toggled(worked):
     assert labels(worked) == {}
 
 
+def test_asked_for_twice_before_the_answer_labels_are_there_once(worked):
+    autocommands = "return #vim.api.nvim_get_autocmds({ group = 'sanderling_blame', buffer = 0 })"
+    worked.command("AgentBlame")
+    wait_until(lambda: labels(worked))
+    once = worked.lua(autocommands)
+    worked.command("AgentBlame | AgentBlame | AgentBlame")
+    wait_until(lambda: list(labels(worked)) == [2])
+    worked.command("normal! 2G")
+    worked.command("AgentBlame!")  # the host answers in order
+    worked.wait_for_screen("Who wrote this")
+    worked.feed("q")
+    assert worked.lua(autocommands) == once
+
+
 def test_labels_return_when_the_file_is_read_again(worked):
     worked.command("AgentBlame")
     wait_until(lambda: labels(worked))

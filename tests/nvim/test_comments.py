@@ -1,5 +1,6 @@
 """Review comments: they follow their lines, outlive Neovim, and are sent and answered together."""
 
+import itertools
 import json
 import random
 import threading
@@ -109,6 +110,13 @@ def test_the_command_edits_the_comment_at_the_cursor(child):
     assert [each["text"] for each in stored(child)] == ["Other"]
 
 
+def test_a_range_means_the_comment_on_just_these_lines(child):
+    child.command("5,6AgentComment two lines")
+    child.command("5AgentComment one line")
+    child.command("5,6AgentComment both lines")
+    assert sorted(places(child)) == [[5, 5, "one line"], [5, 6, "both lines"]]
+
+
 def test_with_a_bang_the_command_removes_it(child):
     child.command("4AgentComment one")
     child.command("5,6AgentComment two")
@@ -145,7 +153,7 @@ def test_the_next_comment_can_be_in_another_file(child, project):
 
 def test_the_list_is_the_quickfix_list(child):
     child.command("5,6AgentComment Use a clock.")
-    child.command("AgentReview list")
+    child.command("AgentReview list ")
     assert child.lua("""
       return vim.tbl_map(function(item)
         return { vim.fn.bufname(item.bufnr):match('[^/]*$'), item.lnum, item.end_lnum, item.text }
@@ -432,6 +440,67 @@ def test_comments_outlive_a_neovim_that_is_killed(start_nvim, child, code):
     assert {path.stat().st_mode & 0o777 for path in found.glob("*/*.json")} == {0o600}
 
 
+@quick
+def test_comments_are_at_their_lines_after_random_edits_restarts_and_kills(start_nvim, code):
+    seed = random.randrange(10**6)
+    rng, serial = random.Random(seed), itertools.count()
+    commented: dict[str, list[str]] = {}
+
+    def fresh():
+        return f"line {next(serial)}"
+
+    def expected(lines):
+        found = (
+            [lines.index(about[0]) + 1, lines.index(about[-1]) + 1, text]
+            for text, about in commented.items()
+        )
+        return sorted(found)
+
+    def edited(lines):
+        """Insert or remove a line, but not within those of a comment."""
+        within = {row for first, last, _ in expected(lines) for row in range(first, last)}
+        at = rng.choice([row for row in range(len(lines)) if row not in within])
+        known = {line for about in commented.values() for line in about}
+        is_removed = len(lines) > 20 and lines[at] not in known and rng.random() < 0.5
+        return [*lines[:at], *([] if is_removed else [fresh()]), *lines[at + is_removed :]]
+
+    code.write_text("\n".join(fresh() for _ in range(30)) + "\n")
+    for _ in range(part(32)):
+        child = start_nvim()
+        child.command("edit code.py")
+        child.command("silent AgentReview list")
+        child.command("cclose | edit code.py")
+        for _ in range(rng.randrange(1, 6)):
+            act = rng.choice(["edit", "edit", "write", "reload", "comment", "remove"])
+            if act == "edit":
+                child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, ...)", edited(child.lines()))
+            elif act == "comment":
+                child.command("silent write")
+                lines, text = child.lines(), fresh()
+                first = rng.randrange(len(lines) - 3)
+                about = lines[first : first + rng.randrange(1, 4)]
+                for each in [each for each in commented if commented[each] == about]:
+                    del commented[each]  # it is edited
+                commented[text] = about
+                child.command(f"{first + 1},{first + len(about)}AgentComment {text}")
+            elif act == "remove" and commented:
+                [first, last, text] = rng.choice(expected(child.lines()))
+                overlapping = [
+                    each for a, b, each in expected(child.lines()) if a <= last and b >= first
+                ]
+                child.command(f"{first},{last}AgentComment!")
+                for each in overlapping:
+                    del commented[each]
+            else:
+                child.command("silent write" if act == "write" else "silent edit!")
+            assert sorted(places(child)) == expected(child.lines()), (seed, act)
+        if rng.random() < 0.5:
+            child.feed(":qall!<CR>")
+            wait_until(lambda child=child: child.rpc.process.poll() is not None)
+        child.close()  # kills it
+        code.write_text("\n".join(edited(code.read_text().splitlines())) + "\n")
+
+
 def test_comments_appear_when_a_chat_opens(start_nvim, child):
     child.command("5,6AgentComment Use a clock.")
     child.close()
@@ -624,6 +693,26 @@ def test_the_findings_of_a_review_become_comments(start_claude, server):
     wait_until(lambda: len(stored(child)) == 2)
     child.command("edit code.py")
     assert places(child) == [[5, 5, "critical: it sleeps."], [9, 10, "minor: empty"]]
+
+
+def test_a_misspelled_word_starts_no_review_but_a_file_of_that_name_and_a_branch_do(
+    start_claude, server, project
+):
+    (project / "lint").write_text("a = 1\n")
+    for _ in range(2):
+        server.answer(Reply(message_start(), text("I found nothing."), done()))
+    child = start_claude()
+    for wrong in ("lst", "sned", "Clear"):
+        child.command(f"AgentReview {wrong}")
+        child.wait_for_message(
+            f"AgentReview: send, list or clear, not '{wrong}'. If it is a branch:"
+        )
+    child.command("AgentReview lint")
+    child.wait_for_turns()
+    child.command("AgentReview branch lst")
+    child.wait_for_turns(2)
+    asked = [str(prompt.json()["messages"][-1]) for prompt in server.prompts]
+    assert ["What: lint" in asked[0], "What: branch lst" in asked[1]] == [True, True]
 
 
 def test_the_text_of_a_finding_is_not_sent_as_the_model_has_chosen_the_file(

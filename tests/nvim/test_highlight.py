@@ -288,6 +288,26 @@ def test_a_table_that_is_wider_than_the_window_has_wrapped_cells(start_screen, b
     wait_until(lambda: rows_of_chat(screen, 5, "│ file") == FITTED, str(FITTED))
 
 
+def test_the_first_table_is_drawn_although_loading_queries_takes_long(start_screen):
+    screen = start_screen(columns=60, lines=20)
+    screen.lua(
+        """
+        local get, is_loaded = vim.treesitter.query.get, {}
+        vim.treesitter.query.get = function(lang, name)
+          local ends = os.clock() + (is_loaded[lang .. name] and 0 or 0.1)
+          while os.clock() < ends do
+          end
+          is_loaded[lang .. name] = true
+          return get(lang, name)
+        end
+        """
+    )
+    screen.command("AgentChat tab")
+    screen.send(says("| a | bcd |\n|---|---|\n| e | f |\n\nend"))
+    screen.send({"type": "block_ended", "block_id": 1})
+    screen.wait_for_screen("│ e │ f   │")
+
+
 def test_a_table_that_cannot_fit_is_as_it_was_written(start_screen):
     screen = start_screen(columns=24, lines=20)
     screen.command("AgentChat tab")

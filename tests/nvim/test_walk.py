@@ -107,6 +107,33 @@ def test_each_step_shows_its_number_and_what_the_model_said_before_it(start_agen
     assert agent.lua("return vim.fn.maparg(']w', 'n')") == ""
 
 
+def label(agent):
+    """The rows above the step, as drawn."""
+    return [line.split("│")[0].rstrip() for line in agent.screen() if line.startswith("▎")]
+
+
+WORDS = "The parser keeps comments now, so that the printer can write them where they were."
+
+
+@pytest.mark.parametrize("first", ["", "-- above\n\n"])
+def test_the_words_of_a_step_are_wrapped_again_when_the_window_is_resized(
+    start_agent, project, first
+):
+    (project / "code.lua").write_text(first + "local a = 1\n")
+    change = reply(say(WORDS), edit("code.lua", "a = 1", "a = 2"))
+    agent = start_agent(reply(use("read", path="code.lua")), change, DONE, columns=160)
+    agent.command("AgentMode auto")
+    agent.command("edit code.lua")
+    agent.ask_and_wait()
+    agent.command("wincmd t | only | rightbelow vnew | wincmd p")
+    walk(agent)
+    for cells, rows in ((100, 1), (40, 3), (60, 2)):
+        agent.command(f"vertical resize {cells}")
+        wait_until(lambda rows=rows: len(label(agent)) == rows, f"{rows} rows in {cells} cells")
+        shown = " ".join(line.removeprefix("▎ ") for line in label(agent))
+        assert shown == f"1/1 · {WORDS}"
+
+
 def test_what_is_imported_comes_first_and_tests_come_last(walked):
     agent = walked(
         write("tests/test_all.py", TEST), write("main.py", MAIN), write("zhelper.py", HELPER),
@@ -169,25 +196,63 @@ def test_a_walk_without_a_change_says_so_and_one_in_diff_mode_is_refused(walked)
     agent.wait_for_message("A walk takes no !.")
 
 
-@pytest.mark.parametrize(
-    "style, limit_ms, names",
-    [
-        ("plain", 60_000, ["z.txt", "a.txt"]),
-        ("mute", 100, ["a.txt", "z.txt"]),
-        ("dying", 60_000, ["a.txt", "z.txt"]),
-        ("linter", 60_000, ["a.txt", "z.txt"]),
-    ],
-)
-def test_a_language_server_orders_the_walk_if_it_answers_in_time(
-    walked, project, style, limit_ms, names
-):
+@pytest.fixture
+def served(walked, project):
+    """A Neovim with such a language server, which says that z.txt uses a.txt; by their imports it is the other way round."""
     (project / "open.txt").write_text("def open\n")
-    agent = walked(write("a.txt", "def top\nhas base in it\n"), write("z.txt", "def base\n"))
-    agent.command("edit open.txt")
-    start(agent, project, "names", [*SCRIPTED, style], ["text"])
-    agent.lua("require('sanderling.review.uses').server_ms = ...", limit_ms)
-    walk(agent)
+
+    def begin(style, limit_ms=60_000):
+        agent = walked(write("a.txt", "import z\ndef base\n"), write("z.txt", "def top\nbase\n"))
+        agent.command("edit open.txt")
+        start(agent, project, "names", [*SCRIPTED, style], ["text"])
+        if limit_ms:
+            agent.lua("require('sanderling.review.uses').server_ms = ...", limit_ms)
+        agent.lua("require('sanderling.code.asking').LIMIT_MS = 600000")  # of the model's requests
+        agent.command("AgentDiff walk")
+        return agent
+
+    return begin
+
+
+BY_SERVER, BY_IMPORTS = ["a.txt", "z.txt"], ["z.txt", "a.txt"]
+
+
+@pytest.mark.parametrize(
+    "style, names", [("plain", BY_SERVER), ("dying", BY_IMPORTS), ("linter", BY_IMPORTS)]
+)
+def test_a_language_server_that_knows_references_orders_the_walk(served, style, names):
+    agent = served(style)
+    agent.wait_for_screen("▎ 1/")
     assert [name for name, _ in all_steps(agent)] == names
+
+
+def test_a_language_server_that_answers_late_but_in_time_is_waited_for(served, project):
+    agent = served("held")
+    wait_until((project / "asked").exists)
+    assert "▎ 1/" not in agent.screen_text()
+    (project / "released").touch()
+    agent.wait_for_screen("▎ 1/")
+    assert [name for name, _ in all_steps(agent)] == BY_SERVER
+
+
+def test_a_language_server_that_answers_too_late_changes_nothing(served, project):
+    agent = served("held", limit_ms=100)
+    agent.wait_for_screen("▎ 1/")
+    (project / "released").touch()
+    answer = agent.lua("""
+      local buf = vim.fn.bufnr('open.txt')
+      local params = { textDocument = vim.lsp.util.make_text_document_params(buf) }
+      return vim.lsp.buf_request_sync(buf, 'textDocument/documentSymbol', params, 30000)
+    """)
+    assert answer
+    assert [name for name, _ in all_steps(agent)] == BY_IMPORTS
+
+
+def test_a_language_server_has_two_seconds(served):
+    agent = served("mute", limit_ms=None)
+    agent.wait_for_screen("▎ 1/")
+    assert agent.lua("return require('sanderling.review.uses').server_ms") == 2000
+    assert [name for name, _ in all_steps(agent)] == BY_IMPORTS
 
 
 def test_a_walk_that_another_one_replaces_before_it_begins_leaves_no_marks(start_nvim, project):

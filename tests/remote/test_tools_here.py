@@ -84,6 +84,14 @@ async def test_what_the_model_asks_for_is_done_here_and_kept_there(elsewhere, se
     assert "SECRET" not in log
 
 
+async def test_a_mode_that_is_set_before_the_server_has_answered_is_that_of_here(elsewhere, server):
+    server.start()
+    async with elsewhere.talk(address=server.address()) as talk:
+        talk.act(SetMode("auto"))
+        await talk.wait_for(lambda: [each.mode for each in talk.of(ModeChanged)][-1:] == ["auto"])
+        assert not [each for each in talk.notices if "Nothing changed" in each]
+
+
 async def test_the_model_has_a_terminal_here_which_the_user_can_take(elsewhere, server):
     elsewhere.script(
         [

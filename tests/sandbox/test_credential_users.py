@@ -6,15 +6,19 @@ import pytest
 
 from sanderling.config import Credential
 from sanderling.sandbox.policy import Grant
-from tests.batch.batches import Batches, bash
+from tests.batch.batches import Batches, bash, git
 from tests.children import delegate, said, tree, use
+from tests.sandbox.test_credentials import (
+    SECRET,
+    VARIABLE,
+    certificate,  # noqa: F401 - a fixture
+    server,  # noqa: F401 - a fixture
+)
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_servers import server_in
 
 pytestmark = pytest.mark.guard
 
-VARIABLE = "TEST_GIT_TOKEN"
-SECRET = "ghp_secret0123456789"
 CREDENTIAL = {
     "hosts": ["git.example"],
     "source": "env",
@@ -62,6 +66,35 @@ async def test_child_gets_one_of_its_own(tmp_path, monkeypatch, plain_environmen
         await it.run()
         (child_id,) = it.child_ids()
         assert WITH in str(it.read(child_id)[1])
+
+
+async def test_child_in_a_worktree_pushes_to_the_projects_remotes(
+    tmp_path,
+    monkeypatch,
+    server,  # noqa: F811
+    plain_environment,  # noqa: ARG001
+):
+    monkeypatch.setenv(VARIABLE, SECRET)
+    project = tmp_path / "project"
+    project.mkdir()
+    url = f"https://me@{server.host}/git/it.git"
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "First")):
+        git(project, *words)
+    git(project, "remote", "add", "origin", url)
+    sandbox = {
+        "hosts": [server.host, f"127.0.0.1:{server.server_port}"],
+        "credentials": {"git": CREDENTIAL | {"hosts": [server.host], "paths": ["remotes"]}},
+    }
+    push = "no_proxy= NO_PROXY= git push -q origin HEAD:refs/heads/topic; echo pushed $?"
+    children = {"Push.": [[use("bash", command=push)], [said("Pushed.")]]}
+    call = delegate("Push.", isolation="worktree")
+    async with tree(tmp_path, [call], children=children, network="proxy", sandbox=sandbox) as it:
+        await it.run()
+        (child_id,) = it.child_ids()
+        assert it.read(child_id)[0].worktree
+        assert "pushed 0" in str(it.read(child_id)[1])
+    pushed = git(tmp_path / "repositories" / "it.git", "rev-parse", "topic")
+    assert pushed == git(project, "rev-parse", "HEAD")
 
 
 @pytest.mark.parametrize("grant", ["none", "its own"])

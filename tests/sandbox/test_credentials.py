@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from base64 import b64decode, b64encode, urlsafe_b64encode
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import anyio
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sanderling.cli.credentials import PRESETS
 from sanderling.config import Credential, Settings
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.protocol.events import Notice, TurnEnded
@@ -36,6 +39,7 @@ from sanderling.sandbox.network.credentials import Mask, Placeholder, SecretProx
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.proxy import serve_proxy
 from sanderling.sandbox.processes import PIPE
+from sanderling.sandbox.remotes import read_remotes, remote_of
 from sanderling.session.session import Session
 from tests.conftest import ROOT, examples, happens, prove
 from tests.sandbox.test_network import HttpServer, listening, say, server_for
@@ -301,7 +305,7 @@ async def test_missing_secret_is_an_error_that_says_so(server):
     async with scene(server, secret="") as it:
         response = await it.ask()
         assert response.startswith("HTTP/1.1 502 ")
-        assert "There is no secret for github from keychain." in response
+        assert "There is no secret for github from keychain." in response.splitlines()[0]
         assert not it.uses
     assert not server.authorizations
 
@@ -553,13 +557,40 @@ def test_git_gets_the_placeholder_after_its_other_settings():
 
 
 def test_the_spelling_of_a_host_makes_no_difference_to_git(tmp_path):
-    hosts = ("GitHub.com", "git.Example.com.:8443")
+    hosts = ("GitHub.com", "git.Example.com.:8443", "gitlab.com:443")
     credential = Credential(hosts=hosts, source="env", variable=VARIABLE)
     mine = Settings(state_dir=str(tmp_path), sandbox_credentials={"work": credential})
     policy = policy_for(mine, str(tmp_path))
     values = placeholder_environment(policy.credentials, MARK, {}).values()
     assert {"https://github.com/", "git@github.com:", "https://git.example.com:8443/"} <= {*values}
-    assert "git@git.example.com:" in values
+    assert {"git@git.example.com:", "http.http://gitlab.com/.extraHeader"} <= {*values}
+    assert not [each for each in values if ":443" in each]
+
+
+def test_urls_of_remotes_are_rewritten_as_they_are_written():
+    hosts = ("github.com", "git.example:8443")
+    remotes = (
+        "https://me@github.com/me/it",
+        "https://GitHub.com/me/it",
+        "me@github.com:me/it",
+        "https://me@github.com:8443/me/it",
+        "https://me@git.example:8443/me/it",
+        "ssh://me@git.example:22/me/it",
+        "https://me@other.example/me/it",
+        "https://me:secret@github.com/me/it",
+    )
+    made = placeholder_environment(
+        [("x", Credential(hosts=hosts))], MARK, {}, tuple(filter(None, map(remote_of, remotes)))
+    )
+    keys, values = ([made[name] for name in made if part in name] for part in ("KEY", "VALUE"))
+    rewritten = {value: key for key, value in zip(keys, values, strict=True)}
+    assert rewritten["https://me@github.com/"] == "url.http://github.com/.insteadOf"
+    assert rewritten["https://GitHub.com/"] == "url.http://github.com/.insteadOf"
+    assert rewritten["me@github.com:"] == "url.http://github.com/.insteadOf"
+    assert rewritten["https://me@git.example:8443/"] == "url.http://git.example:8443/.insteadOf"
+    assert rewritten["ssh://me@git.example:22/"] == "url.http://git.example:8443/.insteadOf"
+    others = ("https://me@github.com:8443/", "https://me@other.example/", "secret")
+    assert not [each for each in values if any(other in each for other in others)]
 
 
 # --- in the sandbox ------------------------------------------------------------------------------------------------------
@@ -626,6 +657,22 @@ async def test_git_pushes_and_fetches_over_https_with_a_secret_that_commands_do_
         assert {sent for _, _, sent in server.authorizations} == {basic("x-access-token", SECRET)}
         searched = await run(sandbox, PYTHON, "-c", SEARCH, SECRET.encode().hex(), env=DIRECT)
         assert searched[:2] == (0, "[]\n"), searched
+
+
+@pytest.mark.parametrize(
+    "start", ["https://me@{}/", "https://LOCALHOST:{port}/", "me@localhost:", "http://me@{}/"]
+)
+async def test_git_pushes_to_a_remote_with_a_user_or_in_another_spelling(
+    place, server, monkeypatch, start
+):
+    url = f"{start.format(server.host, port=server.server_port)}git/it.git"
+    await anyio.run_process(["git", "remote", "add", "origin", url], cwd=place.project)
+    remotes = read_remotes(str(place.project), ())
+    async with sandbox_with(place, server, monkeypatch, remotes=remotes) as sandbox:
+        script = "git push -q origin main && git fetch -q && git rev-parse -q --verify origin/main"
+        status, _, errors = await run(sandbox, script, env=DIRECT)
+        assert status == 0, errors
+    assert {sent for _, _, sent in server.authorizations} == {basic("x-access-token", SECRET)}
 
 
 async def test_plan_mode_and_a_network_that_is_off_or_open_give_no_placeholder(
@@ -762,21 +809,44 @@ async def test_each_use_is_a_line_of_the_transcript_and_the_secret_is_in_no_file
 
 
 @pytest.mark.skipif(not shutil.which("gh"), reason="gh is not installed")
-async def test_gh_uses_the_secret_over_its_unix_socket(place, server, monkeypatch):
-    credential = Credential(
-        hosts=(server.host,),
-        source="env",
-        variable=VARIABLE,
-        placeholders=("GH_ENTERPRISE_TOKEN",),
-        paths=("/*",),
-    )
-    credentials = (("github", credential),)
+async def test_gh_and_git_work_with_a_credential_for_github_as_it_is_added(
+    place, server, monkeypatch
+):
+    look_up = socket.getaddrinfo
+
+    def look_up_here(host: str | bytes, port: int, *arguments, **options):
+        if port == 443:
+            host, port = "127.0.0.1", server.server_port
+        return look_up(host, port, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up_here)
+    table = PRESETS["github"] | {"source": "env", "variable": VARIABLE}
+    credentials = (("github", msgspec.convert(table, Credential)),)
+    hosts = (*table["hosts"], f"127.0.0.1:{server.server_port}")
     shutil.copy(shutil.which("gh"), place.project / "gh")
-    async with sandbox_with(place, server, monkeypatch, credentials=credentials) as sandbox:
-        asked = await run(sandbox, "./gh api user --jq .login", env={"GH_HOST": server.host})
-        assert asked[:2] == (0, "me\n"), asked
+    changes = {"hosts": hosts, "credentials": credentials}
+    async with sandbox_with(place, server, monkeypatch, **changes) as sandbox:
+
+        async def output_of(command: str, status: int = 0) -> str:
+            ended, out, errors = await run(sandbox, command, env={"GH_REPO": "me/it"})
+            assert ended == status, (command, errors)
+            return out + errors
+
+        assert await output_of("./gh api user --jq .login") == "me\n"
+        assert "A change" in await output_of("./gh pr list")
+        assert "A defect" in await output_of("./gh issue list")
+        status = await output_of("./gh auth status")
+        assert re.search("Logged in to github.com (as|account) me", status)
+        assert not await output_of("git push -q https://github.com/it.git main")
+        refused = await output_of("./gh repo edit me/it --description x", status=1)
+        assert "'github' is not for PATCH, only for GET, HEAD, POST" in refused
         uses = [event for event in place.events if isinstance(event, CredentialUse)]
-        assert [(use.method, use.host, use.path) for use in uses] == [
-            ("GET", "localhost", "/api/v3/user")
-        ]
-    assert {sent for _, _, sent in server.authorizations} == {f"token {SECRET}"}
+        assert {(use.method, use.host + use.path) for use in uses} >= {
+            ("GET", "api.github.com/user"),
+            ("GET", "api.github.com/"),
+            ("POST", "api.github.com/graphql"),
+            ("GET", "github.com/it.git/info/refs"),
+            ("POST", "github.com/it.git/git-receive-pack"),
+        }
+    sent = {sent for _, _, sent in server.authorizations}
+    assert sent == {f"token {SECRET}", basic("x-access-token", SECRET)}

@@ -1,6 +1,7 @@
-"""The project's own remotes, to which credentials are limited by default."""
+"""The project's own remotes: their URLs, and credentials that are limited to them."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from sanderling.config import Credential, Layer
 from sanderling.config.layers import Layers
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.opening import SessionOptions, open_conversation
-from sanderling.sandbox.remotes import remote_of, with_remotes
+from sanderling.sandbox.remotes import read_remotes, remote_of, resolved
 
 GITHUB = {"hosts": ["github.com", "api.github.com"], "source": "env", "variable": "TEST_TOKEN"}
 
@@ -27,10 +28,9 @@ def project(tmp_path) -> Path:
 
 
 def paths_in(project: Path, *paths: str, hosts: tuple[str, ...] = ("github.com",)) -> list[str]:
-    """The paths of a credential with `paths`, in a session of `project`."""
-    credential = Credential(hosts=hosts, paths=paths) if paths else Credential(hosts=hosts)
-    ((_, resolved),) = with_remotes([("x", credential)], str(project), ())
-    return [*resolved.paths]
+    """The paths of a credential with `paths`, or for remotes, in a session of `project`."""
+    credential = Credential(hosts=hosts, paths=paths or ("remotes",))
+    return [*resolved(credential, read_remotes(str(project), ())).paths]
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,37 @@ def paths_in(project: Path, *paths: str, hosts: tuple[str, ...] = ("github.com",
         ("https://github.com/me/../other", None),
         ("https://github.com/me/*", None),
         ("https://github.com/me/it%2fx", None),
+        ("https://github.com/me/it?x", None),
         ("https://[bad/me/it", None),
+        ("https://github.com:bad/me/it", None),
         ("", None),
     ],
 )
 def test_remote_is_a_host_and_a_path(url, remote):
-    assert remote_of(url) == remote
+    found = remote_of(url)
+    assert (found and found[:2]) == remote
 
 
-def test_default_is_the_repositories_of_the_projects_remotes_on_the_credentials_hosts(project):
+@pytest.mark.parametrize(
+    "url, start, port",
+    [
+        ("https://GitHub.com/me/it.git", "https://GitHub.com/", 443),
+        ("https://me@github.com:8443//me/it/", "https://me@github.com:8443//", 8443),
+        ("https://me:secret@github.com/me/it", "", 443),
+        ("me@github.com:/me/it", "me@github.com:/", None),
+        ("ssh://me@github.com:22/me/it.git", "ssh://me@github.com:22/", None),
+        ("http://me@github.com/me/it", "", None),
+        ("git://github.com/me/it", "", None),
+        ("https://\u00fc@github.com/me/it", "", 443),
+    ],
+)
+def test_remote_begins_as_it_is_written_if_git_may_use_the_credential_for_it(url, start, port):
+    remote = remote_of(url)
+    assert remote
+    assert (remote.start, remote.port) == (start, port)
+
+
+def test_remotes_are_the_repositories_of_the_projects_remotes_on_the_credentials_hosts(project):
     git(project, "remote", "add", "origin", "git@github.com:me/it.git")
     git(project, "remote", "add", "other", "https://git.example/you/that")
     git(project, "remote", "set-url", "--push", "other", "https://github.com/fork/that.git")
@@ -67,6 +89,7 @@ def test_default_is_the_repositories_of_the_projects_remotes_on_the_credentials_
     assert not [path for path in found if "you" in path]
     assert paths_in(project, "/graphql", "remotes")[-1] == "/graphql"
     assert paths_in(project, "/graphql") == ["/graphql"]
+    assert Credential().paths == ("/*",)
 
 
 def test_remote_without_an_owner_is_no_owner(project):
@@ -112,14 +135,16 @@ def test_worktree_has_the_remotes_of_its_repository(project, tmp_path):
     assert "/me/it.git" in paths_in(tmp_path / "tree")
 
 
-async def credentials_of(project: Path, **options: object) -> list[Credential]:
-    """The credentials of a new session."""
+async def credentials_of(
+    project: Path, paths: Sequence[str] = ("/*",), **options: object
+) -> list[Credential]:
+    """The credentials of a new session, declared with these `paths`."""
     script = project.parent / "script.json"
     script.write_text('{"version": 1, "reply": []}')
     chosen = {
         "provider": "scripted",
         "script": str(script),
-        "sandbox": {"credentials": {"github": GITHUB}},
+        "sandbox": {"credentials": {"github": GITHUB | {"paths": [*paths]}}},
     }
     layers = Layers(state_dir=str(project.parent / "state"), file=Layer("config.toml", chosen))
     opened = await open_conversation(
@@ -134,7 +159,7 @@ async def credentials_of(project: Path, **options: object) -> list[Credential]:
 
 async def test_session_has_the_remotes_that_the_project_had_when_it_began(project):
     git(project, "remote", "add", "origin", "https://github.com/me/it")
-    (credential,) = await credentials_of(project)
+    (credential,) = await credentials_of(project, paths=["remotes"])
     assert "/me/it.git" in credential.paths
     assert "remotes" not in credential.paths
 

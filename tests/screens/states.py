@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.acp_client.conftest import AGENT
+from tests.batch.batches import git
 from tests.conftest import wait_until
 from tests.nvim.conftest import Agent
 from tests.screens.grid import Grid
+from tests.secret_server import make_certificate, secret_server
 
 CODE = '''"""A calculator."""
 
@@ -387,6 +389,34 @@ def blamed_line(child: Pictured) -> None:
     child.wait_for_screen("opens the session")
 
 
+def pushed(child: Pictured) -> None:
+    """A real push to a server here, which BASH_ENV lets the command reach by the proxy."""
+    git(child.home, "init", "-q", "--bare", "me/calc.git")
+    git(child.project, "init", "-q", "-b", "main")
+    git(child.project, "add", ".")
+    git(child.project, "commit", "-q", "-m", "A calculator")
+    (child.project / ".git" / "env").write_text("export no_proxy=\n")
+    key, certificate = make_certificate(child.home)
+    variables = {
+        "TOKEN_OF_MINE": "ghp_0123456789abcdef",
+        "SSL_CERT_FILE": str(certificate),
+        "BASH_ENV": str(child.project / ".git" / "env"),
+    }
+    child.lua("for name, value in pairs(...) do vim.env[name] = value end", variables)
+    with secret_server(child.home, variables["TOKEN_OF_MINE"], key, certificate) as server:
+        git(child.project, "remote", "add", "origin", f"https://{server.host}/me/calc.git")
+        mine = {"hosts": [server.host], "source": "env", "variable": "TOKEN_OF_MINE"}
+        sandbox = {
+            "hosts": [server.host, f"127.0.0.1:{server.server_port}"],
+            "env": ["BASH_ENV"],
+            "credentials": {"mine": mine},
+        }
+        script = {"provider": "scripted", "script": str(child.home / "script.json")}
+        child.setup(**script, network="proxy", sandbox=sandbox)
+        in_auto_mode(child, "Push it.")
+        idle(child)
+
+
 def terminal(child: Pictured) -> None:
     in_auto_mode(child, "Log in.")
     idle(child)
@@ -519,6 +549,7 @@ WALK = says(
     ),
 ) + says({"text": "Both are errors now."})
 REPEATED = says(use("edit", "t2", path="calc.py", edits=FIX[1:])) + says({"text": "Shorter."})
+PUSH = says(use("bash", command="git push -q origin main")) + says({"text": "It is pushed."})
 PASSWORD = says(
     use("bash", command='printf "Password: "; read -rs word', pty=True),
     {"text": "It asks for your password."},
@@ -644,6 +675,7 @@ STATES = [
     State("walk", "The first step of a walk through the changes", walked, WALK),
     State("blame", "Which turn wrote the lines", blamed, EDIT),
     State("blame-line", "The turn that wrote a line", blamed_line, EDIT),
+    State("credential", "Each use of a credential", pushed, PUSH),
     State("terminal", "A terminal that the model and the user share", terminal, PASSWORD),
     State("again", "The results of two models", repeated, EDIT + REPEATED),
     State("memory", "A line that is to be remembered", remembered, REMEMBERED, files=RULES),

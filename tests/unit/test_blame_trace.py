@@ -2,18 +2,31 @@
 
 import json
 import os
+import shutil
 import subprocess
+from argparse import Namespace
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 from tests.unit.test_blame_cli import ADDED, AFTER, BEFORE, GIT, act, edit, git
 from tests.unit.test_print_mode import Shell
 
-from sanderling.blame.origins import origins_in
-from sanderling.blame.trace import Record, as_json, repository_of, trace_of_index
+from sanderling.blame.origins import Origins, origins_in
+from sanderling.blame.trace import (
+    Record,
+    Vcs,
+    add_note,
+    as_json,
+    repository_of,
+    trace_of_commit,
+    trace_of_index,
+)
+from sanderling.cli import trace
 from sanderling.config import Settings
 
 pytestmark = pytest.mark.guard
@@ -66,10 +79,12 @@ def noted(shell: Shell, revision: str = "HEAD") -> dict[str, Any]:
     return checked(output(shell, "notes", "--ref=agent-trace", "show", revision))
 
 
+def origins_of(shell: Shell) -> Origins:
+    return origins_in(Settings(str(shell.state)), str(shell.project))
+
+
 def staged(shell: Shell, index: str = "") -> Record | None:
-    repository = repository_of(str(shell.project))
-    origins = origins_in(Settings(str(shell.state)), str(shell.project))
-    return trace_of_index(repository, origins, index)
+    return trace_of_index(repository_of(str(shell.project)), origins_of(shell), index)
 
 
 def test_a_record_has_the_lines_of_the_commit_that_the_agent_wrote(shell):
@@ -112,6 +127,14 @@ def test_a_wrong_commit_is_refused(shell, name):
     assert done.returncode == 2
     assert f"there is no commit '{name}' here" in done.stderr
     assert not (shell.project / "x").exists()
+
+
+def test_on_a_branch_without_commits_it_says_what_to_do(shell):
+    git(shell, "checkout", "-q", "--orphan", "fresh")
+    done = shell.run("trace")
+    assert done.returncode == 2
+    assert "this branch has no commit yet: make one, or name one of another branch" in done.stderr
+    assert shell.run("trace", "main").returncode == 1
 
 
 def test_outside_of_a_repository_there_is_no_record(shell):
@@ -160,6 +183,35 @@ def test_a_note_is_kept_once_and_survives_an_amended_commit_and_a_rebase(shell):
     assert record["vcs"]["revision"] != output(shell, "rev-parse", "HEAD")
     assert shell.run("trace", "--note").returncode == 0
     assert noted(shell)["vcs"]["revision"] == output(shell, "rev-parse", "HEAD")
+
+
+def test_notes_that_are_added_at_the_same_time_are_all_kept(shell):
+    repository = repository_of(str(shell.project))
+    record = trace_of_commit(repository, origins_of(shell), commit(shell))
+    assert record
+    for number in range(7):
+        git(shell, "commit", "-q", "--allow-empty", "-m", f"{number}")
+    revisions = output(shell, "rev-list", "-8", "HEAD").splitlines()
+    with ThreadPoolExecutor(8) as threads:
+        for revision in revisions:
+            each = replace(record, vcs=Vcs(revision))
+            threads.submit(add_note, repository, each, str(shell.state))
+    for revision in revisions:
+        assert noted(shell, revision)["vcs"]["revision"] == revision
+
+
+def test_git_is_asked_once_while_no_commit_comes(shell, tmp_path, monkeypatch):
+    calls, program = tmp_path / "calls", tmp_path / "bin/git"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$1" >> {calls}\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    monkeypatch.setattr(trace, "AWAIT_S", 1)
+    monkeypatch.setattr(trace, "POLL_S", 0.01)
+    monkeypatch.chdir(shell.project)
+    head = output(shell, "rev-parse", "HEAD")
+    assert trace.run(Namespace(commit="HEAD", note=True, after=head)) == trace.EXIT_NOTHING
+    assert calls.read_text().splitlines().count("reflog") == 1
 
 
 def test_a_note_is_of_the_commit_that_was_made_and_of_none_that_was_checked_out(shell):

@@ -98,7 +98,7 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         network = "proxy"
         role = "reviewer"
         auto_compact = false
-        auto_remember = true
+        auto_remember = false
         acp_terminals = "editor"
         script = "s.json"
         [delegate]

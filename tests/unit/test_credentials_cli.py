@@ -44,12 +44,13 @@ def test_github_is_added_from_gh_and_the_rest_of_the_file_stays(home):
     home.config.write_text(before)
     done = home.run("credentials", "add", "github")
     assert done.returncode == 0, done
+    assert 'all paths of its hosts; paths = ["remotes"] there limits it' in done.stdout
     assert 'Next: add ["api.github.com"] to sandbox.hosts there; set network' in done.stdout
     assert home.config.read_text().startswith(f"{before}\n\n[sandbox.credentials.github]\n")
     assert declared(home)["github"]["source"] == "command"
     listed = home.run("credentials")
     assert "credential github for github.com, api.github.com, from the command" in listed.stdout
-    assert "for /me/it.git, /me/it, /repos/me/it" in listed.stdout
+    assert ", for all paths (" in listed.stdout
     tested = home.run("credentials", "test", "github")
     assert tested.returncode == 0
     again = home.run("credentials", "add", "github")
@@ -60,13 +61,26 @@ def test_github_is_added_from_gh_and_the_rest_of_the_file_stays(home):
     ]
 
 
+def test_credential_can_be_limited_to_paths_and_the_projects_remotes(home):
+    with_gh(home)
+    done = home.run("credentials", "add", "github", "--path", "remotes", "--path", "/me/*")
+    assert done.returncode == 0, done
+    assert "all paths" not in done.stdout
+    assert declared(home)["github"]["paths"] == ["remotes", "/me/*"]
+    listed = home.run("credentials").stdout
+    assert ", for /me/it.git, /me/it, /repos/me/it" in listed
+    assert ", /me/* (" in listed
+    wrong = home.run("credentials", "add", "other", "--host", "x.org", "--path", "me")
+    assert (wrong.returncode, "`$.paths[0]`" in wrong.stderr) == (2, True), wrong
+
+
 def test_what_commands_still_need_is_named_until_it_is_there(home):
     with_gh(home)
     home.config.write_text('[sandbox]\nhosts = ["github.com", "api.github.com"]')
     done = home.run("credentials", "add", "github")
-    assert done.stdout.endswith('Next: set network = "proxy" there, or use :AgentNet proxy.\n')
+    assert done.stdout.endswith('Next: set network = "proxy" there, or use :AgentNet in Neovim.\n')
     listed = home.run("credentials").stdout
-    assert 'Set network = "proxy", or use :AgentNet proxy' in listed
+    assert 'Set network = "proxy", or use :AgentNet in Neovim' in listed
     home.config.write_text(f'network = "proxy"\n{home.config.read_text()}')
     assert "Set network" not in home.run("credentials").stdout
 

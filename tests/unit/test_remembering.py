@@ -355,7 +355,7 @@ async def test_a_proposal_can_be_stopped_at_its_question(tmp_path):
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-async def test_a_compaction_is_followed_by_a_proposal_if_the_user_has_chosen_that(tmp_path, is_on):
+async def test_a_compaction_is_followed_by_a_proposal_unless_that_is_switched_off(tmp_path, is_on):
     summary = [{"text": "The user wants pnpm."}]
     async with denied(tmp_path, PROPOSED, summary, auto_remember=is_on) as talk:
         talk.conversation.act(Compact())
@@ -370,7 +370,7 @@ async def test_a_compaction_is_followed_by_a_proposal_if_the_user_has_chosen_tha
 
 
 async def test_the_end_of_a_session_proposes_each_correction_once(tmp_path):
-    async with denied(tmp_path, auto_remember=True) as talk:
+    async with denied(tmp_path) as talk:
         at_end = asyncio.ensure_future(talk.conversation.answer(ProposeAtEnd("s1")))
         question = await talk.until(ApprovalRequested, 2)
         assert not at_end.done()

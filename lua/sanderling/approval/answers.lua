@@ -35,6 +35,7 @@ function M.send(q, answer)
     listeners.allow(queue.tool_use_of(q.event.id), q.session_id)
   end
   local is_yes = vim.list_contains(M.choices(), answer.answer)
+  local review = answer.review or is_yes and queue.review.answer_of(q) or nil
   live.find(q.session_id):act({
     type = 'answer_approval',
     id = q.event.id,
@@ -45,8 +46,13 @@ function M.send(q, answer)
     is_alone = answer.is_alone,
     option = answer.option or '',
     values = answer.values,
-    review = answer.review or is_yes and queue.review.answer_of(q) or nil,
-  }, { type = 'local_answered', id = q.event.id, answer = answer.answer })
+    review = review,
+  }, {
+    type = 'local_answered',
+    id = q.event.id,
+    answer = answer.answer,
+    is_correction = (answer.reason or '') ~= '' or review ~= nil,
+  })
 end
 
 ---@type table<string, string>

@@ -29,14 +29,18 @@ local function of(project)
   return list
 end
 
+--- Return the comment on exactly these lines; without a range, the innermost at the cursor.
 ---@param buf integer
----@param lnum integer
+---@param range? [integer, integer]
 ---@return sanderling.comments.Comment?
-local function at(buf, lnum)
+local function at(buf, range)
   place.settle(buf)
-  local found ---@type sanderling.comments.Comment?
+  local lnum, found = api.nvim_win_get_cursor(0)[1], nil ---@type integer, sanderling.comments.Comment?
   for _, comment in ipairs(place.list(buf)) do
-    if comment.first <= lnum and lnum <= comment.last then
+    local first, last = comment.first, comment.last
+    if range and first == range[1] and last == range[2] then
+      found = comment
+    elseif not range and first <= lnum and lnum <= last then
       found = comment -- the innermost begins last
     end
   end
@@ -194,16 +198,7 @@ function M.comment(text, range)
   if in_list and #in_list == 0 then
     return message.tell('No comment here.', vim.log.levels.WARN)
   end
-  local existing = in_list and in_list[1]
-    or at(buf, range and range[1] or api.nvim_win_get_cursor(0)[1])
-  if
-    existing
-    and range
-    and not in_list
-    and (existing.first ~= range[1] or existing.last ~= range[2])
-  then
-    existing = nil
-  end
+  local existing = in_list and in_list[1] or at(buf, range)
   local function set(typed)
     typed = words.trimmed(typed)
     if typed == '' then
@@ -237,7 +232,7 @@ function M.remove(range)
   local buf = api.nvim_get_current_buf()
   of(stored.project_here())
   place.settle(buf)
-  local here = at(buf, api.nvim_win_get_cursor(0)[1])
+  local here = at(buf)
   local list = listed(range)
     or range and vim.tbl_filter(function(comment)
       return comment.first <= range[2] and comment.last >= range[1]
@@ -317,19 +312,18 @@ function M.go(step)
   local index = step > 0 and behind + vim.v.count1 - 1 or before - vim.v.count1 + 1
   local comment = list[(index - 1) % #list + 1]
   local there = place.buffer_of(comment)
-  if there == buf then
-    vim.cmd("normal! m'")
-    api.nvim_win_set_cursor(0, { comment.first, 0 })
-    vim.cmd.normal({ 'zv', bang = true })
-  elseif comment.path ~= '' then
-    files.open({ path = comment.path, lnum = comment.first })
-  elseif there and vim.fn.bufwinid(there) ~= -1 then
-    api.nvim_set_current_win(vim.fn.bufwinid(there))
-    api.nvim_win_set_cursor(0, { comment.first, 0 })
-    vim.cmd.normal({ 'zv', bang = true })
-  else
-    message.tell(('%s is not shown.'):format(words.plain(comment.name)), vim.log.levels.WARN)
+  if there ~= buf and comment.path ~= '' then
+    return files.open({ path = comment.path, lnum = comment.first })
   end
+  local win = there == buf and 0 or vim.fn.bufwinid(assert(there))
+  if win == -1 then
+    local text = ('%s is not shown.'):format(words.plain(comment.name))
+    return message.tell(text, vim.log.levels.WARN)
+  end
+  api.nvim_set_current_win(win)
+  vim.cmd("normal! m'")
+  api.nvim_win_set_cursor(0, { comment.first, 0 })
+  vim.cmd.normal({ 'zv', bang = true })
 end
 
 --- Remove the comments whose lines the model has changed.

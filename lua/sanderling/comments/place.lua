@@ -27,6 +27,7 @@ M.MAX_LINES = 200 -- that are remembered of the text
 
 ---@type table<string, sanderling.comments.place.Place> by comment id
 local places = {}
+
 ---@class (exact) sanderling.comments.place.Known where a comment was
 ---@field first integer
 ---@field last integer
@@ -40,11 +41,11 @@ local places = {}
 
 ---@type table<integer, sanderling.comments.place.Watched> by buffer
 local watched = {}
----@type table<integer, true>
+---@type table<integer, true> buffers whose text has changed
 local is_due = {}
 ---@type table<string, sanderling.comments.Comment> moved, not written yet
 local unsaved = {}
----@type table<string, fun()>
+---@type table<string, fun()> of the keys in a buffer with comments, by option
 local actions = {}
 
 --- Set what the keys in a buffer with comments do.

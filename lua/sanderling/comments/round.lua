@@ -8,6 +8,7 @@ local ask = require('sanderling.host.ask')
 local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
 local disk = require('sanderling.editing.disk')
+local edits = require('sanderling.editing.hunks')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local place = require('sanderling.comments.place')
@@ -218,29 +219,19 @@ function M.claims(lines, count)
   return claims
 end
 
----@param text string
----@return string[]
-local function lines_of(text)
-  local lines = vim.split(text, '\n', { plain = true })
-  if lines[#lines] == '' then
-    lines[#lines] = nil
-  end
-  return lines
-end
-
 --- Did one of the edits change the lines of a comment? What the user changed before or between them moves the lines.
 ---@param sent sanderling.comments.round.Sent
----@param edits sanderling.Edit[] of its file
+---@param list sanderling.Edit[] of its file
 ---@return boolean
-function M.was_changed(sent, edits)
+function M.was_changed(sent, list)
   local first, last, text = sent.first, sent.last, sent.text
-  for _, edit in ipairs(edits) do
+  for _, edit in ipairs(list) do
     if edit.what ~= 'changed' then
       return true
     elseif not text or last < first then -- the user has removed them
       return false
     end
-    local before, after = lines_of(edit.before or ''), lines_of(edit.after or '')
+    local before, after = edits.lines_of(edit.before or ''), edits.lines_of(edit.after or '')
     first, last = anchor.follow(first, last, text, before)
     local is_changed ---@type boolean
     first, last, is_changed = anchor.follow(first, last, before, after)

@@ -170,6 +170,13 @@ function M.of(project)
   return list, changed, gone
 end
 
+--- Return whether comments of a project may be on disk.
+---@param project string
+---@return boolean
+function M.are_kept(project)
+  return version_of(directory(project)) ~= nil
+end
+
 ---@return sanderling.comments.Comment[] of all projects that were asked for
 function M.all()
   return vim.iter(vim.tbl_values(by_project)):flatten():totable()

@@ -227,8 +227,8 @@ M.rows = {
   },
   {
     name = 'auto_remember',
-    default = false,
-    doc = 'propose lines for AGENTS.md after :Agent compact and at the end',
+    default = true,
+    doc = 'propose lines for AGENTS.md after :AgentCompact and at the end',
     host = true,
   },
   {

@@ -13,6 +13,17 @@ local MAX_COMPARED_LINES = 10000 -- on each side; the worst case takes 0.1 s
 ---@field old string[] the current lines
 ---@field new string[] the lines that replace them
 
+--- Split a text into the lines that a buffer would hold.
+---@param text string
+---@return string[]
+function M.lines_of(text)
+  local lines = vim.split(text, '\n', { plain = true })
+  if lines[#lines] == '' then
+    lines[#lines] = nil
+  end
+  return lines
+end
+
 ---@param lines string[]
 ---@param first integer
 ---@param last integer

@@ -36,12 +36,16 @@ function M.subscribe(type, fn)
   table.insert(subscribers[type], fn)
 end
 
---- Load the module `name` at the first event of this type. It can subscribe and receive that event, too.
+--- Load the module `name` at the first event of this type for which it is needed. It can subscribe and receive that
+--- event, too.
 ---@param type string
 ---@param name string
-function M.load_at(type, name)
-  M.subscribe(type, function()
-    require(name)
+---@param is_needed? fun(session_id: string): boolean
+function M.load_at(type, name, is_needed)
+  M.subscribe(type, function(session_id)
+    if not is_needed or is_needed(session_id) then
+      require(name)
+    end
   end)
 end
 

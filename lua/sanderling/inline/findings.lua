@@ -3,12 +3,14 @@
 local M = {}
 
 local bus = require('sanderling.host.bus')
-local comments = require('sanderling.comments')
 local entries = require('sanderling.access.entries')
+local lazy = require('sanderling.ui.lazy')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local quickfix = require('sanderling.ui.quickfix')
 local words = require('sanderling.ui.words')
+
+local comments = lazy('sanderling.comments')
 
 local TYPES = { critical = 'E', major = 'E', minor = 'I' }
 

@@ -4,6 +4,7 @@ local M = {}
 
 local api = vim.api
 local ask = require('sanderling.host.ask')
+local edits = require('sanderling.editing.hunks')
 local hunks = require('sanderling.review.hunks')
 local live = require('sanderling.session.live')
 local loading = require('sanderling.access.loading')
@@ -26,17 +27,6 @@ local on_change
 ---@param fn fun()
 function M.on_change(fn)
   on_change = fn
-end
-
---- Split a text into the lines that a buffer would hold.
----@param text string
----@return string[]
-function M.lines_of(text)
-  local lines = vim.split(text, '\n', { plain = true })
-  if lines[#lines] == '' then
-    lines[#lines] = nil
-  end
-  return lines
 end
 
 ---@param path string
@@ -65,7 +55,7 @@ local function make_hunks(buf, path, on_done)
   }, function(result)
     local before = result.files[1]
     if before and api.nvim_buf_is_loaded(buf) then
-      hunks.add(buf, M.lines_of(before.text or ''), file.source, before.what == 'created')
+      hunks.add(buf, edits.lines_of(before.text or ''), file.source, before.what == 'created')
     elseif (result.left or {})[1] then
       local words_ = "Cannot show the agent's changes in %s: %s."
       message.tell(words_:format(vim.fs.basename(path), result.left[1].why), vim.log.levels.WARN)

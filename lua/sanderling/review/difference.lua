@@ -29,7 +29,7 @@ local MAX_TABS = 10
 ---@return vim.quickfix.entry[]
 local function reviewed_in(buf, file)
   local lines, entries = api.nvim_buf_get_lines(buf, 0, -1, true), {}
-  for _, part in ipairs(edits.differences(closed_files.lines_of(file.text or ''), lines)) do
+  for _, part in ipairs(edits.differences(edits.lines_of(file.text or ''), lines)) do
     local _, gone, row, count = unpack(part)
     local is_open = vim.iter(hunks.list(buf)):any(function(hunk)
       return row - 1 <= hunk.row + hunk.count and hunk.row <= row - 1 + count
@@ -54,7 +54,7 @@ local function load(file, source)
     if file.reviewed ~= 'all' then
       local is_new = file.what == 'created' and not file.reviewed
       local before = file.reviewed and file.baseline or file.text
-      hunks.add(buf, closed_files.lines_of(before or ''), source, is_new)
+      hunks.add(buf, edits.lines_of(before or ''), source, is_new)
     end
   end
   return buf, problem
@@ -126,7 +126,7 @@ local function show_side_by_side(result)
     end
     vim.cmd('diffthis | leftabove vnew')
     local buf = api.nvim_get_current_buf()
-    api.nvim_buf_set_lines(buf, 0, -1, true, closed_files.lines_of(file.text or ''))
+    api.nvim_buf_set_lines(buf, 0, -1, true, edits.lines_of(file.text or ''))
     loading.color(buf, file.path)
     scratch.set_buf_options(buf, { buftype = 'nofile', bufhidden = 'wipe', modifiable = false })
     local name = vim.fn.fnamemodify(file.path, ':~:.'):gsub('%%', '%%%%')

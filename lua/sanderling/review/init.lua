@@ -62,12 +62,15 @@ hunks.on_decision(function(list, is_kept, reason)
   end
   for session_id, rejected in pairs(by_session) do
     local path = vim.fn.resolve(vim.api.nvim_buf_get_name(list[1].buf))
-    live.act(session_id, {
-      type = 'reject_changes',
-      path = path,
-      hunks = rejected,
-      reason = reason,
-    })
+    local session = live.find(session_id)
+    if session then
+      session:act({
+        type = 'reject_changes',
+        path = path,
+        hunks = rejected,
+        reason = reason,
+      }, reason ~= '' and { type = 'local_rejected' } or nil)
+    end
   end
 end)
 

@@ -95,9 +95,8 @@ local function imported_by(buf)
   return found
 end
 
---- Call `fn` with the number of each step that belongs to a buffer.
 ---@param steps sanderling.review.walk.Step[]
----@return table<integer, integer[]>
+---@return table<integer, integer[]> the numbers of the steps of each buffer
 local function by_buffer(steps)
   local found = {} ---@type table<integer, integer[]>
   for number, step in ipairs(steps) do
@@ -209,11 +208,12 @@ end
 --- Return which steps use which; with a server, what it says about the steps of its files. Runs in a request.
 ---@param steps sanderling.review.walk.Step[]
 ---@param by_text sanderling.review.order.Uses
+---@param is_late fun(): boolean the walk has begun, and its buffers may have left their servers: ask no more
 ---@return sanderling.review.order.Uses
-local function by_servers(steps, by_text)
+local function by_servers(steps, by_text, is_late)
   local parts, servers, asked = {}, {}, 0 ---@type table<integer, sanderling.review.uses.Part>, table<integer, vim.lsp.Client>, integer
   for buf, own in pairs(by_buffer(steps)) do
-    servers[buf] = server_of(buf)
+    servers[buf] = not is_late() and server_of(buf) or nil
     local symbols = servers[buf] and symbols_by_server(buf) or {}
     servers[buf] = #symbols > 0 and servers[buf] or nil
     for _, number in ipairs(own) do
@@ -232,7 +232,7 @@ local function by_servers(steps, by_text)
     local client = servers[step.buf]
     for _, symbol in ipairs(client and parts[used].own or {}) do
       asked = asked + 1
-      if asked > MAX_ASKED then
+      if asked > MAX_ASKED or is_late() then
         return by_text
       end
       local params = places.params(client, step.buf, symbol.spot.row, symbol.spot.col)
@@ -274,7 +274,9 @@ function M.find(steps, on_done)
   asking.run(function(answer)
     finish(answer.value or by_text)
   end, function()
-    return by_servers(steps, by_text)
+    return by_servers(steps, by_text, function()
+      return is_done
+    end)
   end)
 end
 

@@ -82,8 +82,7 @@ end
 ---@param file sanderling.FileBefore
 ---@return sanderling.review.walk.Step[] in the order of their lines
 local function steps_in(buf, file)
-  local old = vim.split(file.text or '', '\n', { plain = true })
-  old[#old] = old[#old] ~= '' and old[#old] or nil
+  local old = edits.lines_of(file.text or '')
   local lines = find.is_empty(buf) and {} or api.nvim_buf_get_lines(buf, 0, -1, true)
   return vim.tbl_map(function(part)
     local from, gone, first, count = unpack(part)
@@ -138,22 +137,33 @@ local function label(step)
   return rows
 end
 
+--- Draw what the model said above the changed lines, instead of what was drawn before.
 ---@param step sanderling.review.walk.Step
-local function show(step)
-  local rows, last = label(step), api.nvim_buf_line_count(step.buf) - 1
-  local is_first = step.row == 0
+local function draw(step)
+  api.nvim_buf_clear_namespace(step.buf, ns, 0, -1)
+  local last, is_first = api.nvim_buf_line_count(step.buf) - 1, step.row == 0
   api.nvim_buf_set_extmark(step.buf, ns, is_first and 0 or math.min(step.row - 1, last), 0, {
-    virt_lines = rows,
+    virt_lines = label(step),
     virt_lines_above = is_first,
     virt_lines_leftcol = true,
     right_gravity = false, -- such marks come first: these lines are above the removed lines
     undo_restore = false,
     strict = false,
   })
+end
+
+--- Scroll to the lines above the first one: Neovim does not by itself.
+local function show_above()
+  local fill = api.nvim_win_text_height(0, { start_row = 0, end_row = 0 }).fill
+  vim.fn.winrestview({ topline = 1, topfill = math.min(fill, api.nvim_win_get_height(0) - 1) })
+end
+
+---@param step sanderling.review.walk.Step
+local function show(step)
+  draw(step)
   vim.cmd.normal({ 'zz', bang = true })
-  if is_first then -- Neovim does not scroll to lines above the first by itself
-    local fill = api.nvim_win_text_height(0, { start_row = 0, end_row = 0 }).fill
-    vim.fn.winrestview({ topline = 1, topfill = math.min(fill, api.nvim_win_get_height(0) - 1) })
+  if step.row == 0 then
+    show_above()
   end
 end
 
@@ -246,6 +256,26 @@ function M.go(count)
   commands.go_to(step)
   show(step)
 end
+
+api.nvim_create_autocmd('WinResized', {
+  group = api.nvim_create_augroup('sanderling_walk', {}),
+  desc = 'Agent: wrap what the model said about a step again',
+  callback = function()
+    local step = walk and walk.steps[walk.at]
+    if not (step and api.nvim_buf_is_loaded(step.buf)) then
+      return
+    end
+    locate(step)
+    draw(step)
+    for _, win in ipairs(step.row == 0 and vim.fn.win_findbuf(step.buf) or {}) do
+      api.nvim_win_call(win, function()
+        if vim.fn.line('w0') == 1 then
+          show_above()
+        end
+      end)
+    end
+  end,
+})
 
 --- Walk through the changes in files.
 ---@param files { buf: integer, before: sanderling.FileBefore }[] whose buffers are loaded

@@ -164,6 +164,7 @@ end
 ---@param buf integer
 ---@param blame sanderling.Blame
 local function show_in(buf, blame)
+  api.nvim_clear_autocmds({ group = group, buffer = buf }) -- it may have been asked for twice
   draw(buf, blame)
   local function on(events, desc, callback)
     api.nvim_create_autocmd(

@@ -1,5 +1,5 @@
---- The end of a session in which the user corrected something. With `auto_remember`, lines for AGENTS.md are proposed
---- before it closes; otherwise a message names the command that proposes them.
+--- The end of a session in which the user corrected something. Lines for AGENTS.md are proposed before it closes; without
+--- `auto_remember`, a message names the command that proposes them.
 local M = {}
 
 local ask = require('sanderling.host.ask')
@@ -26,6 +26,17 @@ function M.count(id, on_found)
   end, function() end) -- its log is gone
 end
 
+--- Close a session, and say how many corrections it has that led to no proposal.
+---@param id string
+---@param close fun()
+local function finish(id, close)
+  proposing[id] = nil
+  close()
+  M.count(id, function(words)
+    message.tell('The closed session has ' .. words)
+  end)
+end
+
 ---@param session sanderling.chat.session.Session
 ---@param close fun()
 local function propose(session, close)
@@ -33,8 +44,7 @@ local function propose(session, close)
   proposing[id] = true
   local function on_end()
     if proposing[id] and live.find(id) == session then
-      proposing[id] = nil
-      close()
+      finish(id, close)
     end
   end
   ask({ type = 'propose_at_end', session_id = id }, on_end, on_end)
@@ -51,17 +61,14 @@ end
 ---@param close fun() closes the session
 function M.run(session, is_at_once, close)
   local id = session.id
-  local is_used = not session.is_fresh and host.is_running()
-  if is_used and session.state.proposes and not is_at_once and not proposing[id] then
+  if session.is_fresh or not host.is_running() then
+    return close()
+  end
+  local state = session.state
+  if state.proposes and state.is_corrected and not is_at_once and not proposing[id] then
     return propose(session, close)
   end
-  proposing[id] = nil
-  close()
-  if is_used then
-    M.count(id, function(words)
-      message.tell('The closed session has ' .. words)
-    end)
-  end
+  finish(id, close)
 end
 
 return M

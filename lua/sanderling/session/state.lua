@@ -41,7 +41,8 @@ local tallies = require('sanderling.session.tally')
 ---@field agent string the external agent, else empty
 ---@field parent string the session that started this one for a part of its task, else empty
 ---@field worktree string the name of the worktree that it works in, else empty
----@field proposes? boolean closing it first proposes lines for AGENTS.md
+---@field proposes? boolean closing it first proposes lines for AGENTS.md from what the user corrected
+---@field is_corrected boolean here, since it was opened, the user gave a reason for a denial or rejection, or undid a turn
 ---@field children sanderling.ChildChanged[] its child sessions in the order of their start, as last known
 ---@field connection? sanderling.session.state.Connection of a remote session
 ---@field guest_options sanderling.GuestOption[] options of the external agent
@@ -78,6 +79,7 @@ local function at_rest()
     activity = 'idle',
     is_in_turn = false,
     is_todo_old = false,
+    is_corrected = false,
     tools = {},
     questions = {},
     mode = 'ask',
@@ -324,7 +326,18 @@ function changes.approval_settled(state, event)
   end, state.questions)
 end
 
-changes.local_answered = changes.approval_settled
+function changes.local_answered(state, event)
+  changes.approval_settled(state, event)
+  state.is_corrected = state.is_corrected or event.is_correction or false
+end
+
+function changes.local_rejected(state)
+  state.is_corrected = true
+end
+
+function changes.files_restored(state, event)
+  state.is_corrected = state.is_corrected or event.kind == 'undo'
+end
 
 -- prompts and the user's commands
 

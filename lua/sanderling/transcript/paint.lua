@@ -82,6 +82,19 @@ local function highlights_query(lang)
   return queries[lang]
 end
 
+local LANGUAGES = { 'markdown', 'markdown_inline' }
+
+--- Load a parser and its queries, which takes longer than painting with them.
+---@param number integer from 1
+---@return boolean is_last
+function M.preload(number)
+  local lang = LANGUAGES[number]
+  if queries[lang] == nil then
+    queries[lang] = pcall(vim.treesitter.get_string_parser, '', lang) and highlights_query(lang)
+  end
+  return number == #LANGUAGES
+end
+
 local is_plain = { spell = true, nospell = true, conceal = true, none = true }
 
 --- Return whether `node` is pure formatting.
@@ -273,7 +286,8 @@ end
 local Painting = {}
 Painting.__index = Painting
 
---- Begin to set the marks of `block`. Its code has its background at once.
+--- Begin to set the marks of `block`. Its code has its background at once. What is not preloaded yet is loaded here, and not
+--- in the time of the block, which would stay plain.
 ---@param buf integer
 ---@param ns integer
 ---@param block sanderling.transcript.markdown.Block
@@ -304,6 +318,9 @@ function M.begin(buf, ns, block)
   draw_grounds(piece)
   local is_plain_text = block.is_slow or parsing.is_too_much(lines)
   local thread = not is_plain_text and coroutine.create(paint) or nil
+  if thread then
+    vim.iter(ipairs(LANGUAGES)):each(M.preload)
+  end
   return setmetatable({ piece = piece, thread = thread }, Painting)
 end
 
@@ -334,19 +351,6 @@ end
 ---@return boolean
 function Painting:is_done()
   return not self.thread
-end
-
-local LANGUAGES = { 'markdown', 'markdown_inline' }
-
---- Load a parser and its queries, which takes longer than painting with them.
----@param number integer from 1
----@return boolean is_last
-function M.preload(number)
-  local lang = LANGUAGES[number]
-  if pcall(vim.treesitter.get_string_parser, '', lang) then
-    highlights_query(lang)
-  end
-  return number == #LANGUAGES
 end
 
 return M

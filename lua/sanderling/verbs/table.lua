@@ -9,6 +9,7 @@ local calls = require('sanderling.verbs.calls')
 local chat = require('sanderling.chat')
 local config = require('sanderling.config')
 local config_file = lazy('sanderling.screens.config_file')
+local guess = lazy('sanderling.config.guess')
 local health = lazy('sanderling.health')
 local host = require('sanderling.host')
 local install = require('sanderling.host.install')
@@ -28,6 +29,7 @@ local sessions = lazy('sanderling.screens.sessions')
 local stored = require('sanderling.session.stored')
 local todo = lazy('sanderling.inline.todo')
 local trust = lazy('sanderling.screens.trust')
+local words = require('sanderling.ui.words')
 local worktrees = lazy('sanderling.screens.worktrees')
 
 local again = lazy('sanderling.screens.again')
@@ -37,6 +39,26 @@ local always, unless_empty = calls.always, calls.unless_empty
 local with_args, with_session = calls.with_args, calls.with_session
 
 local comment_words = { 'send', 'list', 'clear' }
+
+--- Do what `:AgentReview` does with comments. A misspelled word is an error, unless the project has a file of that name.
+---@param what string
+---@return boolean is_done false: the model is asked to review `what`
+local function review_comments(what)
+  what = words.trimmed(what)
+  if vim.list_contains(comment_words, what) then
+    comments[what]()
+    return true
+  end
+  local is_misspelled = vim.iter(comment_words):any(function(word)
+    local _, distance = guess.nearest(what:lower(), { [word] = true })
+    return distance <= 1
+  end) and not vim.uv.fs_stat(vim.fs.joinpath(stored.project_here(), what))
+  if is_misspelled then
+    local text = '%s If it is a branch: :AgentReview branch %s'
+    error(text:format(words.not_one_of('AgentReview', comment_words, what), what), 0)
+  end
+  return false
+end
 
 ---@param type string
 local function showing_report(type)
@@ -146,6 +168,7 @@ return {
     name = 'compact',
     desc = 'summarize the conversation to free context',
     forms = 'ex slash',
+    has_command = true,
     args = '* focus',
     bang = 'undo it',
     undo = 'undo',
@@ -432,13 +455,7 @@ return {
     args = '* what',
     words = always(comment_words),
     on_session = true,
-    run_here = function(args)
-      local is_about_comments = vim.list_contains(comment_words, args)
-      if is_about_comments then
-        comments[args]()
-      end
-      return is_about_comments
-    end,
+    run_here = review_comments,
   },
   {
     name = 'send',

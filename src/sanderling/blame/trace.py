@@ -26,6 +26,7 @@ from sanderling.changes.store import MAX_FILE_BYTES
 from sanderling.errors import UsageError
 from sanderling.json_lines import encoded
 from sanderling.protocol.blame import BlamedHunk
+from sanderling.state_file import locked
 from sanderling.text import printable
 from sanderling.worktrees.git import Git
 
@@ -121,6 +122,8 @@ def trace_of_commit(git: Git, origins: Origins, revision: str) -> Record | None:
     commit = git.maybe(
         "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
     )
+    if commit is None and revision == "HEAD":
+        raise UsageError("this branch has no commit yet: make one, or name one of another branch")
     if commit is None:
         raise UsageError(f"there is no commit '{printable(revision)}' here")
     parents = git.line("rev-list", "--parents", "-n1", commit).split()[1:]
@@ -146,17 +149,21 @@ def as_json(record: Record) -> str:
     return encoded(record).decode()
 
 
-def add_note(git: Git, record: Record) -> None:
+def add_note(git: Git, record: Record, state_dir: str) -> None:
     """
     Keep the record as the commit's note, instead of an earlier one.
 
     Raises:
+        ConfigError: another process is adding a note, and does not finish.
         WorktreeError: git failed.
     """
     assert record.vcs
     text = msgspec.json.format(encoded(record))
     revision = record.vcs.revision
-    git.run("notes", f"--ref={NOTES}", "add", "--force", "--file=-", revision, stdin=text)
+    # Git replaces the whole tree of notes, and does not notice if another process has changed it meanwhile: of eight notes that were
+    # added at the same time, four were lost. The lock is not in the repository, where a command of the model's could hold it.
+    with locked(Path(state_dir, "trace")):
+        git.run("notes", f"--ref={NOTES}", "add", "--force", "--file=-", revision, stdin=text)
 
 
 def _record(git: Git, origins: Origins, raw: bytes, vcs: Vcs | None = None) -> Record | None:

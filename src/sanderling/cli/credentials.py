@@ -22,7 +22,7 @@ import msgspec
 from sanderling.cli.alone import add_options, add_project, list_alone, refuse_options
 from sanderling.cli.check import shown_line
 from sanderling.cli.streams import say
-from sanderling.config import Credential, Settings, Table
+from sanderling.config import ALL_PATHS, REMOTES, Credential, Settings, Table
 from sanderling.config.file import read_text, replace_text, shown_path, user_file
 from sanderling.config.layers import own_settings
 from sanderling.errors import ConfigError, SanderlingError, UsageError
@@ -71,6 +71,12 @@ def add(commands: Any) -> None:
     action.add_argument("--command", dest="words", metavar="WORDS", help="prints the secret")
     action.add_argument("--variable", metavar="V", help="the variable with the secret")
     action.add_argument("--user", metavar="U", help="the user that git sends with the secret")
+    action.add_argument(
+        "--path",
+        action="append",
+        metavar="P",
+        help=f"a path that gets the secret, like /owner/*, or {REMOTES}: those of the project's remotes; without it, all do",
+    )
     action.set_defaults(run=add_it)
     action = actions.add_parser("list", help="list the credentials, and what they are for here")
     add_options(action)
@@ -104,16 +110,21 @@ def add_it(arguments: argparse.Namespace) -> int:
             _declare(name, table)
     except SanderlingError as error:
         return _fail(error)
-    where = "in the keychain" if known else f"to {_file()}"
+    done = f"Stored {name} in the keychain." if known else f"Added {name} to {_file()}."
+    if not known and ALL_PATHS in credential.paths:
+        done += (
+            " Commands can use it for all paths of its hosts;"
+            f' paths = ["{REMOTES}"] there limits it to the project\'s remotes.'
+        )
     unlisted = _unlisted(credential, settings)
     steps = [f"add {json.dumps(unlisted)} to sandbox.hosts there"] if unlisted else []
     steps += (
-        ['set network = "proxy" there, or use :AgentNet proxy']
+        ['set network = "proxy" there, or use :AgentNet in Neovim']
         if settings.network != "proxy"
         else []
     )
     advice = f" Next: {'; '.join(steps)}." if steps else ""
-    sys.stdout.write(visible(f"{'Stored' if known else 'Added'} {name} {where}.{advice}\n"))
+    sys.stdout.write(visible(f"{done}{advice}\n"))
     return 0
 
 
@@ -176,6 +187,7 @@ def _is_changed(arguments: argparse.Namespace) -> bool:
             arguments.words,
             arguments.variable,
             arguments.user,
+            arguments.path,
         )
     )
 
@@ -192,6 +204,7 @@ def _table_of(arguments: argparse.Namespace) -> Table:
         "command": command,
         "variable": arguments.variable,
         "user": arguments.user,
+        "paths": arguments.path,
     }
     return table | {key: value for key, value in given.items() if value}
 

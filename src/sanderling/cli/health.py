@@ -24,7 +24,7 @@ import sanderling
 from sanderling.cli.config import Checked, check_settings
 from sanderling.cli.mcp import listed_servers
 from sanderling.cli.sandbox import findings, outer_findings
-from sanderling.config import Settings
+from sanderling.config import ALL_PATHS, Settings
 from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import ConfigError, ProviderError, SandboxError, SanderlingError, ToolError
 from sanderling.paths import own_command, path_outside
@@ -46,7 +46,7 @@ from sanderling.providers.packaged import load_wires
 from sanderling.sandbox.credentials import check_credentials, read_secret
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.outer import is_outer
-from sanderling.sandbox.remotes import with_remotes
+from sanderling.sandbox.remotes import read_remotes, resolved
 from sanderling.sandbox.sandbox import Sandbox, must_verify
 from sanderling.text import counted, printable
 from sanderling.tools.packaged import load_tools
@@ -324,7 +324,7 @@ async def _sandbox(subject: _Subject) -> list[Line]:
     return [*found, Line("info", network), *lines]
 
 
-NO_PROXY = 'Set network = "proxy", or use :AgentNet proxy'
+NO_PROXY = 'Set network = "proxy", or use :AgentNet in Neovim'
 
 
 def credential_lines(
@@ -340,13 +340,18 @@ def credential_lines(
         yield Line("error", str(error))
         return
     rules = HostRules(settings.sandbox_hosts)
-    for name, credential in with_remotes([*credentials.items()], project, settings.sandbox_write):
+    remotes = read_remotes(project, settings.sandbox_write)
+    for name, declared in credentials.items():
         if names and name not in names:
             continue
+        credential = resolved(declared, remotes)
         text = f"credential {name} for {', '.join(credential.hosts)}, from the {credential.source}"
-        paths = ", ".join(each for each in credential.paths if not each.endswith("/*"))
-        text += f", for {paths}" if paths else ""
-        text += "" if credential.paths else ", but not here: the project has no remote on them"
+        if ALL_PATHS in credential.paths:
+            text += ", for all paths"
+        elif credential.paths:
+            text += f", for {', '.join(_shortest(credential.paths))}"
+        else:
+            text += ", but not here: the project has no remote on them"
         unlisted = [host for host in credential.hosts if not rules.allow_all_of(host)]
         advice = [f"Add {', '.join(unlisted)} to sandbox.hosts"] if unlisted else []
         advice += [NO_PROXY] if settings.network != "proxy" else []
@@ -361,6 +366,11 @@ def credential_lines(
                 yield Line("error", str(error))
             else:
                 yield Line("ok", text)
+
+
+def _shortest(paths: Sequence[str]) -> list[str]:
+    """Return the paths without those that only add what is below another."""
+    return [each for each in paths if not (each.endswith("/*") and each[:-2] in paths)]
 
 
 def _programs(subject: _Subject) -> Iterator[Line]:

@@ -4,6 +4,7 @@ import argparse
 import re
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from sanderling.blame.origins import origins_in
@@ -12,6 +13,7 @@ from sanderling.cli.streams import say
 from sanderling.config.layers import own_settings
 from sanderling.errors import SanderlingError
 from sanderling.json_lines import for_terminal
+from sanderling.paths import stamp_of
 from sanderling.project.root import project_root
 from sanderling.worktrees.git import Git
 
@@ -43,12 +45,13 @@ def run(arguments: argparse.Namespace) -> int:
         commit = arguments.commit
         if arguments.after is not None and not (commit := _made_after(git, arguments.after)):
             return EXIT_NOTHING
-        record = trace_of_commit(git, origins_in(own_settings(), git.directory), commit)
+        settings = own_settings()
+        record = trace_of_commit(git, origins_in(settings, git.directory), commit)
         if record is None:
             say(f"the agent wrote no line that {commit} adds, as far as is recorded")
             return EXIT_NOTHING
         if arguments.note:
-            add_note(git, record)
+            add_note(git, record, settings.state_dir)
         else:
             sys.stdout.write(for_terminal(record, has_lines=True) + "\n")
     except SanderlingError as error:
@@ -61,17 +64,34 @@ def _made_after(git: Git, before: str) -> str | None:
     """
     Wait for the commit that is made while HEAD is the commit `before`, "" for none; None if HEAD moves elsewhere, or nowhere.
 
-    An editor for a message ends before git commits, and git may run hooks first. If the user gives up the commit, nothing comes. HEAD is
-    asked for its reflog, because by then it may be another commit: of a rebase that goes on, or of a branch that was checked out.
+    An editor for a message ends before git commits, and git may run hooks first. If the user gives up the commit, nothing comes. Several
+    processes may wait for the same commit, so git is asked only when the file of HEAD's reflog has changed, or there is none.
     """
     deadline = time.monotonic() + AWAIT_S
+    reflog = Path(git.directory, git.line("rev-parse", "--git-path", "logs/HEAD"))
+    seen = None
     while time.monotonic() < deadline:
-        log = git.maybe("reflog", f"-{MAX_MOVES}", "--no-show-signature", "--format=%H %gs", "HEAD")
-        moves = [line.partition(" ") for line in (log or "").splitlines()]
-        known = [commit for commit, _, _ in moves]
-        since = known.index(before) if before in known else 0 if before else len(moves)
-        if since:
-            commit, _, reason = moves[since - 1]
-            return commit if re.match(_COMMITTED, reason) else None
+        stamp = stamp_of(reflog)
+        if not stamp or stamp != seen:
+            seen = stamp
+            if move := _move_after(git, before):
+                commit, reason = move
+                return commit if re.match(_COMMITTED, reason) else None
         time.sleep(POLL_S)
     return None
+
+
+def _move_after(git: Git, before: str) -> tuple[str, str] | None:
+    """
+    Return HEAD's first move from the commit `before`: the next commit and the reason; None if it has not moved.
+
+    HEAD itself may be another commit by then: of a rebase that goes on, or of a branch that was checked out.
+    """
+    log = git.maybe("reflog", f"-{MAX_MOVES}", "--no-show-signature", "--format=%H %gs", "HEAD")
+    moves = [line.partition(" ") for line in (log or "").splitlines()]
+    known = [commit for commit, _, _ in moves]
+    since = known.index(before) if before in known else 0 if before else len(moves)
+    if not since:
+        return None
+    commit, _, reason = moves[since - 1]
+    return commit, reason

@@ -53,8 +53,8 @@ CredentialHostText = Annotated[
         title="the name of one host, like github.com or git.example.com:8443",
     ),
 ]
-REMOTES = "remotes"
-"""Among the paths of a credential: the paths of the project's own remotes."""
+ALL_PATHS, REMOTES = "/*", "remotes"
+"""Among the paths of a credential: all, or those of the project's own remotes."""
 
 CredentialPathText = Annotated[
     str,
@@ -98,7 +98,7 @@ class Credential(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="the paths of requests that get the secret; * matches any text, and"
             " remotes means the paths of the project's own remotes"
         ),
-    ] = (REMOTES,)
+    ] = (ALL_PATHS,)
     placeholders: Annotated[
         tuple[VariableText, ...],
         Meta(description="variables that hold a placeholder for the secret, like GH_TOKEN"),
@@ -201,8 +201,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool, Meta(description="compact the conversation before the context window is full")
     ] = True
     auto_remember: Annotated[
-        bool, Meta(description="propose lines for AGENTS.md after :Agent compact and at the end")
-    ] = False
+        bool, Meta(description="propose lines for AGENTS.md after :AgentCompact and at the end")
+    ] = True
     script: Annotated[str, Meta(description="the file of the provider 'scripted'")] = ""
     providers: Annotated[dict[str, Table], Meta(description="providers of models, by name")] = {}
     prices: Annotated[

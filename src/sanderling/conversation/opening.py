@@ -421,7 +421,9 @@ class _AgentBuilder(NamedTuple):
         theirs = parent.sandbox.effective_policy
         policy = self._policy(settings) if self.worktree else theirs.declared
         policy = policy._replace(
-            network=theirs.policy.network, credentials=theirs.declared.credentials
+            network=theirs.policy.network,
+            credentials=theirs.declared.credentials,
+            remotes=theirs.declared.remotes,
         )
         if self.session.is_read_only:
             policy = policy._replace(mode="ro")
@@ -550,8 +552,7 @@ class _AgentBuilder(NamedTuple):
             return policy
         from sanderling.sandbox.remotes import with_remotes  # runs git
 
-        resolved = with_remotes(policy.credentials, policy.project, policy.write_paths)
-        return policy._replace(credentials=tuple(resolved))
+        return with_remotes(policy)
 
     def _first_role(self, settings: Settings, project: Project) -> str:
         """

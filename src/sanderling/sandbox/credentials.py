@@ -26,9 +26,11 @@ from sanderling.errors import ConfigError, SandboxError
 from sanderling.hosts import split_authority
 from sanderling.paths import leads_through, own_command
 from sanderling.sandbox.environment import ENVIRONMENT
+from sanderling.sandbox.policy import Remote
 
 READ_S = 30.0  # a locked keychain asks the user first
 MAX_SECRET_BYTES = 4096
+HTTPS_PORT = 443
 MIN_SECRET_CHARS = 8  # a shorter one is too easy to guess, and masking it would spoil responses
 KEYCHAIN_SERVICE = (
     "sanderling-credentials"  # not that of the API keys, which have the names of providers
@@ -98,8 +100,14 @@ def places_of(host: str) -> list[tuple[str, int]]:
     Raises:
         ValueError: it is not a host.
     """
-    name, port = split_authority(host)
+    name, port = _named_port(host)
     return [(name, each) for each in ((port,) if port else (80, 443))]
+
+
+def _named_port(host: str) -> tuple[str, int | None]:
+    """Return the name and the port of a host. The port of HTTPS is none, because URLs leave it out."""
+    name, port = split_authority(host)
+    return name, None if port == HTTPS_PORT else port
 
 
 def with_canonical_hosts(
@@ -108,7 +116,7 @@ def with_canonical_hosts(
     """Return checked credentials with hosts in the spelling that git, and the proxy in redirects, look for."""
 
     def canonical(host: str) -> str:
-        name, port = split_authority(host)
+        name, port = _named_port(host)
         shown = f"[{name}]" if ":" in name else name
         return f"{shown}:{port}" if port else shown
 
@@ -119,9 +127,16 @@ def with_canonical_hosts(
 
 
 def placeholder_environment(
-    credentials: NamedCredentials, mark: str, before: Mapping[str, str]
+    credentials: NamedCredentials,
+    mark: str,
+    before: Mapping[str, str],
+    remotes: Sequence[Remote] = (),
 ) -> dict[str, str]:
-    """Return the variables with which git sends the `mark` as the secret, and those that hold it. `before` has git's settings so far."""
+    """
+    Return the variables with which git sends the `mark` as the secret, and those that hold it. `before` has git's settings so far.
+
+    Git rewrites URLs by how they begin. So those with a user, or with a host in capitals, are known only from the project's `remotes`.
+    """
     settings = list[tuple[str, str]]()
     variables = dict[str, str]()
     for _, credential in credentials:
@@ -129,9 +144,11 @@ def placeholder_environment(
         basic = b64encode(f"{credential.user}:{mark}".encode()).decode()
         for host in credential.hosts:
             base = f"http://{host}/"
-            name, _ = split_authority(host)
-            written = (f"https://{host}/", f"git@{name}:", f"ssh://git@{name}/")
-            settings += ((f"url.{base}.insteadOf", each) for each in written)
+            name, port = _named_port(host)
+            ports = (None, port or HTTPS_PORT)
+            own = (each.start for each in remotes if each.host == name and each.port in ports)
+            written = (f"https://{host}/", f"git@{name}:", f"ssh://git@{name}/", *filter(None, own))
+            settings += ((f"url.{base}.insteadOf", each) for each in dict.fromkeys(written))
             settings.append((f"http.{base}.extraHeader", f"Authorization: Basic {basic}"))
     count = int(before.get("GIT_CONFIG_COUNT", "0"))
     for number, (key, value) in enumerate(settings, count):

@@ -44,6 +44,19 @@ class ResourceLimits(NamedTuple):
     shm_bytes: int = 512 << 20
 
 
+class Remote(NamedTuple):
+    """
+    A remote of the project: the repository `name`, without `.git`, on `host`.
+
+    `start` is its URL up to the name, as written, if git may use the credential's host instead. `port` is that of HTTPS, None for SSH.
+    """
+
+    host: str
+    name: str
+    start: str = ""
+    port: int | None = None
+
+
 class SandboxPolicy(NamedTuple):
     """
     The access of a session's commands, and the requirements for running them.
@@ -66,6 +79,7 @@ class SandboxPolicy(NamedTuple):
         is_outer: the container around Sanderling is the sandbox, so nothing here is enforced. `keys` are the variables that may hold a key
             of Sanderling's, which commands do not get then.
         credentials: secrets, by name, that the proxy inserts into commands' requests. Servers have none.
+        remotes: the project's remotes, for which git uses these secrets, too.
         shows_env_files: `.env` files have their content, because the project is not the user's.
     """
 
@@ -93,6 +107,7 @@ class SandboxPolicy(NamedTuple):
     keys: frozenset[str] = frozenset()
     linked: tuple[str, ...] = ()
     credentials: tuple[tuple[str, "Credential"], ...] = ()
+    remotes: tuple[Remote, ...] = ()
     shows_env_files: bool = False
 
 

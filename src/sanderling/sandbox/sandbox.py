@@ -218,7 +218,9 @@ class Sandbox:
             # Plan mode changes nothing elsewhere either, and servers that share the commands' namespaces are not commands.
             if self._secrets and mark and policy.mode == "rw" and not is_server:
                 self._secrets.admit(mark)
-                variables |= placeholder_environment(policy.credentials, mark, variables)
+                variables |= placeholder_environment(
+                    policy.credentials, mark, variables, policy.remotes
+                )
                 if self._gh_config:
                     variables["GH_CONFIG_DIR"] = self._gh_config
         variables |= env or {}

@@ -194,7 +194,7 @@ class SandboxViews:
             unless_ready.enter_context(ours)
             with theirs:
                 # The supervisor has no use for credentials.
-                plain = policy._replace(limits=tuple(policy.limits), credentials=())
+                plain = policy._replace(limits=tuple(policy.limits), credentials=(), remotes=())
                 request = ("open", number, self._level, tuple(plain))
                 try:
                     self._supervisor.send(request, (theirs.fileno(),))

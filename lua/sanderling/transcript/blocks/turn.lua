@@ -349,7 +349,7 @@ local endings = {
   max_calls = 'Stopped at the call limit (option max_calls).',
   budget = 'Stopped at the budget limit (options budget_usd and delegate).',
   refusal = 'The model declined to answer. Rephrase the question, or start over with :clear.',
-  context_full = "The conversation fills the model's context window. :Agent compact shortens it, :clear starts a new one.",
+  context_full = "The conversation fills the model's context window. :AgentCompact shortens it, :clear starts a new one.",
 }
 
 function draw.turn_ended(self, event)

@@ -1,6 +1,6 @@
 """A conversation with a remote agent: turns and queue work as in any other, and everything else is done remotely."""
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from uuid import uuid4
 
 import anyio
@@ -13,7 +13,7 @@ from sanderling.conversation.external.conversation import ExternalConversation
 from sanderling.conversation.remote.agent import RemoteAgent
 from sanderling.conversation.remote.turn import RemoteTurn
 from sanderling.conversation.services import SessionServices
-from sanderling.errors import SessionError
+from sanderling.errors import SanderlingError, SessionError
 from sanderling.protocol import actions
 from sanderling.protocol.events import CommandEnded, CommandStarted
 from sanderling.protocol.messages import Prompt
@@ -62,11 +62,11 @@ class RemoteConversation(ExternalConversation):
             case _ if self.external.tools.are_wanted:
                 super().act(action)
             case actions.SetMode(mode):
-                self.services.tasks.start(self._set_option, "mode", mode)
+                self.services.tasks.start(self._set, action, "mode", mode)
             case actions.SetRole(name):
-                self.services.tasks.start(self._set_option, "role", name)
+                self.services.tasks.start(self._set, action, "role", name)
             case actions.SetNetwork(mode):
-                self.services.tasks.start(self._set_option, "network", mode)
+                self.services.tasks.start(self._set, action, "network", mode)
             case actions.SetSandbox():
                 warn(NOT_FROM_HERE.format(what="Switching the sandbox", name=name))
             case actions.RunCommand(command_id, command):
@@ -90,6 +90,15 @@ class RemoteConversation(ExternalConversation):
             case _:
                 super().act(action)
         self._arrived.set()
+
+    async def _set(self, action: actions.Action, option: str, value: str) -> None:
+        """Set an option remotely; locally, if the server leaves its tools to this client, which is known once it is connected."""
+        with suppress(SanderlingError):  # which `_set_option` reports
+            await self.external.link.ready()
+        if self.external.tools.are_wanted:
+            self.act(action)
+        else:
+            await self._set_option(option, value)
 
     async def answer(self, request: SessionRequest) -> Answer:
         if isinstance(request, ListRules) and not self.external.tools.are_wanted:

@@ -24,7 +24,7 @@ from urllib.parse import quote_from_bytes
 
 from anyio import to_thread
 
-from sanderling.config import Credential
+from sanderling.config import ALL_PATHS, Credential
 from sanderling.errors import SandboxError
 from sanderling.hosts import split_authority
 from sanderling.sandbox.credentials import CredentialUse, NamedCredentials, places_of
@@ -59,7 +59,7 @@ class Placeholder(NamedTuple):
         use, credential = self.use, self.credential
         if use.method not in credential.methods:
             return f"not for {use.method}, only for {', '.join(credential.methods)}"
-        if "/*" not in credential.paths and not _is_plain(use.path):
+        if ALL_PATHS not in credential.paths and not _is_plain(use.path):
             return f"not for {use.path}, because servers read such a path in different ways"
         if not credential.paths:
             return f"not for {use.path}, because the project has no remote on its hosts"

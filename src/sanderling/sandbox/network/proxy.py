@@ -113,6 +113,13 @@ class _RequestError(Exception):
         self.reason = reason or HTTPStatus(status).phrase
 
 
+class _SecretError(_RequestError):
+    """A request that gets no secret. Its reason phrase says why, because gh shows no body that is not JSON."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(status, text, " ".join(text.split()))
+
+
 class _Peer:
     """A socket and the HTTP spoken on it."""
 
@@ -232,7 +239,7 @@ class _Exchange:
             return None
         found = self.secrets.placeholder_in(host, port, request.method, path, request.headers)
         if found and (reason := self.secrets.why_off() or found.why_not()):
-            raise _RequestError(403, f"The credential '{found.use.name}' is {reason}.")
+            raise _SecretError(403, f"The credential '{found.use.name}' is {reason}.")
         return found
 
     async def _authorization(
@@ -241,7 +248,7 @@ class _Exchange:
         try:
             return await secrets.authorization(placeholder)
         except SandboxError as error:
-            raise _RequestError(502, str(error)) from error
+            raise _SecretError(502, str(error)) from error
 
     async def _over_tls(self, upstream: socket.socket, host: str, use: AsyncExitStack) -> _TlsPeer:
         """Return the server after it has proved that it is `host`, by the certificates that this machine trusts."""
@@ -255,7 +262,7 @@ class _Exchange:
                 )
         except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
             reason = getattr(error, "verify_message", "") or "the TLS handshake failed"
-            raise _RequestError(502, f"{host} gets no secret: {reason}.") from error
+            raise _SecretError(502, f"{host} gets no secret: {reason}.") from error
         return _TlsPeer(upstream, tls)
 
     async def _dial(self, host: str, port: int) -> socket.socket:
