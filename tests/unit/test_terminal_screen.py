@@ -41,6 +41,8 @@ def screen_with(*chunks: str | bytes, rows: int = 5, columns: int = 10) -> Scree
         ("e\u0301é👍|", ["e\u0301é👍|"]),
         ("\x1b(0lqk\x1b(Bq", ["┌─┐q"]),
         ("-\x1b[3b|", ["----|"]),
+        ("-\x1b[9999b|", ["----------", "-|"]),
+        (f"a\x1b[{';' * 300}Hb", ["ab"]),
         ("\x1b[?7l0123456789abc", ["012345678c"]),
         ("main\x1b[?1049h\x1b[Hother\x1b[?1049l!", ["main!"]),
         ("\x1b]0;a title\x07\x1bP+q544e\x1b\\\x1b]52;c;eA==\x1b\\text", ["text"]),

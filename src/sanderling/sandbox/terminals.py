@@ -1,8 +1,8 @@
 """
 Pseudo-terminals for commands.
 
-The terminal is opened where the command runs, so that its name exists there: gdb, tmux and `tty` look for it. The host keeps both ends. Of
-the command's end it only asks how much input is unread.
+The terminal is opened where the command runs, so that its name exists there: gdb, tmux and `tty` look for it. The host keeps both ends. It
+uses the command's end only for the input that the command has not read: to ask how much there is, and to drop it.
 """
 
 import array
@@ -57,7 +57,7 @@ class CommandTerminal:
                 break
         raise anyio.EndOfStream
 
-    def send(self, data: bytes) -> int:
+    def send(self, data: bytes | bytearray) -> int:
         """Send input without waiting. Return how many bytes the terminal took: it has room for 4 KiB."""
         try:
             return os.write(self._host_end, data) if self._host_end >= 0 else len(data)
@@ -76,6 +76,11 @@ class CommandTerminal:
         unread = array.array("i", [0])
         fcntl.ioctl(self._command_end, termios.FIONREAD, unread)
         return bool(unread[0]) or any(found & select.POLLIN for _, found in poll.poll(0))
+
+    def drop_input(self) -> None:
+        """Drop the input that the command has not read: here up to 4 KiB, and as much again that waits for room (n_tty.c, tty_buffer.c)."""
+        if self._command_end >= 0:
+            termios.tcflush(self._command_end, termios.TCIFLUSH)
 
     def resize(self, rows: int, columns: int) -> None:
         if self._host_end >= 0:
