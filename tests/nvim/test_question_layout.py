@@ -126,7 +126,7 @@ def test_a_protected_file_is_a_warning(asking_agent, project):
     assert ".envrc can run code or instruct an agent outside the sandbox." in text
 
 
-def test_a_question_about_instructions_says_what_agents_do_with_them(start_agent, project):
+def test_a_question_about_instructions_says_what_agents_do_with_them(start_agent):
     agent = start_agent(reply(use("write", path="AGENTS.md", content="ls\n")), DONE)
     agent.ask()
     agent.wait_for_question()
