@@ -196,7 +196,7 @@ def test_cursor_keys_are_encoded_as_the_program_asked():
     assert encoded("Up", is_application=True) == b"\x1bOA"
 
 
-@pytest.mark.parametrize("keys", ["", "Enterr", "C-", "C-ab", "hello"])
+@pytest.mark.parametrize("keys", ["", "Enterr", "C-", "C-ab", "hello", "M-" * 2_000])
 def test_unknown_keys_are_refused_with_the_names_of_others(keys):
     with pytest.raises(ToolError, match="C-c"):
         encoded(keys, is_application=False)
