@@ -165,6 +165,12 @@ def test_what_the_user_typed_is_hidden_over_the_end_of_a_row():
     assert screen.visible() == [f"echo {HIDDEN}", HIDDEN]
 
 
+def test_a_wide_character_that_a_narrower_window_cuts_is_gone():
+    screen = screen_with("漢字x")
+    screen.resize(5, 3)
+    assert screen.rows[0].drawn() == "漢"
+
+
 def test_rows_that_leave_the_main_screen_are_kept_in_order():
     left: list[str] = []
     screen = Screen(3, 10, leave=lambda row: left.append(row.visible()))

@@ -101,6 +101,8 @@ class Row:
         self.pens += [pen] * missing
 
     def cut(self, columns: int) -> None:
+        if self.cells[columns : columns + 1] == [""]:
+            self.cells[columns - 1] = " "
         del self.cells[columns:], self.pens[columns:]
 
     @property
