@@ -12,7 +12,6 @@ import select
 import struct
 import termios
 from collections.abc import Sequence
-from contextlib import suppress
 
 import anyio
 
@@ -46,15 +45,15 @@ class CommandTerminal:
         """
         while self._host_end >= 0:
             await anyio.wait_readable(self._host_end)
-            with suppress(BlockingIOError):
-                try:
-                    if chunk := os.read(self._host_end, CHUNK_BYTES):
-                        return chunk
-                except BlockingIOError:
-                    raise
-                except OSError:  # EIO
-                    pass
+            try:
+                chunk = os.read(self._host_end, CHUNK_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError:  # EIO
                 break
+            if not chunk:
+                break
+            return chunk
         raise anyio.EndOfStream
 
     def send(self, data: bytes | bytearray) -> int:
@@ -78,7 +77,7 @@ class CommandTerminal:
         return bool(unread[0]) or any(found & select.POLLIN for _, found in poll.poll(0))
 
     def drop_input(self) -> None:
-        """Drop the input that the command has not read: here up to 4 KiB, and as much again that waits for room (n_tty.c, tty_buffer.c)."""
+        """Drop the input that the command has not read, and what waits for room in its queue (TCFLSH in tty_io.c and tty_ioctl.c of Linux)."""
         if self._command_end >= 0:
             termios.tcflush(self._command_end, termios.TCIFLUSH)
 
