@@ -126,6 +126,20 @@ def test_a_protected_file_is_a_warning(asking_agent, project):
     assert ".envrc can run code or instruct an agent outside the sandbox." in text
 
 
+def test_a_question_about_instructions_says_what_agents_do_with_them(start_agent):
+    agent = start_agent(reply(use("write", path="AGENTS.md", content="ls\n")), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    shown = " ".join(agent.question_text().split())
+    assert "Agents read AGENTS.md as instructions: they may do what it says" in shown
+    assert "can run code" not in shown
+
+
+def test_a_question_about_a_command_says_that_it_gets_a_terminal(asking_agent):
+    agent = asking_agent(reply(use("bash", command="gdb a.out", pty=True)), DONE)
+    assert "It gets a terminal, in which the model can type." in " ".join(question(agent))
+
+
 def test_a_variable_that_an_earlier_command_has_set_is_a_warning(start_agent):
     agent = start_agent(
         reply(use("bash", command="export LD_PRELOAD=/x", description="")),

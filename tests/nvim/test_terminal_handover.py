@@ -87,6 +87,33 @@ def test_nothing_that_leaves_neovim_has_what_the_user_typed(handed, server):
         assert "on we go" in (child.project / name).read_text()
 
 
+def test_a_host_that_is_killed_while_the_user_types_leaves_nothing_of_it(start_claude, server):
+    server.answer(
+        use("t1", "bash", command="read -r -p 'Password: ' p; exec cat", pty=True),
+        reply(text("Please type the password."), done()),
+        reply(text("I am back."), done()),
+    )
+    child = start_claude()
+    child.command("AgentMode auto")
+    child.submit_and_wait("Install it.")
+    child.command("Agent terminal")
+    child.wait_for_screen("Password:", "The model has the terminal")
+    child.feed(f"i{SECRET}")
+    child.wait_for_screen(SECRET, "You have the terminal")
+    host_pid = child.host_pid()
+    child.rpc.request("nvim_paste", SECRET, False, -1)  # as a whole: a single key would not be found
+    os.kill(host_pid, signal.SIGKILL)
+    child.rpc.request("nvim_paste", SECRET, False, -1)
+    child.wait_for_screen("Ended: The agent process")
+    assert child.mode() == "t", "keys that come late are not commands"
+    child.feed(f"{SECRET}<CR><C-\\><C-n>")
+    wait_until(lambda: child.mode() == "nt")
+    child.submit_and_wait("Go on.")
+    assert SECRET not in child.transcript_text()
+    assert [each for each in server.requests if SECRET.encode() in each.body] == []
+    assert files_with_secret(child.home, child.project) == []
+
+
 @pytest.mark.parametrize("background", ["dark", "light"])
 @pytest.mark.parametrize("columns, lines", [(80, 24), (40, 12)])
 def test_who_has_the_terminal_is_visible_at_each_size(handed, columns, lines, background):

@@ -5,7 +5,7 @@ import re
 import time
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import is_alive, prove, prove_rest, wait_until
 from tests.rpc import NvimError
 
 DIFF = """\
@@ -770,6 +770,60 @@ def test_watched_command_that_becomes_a_job_goes_on(screen):
     screen.send(job_output("one\n", "t7"), ended("→ j0", "", "t7", job="j0"), jobs(""))
     screen.send(job_output("two\n", "t7"), jobs("exit status 3"))
     wait_until(lambda: terminal(screen) == ["one", "two", "[exit status 3]"])
+
+
+def with_terminal(outcome=""):
+    event = jobs("", outcome)
+    event["jobs"][1]["has_terminal"] = True
+    return event
+
+
+def has_quit(screen):
+    return not is_alive(screen.pid)
+
+
+def is_refused(screen):
+    if screen.is_blocked():  # "E162: No write since last change for buffer …"
+        screen.feed("<CR>")
+        return False
+    return "Job j1 runs in its terminal. :qa! ends it." in screen.messages()
+
+
+@pytest.mark.parametrize("quits", [":qa<CR>", ":wqa<CR>", ":only<CR>:q<CR>", ":only<CR>ZZ"])
+def test_neovim_does_not_quit_while_a_terminal_that_was_opened_runs(screen, quits):
+    screen.send(with_terminal())
+    screen.command("Agent terminal j1")
+    screen.feed(quits)
+    wait_until(lambda: is_refused(screen))
+    assert screen.lua("return vim.bo.buftype") == "terminal"
+    assert "which runs" not in screen.lua("return vim.fn.execute('ls!')")
+    screen.send(with_terminal("exit status 0"))
+    screen.feed(":qa<CR>")
+    wait_until(lambda: has_quit(screen))
+
+
+def test_quitting_with_a_question_leaves_the_choice_to_the_user(screen):
+    screen.send(with_terminal())
+    screen.command("Agent terminal j1")
+    screen.feed(":confirm qa<CR>")
+    wait_until(lambda: "Save changes to" in screen.screen_text())
+    screen.feed("c")
+    wait_until(lambda: is_refused(screen))
+    screen.feed(":confirm qa<CR>")
+    wait_until(lambda: "Save changes to" in screen.screen_text())
+    screen.feed("n")
+    wait_until(lambda: has_quit(screen))
+
+
+@pytest.mark.parametrize("opened, quits", [("j1", ":qa!"), ("j0", ":qa"), ("", ":qa")])
+def test_neovim_quits_with_jobs_that_the_user_does_not_have_open_in_a_terminal(
+    screen, opened, quits
+):
+    screen.send(with_terminal())
+    if opened:
+        screen.command(f"Agent terminal {opened}")
+    screen.feed(f"{quits}<CR>")
+    wait_until(lambda: has_quit(screen))
 
 
 def test_agentterminal_does_not_wait_for_a_command_that_is_asked_about(screen):

@@ -79,10 +79,10 @@ class TerminalDesk(Desk):
     async def ends(self) -> None:
         await happens(lambda: not self.jobs.find("j1").is_running)
 
-    async def begin_counting(self) -> None:
-        """Begin a program that reads its input once there is a file `go`, and counts it up to a Z."""
+    async def begin_counting(self, written: str = "") -> None:
+        """Begin a program that writes `written`, reads its input once there is a file `go`, and counts it up to a Z."""
         (self.project / "count.py").write_text(
-            "import os, time; print('re' + 'ady')\nwhile not os.path.exists('go'): time.sleep(0.05)\n"
+            f"import os, time; print({written!r}, 're' + 'ady')\nwhile not os.path.exists('go'): time.sleep(0.05)\n"
             "data = b''\nwhile b'Z' not in data: data += os.read(0, 65536)\nprint('got', len(data), '.')"
         )
         await self.begin("stty raw -echo; python3 count.py; exec cat", "ready")
@@ -595,7 +595,45 @@ async def test_what_the_model_typed_ahead_is_dropped_when_the_user_takes_over(de
     desk.terminal.type_text("x" * 500_000)
     await anyio.wait_all_tasks_blocked()
     desk.terminal.take(desk)
-    assert await desk.counted_until_z() < 200_000
+    assert await desk.counted_until_z() == 1
+
+
+async def test_a_line_that_the_model_began_does_not_precede_the_users_password(desk):
+    await desk.begin("read -r -s -p 'password: ' p; echo \"len ${#p}\"; exec cat", "password:")
+    await desk.send("model")
+    await desk.user_types("secret\r", "len 6")
+
+
+async def test_input_of_the_model_that_would_not_fit_is_refused(desk):
+    await desk.begin_counting()
+    half = "x" * (module.MAX_UNSENT_BYTES // 2 + 100_000)
+    desk.terminal.type_text(half)
+    for given in ({"action": "send", "text": half}, {"action": "send", "text": 2 * half}):
+        with pytest.raises(ToolError, match="nothing was sent"):
+            await desk.ask(id="j1", **given)
+    (desk.project / "go").touch()
+    await desk.send("Z", f"got {len(half) + 1} .")
+
+
+async def test_a_paste_of_the_user_arrives_whole_and_is_remembered(desk):
+    await desk.begin_counting()
+    desk.terminal.take(desk)
+    pasted = "".join(f"{number:019}\r" for number in range(55_000)) + "the last line\r"
+    desk.terminal.type(pasted.encode())
+    assert await desk.counted_until_z() == len(pasted) + 1
+    desk.terminal.hand_back(desk)
+    await desk.settles()
+    desk.terminal.type_text("\nthe last li, not\n")
+    await happens(lambda: "the last li, not" in desk.whole_screen())
+    assert f"{HIDDEN}, not" in await desk.screen_text()
+
+
+async def test_a_program_that_does_not_read_the_terminals_answers_gets_no_more(desk):
+    await desk.begin_counting("\x1b[c" * 50_000)
+    (desk.project / "go").touch()
+    found = re.search(r"got (\d+)", await desk.send("Z", "got"))
+    assert found
+    assert int(found[1]) < 100_000
 
 
 async def test_what_the_user_typed_ahead_is_not_dropped_when_the_user_takes_over_again(desk):

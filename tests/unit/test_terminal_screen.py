@@ -41,6 +41,8 @@ def screen_with(*chunks: str | bytes, rows: int = 5, columns: int = 10) -> Scree
         ("e\u0301é👍|", ["e\u0301é👍|"]),
         ("\x1b(0lqk\x1b(Bq", ["┌─┐q"]),
         ("-\x1b[3b|", ["----|"]),
+        ("-\x1b[9999b|", ["----------", "-|"]),
+        (f"a\x1b[{';' * 300}Hb", ["ab"]),
         ("\x1b[?7l0123456789abc", ["012345678c"]),
         ("main\x1b[?1049h\x1b[Hother\x1b[?1049l!", ["main!"]),
         ("\x1b]0;a title\x07\x1bP+q544e\x1b\\\x1b]52;c;eA==\x1b\\text", ["text"]),
@@ -163,6 +165,12 @@ def test_what_the_user_typed_is_hidden_over_the_end_of_a_row():
     assert screen.visible() == [f"echo {HIDDEN}", HIDDEN]
 
 
+def test_a_wide_character_that_a_narrower_window_cuts_is_gone():
+    screen = screen_with("漢字x")
+    screen.resize(5, 3)
+    assert screen.rows[0].drawn() == "漢"
+
+
 def test_rows_that_leave_the_main_screen_are_kept_in_order():
     left: list[str] = []
     screen = Screen(3, 10, leave=lambda row: left.append(row.visible()))
@@ -194,7 +202,7 @@ def test_cursor_keys_are_encoded_as_the_program_asked():
     assert encoded("Up", is_application=True) == b"\x1bOA"
 
 
-@pytest.mark.parametrize("keys", ["", "Enterr", "C-", "C-ab", "hello"])
+@pytest.mark.parametrize("keys", ["", "Enterr", "C-", "C-ab", "hello", "M-" * 2_000])
 def test_unknown_keys_are_refused_with_the_names_of_others(keys):
     with pytest.raises(ToolError, match="C-c"):
         encoded(keys, is_application=False)

@@ -329,6 +329,49 @@ end
 
 -- the user's terminal -------------------------------------------------------------------------------------------------
 
+---@return string? id of a job that runs in a terminal which the user has opened
+local function opened()
+  for name, screen in pairs(screens) do
+    if screen.shared then
+      return name:match('[^/]+$')
+    end
+  end
+end
+
+-- Only a changed buffer makes Neovim refuse `:qa` but not `:qa!`, and a terminal's never counts as changed. (With a running `:terminal`, Neovim
+-- 0.11 and 0.12 just quit.) The buffer is in a window of its own, because Neovim shows it in the current one otherwise.
+api.nvim_create_autocmd('ExitPre', {
+  desc = 'Agent: refuse to quit while a terminal that the user has opened runs',
+  callback = function()
+    local id = opened()
+    if not id then
+      return
+    end
+    local buf = scratch.new(('job %s, which runs in its terminal'):format(id))
+    scratch.set_buf_options(buf, { buftype = 'acwrite', modified = true })
+    api.nvim_open_win(buf, false, {
+      relative = 'editor',
+      row = 0,
+      col = 0,
+      width = 1,
+      height = 1,
+      hide = true,
+      noautocmd = true,
+    })
+    api.nvim_create_autocmd('SafeState', {
+      desc = 'Agent: go on after the refusal',
+      callback = function()
+        if api.nvim_get_mode().mode:find('^r') then
+          return false -- `:confirm` asks about the buffer
+        end
+        api.nvim_buf_delete(buf, { force = true })
+        message.tell(('Job %s runs in its terminal. :qa! ends it.'):format(id))
+        return true
+      end,
+    })
+  end,
+})
+
 -- A narrow window shows the beginning.
 local MODELS = ' The model has the terminal. i takes it%<: the model then sees and sends nothing.'
 local USERS = ' You have the terminal. <C-\\><C-n>%< hands it back. The model sees nothing of it.'

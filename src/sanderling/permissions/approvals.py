@@ -13,6 +13,7 @@ from sanderling.protocol.events import ApprovalRequested, ApprovalSettled, Event
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.remedies import remedies
+from sanderling.sandbox.names import only_instructs
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import hidden_note, visible, visible_prose
 from sanderling.tools.base import UseRequest
@@ -220,9 +221,10 @@ def _protected(effect: Effect, workspace: Workspace) -> str:
         for path in paths
     ]
     names = sorted({name for use in uses for name in use.protected})
-    if not names:
-        return ""
-    return f"{', '.join(names)} can run code or instruct an agent outside the sandbox."
+    shown = ", ".join(names)
+    if names and all(map(only_instructs, names)):
+        return f"Agents read {shown} as instructions: they may do what it says, also outside the sandbox."
+    return f"{shown} can run code or instruct an agent outside the sandbox." if names else ""
 
 
 def _leaving(grant: Grant) -> str:

@@ -35,6 +35,15 @@ def _with_endings(stems: str, endings: str) -> str:
 VERSION_CONTROL = NameRow(".git .gitmodules .hg .jj", at_root="", anywhere=False)
 """Version control. `guard/`, which knows how each system works, decides what is protected there."""
 
+INSTRUCTIONS = NameRow(
+    "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md crush.md copilot-instructions.md"
+    " .github/instructions .github/prompts .github/agents .github/chatmodes .github/skills .rules agent.md codebuddy.md"
+    " iflow.md warp.md .openhands_instructions",
+    at_root="",
+    anywhere=False,
+)
+"""Text that agents follow, and no program runs."""
+
 TABLE = (
     VERSION_CONTROL,
     # editors: sourced, or started as a task, a debugger or a container
@@ -93,13 +102,7 @@ TABLE = (
         " .agents .agent .openhands .pi .vibe .iflow .codebuddy .rovodev .aiassistant .github/hooks gptme.toml"
         " .mcp.json opencode.json opencode.jsonc crush.json .crush.json .aider.conf.yml .sanderling.toml"
     ),
-    NameRow(
-        "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md crush.md copilot-instructions.md"
-        " .github/instructions .github/prompts .github/agents .github/chatmodes .github/skills .rules agent.md codebuddy.md"
-        " iflow.md warp.md .openhands_instructions",
-        at_root="",
-        anywhere=False,
-    ),
+    INSTRUCTIONS,
 )
 
 DEPENDENCIES = frozenset({"node_modules", "bower_components", "site-packages", "_deps"})
@@ -133,6 +136,7 @@ _ROWS = {folded(name): row for name, row in _SPELLED.items()}
 _ENDINGS = {name[1:]: row for name, row in _ROWS.items() if name.startswith("*")}
 _ENDING = tuple(_ENDINGS)
 _LAST_PARTS = frozenset(name.rpartition("/")[2] for name in _ROWS)
+_INSTRUCTING = frozenset(name.rpartition("/")[2] for name in INSTRUCTIONS.names.split())
 _DIRECTORIES = frozenset(name.partition("/")[0] for name in _ROWS if "/" in name)
 
 _BELOW = {
@@ -161,6 +165,11 @@ def asked_about(parts: Iterable[str]) -> frozenset[str]:
     steps = pairwise(("", *parts))
     rows = ((part, row_of(part, directory)) for directory, part in steps)
     return frozenset(part for part, row in rows if row and row.asks)
+
+
+def only_instructs(part: str) -> bool:
+    """Return whether a part of a path that is asked about is text for agents."""
+    return folded(part) in _INSTRUCTING
 
 
 def is_listed(name: str, directory: str) -> bool:

@@ -1,8 +1,8 @@
 """
 Pseudo-terminals for commands.
 
-The terminal is opened where the command runs, so that its name exists there: gdb, tmux and `tty` look for it. The host keeps both ends. Of
-the command's end it only asks how much input is unread.
+The terminal is opened where the command runs, so that its name exists there: gdb, tmux and `tty` look for it. The host keeps both ends. It
+uses the command's end only for the input that the command has not read: to ask how much there is, and to drop it.
 """
 
 import array
@@ -12,7 +12,6 @@ import select
 import struct
 import termios
 from collections.abc import Sequence
-from contextlib import suppress
 
 import anyio
 
@@ -46,18 +45,18 @@ class CommandTerminal:
         """
         while self._host_end >= 0:
             await anyio.wait_readable(self._host_end)
-            with suppress(BlockingIOError):
-                try:
-                    if chunk := os.read(self._host_end, CHUNK_BYTES):
-                        return chunk
-                except BlockingIOError:
-                    raise
-                except OSError:  # EIO
-                    pass
+            try:
+                chunk = os.read(self._host_end, CHUNK_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError:  # EIO
                 break
+            if not chunk:
+                break
+            return chunk
         raise anyio.EndOfStream
 
-    def send(self, data: bytes) -> int:
+    def send(self, data: bytes | bytearray) -> int:
         """Send input without waiting. Return how many bytes the terminal took: it has room for 4 KiB."""
         try:
             return os.write(self._host_end, data) if self._host_end >= 0 else len(data)
@@ -76,6 +75,11 @@ class CommandTerminal:
         unread = array.array("i", [0])
         fcntl.ioctl(self._command_end, termios.FIONREAD, unread)
         return bool(unread[0]) or any(found & select.POLLIN for _, found in poll.poll(0))
+
+    def drop_input(self) -> None:
+        """Drop the input that the command has not read, and what waits for room in its queue (TCFLSH in tty_io.c and tty_ioctl.c of Linux)."""
+        if self._command_end >= 0:
+            termios.tcflush(self._command_end, termios.TCIFLUSH)
 
     def resize(self, rows: int, columns: int) -> None:
         if self._host_end >= 0:

@@ -22,11 +22,12 @@ from sanderling.tools.commands.jobs import (
 from sanderling.tools.commands.shell import ShellChange, first_line, in_one_line
 from sanderling.tools.commands.variables import is_decisive
 from sanderling.tools.effects import Effect
-from sanderling.tools.outcome import Outcome
+from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.unsaved import unsaved_note
 from sanderling.tools.workspace import Workspace
 
 FIRST_LOOK_S = 1.0  # for a background command; servers often fail at once
+HAS_TERMINAL = "It gets a terminal, in which the model can type."
 MAX_PATH_CHARS = 200
 MAX_NAMES = 8
 
@@ -68,7 +69,11 @@ def _decisive(variables: Mapping[str, str | None]) -> tuple[str, ...]:
     )
 
 
-@tool(BashInput, effect=_effect, title=lambda args, _: first_line(args.command))
+async def _look(args: BashInput, _context: Context) -> Preview:
+    return Preview(args.command, "sh", HAS_TERMINAL if args.pty else "")
+
+
+@tool(BashInput, effect=_effect, title=lambda args, _: first_line(args.command), preview=_look)
 async def bash(args: BashInput, context: Context) -> Outcome:
     """
     Run a command line in bash, in the sandbox.

@@ -22,7 +22,7 @@ _OTHERS = {
     **{f"f{n}": f"\x1b[{code}~" for n, code in enumerate((15, 17, 18, 19, 20, 21, 23, 24), 5)},
 }
 _CONTROL = r"(?:c-|ctrl[-+]|\^)(space|[a-z@\[\\\]^_])"
-_META = r"(?:m-|a-|alt[-+])(.+)"
+_META = r"(?:m-|a-|alt[-+])(.{1,20})"
 
 
 def encoded(keys: str, *, is_application: bool) -> bytes:

@@ -22,6 +22,7 @@ from sanderling.tools.commands.style import Style
 
 MAX_ROWS, MAX_COLUMNS = 500, 1_000
 MAX_NUMBER = 9_999
+MAX_NUMBERS_CHARS = 256  # of one sequence
 MAX_PENDING_CHARS = 64 * 1024  # of a sequence that does not end
 HIDDEN = "[hidden]"
 TAB = 8
@@ -100,6 +101,8 @@ class Row:
         self.pens += [pen] * missing
 
     def cut(self, columns: int) -> None:
+        if self.cells[columns : columns + 1] == [""]:
+            self.cells[columns - 1] = " "
         del self.cells[columns:], self.pens[columns:]
 
     @property
@@ -244,13 +247,13 @@ class Screen:
                 case "line_end":
                     self.column = 0
                     self._line_feed()
-                case "final":
+                case "final" if len(token["numbers"]) <= MAX_NUMBERS_CHARS:
                     self._csi(token["private"], token["numbers"], token["between"], token["final"])
                 case "escape":
                     self._escape(token["charset"], token["escape"])
                 case "control":
                     self._control(token[0])
-                case _:  # a string
+                case _:  # a string, or a sequence of too many numbers
                     pass
 
     # --- drawing ---
@@ -572,7 +575,8 @@ class Screen:
         if not character:
             return
         hides, self.hides = self.hides, self.hides or was_hidden
-        self._draw(character * min(count, self.columns * self.row_count))
+        # At most a row, as in VTE: of some bytes it could otherwise make megabytes of the log.
+        self._draw(character * min(count, self.columns))
         self.hides = hides
         self._last = (character, was_hidden or hides)
 

@@ -33,12 +33,14 @@ ROWS, COLUMNS = 24, 80
 SETTLE_S = 0.5
 QUIET_S, LONG_QUIET_S, FIRST_OUTPUT_S, OUTPUT_S = 0.15, 1.0, 1.0, 3.0
 FEED_PAUSE_BYTES, FEED_PAUSE_S = 1 << 18, 0.004
-MAX_UNSENT_BYTES = 1 << 20
+MAX_UNSENT_BYTES = 1 << 20  # of the model's input; the user's is never dropped
+MAX_UNREAD_ANSWER_BYTES = 4_096
 MAX_LINE_ROWS = 100
 MAX_SCROLLBACK = 1_000
 RETRY_S = 0.05
 LEGEND = f"[{HIDDEN} is what appeared while the user had the terminal, or what the user typed.]"
 IS_THE_USERS = "The user has the terminal: nothing was sent. Wait with action screen and wait_s until the user hands it back."
+IS_FULL = "Up to 1 MiB of input waits until the program reads it, and this is more: nothing was sent. Send less, or wait."
 
 _SHELL = (
     r"\s*(?:exec\s+)?(?:\S*/)?(?:ba|da|z|k)?sh(?:\s+(?:-i|-l|--norc|--noprofile|--login|-f))*\s*"
@@ -71,12 +73,14 @@ class Terminal:
         self._take = take
         self._typed = TypedText()
         self._seen = 0
-        self._unsent = b""
+        self._unsent = bytearray()
         self._users_unsent = 0  # how many bytes of it are the user's, from the beginning
+        self._has_models_input = False  # since the user last took it
         self._changed = anyio.Event()
         self._handed_back = anyio.Event()
         self._is_unsent = anyio.Event()
         self._line_rows: list[Row] = []
+        self._untaken: list[str] = []
         self._was_hidden = False
         device.resize(ROWS, COLUMNS)
 
@@ -99,6 +103,7 @@ class Terminal:
         for row in self.screen.end():
             self._log(row)
         self._keep_line()
+        self._give()
         self._holders.clear()
         self.screen.hides = False
         self._note_change()
@@ -111,6 +116,7 @@ class Terminal:
             except anyio.EndOfStream:
                 return
             self.screen.feed(chunk)
+            self._give()
             if self._typed:
                 self._hide_typed()  # at once: the next keys may erase a part of it, and show the rest
             self._note_change()
@@ -125,7 +131,7 @@ class Terminal:
                 self._is_unsent = anyio.Event()
                 await self._is_unsent.wait()
             sent = self._device.send(self._unsent)
-            self._unsent = self._unsent[sent:]
+            del self._unsent[:sent]
             self._users_unsent = max(0, self._users_unsent - sent)
             if not sent:  # its buffer is full, which no poll reports
                 await anyio.sleep(RETRY_S)
@@ -143,14 +149,15 @@ class Terminal:
                 self._note_change()
 
     def _put(self, data: bytes) -> None:
-        self._unsent += data[: MAX_UNSENT_BYTES - len(self._unsent)]
+        self._unsent += data
         self._is_unsent.set()
 
     def _answer(self, data: bytes) -> None:
-        """Answer the program's question. A shell may take that for a part of the model's line."""
+        """Answer the program's question, unless it does not read the answers. A shell may take that for a part of the model's line."""
         self.line = None
         self.is_shell = False
-        self._put(data)
+        if len(self._unsent) < MAX_UNREAD_ANSWER_BYTES:
+            self._put(data)
 
     def _leave(self, row: Row) -> None:
         self.scrollback.append(row)
@@ -163,18 +170,26 @@ class Terminal:
             self._keep_line()
 
     def _keep_line(self) -> None:
-        """Write a line that has left the screen to the log."""
+        """Keep a line that has left the screen for the log."""
         rows, self._line_rows = self._line_rows, []
         if not rows:
             return
         self._typed.hide_in(rows)
-        whole = Row()
-        whole.cells = list(chain.from_iterable(row.cells for row in rows))
-        whole.pens = list(chain.from_iterable(row.pens for row in rows))
+        whole = rows[0]
+        if rows[1:]:
+            whole = Row()
+            whole.cells = list(chain.from_iterable(row.cells for row in rows))
+            whole.pens = list(chain.from_iterable(row.pens for row in rows))
         text = whole.visible()
         if not (text == HIDDEN and self._was_hidden):
-            self._take(f"{text}\n")
+            self._untaken.append(f"{text}\n")
         self._was_hidden = text == HIDDEN
+
+    def _give(self) -> None:
+        """Write these lines to the log: all of a chunk at once, because a write for each would take half of the time."""
+        if self._untaken:
+            self._take("".join(self._untaken))
+            self._untaken.clear()
 
     def _note_change(self) -> None:
         self.changes += 1
@@ -191,7 +206,7 @@ class Terminal:
         Send text as the model; each line end is Enter.
 
         Raises:
-            ToolError: the user has the terminal, or the text has control characters.
+            ToolError: the user has the terminal, the text has control characters, or the program has not read earlier input.
         """
         if re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", text.replace("\r\n", "\n")):
             raise ToolError(
@@ -199,8 +214,8 @@ class Terminal:
             )
         if not text:
             raise ToolError("`text` is empty. Enter alone is action keys: Enter.")
-        self._check_is_models()
         text = text.replace("\r\n", "\n")
+        self._send_models(text.replace("\n", "\r").encode(errors="replace"))
         whole = (self.line or "") + text
         if re.search(_RECALLING, whole, re.MULTILINE):
             self.line = None
@@ -209,17 +224,15 @@ class Terminal:
         if self.line is not None:
             ended, enter, begun = whole.rpartition("\n")
             self.line = self._unended(ended) + begun if enter else whole
-        self._put(text.replace("\n", "\r").encode(errors="replace"))
 
     def press(self, keys: str) -> None:
         """
         Send named keys as the model.
 
         Raises:
-            ToolError: the user has the terminal, or a key is unknown.
+            ToolError: the user has the terminal, a key is unknown, or the program has not read earlier input.
         """
-        data = encoded(keys, is_application=self.screen.has(APPLICATION_CURSOR))
-        self._check_is_models()
+        self._send_models(encoded(keys, is_application=self.screen.has(APPLICATION_CURSOR)))
         if is_interrupt(keys):
             self.line = ""
         elif is_enter(keys):
@@ -227,16 +240,19 @@ class Terminal:
         else:
             self.line = None
             self.is_shell = False
-        self._put(data)
 
     def _unended(self, line: str) -> str:
         """Return the `line` if its command continues after Enter, or might; otherwise ""."""
         continues = line.endswith("\\") or (self._was_shell and self.is_unfinished(line))
         return f"{line}\n" if continues else ""
 
-    def _check_is_models(self) -> None:
+    def _send_models(self, data: bytes) -> None:
         if self.is_users:
             raise ToolError(IS_THE_USERS)
+        if len(self._unsent) + len(data) > MAX_UNSENT_BYTES:
+            raise ToolError(IS_FULL)
+        self._has_models_input = True
+        self._put(data)
 
     def line_with(self, given: str, *, is_keys: bool) -> str:
         """Return the line that the program would get with this text or these keys; "" if it cannot be known."""
@@ -307,9 +323,13 @@ class Terminal:
         """
         Give the terminal to the user, who may have it in several frontends: each is a holder.
 
-        What the model has typed and the terminal did not take yet is dropped.
+        What the model has typed and the program did not read yet is dropped: it would precede the user's password. The terminal has one
+        queue, so what the user typed ahead before that goes, too.
         """
-        self._unsent = self._unsent[: self._users_unsent]
+        del self._unsent[self._users_unsent :]
+        if self._has_models_input:
+            self._has_models_input = False
+            self._device.drop_input()
         self._holders.add(holder)
         self.screen.hides = True
         if self._handed_back.is_set():
@@ -344,5 +364,6 @@ class Terminal:
     def resize(self, rows: int, columns: int) -> None:
         if (rows, columns) != (self.screen.row_count, self.screen.columns):
             self.screen.resize(rows, columns)
+            self._give()
             self._device.resize(self.screen.row_count, self.screen.columns)
             self._note_change()

@@ -2,6 +2,7 @@
 
 import codecs
 import re
+from collections import OrderedDict
 
 from sanderling.tools.commands.screen import Row
 
@@ -24,7 +25,9 @@ class TypedText:
         self._line = ""
         self._pending = ""
         self._decode = codecs.getincrementaldecoder("utf-8")("ignore").decode
-        self._texts: dict[str, None] = {}  # short lines, and the pieces of long ones
+        # Short lines, and the pieces of long ones. A dict takes the longer to find its first key, the more were deleted: minutes for a paste.
+        self._texts = OrderedDict[str, None]()
+        self._lengths: set[int] = set()
 
     def __bool__(self) -> bool:
         return bool(self._texts)
@@ -33,13 +36,13 @@ class TypedText:
         text = self._pending + self._decode(data)
         self._pending = rest[0] if (rest := re.search(_INCOMPLETE, text)) else ""
         text = text[: len(text) - len(self._pending)]
-        for character in re.sub(_SEQUENCE, "\n", text):
-            if character in "\b\x7f":
+        for part in re.findall(r"[\x00-\x1f\x7f]|[^\x00-\x1f\x7f]+", re.sub(_SEQUENCE, "\n", text)):
+            if part in "\b\x7f":
                 self._line = self._line[:-1]
-            elif character < " ":
+            elif part < " ":
                 self.keep()
             else:
-                self._line += character
+                self._line += part
 
     def keep(self) -> None:
         """End the line, and remember it."""
@@ -47,10 +50,11 @@ class TypedText:
         length = min(len(line), PIECE_CHARS)
         if length < MIN_LINE_CHARS:
             return
-        for at in range(len(line) - length + 1):
+        for at in range(max(0, len(line) - MAX_TEXTS), len(line) - length + 1):
             self._texts[line[at : at + length]] = None
+        self._lengths.add(length)
         while len(self._texts) > MAX_TEXTS:
-            del self._texts[next(iter(self._texts))]
+            self._texts.popitem(last=False)
 
     def forget(self) -> None:
         self._line = self._pending = ""
@@ -66,9 +70,8 @@ class TypedText:
             for column, cell in enumerate(row.cells):
                 text += cell
                 places += [(row, column)] * len(cell)
-        lengths = range(MIN_LINE_CHARS, PIECE_CHARS + 1)
         for at in range(len(text) - MIN_LINE_CHARS + 1):
-            for length in lengths:
+            for length in self._lengths:
                 if text[at : at + length] in self._texts:
                     for row, column in places[at : at + length]:
                         _hide(row, column)
