@@ -1,4 +1,4 @@
-"""Tests with Inspect, of which `INSPECT` names the Python: `pip install inspect_ai inspect_swe` in an environment of its own."""
+"""Tests with Inspect, of which `INSPECT` names the Python: `pip install inspect_ai inspect_swe anthropic` in an environment of its own."""
 
 import json
 import os

@@ -122,18 +122,15 @@ def test_a_run_on_its_own_results_sends_the_texts_of_the_first_list(start):
         _G.sent = {}
         local edits = require('sanderling.inline.edits')
         local begin = edits.begin_one
-        edits.begin_one = function(region, text, ...)
-          table.insert(_G.sent, text)
-          return begin(region, text, ...)
+        edits.begin_one = function(region, text, notes, ...)
+          table.insert(_G.sent, { text, #notes > 0 and notes[1].text or '' })
+          return begin(region, text, notes, ...)
         end
         """
     )
     child.command("AgentEach again")
     wait_until(lambda: child.lua("return #_G.sent == 2"))
-    assert child.lua("return _G.sent") == [
-        "again\n\nThe list says about this part:\ntoo short",
-        "again",
-    ]
+    assert child.lua("return _G.sent") == [["again", "too short"], ["again", ""]]
 
 
 def test_entries_that_cannot_be_rewritten_are_named_first(start):

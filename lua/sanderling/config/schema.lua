@@ -228,7 +228,7 @@ M.rows = {
   {
     name = 'auto_remember',
     default = true,
-    doc = 'propose lines for AGENTS.md after :AgentCompact and at the end',
+    doc = 'propose lines for AGENTS.md after a compaction and at the end',
     host = true,
   },
   {

@@ -204,7 +204,7 @@
 ---@field prices table<string, sanderling.config.Price> dollars per million tokens, by model; override the known prices
 ---@field providers table<string, table> providers of models, by name
 ---@field auto_compact boolean compact the conversation before the context window is full
----@field auto_remember boolean propose lines for AGENTS.md after :AgentCompact and at the end
+---@field auto_remember boolean propose lines for AGENTS.md after a compaction and at the end
 ---@field script string the file of the provider 'scripted'
 ---@field python string the interpreter of the host; empty: the environment that :AgentInstall built
 ---@field approval sanderling.config.Approval

@@ -201,7 +201,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool, Meta(description="compact the conversation before the context window is full")
     ] = True
     auto_remember: Annotated[
-        bool, Meta(description="propose lines for AGENTS.md after :AgentCompact and at the end")
+        bool, Meta(description="propose lines for AGENTS.md after a compaction and at the end")
     ] = True
     script: Annotated[str, Meta(description="the file of the provider 'scripted'")] = ""
     providers: Annotated[dict[str, Table], Meta(description="providers of models, by name")] = {}
