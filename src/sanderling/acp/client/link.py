@@ -128,7 +128,7 @@ class AgentHost(Protocol):
         ...
 
 
-CLOSE_S = 0.5
+CLOSE_S = 2.0  # on a busy machine, a process ends long after its output: only its exit status says why
 LAST_WORDS_S = 0.2
 AGAIN = "The next prompt starts it again."
 
