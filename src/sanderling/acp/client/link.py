@@ -128,7 +128,8 @@ class AgentHost(Protocol):
         ...
 
 
-CLOSE_S = 2.0  # on a busy machine, a process ends long after its output: only its exit status says why
+CLOSE_S = 2.0
+"""For a process to end after its output: on a busy machine it takes long, and only its exit status says why it ended."""
 LAST_WORDS_S = 0.2
 AGAIN = "The next prompt starts it again."
 
