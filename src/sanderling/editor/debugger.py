@@ -1,19 +1,15 @@
 """The debug sessions of nvim-dap; lua/sanderling/debugger/init.lua asks for them."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from sanderling.editor.bridge import Bridge
-from sanderling.editor.questions import EditorQuestions
-from sanderling.errors import ToolError
+from sanderling.editor.questions import EditorQuestions, T, checked
 from sanderling.text import with_printable
 from sanderling.tools.code.servers import CodeFile
 from sanderling.tools.debugger import Breakpoint, Control, Stack, Value, Values, Waited
-
-_T = TypeVar("_T")
-INVALID = "The debugger's answer is not in the protocol: {error}."
 
 
 class NeovimDebugger:
@@ -47,7 +43,7 @@ class NeovimDebugger:
             answer = await self._questions.call("wait", timeout_s, session, stops)
         except TimeoutError:
             return Waited("running")
-        return _checked(answer, Waited)
+        return checked(answer, Waited)
 
     async def breakpoints(self) -> Sequence[Breakpoint]:
         return await self._ask(tuple[Breakpoint, ...], "breakpoints")
@@ -62,13 +58,5 @@ class NeovimDebugger:
     async def clear_breakpoints(self, file: CodeFile, line: int) -> int:
         return await self._ask(int, "clear", msgspec.structs.asdict(file), line)
 
-    async def _ask(self, kind: type[_T], question: str, *args: Any) -> _T:
-        return _checked(with_printable(await self._questions.ask(question, *args)), kind)
-
-
-def _checked(answer: Any, kind: type[_T]) -> _T:
-    """Return an answer of the editor, which contains what an adapter sent: any program can be one."""
-    try:
-        return msgspec.convert(answer, kind)
-    except msgspec.ValidationError as error:
-        raise ToolError(INVALID.format(error=error)) from error
+    async def _ask(self, kind: type[T], question: str, *args: Any) -> T:
+        return checked(with_printable(await self._questions.ask(question, *args)), kind)
