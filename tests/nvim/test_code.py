@@ -260,6 +260,10 @@ def test_a_server_that_indexes_is_never_taken_to_know_nothing(coding):
     [
         ("mute", "The language server scripted did not answer within 7 s. Use grep."),
         ("dying", "The language server scripted exited during the request. Use grep."),
+        (
+            "invalid",
+            "The answer is not in the protocol: Expected `int`, got `float` - at `$.files[0].rows[0]`.",
+        ),
         ("slow", "1 definition (scripted):\na.txt:1: def one.name"),
     ],
 )

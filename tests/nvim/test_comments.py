@@ -511,7 +511,17 @@ def test_comments_appear_when_a_chat_opens(start_nvim, child):
 
 
 @pytest.mark.parametrize(
-    "damage", [None, {"lines": [1]}, {"first": 0.5}, {"number": "1"}, {"claim": []}]
+    "damage",
+    [
+        None,
+        {"lines": [1]},
+        {"first": 0.5},
+        {"number": "1"},
+        {"claim": []},
+        {"state": "sent", "sender": "1"},
+        {"state": 1},
+        {"id": "../../../../elsewhere"},
+    ],
 )
 def test_a_file_of_comments_that_is_damaged_hides_no_other(start_nvim, child, damage):
     child.command("4AgentComment one")
@@ -519,7 +529,7 @@ def test_a_file_of_comments_that_is_damaged_hides_no_other(start_nvim, child, da
     found = sorted((child.home / "state/nvim/sanderling/comments").glob("*/*.json"))
     child.close()
     first = json.loads(found[0].read_text()) if damage else None
-    found[0].write_text(json.dumps({**first, **damage, "state": "answered"}) if damage else "{")
+    found[0].write_text(json.dumps({**first, "state": "answered", **damage}) if damage else "{")
     other = start_nvim()
     other.command("edit code.py")
     other.feed(":AgentComment!<CR>")

@@ -671,3 +671,55 @@ def test_a_program_in_c_is_debugged_by_llvm(start_child, model, project):
     assert "n: int = 21" in variables
     assert "43" in value
     assert ended == "The program has ended, and with it debug session 1. Its exit code is 3."
+
+
+HOSTILE = """\
+import json, sys
+
+
+def send(**message):
+    data = json.dumps({"seq": 1, **message}).encode()
+    sys.stdout.buffer.write(b"Content-Length: %d\\r\\n\\r\\n" % len(data) + data)
+    sys.stdout.flush()
+
+
+BODIES = {
+    "threads": {"threads": [{"id": 1, "name": "main"}]},
+    "stackTrace": {"stackFrames": [{"id": 1, "name": "f", "line": 1, "column": 1}]},
+    "scopes": {"scopes": []},
+    "evaluate": {"result": "x", "variablesReference": "1"},
+}
+while head := sys.stdin.buffer.readline():
+    sys.stdin.buffer.readline()
+    asked = json.loads(sys.stdin.buffer.read(int(head.split(b":")[1])))
+    command = asked["command"]
+    body = BODIES.get(command, {})
+    send(type="response", request_seq=asked["seq"], success=True, command=command, body=body)
+    if command == "launch":
+        send(type="event", event="initialized")
+        send(type="event", event="stopped", body={"reason": "entry", "threadId": 1})
+    if command == "continue":
+        send(type="event", event="exited", body={"exitCode": "none"})
+        send(type="event", event="terminated")
+"""
+INVALID = """
+local dap = require('dap')
+dap.adapters.hostile = { type = 'executable', command = 'python3', args = { ADAPTER } }
+function DEBUG()
+  dap.run({ type = 'hostile', request = 'launch', name = 'it' })
+end
+"""
+
+
+def test_an_answer_that_is_not_in_the_protocol_ends_only_the_call(start_child, model, tmp_path):
+    adapter = tmp_path / "adapter.py"
+    adapter.write_text(HOSTILE)
+    child = start_child(f"ADAPTER = {json.dumps(str(adapter))}\n{INVALID}")
+    child.lua("DEBUG()")
+    child.when_free(lambda: child.lua(STOPPED), "the program has stopped")
+    model.uses = [debug("evaluate", expression="x"), debug("stack"), debug("continue")]
+    child.ask_and_wait()
+    value, stack, ended = child.results()
+    assert "not in the protocol" in value
+    assert "stopped in thread 1 (main)" in stack
+    assert "not in the protocol" in ended

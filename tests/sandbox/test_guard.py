@@ -327,6 +327,64 @@ def test_git_status_does_not_run_what_the_guard_has_seen(yard, plant, restores):
     )
 
 
+LINKS = {
+    "COMMIT_EDITMSG": "victim",
+    "logs/HEAD": "victim",
+    "logs/refs/heads/main": "victim",
+    "logs/refs": "victims/",
+}
+
+
+def link_elsewhere(yard: Yard, name: str) -> dict[str, str]:
+    """Make git write elsewhere when it commits. Return the user's files."""
+    put(yard.root / "victim", "mine\n")
+    put(yard.root / "victims/heads/main", "mine\n")
+    path, target = yard.project / ".git" / name, yard.root / LINKS[name]
+    if path.is_dir():
+        path.rename(path.with_name("gone"))
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+    put(yard.project / ".git/MERGE_MSG", "rm -rf everything\n")
+    return users_files(yard)
+
+
+def users_files(yard: Yard) -> dict[str, str]:
+    paths = (yard.root / "victim", yard.root / "victims/heads/main")
+    return {str(path): path.read_text(errors="replace") for path in paths}
+
+
+@prove
+@pytest.mark.parametrize("name", LINKS)
+def test_a_commit_writes_through_a_link(yard, name):
+    """The control."""
+    before = link_elsewhere(yard, name)
+    yard.git("-c", "core.editor=true", "commit", "-q", "--allow-empty", "--allow-empty-message")
+    assert users_files(yard) != before
+
+
+@pytest.mark.parametrize("name", prove_rest([*LINKS], keep=(0,)))
+@pytest.mark.parametrize(
+    "restores", prove_rest([False, True], keep=(0,)), ids=["mounts", "restores"]
+)
+def test_a_commit_does_not_write_through_a_link_that_the_guard_has_seen(yard, name, restores):
+    guard = yard.start_guard(restores=restores)
+    before = link_elsewhere(yard, name)
+    events = guard.audit()
+    assert kinds(events) == [("quarantined", f".git/{name}")]
+    yard.git("-c", "core.editor=true", "commit", "-q", "--allow-empty", "--allow-empty-message")
+    assert users_files(yard) == before
+    assert guard.audit() == []
+
+
+def test_links_in_a_git_directory_that_were_there_stay(yard):
+    link_elsewhere(yard, "logs/HEAD")
+    guard = yard.start_guard()
+    assert guard.audit() == []
+    (yard.project / ".git/logs/HEAD").unlink()
+    (yard.project / ".git/logs/HEAD").symlink_to(yard.home / ".profile")
+    assert kinds(guard.audit()) == [("quarantined", ".git/logs/HEAD")]
+
+
 def test_a_repository_made_in_a_project_without_one_is_judged(tmp_path):
     yard = Yard(tmp_path)
     shutil.rmtree(yard.project / ".git")

@@ -200,6 +200,15 @@ def test_notes_that_are_added_at_the_same_time_are_all_kept(shell):
         assert noted(shell, revision)["vcs"]["revision"] == revision
 
 
+def test_a_ref_of_notes_that_leads_to_a_branch_does_not_move_it(shell):
+    head = commit(shell)
+    git(shell, "symbolic-ref", "refs/notes/agent-trace", "refs/heads/main")
+    done = shell.run("trace", "--note")
+    assert done.returncode == 2
+    assert "leads to refs/heads/main" in done.stderr
+    assert output(shell, "rev-parse", "main") == head
+
+
 def test_git_is_asked_once_while_no_commit_comes(shell, tmp_path, monkeypatch):
     calls, program = tmp_path / "calls", tmp_path / "bin/git"
     program.parent.mkdir()

@@ -56,24 +56,31 @@ local function path_of(comment)
 end
 
 local FIELDS = {
-  id = 'string',
   path = 'string',
   name = 'string',
   first = 'number',
   last = 'number',
   lines = 'table',
   text = 'string',
+  state = 'string',
 }
 
-local OPTIONAL =
-  { number = 'number', claim = 'string', is_changed = 'boolean', is_finding = 'boolean' }
+local OPTIONAL = {
+  number = 'number',
+  claim = 'string',
+  is_changed = 'boolean',
+  is_finding = 'boolean',
+  sender = 'number',
+}
 
 ---@param value? table
 ---@param project string
+---@param id string
 ---@return boolean
-local function is_comment(value, project)
+local function is_comment(value, project, id)
   return value ~= nil
     and value.project == project
+    and value.id == id
     and vim.iter(FIELDS):all(function(name, type_)
       return type(value[name]) == type_
     end)
@@ -114,7 +121,7 @@ local function read_new(project, id)
   end
   versions[id] = version
   local value = private_file.read(path)
-  if not is_comment(value, project) then
+  if not is_comment(value, project, id) then
     return nil
   end
   local comment = value --[[@as sanderling.comments.Comment]]

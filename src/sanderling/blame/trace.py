@@ -31,8 +31,7 @@ from sanderling.text import printable
 from sanderling.worktrees.git import Git
 
 VERSION = "0.1.0"
-NOTES = "agent-trace"
-"""The ref is refs/notes/agent-trace."""
+NOTES = "refs/notes/agent-trace"
 TRAILER = "Agent-Trace"
 MAX_MODEL_CHARS = 250
 _MAKERS = (("claude-", "anthropic"), ("gpt-", "openai"), ("gemini-", "google"))
@@ -155,6 +154,7 @@ def add_note(git: Git, record: Record, state_dir: str) -> None:
 
     Raises:
         ConfigError: another process is adding a note, and does not finish.
+        UsageError: the ref of the notes leads to another one.
         WorktreeError: git failed.
     """
     assert record.vcs
@@ -163,6 +163,11 @@ def add_note(git: Git, record: Record, state_dir: str) -> None:
     # Git replaces the whole tree of notes, and does not notice if another process has changed it meanwhile: of eight notes that were
     # added at the same time, four were lost. The lock is not in the repository, where a command of the model's could hold it.
     with locked(Path(state_dir, "trace")):
+        # Git would move the other ref, also a branch that the commands of a session in a worktree cannot move.
+        if (other := git.maybe("symbolic-ref", "--quiet", NOTES)) is not None:
+            raise UsageError(
+                f"{NOTES} leads to {printable(other)}: remove it with `git symbolic-ref --delete {NOTES}`"
+            )
         git.run("notes", f"--ref={NOTES}", "add", "--force", "--file=-", revision, stdin=text)
 
 

@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
     trace.add_argument(
         "--note",
         action="store_true",
-        help=f"keep it as the commit's note in refs/notes/{NOTES} instead of printing it",
+        help=f"keep it as the commit's note in {NOTES} instead of printing it",
     )
     trace.add_argument("--after", metavar="COMMIT", help=argparse.SUPPRESS)
     trace.set_defaults(run=run)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sanderling.editor.bridge import Bridge
-from sanderling.editor.questions import EditorQuestions
+from sanderling.editor.questions import EditorQuestions, checked
 
 if TYPE_CHECKING:  # loaded when the first question is asked
     from sanderling.tools.code.servers import (
@@ -53,8 +53,8 @@ class NeovimCode:
         from sanderling.tools.code.servers import DiagnosticList
 
         if file:
-            return msgspec.convert(await self._about(file, "diagnostics"), DiagnosticList)
-        return msgspec.convert(await self._questions.ask("all_diagnostics"), DiagnosticList)
+            return checked(await self._about(file, "diagnostics"), DiagnosticList)
+        return checked(await self._questions.ask("all_diagnostics"), DiagnosticList)
 
     async def _about(self, file: "CodeFile", question: str, *args: Any) -> Any:
         return await self._questions.ask(question, msgspec.structs.asdict(file), *args)
@@ -63,10 +63,10 @@ class NeovimCode:
 def _answer(value: Any) -> "LanguageServerAnswer":
     from sanderling.tools.code.servers import LanguageServerAnswer
 
-    return msgspec.convert(value, LanguageServerAnswer)
+    return checked(value, LanguageServerAnswer)
 
 
 def _change(value: Any) -> "WorkspaceChange":
     from sanderling.tools.code.servers import WorkspaceChange
 
-    return msgspec.convert(value, WorkspaceChange)
+    return checked(value, WorkspaceChange)

@@ -7,7 +7,7 @@ monotonic clock, which both processes share. The answer may come after the reque
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -22,6 +22,22 @@ POLL_S = 0.2
 
 # The modes in which Neovim does nothing until a key is pressed.
 PROMPTS = {"r": "the hit-enter prompt", "rm": "the more-prompt", "r?": "a question"}
+
+T = TypeVar("T")
+INVALID = "The answer is not in the protocol: {error}."
+
+
+def checked(value: Any, kind: type[T]) -> T:
+    """
+    Return a value of the editor, which contains what a language server or debug adapter sent: any program can be one.
+
+    Raises:
+        ToolError: it is not of this kind.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ToolError(INVALID.format(error=error)) from error
 
 
 class EditorAnswer(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from sanderling.sandbox.guard.repositories import (
     clear_repository,
     find_repository,
     git_directories,
+    links_in,
     read_file,
     survey,
 )
@@ -29,6 +30,7 @@ from sanderling.sandbox.guard.tree import identity, open_directory, open_up
 
 MAX_REPORTED = 30
 HAS_ANOTHER_NAME = "is protected, but has a hard link that is not: writing there changes it, too"
+WRITES_ELSEWHERE = "is a link that makes your git write to another file when you commit"
 MAY_RUN = ", and may run code or instruct an agent when you open, enter or commit the project"
 
 
@@ -51,6 +53,7 @@ class Audit:
         self._known = {
             entry: (identity(entry), clear_repository(entry)) for entry in self._entries(found)
         }
+        self._links = self._git_links(found, lambda _: False)
         self._stamps = self._stamped(found.named)
         self._users = relative_settings(found.git)
         if self._users:  # imported now, because a command can change it if the project is Sanderling's own checkout
@@ -81,6 +84,9 @@ class Audit:
                 self._judge(entry)
             except OSError as error:
                 self._project.tell("failed", entry, f"cannot be checked: {error.strerror}")
+        for path, target in self._git_links(found, self._make_listable).items():
+            if self._links.get(path) != target:
+                self._quarantine.take(path, WRITES_ELSEWHERE)
         for path, setting in self._absent:
             if os.path.lexists(path):
                 self._quarantine.take(path, f"must not appear, because {setting} makes git run it")
@@ -88,6 +94,18 @@ class Audit:
             self._report_names(found.named)
             self._runs.report_changes()
             self._report_linked()
+
+    def _git_links(self, found: Survey, makes_listable: Callable[[str], bool]) -> dict[str, str]:
+        """
+        Return the links in the git directories that commands can write, with their targets.
+
+        Git follows a link when it writes a message (`COMMIT_EDITMSG`) or a reflog. So the user's next commit would write the model's
+        text to any file of the user's.
+        """
+        links: dict[str, str] = {}
+        for directory in git_directories(found, self._project.roots[1:]):
+            links |= links_in(directory, makes_listable)
+        return links
 
     def _entries(self, found: Survey) -> list[str]:
         directories = git_directories(found, self._project.roots[1:])

@@ -51,6 +51,8 @@ OTHER_SURFACE = {
     ".jj/repo": ("config.toml",),
 }
 """The files of other version control systems that run code when a shell prompt or an editor asks for the status."""
+_NOT_WALKED = frozenset({"objects", "annex", "lfs", "hooks", "modules", "worktrees"})
+"""Directories of a git directory that are large stores, or are judged on their own."""
 _WORK_TREE = re.compile(rb"(^|\])\s*worktree\s*=", re.IGNORECASE | re.MULTILINE)
 
 
@@ -278,6 +280,33 @@ def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
             if is_directory and name not in skipped
         ]
     return sorted(found)
+
+
+def links_in(git_dir: str, makes_listable: Callable[[str], bool]) -> dict[str, str]:
+    """Return the targets of the symbolic links in a git directory, by path. `makes_listable` is as for `survey`."""
+    found: dict[str, str] = {}
+    waiting = [git_dir]
+    while waiting:
+        directory = waiting.pop()
+        skipped = _NOT_WALKED if directory == git_dir else ()
+        try:
+            with _listing(directory) as entries:
+                kinds = {
+                    f"{directory}/{entry.name}": entry.is_symlink()
+                    for entry in entries
+                    if entry.name not in skipped
+                    and (entry.is_symlink() or entry.is_dir(follow_symlinks=False))
+                }
+        except PermissionError:
+            waiting += [directory] * makes_listable(directory)
+            continue
+        except OSError:
+            continue
+        waiting += [path for path, is_link in kinds.items() if not is_link]
+        for path in (path for path, is_link in kinds.items() if is_link):
+            with suppress(OSError):  # removed just now
+                found[path] = os.readlink(path)
+    return found
 
 
 def has_its_files_around(project: str) -> bool:
