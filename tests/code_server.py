@@ -2,7 +2,7 @@
 `code_server.py [STYLE]`: a language server for names like `a.b` in text files, which a line `def a.b` defines.
 
 Columns are counted as UTF-16. Styles: `plain`; `utf8` counts bytes; `mute` answers nothing but that it is there; `slow` answers after
-0.3 s; `held` answers once the root has a file `released`, and makes a file `asked` before; `dying` ends when it is asked; `indexing` is at 42 % and knows nothing; `many` knows 5,000 references; `greedy` would rename in a
+0.3 s; `held` answers once the root has a file `released`, and writes the methods into a file `asked` before; `dying` ends when it is asked; `indexing` is at 42 % and knows nothing; `many` knows 5,000 references; `greedy` would rename in a
 file outside, too; `command` offers an action that is only a command; `linter` has actions and no more; `stale` has read what is not
 open before it was changed; `invalid` defines names between two lines.
 """
@@ -205,7 +205,8 @@ class Server:
         if self.style == "slow":
             time.sleep(0.3)
         if self.style == "held":
-            (self.root / "asked").touch()
+            with (self.root / "asked").open("a") as file:
+                file.write(f"{method}\n")
             while not (self.root / "released").exists() and os.getppid() == PARENT:
                 time.sleep(0.01)
         if self.style == "indexing":

@@ -133,6 +133,7 @@ def test_a_buffer_with_comments_has_keys_that_go_to_the_next_one(child):
     child.command("6AgentComment second")
     child.feed("3G]v")
     assert child.lua("return vim.fn.line('.')") == 6
+    assert child.lua("return vim.fn.line(\"''\")") == 3
     child.feed("]v")
     assert child.lua("return vim.fn.line('.')") == 1
     child.feed("[v")
@@ -508,6 +509,12 @@ def test_comments_appear_when_a_chat_opens(start_nvim, child):
     other.command("edit code.py")
     other.command("AgentChat")
     other.wait_for_screen("Use a clock.")
+
+
+def test_a_chat_in_a_project_without_comments_does_not_load_them(child):
+    child.command("AgentChat")
+    child.submit_and_wait("ping")
+    assert child.lua("return package.loaded['sanderling.comments'] == nil")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def says(text):
     return {"step": [{"text": text}]}
 
 
-def edit(old, new):
+def edit(old, new, path="AGENTS.md"):
     edits = [{"old": old, "new": new}]
     return {
         "step": [
@@ -23,7 +23,7 @@ def edit(old, new):
                 "tool_use": {
                     "id": "t1",
                     "name": "edit",
-                    "input": {"path": "AGENTS.md", "edits": edits},
+                    "input": {"path": path, "edits": edits},
                 }
             }
         ]
@@ -203,6 +203,53 @@ def test_a_session_closes_after_its_proposal(corrected):
     wait_until(lambda: not is_open(agent), agent.screen_text)
     wait_until(lambda: path.read_text() == ADDED, agent.screen_text)
     assert "correction" not in agent.messages()
+
+
+def reject_in_a_question(agent, path):
+    agent.ask()
+    wait_until(lambda: hunk_count(agent, path), agent.screen_text)
+    decide(agent, path, (1, False), reason="keep it")
+    agent.wait_for_turns()
+
+
+def reject_afterwards(agent, path):
+    agent.command("AgentMode auto")
+    agent.ask_and_wait()
+    wait_until(lambda: hunk_count(agent, path), agent.screen_text)
+    decide(agent, path, (1, False), reason="keep it")
+    assert agent.lines(path) == ["other"]
+
+
+def undo(agent, _path):
+    agent.command("AgentMode auto")
+    agent.ask_and_wait()
+    agent.command("AgentUndo")
+    agent.wait_for_transcript("Reverted: 1 file")
+
+
+@pytest.mark.parametrize("correct", [reject_in_a_question, reject_afterwards, undo])
+def test_a_session_proposes_at_its_end_also_after_a_rejection_or_an_undone_turn(
+    start_agent, project, correct
+):
+    instructions, path = project / "AGENTS.md", project / "other.txt"
+    instructions.write_text("Be kind.\n")
+    path.write_text("other\n")
+    change = edit("other", "changed", "other.txt")
+    agent = start_agent(change, DONE, says("project: Keep other.txt."))
+    agent.command("edit other.txt")
+    correct(agent, path)
+    agent.command("Agent close")
+    wait_until(lambda: hunk_count(agent, instructions), agent.screen_text)
+    assert is_open(agent)
+
+
+def test_a_session_without_a_correction_closes_at_once(start_agent):
+    agent = start_agent(bash("npm test"), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.command("AgentDeny")
+    agent.wait_for_turns()
+    assert agent.lua("vim.cmd('Agent close'); return #require('sanderling').list()") == 0
 
 
 @pytest.mark.parametrize("again", ["Agent close", "Agent close!"])

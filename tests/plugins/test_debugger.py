@@ -390,6 +390,16 @@ def test_removing_the_users_breakpoints_names_their_conditions(debugpy, model):
     assert child.results() == ["2 breakpoints removed. It removed app.py:3 [logs b]."]
 
 
+def test_a_breakpoint_in_a_file_that_is_not_there_yet_is_asked_about(debugpy, model, project):
+    child = debugpy(permissions=[])
+    model.uses = [debug("set_breakpoint", path="new.py", line=1)]
+    child.ask()
+    child.wait_for_question()
+    (project / "new.py").write_text("x = 1\n")
+    child.answer_question("a")
+    assert child.results()[0].startswith("Set: new.py:1: x = 1")
+
+
 def test_a_file_that_is_not_open_is_loaded_without_the_users_autocommands(debugpy, model, project):
     (project / "other.py").write_text("x = 1\n")
     child = debugpy()

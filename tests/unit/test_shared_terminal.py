@@ -638,6 +638,7 @@ async def test_a_program_that_does_not_read_the_terminals_answers_gets_no_more(d
 
 async def test_what_the_user_typed_ahead_is_not_dropped_when_the_user_takes_over_again(desk):
     await desk.begin_counting()
+    desk.terminal.type_text("dropped")
     desk.terminal.take(desk)
     desk.terminal.type(b"x" * 500_000)
     await anyio.wait_all_tasks_blocked()

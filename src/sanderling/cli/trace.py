@@ -65,7 +65,8 @@ def _made_after(git: Git, before: str) -> str | None:
     Wait for the commit that is made while HEAD is the commit `before`, "" for none; None if HEAD moves elsewhere, or nowhere.
 
     An editor for a message ends before git commits, and git may run hooks first. If the user gives up the commit, nothing comes. Several
-    processes may wait for the same commit, so git is asked only when the file of HEAD's reflog has changed, or there is none.
+    processes may wait for the same commit, so git is asked only when the file of HEAD's reflog has changed, or there is none, as with git's
+    reftables.
     """
     deadline = time.monotonic() + AWAIT_S
     reflog = Path(git.directory, git.line("rev-parse", "--git-path", "logs/HEAD"))

@@ -51,21 +51,21 @@ def read_remotes(project: str, writable: Sequence[str]) -> tuple[Remote, ...]:
 
 def remote_of(url: str) -> Remote | None:
     """Return the remote with this URL; None if it is not on a host."""
-    host, path, port, is_known = "", "", None, True
+    host, path, port, is_rewritable = "", "", None, True
     if "://" in url:
         with suppress(ValueError):
             parts = urlsplit(url)
             port = (parts.port or HTTPS_PORT) if parts.scheme == "https" else None
-            is_known = parts.scheme in ("https", "ssh") and parts.password is None
+            is_rewritable = parts.scheme in ("https", "ssh") and parts.password is None
             host, path = parts.hostname or "", url.partition("://")[2].partition("/")[2]
     elif found := re.fullmatch(_SCP, url):
         host, path = found.groups()
     name = path.strip("/").removesuffix(".git")
     if not host or not re.fullmatch(_NAME, name) or {".", ".."} & {*name.split("/")}:
         return None
-    start = url.removesuffix(path.lstrip("/"))
+    start = url.removesuffix(path.lstrip("/")) if is_rewritable and url.isascii() else ""
     with suppress(ValueError):
-        return Remote(canonical_host(host), name, start if is_known and url.isascii() else "", port)
+        return Remote(canonical_host(host), name, start, port)
     return None
 
 
