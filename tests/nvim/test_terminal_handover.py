@@ -101,7 +101,9 @@ def test_a_host_that_is_killed_while_the_user_types_leaves_nothing_of_it(start_c
     child.feed(f"i{SECRET}")
     child.wait_for_screen(SECRET, "You have the terminal")
     host_pid = child.host_pid()
-    child.rpc.request("nvim_paste", SECRET, False, -1)  # as a whole: a single key would not be found
+    child.rpc.request(
+        "nvim_paste", SECRET, False, -1
+    )  # as a whole: a single key would not be found
     os.kill(host_pid, signal.SIGKILL)
     child.rpc.request("nvim_paste", SECRET, False, -1)
     child.wait_for_screen(" The agent process ended. ")
