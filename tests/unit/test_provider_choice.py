@@ -61,6 +61,7 @@ def test_mistyped_provider_is_told_with_the_nearest(settings, options):
 
 def test_without_a_key_the_demo_model_answers_unless_nobody_looks(settings):
     assert choose(settings()) == "demo"
+    assert make_provider(settings(model="claude-x")).model == "demo"
     assert choose(settings(), fallback=DEFAULT) == "anthropic"
     assert make_provider(settings(), fallback=DEFAULT).model == DEFAULT_MODEL
 

@@ -319,6 +319,8 @@ def _later_choice(
         return _with_default_model(model, settings)
     if name == "auto":
         name = _auto(model, settings, fallback)
+        if name == "demo":  # it has no other name: another model's would have a price
+            model = name
     _check_name(name, settings)
     return name, ("scripted" if name == "scripted" and is_first else model)
 
