@@ -105,7 +105,7 @@ def test_providers_are_completed(screen):
     "before, model, login, wanted",
     prove_rest(
         [
-            ("auto", "demo", "", ["anthropic:"]),
+            ("auto", "demo", "", ["claude-x"]),
             ("auto", "demo", " mistral", ["mistral:"]),
             ("demo", "demo", " mistral", []),  # it was chosen
             ("auto", "claude-opus-5-5", " mistral", []),
@@ -116,6 +116,7 @@ def test_a_login_replaces_the_demo_model_that_answers_without_a_key(
     screen, before, model, login, wanted
 ):
     screen.lua("require('sanderling.config').options.provider = ...", before)
+    screen.lua("require('sanderling.config').options.model = 'claude-x'")
     screen.send({"type": "model_changed", "model": model})
     screen.feed(f":Agent login{login}<CR>")
     wait_until(lambda: requests(screen))

@@ -218,7 +218,9 @@ def test_lines_without_a_place_leave_the_list_as_it_is(child):
     child.lua("vim.fn.setqflist({ { filename = 'x', lnum = 1 } }) vim.fn.setline(1, 'none')")
     child.command("1AgentPlaces")
     assert len(entries(child)) == 1
-    assert "No existing place is named here." in child.lua("return vim.fn.execute('messages')")
+    assert "No existing place is named in the lines." in child.lua(
+        "return vim.fn.execute('messages')"
+    )
 
 
 @pytest.mark.parametrize(

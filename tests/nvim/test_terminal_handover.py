@@ -106,7 +106,7 @@ def test_a_host_that_is_killed_while_the_user_types_leaves_nothing_of_it(start_c
     )  # as a whole: a single key would not be found
     os.kill(host_pid, signal.SIGKILL)
     child.rpc.request("nvim_paste", SECRET, False, -1)
-    child.wait_for_screen("Ended: The agent process")
+    child.wait_for_screen(" The agent process ended. ")
     assert child.mode() == "t", "keys that come late are not commands"
     child.feed(f"{SECRET}<CR><C-\\><C-n>")
     wait_until(lambda: child.mode() == "nt")

@@ -517,7 +517,7 @@ def test_a_job_that_is_stopped_is_told_and_its_line_says_how_it_ended(screen):
     assert "bash make serve  → j1 · exit status 2" in screen.screen_text()
     assert "▸ bash make watch  → j0 · stopped · 1 line" in screen.screen_text()
     screen.command("Agent terminal!")
-    assert "j1 has already ended: exit status 2." in screen.messages()
+    assert "j1 is over: exit status 2." in screen.messages()
     assert len(screen.actions("stop_job")) == 1
 
 
@@ -952,7 +952,7 @@ def test_a_terminal_whose_program_has_ended_belongs_to_no_one(screen):
     screen.feed("i")
     wait_until(lambda: uses(screen) == ["take"])
     shared(screen, "exit status 0")
-    wait_until(lambda: " Ended: exit status 0." in screen.lua("return vim.wo.winbar"))
+    wait_until(lambda: " Exit status 0." in screen.lua("return vim.wo.winbar"))
     sent = len(screen.actions())
     screen.feed("x<C-\\><C-n>")
     wait_until(lambda: screen.mode() == "nt")
@@ -960,7 +960,7 @@ def test_a_terminal_whose_program_has_ended_belongs_to_no_one(screen):
     wait_until(lambda: screen.mode() == "t")
     screen.command("resize 9")
     assert screen.actions()[sent:] == []
-    assert " Ended: exit status 0." in screen.lua("return vim.wo.winbar")
+    assert " Exit status 0." in screen.lua("return vim.wo.winbar")
 
 
 def test_the_program_gets_the_size_of_the_window(screen):
@@ -992,7 +992,7 @@ def test_the_line_above_says_who_has_the_terminal_until_its_program_has_ended(sc
     screen.command("Agent terminal")
     assert "The model has the terminal" in screen.lua("return vim.wo.winbar")
     shared(screen, "exit status 0")
-    wait_until(lambda: " Ended: exit status 0." in screen.lua("return vim.wo.winbar"))
+    wait_until(lambda: " Exit status 0." in screen.lua("return vim.wo.winbar"))
     screen.feed("i")
     wait_until(lambda: screen.mode() == "t")
     assert uses(screen) == []
@@ -1000,7 +1000,7 @@ def test_the_line_above_says_who_has_the_terminal_until_its_program_has_ended(sc
     screen.feed("<C-\\><C-n>")
     screen.command("bwipeout!")
     screen.command("Agent terminal")
-    assert " Ended: exit status 0." in screen.lua("return vim.wo.winbar")
+    assert " Exit status 0." in screen.lua("return vim.wo.winbar")
 
 
 def test_cursor_keys_are_sent_as_the_program_asked(screen):
@@ -1029,7 +1029,7 @@ def test_agent_reveal_finds_the_terminal_behind_a_command_and_says_when_it_has_e
     assert [each["id"] for each in screen.actions("use_terminal")] == ["j0"]
     shared(screen, "exit status 0")
     screen.command("Agent reveal j0")
-    assert "j0 has already ended: exit status 0." in screen.messages()
+    assert "j0 is over: exit status 0." in screen.messages()
     screen.command("Agent reveal")
     assert "No terminal runs in this conversation." in screen.messages()
     assert len(screen.actions("use_terminal")) == 1
@@ -1063,12 +1063,12 @@ def test_a_terminal_that_has_ended_says_so_and_cannot_be_taken(screen, is_opened
     shared(screen, "exit status 0 %x")
     screen.send(job_output("\x1b[m\x1b[H\x1b[J>>> exit()"))
     wait_until(lambda: terminal(screen) == [">>> exit()"])
-    assert " Ended: exit status 0 %%x." in screen.lua("return vim.wo.winbar")
+    assert " Exit status 0 %%x." in screen.lua("return vim.wo.winbar")
     screen.feed("i")
     wait_until(lambda: screen.mode() == "t")
     screen.feed("x<C-\\><C-n>")
     wait_until(lambda: screen.mode() == "nt")
-    assert " Ended: exit status 0 %%x." in screen.lua("return vim.wo.winbar")
+    assert " Exit status 0 %%x." in screen.lua("return vim.wo.winbar")
     assert (uses(screen), typed(screen)) == ([], b"")
 
 

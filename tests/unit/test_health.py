@@ -201,8 +201,13 @@ def test_credential_is_read_only_when_asked_and_its_secret_is_not_shown(home):
         """
     )
     done = home.run("check")
-    assert "info   credential git for git.example, from the env" in done.stdout
-    assert "warn   credential other for other.example" in done.stdout
+    assert (
+        "info   credential git for git.example, from the environment, for all paths" in done.stdout
+    )
+    assert (
+        "warn   credential other for other.example, from the keychain, for all paths (commands cannot reach"
+        in done.stdout
+    )
     assert "- Add other.example to sandbox.hosts" in done.stdout
     assert "There is no secret for the credential 'git'" in home.run("check", "--api").stdout
     home.environment["GIT_SECRET"] = "not-to-be-shown"

@@ -8,7 +8,7 @@ from sanderling.config import DEFAULT_MODEL, Layer, Settings
 from sanderling.config.layers import Layers
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.opening import SessionOptions, open_conversation
-from sanderling.errors import ConfigError
+from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.actions import SetModel
 from sanderling.protocol.events import Event, ModelChanged, Notice
 from sanderling.protocol.messages import Message, TextBlock
@@ -61,6 +61,7 @@ def test_mistyped_provider_is_told_with_the_nearest(settings, options):
 
 def test_without_a_key_the_demo_model_answers_unless_nobody_looks(settings):
     assert choose(settings()) == "demo"
+    assert make_provider(settings(model="claude-x")).model == "demo"
     assert choose(settings(), fallback=DEFAULT) == "anthropic"
     assert make_provider(settings(), fallback=DEFAULT).model == DEFAULT_MODEL
 
@@ -170,6 +171,19 @@ def test_provider_that_cannot_be_had_leaves_the_one_that_answers(settings):
     with pytest.raises(ConfigError):
         provider.set_model("mistrall:m")
     assert provider.model == "claude-x"
+
+
+@pytest.mark.parametrize("model", ["claude-x", "new-one"])
+async def test_a_model_that_is_chosen_without_a_key_is_not_the_demo_model(settings, model):
+    provider = make_provider(settings())
+    assert provider.model == "demo"
+    provider.set_model(model)
+    request = ModelRequest("", [Message("user", (TextBlock("Hi"),))])
+    with pytest.raises(ProviderError, match="There is no API key"):
+        [item async for item in provider.stream(request)]
+    provider.set_model("demo")
+    assert [item async for item in provider.stream(request)]
+    await provider.aclose()
 
 
 def test_each_provider_has_a_kept_key_of_its_own(settings, tmp_path):

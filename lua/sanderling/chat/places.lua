@@ -12,18 +12,17 @@ local tools = require('sanderling.transcript.blocks.tool')
 local words = require('sanderling.ui.words')
 
 local MAX_FACTS = 10 -- lines behind the output of a command
-local NONE = 'No existing place is named here.'
 
----@param title string
+---@param where string
 ---@param lines string[]
 ---@param project string
 ---@param directory? string that the names may begin at, too
-local function show(title, lines, project, directory)
+local function show(where, lines, project, directory)
   local items = entries.of(lines, project, { directory = directory })
   if #items == 0 then
-    return message.tell(NONE)
+    return message.tell(('No existing place is named in %s.'):format(where))
   end
-  quickfix.show('Agent: ' .. title, items)
+  quickfix.show('Agent: places in ' .. where, items)
 end
 
 --- Return the text of the model in the rows `first` to `last` of a transcript, without its tool calls.
@@ -87,7 +86,8 @@ local function list_result(session, block)
     if is_here then
       local lines = words.lines_of(use.result)
       local directory = shell_directory(lines, session.project)
-      show(words.first_line(block.title), lines, session.project, directory)
+      local where = 'the result of ' .. words.first_line(block.title)
+      show(where, lines, session.project, directory)
     end
   end)
 end
@@ -96,7 +96,7 @@ end
 ---@param session sanderling.chat.session.Session
 function M.list(session)
   if api.nvim_get_current_buf() ~= session.transcript_buf then
-    return show('places in the answer', answer_in(session, 0, math.huge), session.project)
+    return show('the answer', answer_in(session, 0, math.huge), session.project)
   end
   local block = tools.block_at(session.transcript, vim.fn.line('.') - 1)
   if block then
@@ -107,7 +107,7 @@ function M.list(session)
   if #lines == 0 then -- the user's message, or one of an earlier turn
     lines = rows_in(session, first, last)
   end
-  show('places in the message', lines, session.project)
+  show('the message', lines, session.project)
 end
 
 --- `:AgentPlaces`: list the places in the lines of `range` in this buffer, else as the key in the chat does.
@@ -124,7 +124,7 @@ function M.command(range)
     elseif not here then
       directory = vim.fn.getcwd()
     end
-    return show('places in the lines', lines, project, directory)
+    return show('the lines', lines, project, directory)
   elseif not session then
     return message.tell('No answer yet. With a range, it takes the lines of this buffer.')
   end

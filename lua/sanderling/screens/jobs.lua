@@ -165,9 +165,8 @@ local function write_end(screen, sentence)
   stop_sharing(screen)
   sentence = words.plain(sentence)
   if screen.bar then
-    local text = (' Ended: %s. <C-\\><C-n> leaves terminal mode.'):format(
-      (sentence:gsub('%.$', ''))
-    )
+    sentence = sentence:gsub('^%l', string.upper):gsub('%.$', '')
+    local text = (' %s. <C-\\><C-n> leaves terminal mode.'):format(sentence)
     set_bar(screen, (text:gsub('%%', '%%%%')))
   else
     screen.state, screen.rest = 'text', ''
@@ -301,7 +300,7 @@ end
 ---@param session_id string
 local function stop(job, session_id)
   if job.outcome ~= '' then
-    message.tell(('%s has already ended: %s.'):format(job.id, words.plain(job.outcome)))
+    message.tell(('%s is over: %s.'):format(job.id, words.plain(job.outcome)))
   elseif live.act(session_id, { type = 'stop_job', id = job.id }) then
     message.tell(('Stopping %s: %s'):format(job.id, words.first_line(job.command)))
   end
@@ -528,7 +527,7 @@ function M.reveal(id)
   elseif id == '' then
     message.tell('No terminal runs in this conversation.', vim.log.levels.WARN)
   elseif job and job.has_terminal then
-    message.tell(('%s has already ended: %s.'):format(job.id, words.plain(job.outcome)))
+    message.tell(('%s is over: %s.'):format(job.id, words.plain(job.outcome)))
   elseif job then
     message.tell(('%s has no terminal.'):format(job.id), vim.log.levels.WARN)
   end

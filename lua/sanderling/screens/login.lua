@@ -90,7 +90,7 @@ local function ask_and_store(session, backend, provider)
     session:say('info', text:format(behind(' for ', provider), backend, behind(' ', provider)))
     if session.state.model == 'demo' and not is_demo_chosen() then
       -- The colon selects the provider's default model.
-      local model = ('%s:'):format(provider ~= '' and provider or 'anthropic')
+      local model = provider == '' and config.options.model or provider .. ':'
       session:act({ type = 'set_model', model = model })
     end
   end)

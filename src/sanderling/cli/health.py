@@ -345,7 +345,8 @@ def credential_lines(
         if names and name not in names:
             continue
         credential = resolved(declared, remotes)
-        text = f"credential {name} for {', '.join(credential.hosts)}, from the {credential.source}"
+        source = "environment" if credential.source == "env" else credential.source
+        text = f"credential {name} for {', '.join(credential.hosts)}, from the {source}"
         if ALL_PATHS in credential.paths:
             text += ", for all paths"
         elif credential.paths:
@@ -356,7 +357,7 @@ def credential_lines(
         advice = [f"Add {', '.join(unlisted)} to sandbox.hosts"] if unlisted else []
         advice += [NO_PROXY] if settings.network != "proxy" else []
         if unlisted:
-            yield Line("warn", f"{text} (commands do not reach all of them)", tuple(advice))
+            yield Line("warn", f"{text} (commands cannot reach all of these hosts)", tuple(advice))
         elif not is_asking:
             yield Line("info", text, tuple(advice))
         if is_asking:

@@ -176,7 +176,6 @@ class ProviderChoice(Delegate):
         self._settings = settings
         self._model_proxy = model_proxy
         self._sample = sample
-        self._fallback = fallback
         self._made: dict[str, Provider] = {}
         self._use(*_first_choice(settings, fallback))
 
@@ -197,7 +196,8 @@ class ProviderChoice(Delegate):
         if colon and not model.startswith(SCRIPT_PREFIX) and not _is_name(name, self._settings):
             self._learn_provider(name)
         try:
-            self._use(*_later_choice(model, self._settings, self._fallback))
+            # Not the demo model, unless it is named: its answers would pass for this model's.
+            self._use(*_later_choice(model, self._settings, DEFAULT))
         except ConfigError:
             self._settings = before  # the user may repair the table
             raise
@@ -319,6 +319,8 @@ def _later_choice(
         return _with_default_model(model, settings)
     if name == "auto":
         name = _auto(model, settings, fallback)
+        if name == "demo":  # it has no other name: another model's would have a price
+            model = name
     _check_name(name, settings)
     return name, ("scripted" if name == "scripted" and is_first else model)
 
