@@ -31,6 +31,7 @@ from sanderling.protocol.events import (
     FilesRestored,
     Notice,
     PromptsReturned,
+    RememberingStarted,
     ToolStarted,
     TurnEnded,
 )
@@ -367,6 +368,17 @@ async def test_a_compaction_is_followed_by_a_proposal_unless_that_is_switched_of
             assert len(talk.requests) == 3
         assert len(talk.of(Compacted)) == 1
         assert (talk.project / "AGENTS.md").exists() == is_on
+
+
+async def test_a_compaction_without_a_correction_ends_once_and_shows_nothing_more(tmp_path):
+    talk = Remembering(tmp_path, PROPOSED, DONE, [{"text": "In short."}])
+    async with talk.served():
+        await talk.run_turns(Prompt("p1", "Look at app.py."))
+        talk.conversation.act(Compact())
+        await talk.until(TurnEnded, 2)
+        await talk.conversation.answer(ProposeAtEnd("s1"))  # after what the compaction proposes
+        assert talk.of(RememberingStarted) == []
+        assert len(talk.of(TurnEnded)) == 2
 
 
 async def test_the_end_of_a_session_proposes_each_correction_once(tmp_path):

@@ -90,7 +90,8 @@ local LANGUAGES = { 'markdown', 'markdown_inline' }
 function M.preload(number)
   local lang = LANGUAGES[number]
   if queries[lang] == nil then
-    queries[lang] = pcall(vim.treesitter.get_string_parser, '', lang) and highlights_query(lang)
+    highlights_query(lang)
+    pcall(vim.treesitter.query.get, lang, 'injections')
   end
   return number == #LANGUAGES
 end

@@ -1,10 +1,10 @@
 """A conversation: its turns, one after the other, and what the user does meanwhile."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from anyio import to_thread
@@ -37,6 +37,9 @@ from sanderling.protocol.requests import (
     SessionRequest,
 )
 from sanderling.sandbox.sandbox import VERIFYING, must_verify
+
+if TYPE_CHECKING:
+    from sanderling.conversation.learning import Learner
 
 BUSY = "Stop the turn first: the model is working."
 REMEMBERING = "Lines are being proposed already."
@@ -381,20 +384,27 @@ class Conversation:
             self._propose(is_asked=True)
 
     async def _learn(self, proposal: "_Proposal") -> None:
-        """Propose lines for the instructions between turns."""
-        from sanderling.conversation.learning import Learner  # only on request
+        """Propose lines for the instructions between turns. Without a correction, only a user who asked for it sees anything."""
+        from sanderling.conversation.learning import Learner  # only when it is needed
 
         self._proposal, self._is_remembering = None, True
+        learner = Learner(self.services)
+        try:
+            found = await learner.find(is_asked=proposal.is_asked)
+            if found or proposal.is_asked:
+                await self._propose_from(learner, found)
+        finally:
+            self._is_remembering = False
+            proposal.is_done.set()
+
+    async def _propose_from(self, learner: "Learner", found: Sequence[str]) -> None:
         self.services.emit(events.RememberingStarted())
         with anyio.CancelScope() as scope, self._active(scope):
             try:
-                await Learner(self.services).propose(is_asked=proposal.is_asked)
+                await learner.propose(found)
             except BudgetSpentError:
                 await self._show_end("budget")
                 return
-            finally:
-                self._is_remembering = False
-                proposal.is_done.set()
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 
     async def _undo(self) -> None:

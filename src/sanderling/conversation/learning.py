@@ -6,6 +6,7 @@ file, which is judged, shown, journaled and undone like the model's, and which i
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -53,26 +54,28 @@ class Learner:
     def __init__(self, services: SessionServices) -> None:
         self._services = services
 
-    async def propose(self, *, is_asked: bool) -> None:
-        """
-        Propose lines for the instructions, if the user corrected anything.
-
-        If the user did not ask for it, earlier proposals are not repeated, and nothing is said if there is nothing to propose.
-        """
+    async def find(self, *, is_asked: bool) -> Sequence[str]:
+        """Return the user's corrections; if the user did not ask for it, only those that led to no proposal yet."""
         services = self._services
+        find = corrections if is_asked else unproposed
         try:
             await services.memory.sync()
             log, unsent = services.session.log, services.notes.rejected
-            find = corrections if is_asked else unproposed
-            found = await to_thread.run_sync(lambda: find(log.records(0, log.size), unsent))
-            if found:
-                await self._propose_from(found)
-            elif is_asked:
-                self._say(NOTHING.format(why=NO_CORRECTIONS))
-        except (ProviderError, SessionError) as error:
+            return await to_thread.run_sync(lambda: find(log.records(0, log.size), unsent))
+        except SessionError as error:
             services.warn(f"Cannot propose instructions: {error}")
+            return ()
 
-    async def _propose_from(self, found: list[str]) -> None:
+    async def propose(self, found: Sequence[str]) -> None:
+        """Propose lines for the instructions from these corrections."""
+        if not found:
+            return self._say(NOTHING.format(why=NO_CORRECTIONS))
+        try:
+            await self._propose_from(found)
+        except (ProviderError, SessionError) as error:
+            self._services.warn(f"Cannot propose instructions: {error}")
+
+    async def _propose_from(self, found: Sequence[str]) -> None:
         count = counted(len(found), "correction")
         self._say(f"Asking {self._services.provider.model} what to remember from {count}.")
         files = {"project": self._project_file(), "user": self._own_file()}
@@ -154,7 +157,7 @@ class Learner:
         self._services.emit(Notice("info", text))
 
 
-def _request(files: dict[str, _File], found: list[str]) -> Message:
+def _request(files: dict[str, _File], found: Sequence[str]) -> Message:
     parts = [
         f"The instructions of the {scope}:\n{file.text.strip()[:MAX_SENT_BYTES] or '(none)'}"
         for scope, file in files.items()
