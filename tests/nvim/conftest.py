@@ -1,6 +1,9 @@
 """Two kinds of Neovim with a chat: `Screen`, whose host is the test, and `Agent`, in which all is real but for the model."""
 
 import json
+import os
+from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -32,6 +35,22 @@ CATCH_ACTIONS = """
 def count_keys_after(child, seconds):
     """What is typed earlier, after a question has come or a page, is not meant for it."""
     child.lua("require('sanderling.ui.attention').GRACE_NS = ...", int(seconds * 1e9))
+
+
+def contents(*directories: Path) -> dict[Path, bytes]:
+    """Return what the files below `directories` contain. The temporary ones of a killed host may go meanwhile."""
+    paths = (
+        Path(folder, name)
+        for directory in directories
+        for folder, _, names in os.walk(directory)
+        for name in names
+    )
+    found = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                found[path] = path.read_bytes()
+    return found
 
 
 def texts_told(message):

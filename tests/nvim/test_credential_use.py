@@ -9,6 +9,7 @@ from base64 import b64encode
 import pytest
 from tests.batch.batches import git
 from tests.conftest import wait_until
+from tests.nvim.conftest import contents
 from tests.nvim.replies import DONE, bash, reply
 from tests.secret_server import make_certificate, secret_server
 
@@ -109,9 +110,8 @@ def test_exports_and_the_log_of_a_crash_after_a_push_have_neither_secret_nor_pla
         export_markdown(log.parent, log.stem),
     ]
     assert all("git push" in each for each in exports)
-    files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
     shown = "\n".join([*exports, *crash, agent.screen_text(), agent.transcript_text()])
-    shown += "".join(path.read_bytes().decode("latin-1") for path in files)
+    shown += "".join(data.decode("latin-1") for data in contents(tmp_path / "home").values())
     assert SECRET not in shown
     assert b64encode(f"x-access-token:{SECRET}".encode()).decode() not in shown
     assert not re.search(MARK, shown)

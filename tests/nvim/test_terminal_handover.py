@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
 from tests.loopback import Reply, done, message_start, text, tool_use
+from tests.nvim.conftest import contents
 
 SECRET = "correct-horse-battery"
 # The program repeats the secret, as a careless one would, and ends its output with a line that the model has to see.
@@ -56,21 +56,7 @@ def handed(start_claude, server):
 
 
 def files_with_secret(*directories):
-    """Return the files below `directories` that contain it. Temporary ones may be removed meanwhile, after a host was killed."""
-    return [
-        path
-        for directory in directories
-        for folder, _, names in os.walk(directory)
-        for path in (Path(folder, name) for name in names)
-        if has_secret(path)
-    ]
-
-
-def has_secret(path):
-    try:
-        return path.is_file() and SECRET.encode() in path.read_bytes()
-    except FileNotFoundError:
-        return False
+    return [path for path, data in contents(*directories).items() if SECRET.encode() in data]
 
 
 def test_nothing_that_leaves_neovim_has_what_the_user_typed(handed, server):
