@@ -381,6 +381,23 @@ async def test_a_compaction_without_a_correction_ends_once_and_shows_nothing_mor
         assert len(talk.of(TurnEnded)) == 2
 
 
+async def test_the_user_can_ask_again_as_soon_as_the_end_of_a_proposal_is_shown(tmp_path):
+    async with denied(tmp_path) as talk:
+        emit, asked = talk.services.emit, []
+
+        def ask_at_the_end(event):
+            emit(event)
+            if isinstance(event, TurnEnded) and not asked:
+                asked.append(event)
+                talk.conversation.act(Remember())
+
+        talk.services.emit = ask_at_the_end
+        await talk.remember("deny")
+        talk.answer(await talk.until(ApprovalRequested, 3), "once")
+        await talk.until(TurnEnded, 3)
+        assert (talk.project / "AGENTS.md").exists()
+
+
 async def test_the_end_of_a_session_proposes_each_correction_once(tmp_path):
     async with denied(tmp_path) as talk:
         at_end = asyncio.ensure_future(talk.conversation.answer(ProposeAtEnd("s1")))

@@ -388,24 +388,25 @@ class Conversation:
         from sanderling.conversation.learning import Learner  # only when it is needed
 
         self._proposal, self._is_remembering = None, True
-        learner = Learner(self.services)
+        learner, stop_reason = Learner(self.services), None
         try:
             found = await learner.find(is_asked=proposal.is_asked)
             if found or proposal.is_asked:
-                await self._propose_from(learner, found)
+                stop_reason = await self._propose_from(learner, found)
         finally:
-            self._is_remembering = False
+            self._is_remembering = False  # before the end is shown: the user can ask again then
             proposal.is_done.set()
+        if stop_reason:
+            await self._show_end(stop_reason)
 
-    async def _propose_from(self, learner: "Learner", found: Sequence[str]) -> None:
+    async def _propose_from(self, learner: "Learner", found: Sequence[str]) -> StopReason:
         self.services.emit(events.RememberingStarted())
         with anyio.CancelScope() as scope, self._active(scope):
             try:
                 await learner.propose(found)
             except BudgetSpentError:
-                await self._show_end("budget")
-                return
-        await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
+                return "budget"
+        return "cancelled" if scope.cancelled_caught else "end_turn"
 
     async def _undo(self) -> None:
         """Undo, redo or rewind between turns, as the user requested."""
