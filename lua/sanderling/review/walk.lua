@@ -152,7 +152,7 @@ local function draw(step)
   })
 end
 
---- Scroll to the lines above the first one: Neovim does not by itself.
+--- Scroll to the lines above the first one: Neovim does not do that automatically.
 local function show_above()
   local fill = api.nvim_win_text_height(0, { start_row = 0, end_row = 0 }).fill
   vim.fn.winrestview({ topline = 1, topfill = math.min(fill, api.nvim_win_get_height(0) - 1) })

@@ -370,7 +370,7 @@ def credential_lines(
 
 
 def _shortest(paths: Sequence[str]) -> list[str]:
-    """Return the paths without those that only add what is below another."""
+    """Return the paths, leaving out each `PATH/*` whose PATH is among them."""
     return [each for each in paths if not (each.endswith("/*") and each[:-2] in paths)]
 
 

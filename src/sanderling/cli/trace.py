@@ -62,11 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _made_after(git: Git, before: str) -> str | None:
     """
-    Wait for the commit that is made while HEAD is the commit `before`, "" for none; None if HEAD moves elsewhere, or nowhere.
+    Wait for the commit that HEAD moves to from the commit `before` ("": none). Return None if HEAD moves in another way, or not in time.
 
-    An editor for a message ends before git commits, and git may run hooks first. If the user gives up the commit, nothing comes. Several
-    processes may wait for the same commit, so git is asked only when the file of HEAD's reflog has changed, or there is none, as with git's
-    reftables.
+    The editor of a message ends before git commits, and git may run hooks first. If the user gives up the commit, HEAD never moves. Several
+    processes may wait for the same commit, so they run git only when HEAD's reflog has changed, or has no file, as with git's reftables.
     """
     deadline = time.monotonic() + AWAIT_S
     reflog = Path(git.directory, git.line("rev-parse", "--git-path", "logs/HEAD"))
@@ -86,7 +85,7 @@ def _move_after(git: Git, before: str) -> tuple[str, str] | None:
     """
     Return HEAD's first move from the commit `before`: the next commit and the reason; None if it has not moved.
 
-    HEAD itself may be another commit by then: of a rebase that goes on, or of a branch that was checked out.
+    HEAD itself may have moved on by then: a rebase continues, or the user checks out a branch.
     """
     log = git.maybe("reflog", f"-{MAX_MOVES}", "--no-show-signature", "--format=%H %gs", "HEAD")
     moves = [line.partition(" ") for line in (log or "").splitlines()]

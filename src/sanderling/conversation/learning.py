@@ -55,7 +55,7 @@ class Learner:
         self._services = services
 
     async def find(self, *, is_asked: bool) -> Sequence[str]:
-        """Return the user's corrections; if the user did not ask for it, only those that led to no proposal yet."""
+        """Return the user's corrections. Unless the user asked for a proposal, those of earlier proposals are left out."""
         services = self._services
         find = corrections if is_asked else unproposed
         try:

@@ -133,9 +133,9 @@ def placeholder_environment(
     remotes: Sequence[Remote] = (),
 ) -> dict[str, str]:
     """
-    Return the variables with which git sends the `mark` as the secret, and those that hold it. `before` has git's settings so far.
+    Return the variables that make git send the `mark` in place of the secret, and the placeholders. `before` has git's earlier settings.
 
-    Git rewrites URLs by how they begin. So those with a user, or with a host in capitals, are known only from the project's `remotes`.
+    Git rewrites a URL by its beginning. A URL with a user, or with a host in capitals, is therefore known only from the project's `remotes`.
     """
     settings = list[tuple[str, str]]()
     variables = dict[str, str]()

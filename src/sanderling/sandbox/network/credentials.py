@@ -42,7 +42,7 @@ _DROPPED = (
     rb"authorization|cookie|accept-encoding|range|if-range"
     rb"|x-(http-)?method(-override)?|x-original-.*|x-rewrite-.*|forwarded|x-forwarded-.*"
 )
-"""Headers that could reveal the secret, or name another method or path than those that were checked."""
+"""Headers that could reveal the secret, or name a method or path that was not checked."""
 
 
 class Placeholder(NamedTuple):

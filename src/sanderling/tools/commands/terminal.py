@@ -324,7 +324,7 @@ class Terminal:
         Give the terminal to the user, who may have it in several frontends: each is a holder.
 
         What the model has typed and the program did not read yet is dropped: it would precede the user's password. The terminal has one
-        queue, so what the user typed ahead before that goes, too.
+        queue, so what the user typed ahead of the model's input is dropped, too.
         """
         del self._unsent[self._users_unsent :]
         if self._has_models_input:
